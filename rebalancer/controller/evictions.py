@@ -56,6 +56,9 @@ _WAITS = {
 }
 """How long a group waits after the first answer in a row that grants nothing; each further one doubles it."""
 
+_EVENTS = {EvictionResult.EVICTED: MoveEvent.GRANTED, EvictionResult.GONE: MoveEvent.GONE}
+"""What happens to a move by an answer; any other one with a result refuses it."""
+
 _POD_MAY_BE_GONE = frozenset(
     {EvictionResult.EVICTED, EvictionResult.GONE, EvictionResult.CONFLICT, EvictionResult.UNKNOWN}
 )
@@ -202,12 +205,8 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
         return _continue(state, now)
     result = event.answer.result
     move = requested
-    if result is EvictionResult.EVICTED:
-        move = advance_move(requested, MoveEvent.GRANTED, now)
-    elif result is EvictionResult.GONE:
-        move = advance_move(requested, MoveEvent.GONE, now)
-    elif result is not EvictionResult.UNKNOWN:
-        move = advance_move(requested, MoveEvent.REFUSED, now)
+    if result is not EvictionResult.UNKNOWN:
+        move = advance_move(requested, _EVENTS.get(result, MoveEvent.REFUSED), now)
     memory, wait = state.memory, _WAITS.get(result)
     if wait is not None:
         memory = _record_refusal(memory, requested, event.answer, now, wait)

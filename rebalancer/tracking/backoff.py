@@ -56,15 +56,19 @@ def record_outcomes(memory: Memory, before: tuple[Move, ...], now: datetime) -> 
     for move in memory.moves:
         if move.uid in ungranted and move.state not in _UNGRANTED:
             memory = forget_refusals(memory, move.group)
-        if move.uid in ended_before or not move.state.over:
-            continue
-        if move.state in _FAILED:
-            memory = record_failure(memory, move.group, now)
-        elif move.state is MoveState.VERIFIED:
-            others = tuple(failure for failure in memory.failed_predictions if failure.group != move.group)
-            memory = msgspec.structs.replace(memory, failed_predictions=others)
-        elif move.state is MoveState.REFUSED and not is_deferred(move):
-            memory = forget_extra_eviction(memory, move.uid)
+        if move.uid not in ended_before and move.state.over:
+            memory = _record_end(memory, move, now)
+    return memory
+
+
+def _record_end(memory: Memory, move: Move, now: datetime) -> Memory:
+    if move.state in _FAILED:
+        return record_failure(memory, move.group, now)
+    if move.state is MoveState.VERIFIED:
+        others = tuple(failure for failure in memory.failed_predictions if failure.group != move.group)
+        return msgspec.structs.replace(memory, failed_predictions=others)
+    if move.state is MoveState.REFUSED and not is_deferred(move):
+        return forget_extra_eviction(memory, move.uid)
     return memory
 
 

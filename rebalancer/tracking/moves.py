@@ -5,8 +5,9 @@
        │ ╰ refused ► refused│ ╰◄────── vanished ────╯ │
        ╰ gone ► gone        ╰──────── overdue ────────┴───────────────────► lost
 
-A refused move is evicted once it is `carried out`: admission control answered 429 (Too Many Requests), and the pod goes
-before it is requested again. KubeVirt answers so, moves the virtual machine, and removes the pod itself.
+A refused move becomes evicted if it is `executed` after all: admission control answered 429 (Too Many Requests), and
+the pod goes before its eviction is requested again. KubeVirt answers so, migrates the virtual machine, and removes the
+pod itself.
 
 A move whose answer was lost stays `planned`. It counts as in flight until its pod is gone, or has been unchanged for so
 long that the request cannot have arrived. A replacement that is deleted before it is Ready is followed by the next one.
@@ -50,7 +51,7 @@ class MoveEvent(StrEnum):
 
     GRANTED = "granted"
     REFUSED = "refused"
-    CARRIED_OUT = "carried out"
+    EXECUTED = "executed"
     GONE = "gone"
     REPLACED = "replaced"
     READY_THERE = "ready"
@@ -64,7 +65,7 @@ TRANSITIONS: Mapping[tuple[MoveState, MoveEvent], MoveState] = {
     (MoveState.PLANNED, MoveEvent.GRANTED): MoveState.EVICTED,
     (MoveState.PLANNED, MoveEvent.REFUSED): MoveState.REFUSED,
     (MoveState.PLANNED, MoveEvent.GONE): MoveState.GONE,
-    (MoveState.REFUSED, MoveEvent.CARRIED_OUT): MoveState.EVICTED,
+    (MoveState.REFUSED, MoveEvent.EXECUTED): MoveState.EVICTED,
     (MoveState.EVICTED, MoveEvent.REPLACED): MoveState.PENDING,
     (MoveState.EVICTED, MoveEvent.OVERTAKEN): MoveState.OVERTAKEN,
     (MoveState.EVICTED, MoveEvent.OVERDUE): MoveState.LOST,
@@ -78,9 +79,9 @@ TRANSITIONS: Mapping[tuple[MoveState, MoveEvent], MoveState] = {
 def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = "") -> Move:
     """Return the move after an event; an event that its state does not allow changes nothing."""
     following = TRANSITIONS.get((move.state, what))
-    if following is None or (what is MoveEvent.CARRIED_OUT and move.deferred_until is None):
+    if following is None or (what is MoveEvent.EXECUTED and move.deferred_until is None):
         return move
-    if what is MoveEvent.CARRIED_OUT:
+    if what is MoveEvent.EXECUTED:
         return msgspec.structs.replace(move, state=following, changed_at=now, deferred_until=None)
     if what is MoveEvent.VANISHED:  # the time that a replacement may take began with the eviction
         return msgspec.structs.replace(move, state=following, replacement="", awaited_since=now)
@@ -127,7 +128,7 @@ def _resume(move: Move, replacements: Replacements, snapshot: Snapshot, now: dat
     if move.state is not MoveState.REFUSED or move.deferred_until is None:
         return move
     if _is_going(move, snapshot):
-        after = advance_move(move, MoveEvent.CARRIED_OUT, now)
+        after = advance_move(move, MoveEvent.EXECUTED, now)
         replacements.await_one(after)
         return after
     return move if now < move.deferred_until else msgspec.structs.replace(move, deferred_until=None)

@@ -22,14 +22,15 @@ Decide = Callable[[str], Status | None]
 class EvictionWebhook:
     """Decides about the evictions in one namespace: `decide` gives the Status of a refusal by the pod, None to allow.
 
-    `asked` are the pods of the requests that the API server passed on, in order. The block begins once it is asked.
+    `requests` are the pods of the requests that the API server passed on, in order. The block begins once the webhook is
+    in force.
     """
 
     def __init__(self, plane: ControlPlane, namespace: str, decide: Decide) -> None:
         self._plane = plane
         self._namespace = namespace
         self.decide = decide
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self._known = threading.Event()
         webhook = self
 
@@ -57,7 +58,7 @@ class EvictionWebhook:
         if request["object"].get("deleteOptions", {}).get("dryRun"):
             self._known.set()
             return self._wrap(request, {"code": 403, "message": "only whether this webhook is in force"})
-        self.asked.append(request["name"])
+        self.requests.append(request["name"])
         return self._wrap(request, self.decide(request["name"]))
 
     def _wrap(self, request: dict[str, Any], status: Status | None) -> dict[str, Any]:

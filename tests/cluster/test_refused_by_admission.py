@@ -141,7 +141,7 @@ def lay_out_skewed_beside(cluster: ControlPlane, *, settle: bool = True) -> None
 
 
 def test_a_webhook_that_refuses_for_ever_is_no_missing_right(cluster: ControlPlane, tmp_path: Path) -> None:
-    """403, as RBAC answers; the reason is the webhook's, the breaker stays shut, and it is not asked each cycle.
+    """403, as RBAC answers; the reason is the webhook's, the breaker stays shut, and it has no request each cycle.
 
     Others are repaired also when they become violated after all these refusals.
     """
@@ -173,10 +173,10 @@ def test_a_pod_that_goes_after_its_eviction_was_refused_is_a_move(cluster: Contr
     placed = ["a-0", "a-0", "a-1", "b-0", "b-0", "b-1"]
     vm = deployment("vm", placed, namespace=HELD, topologySpreadConstraints=spreads)
     lay_out(cluster, [*nodes({"a": 2, "b": 2, "c": 2}), vm])
-    asked: list[float] = []
+    started: list[float] = []
 
     def evacuate(pod: str) -> dict[str, Any]:
-        asked.append(time.monotonic())
+        started.append(time.monotonic())
         path = f"/api/v1/namespaces/{HELD}/pods/{pod}"
         timer = threading.Timer(20, lambda: cluster.api.delete(path, missing_ok=True))
         timer.daemon = True
@@ -189,12 +189,14 @@ def test_a_pod_that_goes_after_its_eviction_was_refused_is_a_move(cluster: Contr
     ):
         verified = 'rebalancer_moves_total{outcome="verified"}'
         wait_until(lambda: controller.metrics()[verified] == 2, what="both moves to be verified", timeout=90)
-        print("requests", [f"{moment - asked[0]:.1f}s" for moment in asked], "evictions", dict(evictions(controller)))
+        print(
+            "requests", [f"{moment - started[0]:.1f}s" for moment in started], "evictions", dict(evictions(controller))
+        )
         assert evictions(controller) == {"refused": 2}
         controller.wait_for("cycle", count=len(controller.log("cycle")) + 2)
         assert not entries(cluster.api)
-    assert len(set(webhook.asked)) == len(webhook.asked) == 2
-    assert asked[1] - asked[0] >= 20
+    assert len(set(webhook.requests)) == len(webhook.requests) == 2
+    assert started[1] - started[0] >= 20
     pods = cluster.api.list(f"/api/v1/namespaces/{HELD}/pods")
     zones = Counter(pod["spec"]["nodeName"][0] for pod in pods if "deletionTimestamp" not in pod["metadata"])
     assert zones == {"a": 2, "b": 2, "c": 2}
@@ -247,7 +249,7 @@ def _always(refusal: dict[str, Any], _: str) -> dict[str, Any]:
     return refusal
 
 
-def test_what_the_api_server_sends_is_told_apart(cluster: ControlPlane) -> None:
+def test_what_the_api_server_sends_is_distinguished(cluster: ControlPlane) -> None:
     """Webhooks that refuse with any code, and a policy, from one that is down and from the authorizer."""
     install(cluster, "base")
     lay_out(cluster, [*nodes({"a": 1}), deployment("web", ["a-0"], namespace=HELD)])

@@ -114,8 +114,8 @@ def test_deferred_evictions_are_stored_however_many_moves_ended_since() -> None:
     assert {move.uid for move in after} == {"old", *(f"{number}" for number in range(ENDED_MOVES_STORED))}
     many = tuple(deferred(LATER, uid=f"deferred-{number}") for number in range(DEFERRED_MOVES_STORED + 1))
     there = tuple(msgspec.structs.replace(OLD, uid=move.uid, name=move.uid) for move in many)
-    kept = {move.uid for move in observe_moves((*many, *moves[2:]), BEFORE, seen(*there), NOW)}
-    assert kept == {move.uid for move in (*many[1:], *moves[2:])}, "the oldest of too many is forgotten"
+    stored = {move.uid for move in observe_moves((*many, *moves[2:]), BEFORE, seen(*there), NOW)}
+    assert stored == {move.uid for move in (*many[1:], *moves[2:])}, "the oldest of too many is forgotten"
 
 
 @pytest.mark.parametrize(
