@@ -56,6 +56,7 @@ from rebalancer.planning.causes import OF_TEAM, Fact, Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Mode, Policy, Window
 from rebalancer.tracking.backoff import find_backoff, find_refusals
+from rebalancer.tracking.moves import is_deferred
 from rebalancer.tracking.uncreated import find_uncreated
 
 
@@ -290,7 +291,8 @@ class _Rates:
         self._rules_of_team = policy.rules_of
         self._snapshot = snapshot
         self._last_minute = sum(1 for moment in memory.sent if now - moment < RATE_WINDOW)
-        self._in_flight = len(memory.in_flight)
+        # What admission control has deferred may be in flight the next moment, without a request.
+        self._in_flight = len(memory.in_flight) + sum(map(is_deferred, memory.moves))
         self._cycle = 0
         self._nodes: Counter[str] = Counter()
         self._namespaces: Counter[str] = Counter()

@@ -356,12 +356,14 @@ def test_evictions_that_admission_control_refused_wait_in_their_group() -> None:
 
 
 def test_no_more_in_flight_than_the_memory_holds() -> None:
-    """Beyond that number evictions wait, as by a rate."""
+    """Beyond that number evictions wait, as by a rate; one that admission control deferred may be in flight at once."""
     number = MOST_IN_FLIGHT - 3
     now = skewed().taken_at
     moves = tuple(move(f"other-{index}", now, namespace="elsewhere") for index in range(number))
     admission = admitted(rules(), msgspec.structs.replace(NO_MEMORY, moves=moves))
     assert len(admission.evictions) == 3
+    deferred = msgspec.structs.replace(moves[0], state=MoveState.REFUSED, deferred_until=now)
+    assert len(admitted(rules(), msgspec.structs.replace(NO_MEMORY, moves=(deferred, *moves[1:]))).evictions) == 3
     assert {waiting.refusal.cause for waiting in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
     assert reasons(admission) == {Reason.RATE_LIMITED}
 

@@ -22,8 +22,7 @@ Decide = Callable[[str], Status | None]
 class EvictionWebhook:
     """Decides about the evictions in one namespace: `decide` gives the Status of a refusal by the pod, None to allow.
 
-    `requests` are the pods of the requests that the API server passed on, in order. The block begins once it passes them
-    on.
+    `requests` are the pods of the requests that the API server passed on, in order. It does when the block begins.
     """
 
     def __init__(self, plane: ControlPlane, namespace: str, decide: Decide) -> None:
