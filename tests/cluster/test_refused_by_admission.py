@@ -85,10 +85,14 @@ def check_no_failure(plane: ControlPlane, controller: Controller, number: int = 
     print("evictions", dict(counts))
     assert counts.keys() <= {"refused", "evicted"}
     assert not [name for name, value in controller.metrics().items() if "breaker_open" in name and value]
-    events = plane.api.list(f"/apis/events.k8s.io/v1/namespaces/{HELD}/events")
-    blocking = [event for event in events if event["reason"] == "EvictionBlocked"]
-    assert len(blocking) == 2 * number
-    assert not [event for event in events if event["reason"] == "EvictionFailed"]
+    wait_until(lambda: len(reported(plane.api)) == 2 * number, what="an event on each pod and workload", timeout=30)
+    assert set(reported(plane.api)) == {"EvictionBlocked"}
+
+
+def reported(api: Api) -> list[str]:
+    """Return the reasons of the events about evictions that were not granted."""
+    events = api.list(f"/apis/events.k8s.io/v1/namespaces/{HELD}/events")
+    return [event["reason"] for event in events if event["reason"] in {"EvictionBlocked", "EvictionFailed"}]
 
 
 def test_a_zone_budget_that_refuses_for_a_while_delays_only_what_it_guards(
