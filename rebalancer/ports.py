@@ -32,21 +32,37 @@ class EvictionResult(StrEnum):
     CONFLICT = "conflict"
     """Another pod has the name now."""
     FORBIDDEN = "forbidden"
+    """The account has no right to evict."""
+    REFUSED = "refused"
+    """An admission webhook, policy or plugin does not allow it now, on purpose."""
     FAILED = "failed"
     """Refused for a reason that does not go away by itself."""
     UNKNOWN = "unknown"
     """No answer, or one without a result: the pod may or may not be evicted."""
 
 
+class Denial(Struct, frozen=True):
+    """Who refused a request in admission control, and why: `refuser` begins a sentence, `words` are the refuser's own.
+
+    `is_temporary` is set if it answered 429 (Too Many Requests): it may remove the pod itself a little later.
+    """
+
+    refuser: str
+    words: str
+    is_temporary: bool = False
+
+
 class EvictionAnswer(Struct, frozen=True):
     """The answer to an eviction request, with a message for people.
 
-    `retry_after` is for how many seconds the server asked not to try again, 0 if it did not say.
+    `retry_after` is for how many seconds the server asked not to try again, 0 if it did not say. `denial` says who
+    refused it if `result` is REFUSED, else None.
     """
 
     result: EvictionResult
     message: str = ""
     retry_after: float = 0.0
+    denial: Denial | None = None
 
 
 class SaveAnswer(Struct, frozen=True):

@@ -105,6 +105,10 @@ REASONS: Final[Mapping[Reason, str]] = {
         "allows now, or one of the same workload or namespace is overdue."
     ),
     Reason.BACK_OFF: "An earlier move of the group failed, or the API server did not grant its last requests.",
+    Reason.REFUSED_BY_ADMISSION: (
+        "An admission webhook, policy or plugin refused the eviction; the message has its name, its words and the time "
+        "of the next request."
+    ),
     Reason.BREAKER_OPEN: (
         "The cluster exceeds a bound of `breaker`, or did within `breaker.clearAfter`, or it does not replace evicted "
         "pods."
@@ -127,8 +131,8 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.PLACEMENT_DEADLOCK: "The rules of a pending pod exclude each other; on the pod and its workload.",
     EventReason.EVICTED: "The API server granted an eviction; on the pod and its workload.",
     EventReason.EVICTION_BLOCKED: (
-        "A PodDisruptionBudget blocked an eviction; on the pod and its workload. Or a replacement is not created, so "
-        "that nothing is evicted in the namespace; on the workload."
+        "A PodDisruptionBudget blocked an eviction, or admission control refused it; on the pod and its workload. Or a "
+        "replacement is not created, so that nothing is evicted in the namespace; on the workload."
     ),
     EventReason.EVICTION_FAILED: "An eviction failed for another reason or got no answer; on the pod and its workload.",
     EventReason.MOVE_VERIFIED: "The replacement is Ready where predicted; on the pod and its workload.",

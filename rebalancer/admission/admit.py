@@ -39,6 +39,7 @@ from rebalancer.admission.causes import (
     OutsideWindow,
     Paused,
     RateReached,
+    RefusedByAdmission,
     RequestsRefused,
     ServerOverloaded,
     Stale,
@@ -58,6 +59,7 @@ from rebalancer.policy import Mode, Policy, Window
 from rebalancer.tracking.arrivals import find_next_change
 from rebalancer.tracking.backoff import find_backoff, find_refusals
 from rebalancer.tracking.holds import Holds, find_holds, find_next_probe
+from rebalancer.tracking.moves import is_deferred
 from rebalancer.tracking.windows import store_windows
 
 
@@ -360,7 +362,7 @@ def _find_obstacle(
     message = context.forbidden.get(eviction.pod.namespace)
     if refused is not None and message is not None and (common is None or common.reason is Reason.BREAKER_OPEN):
         # Refused requests count for the breaker, too; that it is open would hide why.
-        return Refusal(Reason.FORBIDDEN, NotAllowed(message, refused[1]))
+        return Refusal(Reason.FORBIDDEN, NotAllowed(message, refused.left))
     if common is not None:
         return common
     required = eviction.repair.lasting
@@ -371,7 +373,12 @@ def _find_obstacle(
     backoff = find_backoff(memory, eviction.group, context.now)
     if backoff is not None:
         return Refusal(Reason.BACK_OFF, BackingOff(backoff.times, backoff.left))
-    return Refusal(Reason.BACK_OFF, RequestsRefused(*refused)) if refused is not None else None
+    if refused is None:
+        return None
+    if refused.refuser:
+        cause = RefusedByAdmission(refused.refuser, refused.words, context.now + refused.left)
+        return Refusal(Reason.REFUSED_BY_ADMISSION, cause)
+    return Refusal(Reason.BACK_OFF, RequestsRefused(refused.times, refused.left))
 
 
 class _Rates:
@@ -386,7 +393,8 @@ class _Rates:
         self._rules_of_team = policy.rules_of
         self._snapshot = snapshot
         self._now = now
-        self._in_flight = len(memory.in_flight)
+        # What admission control has deferred may be in flight the next moment, without a request.
+        self._in_flight = len(memory.in_flight) + sum(map(is_deferred, memory.moves))
         self._window = _Sent(now, min(policy.interval, RATE_WINDOW), memory.sent)
         self._minute = _Sent(now, RATE_WINDOW, memory.sent)
         self.frees_at: datetime | None = None

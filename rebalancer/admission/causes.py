@@ -75,6 +75,17 @@ class RequestsRefused(Fact, frozen=True, gc=False):
     left: timedelta
 
 
+class RefusedByAdmission(Fact, frozen=True, gc=False):
+    """Admission control refused the last eviction for the component; `refuser` says who, `words` are its own.
+
+    It is tried again at `next_try`.
+    """
+
+    refuser: str
+    words: str
+    next_try: datetime
+
+
 class NotAllowed(Fact, frozen=True, gc=False):
     """The account has no right to evict there; it is tried again in `left`."""
 

@@ -3,7 +3,7 @@
 import os
 import time
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -17,7 +17,7 @@ from rebalancer.locations import PREFIX, own_namespace
 from rebalancer.policy import Mode, Policy, PolicyError, load_policy
 from rebalancer.ports import STATUS_KEY, LeaseRecord, LeaseUnavailable
 from rebalancer.reporting.acting import describe_controller, describe_mode, describe_no_leader
-from rebalancer.reporting.documents.status import BlockedNamespace, LeaseStatus, StatusDocument
+from rebalancer.reporting.documents.status import BlockedNamespace, LeaseStatus, RefusedEviction, StatusDocument
 
 _LEASE_SECONDS: Final = 5.0
 """How long the answer to a read of the Lease may take."""
@@ -81,22 +81,32 @@ def _lifetime(record: LeaseRecord) -> timedelta:
     return timedelta(seconds=record.expires_after(_USUAL_SECONDS))
 
 
-def read_acting(transport: Transport, now: datetime, mode: Mode) -> tuple[str, tuple[BlockedNamespace, ...]]:
-    """Say what the controller of this cluster will do, by its status, or by the mode where that is not readable.
+class Acting(NamedTuple):
+    """What the controller does with a plan, in one line, and what it does not send, as far as that is known.
 
-    Return besides the namespaces in which it evicts nothing, as far as that is known.
+    `blocked` are the namespaces in which it evicts nothing, `refused` evictions that it requests again later.
     """
+
+    line: str
+    blocked: tuple[BlockedNamespace, ...] = ()
+    refused: tuple[RefusedEviction, ...] = ()
+
+
+def read_acting(transport: Transport, now: datetime, mode: Mode) -> Acting:
+    """Say what the controller of this cluster will do, by its status, or by the mode where that is not readable."""
     namespace = controller_namespace()
     lease = read_lease(transport, namespace, now)
     try:
         status = read_status(transport, namespace)
     except (ClusterError, CliError):
         unread = "its status cannot be read"
-        return f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread), ()
-    blocked = status.breaker.namespaces if status is not None else ()
-    if status is None or status.last_cycle is None:
-        return f"no controller has run in namespace {namespace}: nothing will be evicted", blocked
-    return describe_controller(structs.replace(status, lease=lease), now), blocked
+        return Acting(f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread))
+    never = f"no controller has run in namespace {namespace}: nothing will be evicted"
+    if status is None:
+        return Acting(never)
+    ran = status.last_cycle is not None
+    line = describe_controller(structs.replace(status, lease=lease), now) if ran else never
+    return Acting(line, status.breaker.namespaces, status.refused_evictions)
 
 
 def read_cluster_policy(transport: Transport, namespace: str, name: str) -> Policy | None:

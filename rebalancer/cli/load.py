@@ -20,7 +20,7 @@ from rebalancer.capacity.causes import NotInModeEvict
 from rebalancer.capacity.decision import decide_capacity
 from rebalancer.capacity.placeholders import placeholder_pods, without_pods
 from rebalancer.capacity.requests import Observation
-from rebalancer.cli.controller_state import describe_other_policy, read_acting
+from rebalancer.cli.controller_state import Acting, describe_other_policy, read_acting
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
@@ -36,7 +36,7 @@ from rebalancer.policy import Mode, Policy, ScaleDownPrevention, merge, select_t
 from rebalancer.prevention.findings import find_risks, scale_down_findings
 from rebalancer.prevention.plan import evaluate_groups
 from rebalancer.reporting.acting import describe_mode
-from rebalancer.reporting.documents.status import BlockedNamespace
+from rebalancer.reporting.documents.status import BlockedNamespace, hold_refused
 from rebalancer.scheduling.profile import Profile
 
 _MOST_WARNINGS: Final = 50
@@ -75,10 +75,9 @@ def load_snapshot(options: ReadOptions) -> Snapshot:
     return _load(options)[0]
 
 
-def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, str, tuple[BlockedNamespace, ...]]:
-    """Read the snapshot; return it, how to read team policies, what the controller does, and where it does nothing."""
-    acting = describe_mode(options.policy.mode)
-    blocked: tuple[BlockedNamespace, ...] = ()
+def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, Acting]:
+    """Read the snapshot; return it, how to read team policies, and what the controller does."""
+    acting = Acting(describe_mode(options.policy.mode))
     if options.snapshot is None:
         try:
             transport = connect(kubeconfig=options.kubeconfig, context=options.context)
@@ -86,7 +85,7 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, str, tuple[Blocke
             read_teams = _make_live_reader(transport)
             autoscalers = options.policy.prevention.scale_down is not ScaleDownPrevention.OFF
             snapshot = read_once(transport, datetime.now(UTC), autoscalers=autoscalers)
-            acting, blocked = read_acting(transport, datetime.now(UTC), options.policy.mode)
+            acting = read_acting(transport, datetime.now(UTC), options.policy.mode)
             if options.is_shipped_policy:
                 warn(filter(None, [describe_other_policy(transport, options.policy)]))
         except ClusterError as error:
@@ -103,7 +102,7 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, str, tuple[Blocke
             raise CliError(str(error)) from None
         read_teams = _make_file_reader(data, source)
     warn(warnings)
-    return snapshot, read_teams, acting, blocked
+    return snapshot, read_teams, acting
 
 
 def _make_live_reader(transport: Transport) -> _ReadTeams:
@@ -160,13 +159,13 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     """
     profile = load_profile(options)
     with progress("reading the cluster"):
-        snapshot, read_teams, acting, blocked = _load(options)
+        snapshot, read_teams, acting = _load(options)
     with progress("planning"):
-        return replace(_plan(options, snapshot, profile, read_teams, acting), blocked=blocked)
+        return _plan(options, snapshot, profile, read_teams, acting)
 
 
 def _plan(
-    options: ReadOptions, snapshot: Snapshot, profile: Profile, read_teams: _ReadTeams, acting: str
+    options: ReadOptions, snapshot: Snapshot, profile: Profile, read_teams: _ReadTeams, acting: Acting
 ) -> LoadedCluster:
     policy = _merge_team_policies(options.policy, snapshot, read_teams)
     evaluation = evaluate_without_memory(snapshot, policy, profile)
@@ -174,7 +173,8 @@ def _plan(
     warn([entry.message for entry in unmatched[:_MOST_WARNINGS]])
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
-    return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting)
+    evaluation = replace(evaluation, plan=hold_refused(evaluation.plan, acting.refused))
+    return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting.line, blocked=acting.blocked)
 
 
 def evaluate_without_memory(snapshot: Snapshot, policy: Policy, profile: Profile) -> Evaluation:

@@ -28,7 +28,7 @@ from rebalancer.controller.state import (
     change,
 )
 from rebalancer.model.events import Event, EventReason
-from rebalancer.model.moves import Move, MoveState, Reference
+from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
@@ -50,10 +50,14 @@ _WAITS = {
     EvictionResult.THROTTLED: _SHORT_WAIT,
     EvictionResult.CONFLICT: _SHORT_WAIT,
     EvictionResult.FORBIDDEN: _LONG_WAIT,
+    EvictionResult.REFUSED: _LONG_WAIT,
     EvictionResult.FAILED: _LONG_WAIT,
     EvictionResult.UNKNOWN: _LONG_WAIT,
 }
 """How long a group waits after the first answer in a row that grants nothing; each further one doubles it."""
+
+_EVENTS = {EvictionResult.EVICTED: MoveEvent.GRANTED, EvictionResult.GONE: MoveEvent.GONE}
+"""What happens to a move by an answer; any other one with a result refuses it."""
 
 _POD_MAY_BE_GONE = frozenset(
     {EvictionResult.EVICTED, EvictionResult.GONE, EvictionResult.CONFLICT, EvictionResult.UNKNOWN}
@@ -201,22 +205,18 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
         return _continue(state, now)
     result = event.answer.result
     move = requested
-    if result is EvictionResult.EVICTED:
-        move = advance_move(requested, MoveEvent.GRANTED, now)
-    elif result is EvictionResult.GONE:
-        move = advance_move(requested, MoveEvent.GONE, now)
-    elif result is not EvictionResult.UNKNOWN:
-        move = advance_move(requested, MoveEvent.REFUSED, now)
-    moves = tuple(move if other.uid == event.uid else other for other in state.memory.moves)
-    memory = structs.replace(state.memory, moves=moves)
-    if result not in _POD_MAY_BE_GONE:
-        memory = forget_extra_eviction(memory, move.uid)
-    wait = _WAITS.get(result)
+    if result is not EvictionResult.UNKNOWN:
+        move = advance_move(requested, _EVENTS.get(result, MoveEvent.REFUSED), now)
+    memory, wait = state.memory, _WAITS.get(result)
     if wait is not None:
-        least = max(wait, timedelta(seconds=event.answer.retry_after))
-        memory = record_refusal(memory, requested.group, now, least)
+        memory = _record_refusal(memory, requested, event.answer, now, wait)
+        move = _defer(move, event.answer, memory)
     elif result is EvictionResult.EVICTED:
         memory = forget_refusals(memory, requested.group)
+    moves = tuple(move if other.uid == event.uid else other for other in memory.moves)
+    memory = structs.replace(memory, moves=moves)
+    if result not in _POD_MAY_BE_GONE and move.deferred_until is None:
+        memory = forget_extra_eviction(memory, move.uid)
     following = structs.replace(_note_right(state, requested, event.answer), memory=memory)
     if wait is not None:
         # The cluster differs from the snapshot of this step; the steps of other groups do not depend on it.
@@ -224,6 +224,24 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
     following = _hold_all(following, requested, event.answer, now)
     following, more = _continue(following, now)
     return following, (*(Publish(event=note) for note in _answer_events(move, event.answer)), *more)
+
+
+def _record_refusal(memory: Memory, move: Move, answer: EvictionAnswer, now: datetime, wait: timedelta) -> Memory:
+    """Store that the group of a move waits: at first for `wait`, or as long as the server asks."""
+    least = max(wait, timedelta(seconds=answer.retry_after))
+    denial = answer.denial
+    if denial is None:
+        return record_refusal(memory, move.group, now, least)
+    pod = f"{move.namespace}/{move.pod}"
+    return record_refusal(memory, move.group, now, least, refuser=denial.refuser, words=denial.words, pod=pod)
+
+
+def _defer(move: Move, answer: EvictionAnswer, memory: Memory) -> Move:
+    """Note until when whoever refused an eviction for the moment may carry it out."""
+    if answer.denial is None or not answer.denial.is_temporary:
+        return move
+    until = next(refused.next_try for refused in memory.refused if refused.group == move.group)
+    return structs.replace(move, deferred_until=until)
 
 
 def _note_right(state: LoopState, move: Move, answer: EvictionAnswer) -> LoopState:
@@ -291,6 +309,11 @@ def _answer_events(move: Move, answer: EvictionAnswer) -> tuple[Event, ...]:
             )
         case EvictionResult.BUDGET | EvictionResult.STALE:
             return move_events(EventReason.EVICTION_BLOCKED, answer.message, move)
+        case EvictionResult.REFUSED if answer.denial is not None:
+            denial = answer.denial
+            return move_events(
+                EventReason.EVICTION_BLOCKED, f"{denial.refuser} refused the eviction: {denial.words}", move
+            )
         case EvictionResult.GONE | EvictionResult.CONFLICT:
             return ()
         case _:

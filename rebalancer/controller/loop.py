@@ -216,8 +216,8 @@ def _find_features(state: LoopState, event: CycleDue) -> tuple[Feature, ...]:
 
 
 def _ended_moves(before: Memory, after: Memory) -> list[Move]:
-    over = {move.uid for move in before.moves if move.state.over}
-    return [move for move in after.moves if move.state.over and move.uid not in over]
+    over = {(move.uid, move.state) for move in before.moves}  # by state: a refused move may have been carried out since
+    return [move for move in after.moves if move.state.over and (move.uid, move.state) not in over]
 
 
 def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> tuple[LoopState, Requests]:

@@ -22,6 +22,7 @@ from rebalancer.reporting.documents.status import (
     move_entry,
     pause_status,
     prevention_status,
+    refused_evictions,
     slow_start_status,
     team_errors,
 )
@@ -79,6 +80,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
         refusals=count_refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},
+        refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),
         policy=PolicyStatus(
             hash=state.in_force.policy.hash,
             source=policy_source,

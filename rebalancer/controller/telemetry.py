@@ -55,7 +55,8 @@ _TEAM_POLICY = f"/configmaps/{TEAM_CONFIG_MAP}"
 _EVENTS = "/apis/events.k8s.io/"
 """How the path of a request for an event begins."""
 
-_GONE = 404
+_CONFLICT = 409
+"""A code that counts as an answer like any other."""
 
 _log = structlog.get_logger("rebalancer")
 
@@ -144,13 +145,13 @@ class Telemetry:
         """Note that a cycle has ended, or that another process leads."""
         self._last_beat = time.monotonic()
 
-    def _count_request(self, method: str, path: str, code: int, gone: bool, seconds: float) -> None:
-        """Count a request; one that is refused because its namespace is being deleted (`gone`) has not failed."""
+    def _count_request(self, method: str, path: str, code: int, is_meant: bool, seconds: float) -> None:
+        """Count a request; one that is refused on purpose (`is_meant`) has not failed, whatever its code."""
         self._metrics.count_request(method, path, code)
         # One team without a right must not open the breaker, nor many hold it shut. No more must events: nothing
         # depends on them, and a webhook or a quota of one namespace may refuse them all.
         if not path.endswith(_TEAM_POLICY) and not path.startswith(_EVENTS):
-            self.requests.count(_GONE if gone else code, seconds)
+            self.requests.count(_CONFLICT if is_meant else code, seconds)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase of the cycle."""
@@ -192,7 +193,10 @@ class Telemetry:
 
     def _count_ended(self, state: LoopState) -> None:
         """Count the moves that have ended since the last state; those that ended under another leader are its own."""
-        ended = {move.uid: move for move in state.memory.moves if move.state.over}
+        # A refused one has no outcome, and may go on: its pod may be removed by whoever refused it.
+        ended = {
+            move.uid: move for move in state.memory.moves if move.state.over and move.state is not MoveState.REFUSED
+        }
         if state.leadership.leads and self._led:
             for uid in sorted(ended.keys() - self._ended):
                 outcome = _outcome(ended[uid])

@@ -1,6 +1,6 @@
 """Moves: the evictions of the rebalancer, from the request to the verified replacement, and what is stored of them."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import blake2b
 
@@ -57,7 +57,7 @@ class MoveState(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Whether this state is final."""
+        """Whether this state is final, but for a refused move with `deferred_until`."""
         return self not in _IN_FLIGHT
 
 
@@ -105,6 +105,11 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """Set while a replacement was created and does not run: why."""
     victim_seen: Moment | None = None
     """When the evicted pod was last seen to end within its grace period, where that is longer than a minute."""
+    deferred_until: Moment | None = None
+    """Set if admission control refused the eviction with code 429: when it is requested again.
+
+    Until then whoever refused it may remove the pod itself, as KubeVirt does.
+    """
 
     @property
     def overdue(self) -> bool:
@@ -133,12 +138,24 @@ class FailedPrediction(Struct, frozen=True, gc=False):
 
 
 class RefusedRequest(Struct, frozen=True, gc=False):
-    """How often in a row a request for a group was not granted, when that last happened, and how long to wait then."""
+    """How often in a row a request for a group was not granted, when that last happened, and how long to wait then.
+
+    Where admission control refused the last one, `refuser` says who did, `words` why, and `pod` is NAMESPACE/NAME of
+    the pod; else they are "".
+    """
 
     group: str
     times: int
     last: Moment
     wait: timedelta
+    refuser: str = ""
+    words: str = ""
+    pod: str = ""
+
+    @property
+    def next_try(self) -> datetime:
+        """When a request for the group may be sent again."""
+        return self.last + self.wait
 
 
 class ZoneSeen(Struct, frozen=True, gc=False, order=True):

@@ -58,6 +58,7 @@ class Reason(StrEnum):
     RATE_LIMITED = "RateLimited"
     SLOW_START = "SlowStart"
     BACK_OFF = "BackOff"
+    REFUSED_BY_ADMISSION = "RefusedByAdmission"
     BREAKER_OPEN = "BreakerOpen"
     STALE_DATA = "StaleData"
     MEMORY_NOT_SAVED = "MemoryNotSaved"

@@ -515,6 +515,9 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
         f"the last {plural(c.times, 'eviction request')} for it {'was' if c.times == 1 else 'were'} not granted; "
         f"next attempt in {_whole_seconds(c.left)}"
     ),
+    admission.RefusedByAdmission: lambda c: (
+        f"{c.refuser} refused the eviction: {c.words}; tried again at {c.next_try:%H:%M:%SZ}"
+    ),
     admission.RateReached: lambda c: f"budgets.{c.budget} allows {c.allowed}",
     admission.TooManyInFlight: lambda c: f"at most {c.allowed} evictions may be in flight at once",
 }

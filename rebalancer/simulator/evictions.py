@@ -75,9 +75,9 @@ class Evictions:
             message = f"{_VIOLATES} The disruption budget {budget.name} is still being processed by the server."
             return EvictionAnswer(EvictionResult.STALE, message)
         if budget.allowed < 0:
-            return EvictionAnswer(EvictionResult.FORBIDDEN, "pdb disruptions allowed is negative")
+            return EvictionAnswer(EvictionResult.BUDGET, "pdb disruptions allowed is negative")
         if len(budget.disrupted) > MOST_DISRUPTED:
-            return EvictionAnswer(EvictionResult.FORBIDDEN, "DisruptedPods map too big - too many evictions not done")
+            return EvictionAnswer(EvictionResult.BUDGET, "DisruptedPods map too big - too many evictions not done")
         if budget.allowed == 0:
             needs = (
                 f"The disruption budget {budget.name} needs {budget.desired_healthy} healthy pods and has "

@@ -18,6 +18,7 @@ from rebalancer.model.moves import (
     MoveState,
     RefusedRequest,
 )
+from rebalancer.tracking.moves import is_deferred
 from rebalancer.tracking.requests import forget_extra_eviction
 
 FIRST_WAIT = timedelta(minutes=5)
@@ -27,6 +28,8 @@ LONGEST_WAIT = timedelta(hours=1)
 """After any number of refused requests."""
 
 _FAILED = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
+
+_UNGRANTED = frozenset({MoveState.PLANNED, MoveState.REFUSED})
 
 
 def record_failure(memory: Memory, group: str, now: datetime) -> Memory:
@@ -44,24 +47,28 @@ def _group_of(failure: FailedPrediction) -> str:
 def record_outcomes(memory: Memory, before: tuple[Move, ...], now: datetime) -> Memory:
     """Return the memory after the moves that have ended since `before`.
 
-    A failed prediction is counted, a verified move resets the count, and a refused move used no extra eviction. A move
-    that its owner has overtaken says nothing about the prediction. An eviction whose answer was lost, and which is seen
-    to have taken place, was no refusal.
+    A failed prediction is counted, a verified move resets the count, and a refused move used no extra eviction, unless
+    whoever refused it may still carry it out. A move that its owner has overtaken says nothing about the prediction. An
+    eviction whose answer was lost, or which was refused, and which is seen to have taken place, was no refusal.
     """
-    ended_before = {move.uid for move in before if move.state.over}
-    unanswered = {move.uid for move in before if move.state is MoveState.PLANNED}
+    ended_before = {move.uid for move in before if move.state.over and move.state is not MoveState.REFUSED}
+    ungranted = {move.uid for move in before if move.state in _UNGRANTED}
     for move in memory.moves:
-        if move.uid in unanswered and move.state not in {MoveState.PLANNED, MoveState.REFUSED}:
+        if move.uid in ungranted and move.state not in _UNGRANTED:
             memory = forget_refusals(memory, move.group)
-        if move.uid in ended_before or not move.state.over:
-            continue
-        if move.state in _FAILED:
-            memory = record_failure(memory, move.group, now)
-        elif move.state is MoveState.VERIFIED:
-            others = tuple(failure for failure in memory.failed_predictions if failure.group != move.group)
-            memory = msgspec.structs.replace(memory, failed_predictions=others)
-        elif move.state is MoveState.REFUSED:
-            memory = forget_extra_eviction(memory, move.uid)
+        if move.uid not in ended_before and move.state.over:
+            memory = _record_end(memory, move, now)
+    return memory
+
+
+def _record_end(memory: Memory, move: Move, now: datetime) -> Memory:
+    if move.state in _FAILED:
+        return record_failure(memory, move.group, now)
+    if move.state is MoveState.VERIFIED:
+        others = tuple(failure for failure in memory.failed_predictions if failure.group != move.group)
+        return msgspec.structs.replace(memory, failed_predictions=others)
+    if move.state is MoveState.REFUSED and not is_deferred(move):
+        return forget_extra_eviction(memory, move.uid)
     return memory
 
 
@@ -84,12 +91,18 @@ def find_backoff(memory: Memory, group: str, now: datetime) -> Backoff | None:
     return Backoff(failure.times, left) if left > timedelta(0) else None
 
 
-def record_refusal(memory: Memory, group: str, now: datetime, least: timedelta) -> Memory:
-    """Return the memory after one more request for a group that was not granted; `least` is the first wait."""
+def record_refusal(
+    memory: Memory, group: str, now: datetime, least: timedelta, *, refuser: str = "", words: str = "", pod: str = ""
+) -> Memory:
+    """Return the memory after one more request for a group that was not granted; `least` is the first wait.
+
+    `refuser`, `words` and `pod` are those of `RefusedRequest`.
+    """
     times = 1 + next((refused.times for refused in memory.refused if refused.group == group), 0)
-    wait = min(LONGEST_WAIT, least * 2 ** min(times - 1, 12))
+    wait = max(least, min(LONGEST_WAIT, least * 2 ** min(times - 1, 12)))
     others = tuple(refused for refused in memory.refused if refused.group != group)
-    return msgspec.structs.replace(memory, refused=(*others, RefusedRequest(group, times, now, max(least, wait))))
+    request = RefusedRequest(group, times, now, wait, refuser, words, pod)
+    return msgspec.structs.replace(memory, refused=(*others, request))
 
 
 def forget_refusals(memory: Memory, group: str) -> Memory:
@@ -99,10 +112,15 @@ def forget_refusals(memory: Memory, group: str) -> Memory:
 
 
 class RefusalWait(NamedTuple):
-    """The last `times` requests for a group were not granted: it waits for `left`."""
+    """The last `times` requests for a group were not granted: it waits for `left`.
+
+    `refuser` says who in admission control refused the last one, `words` why; else they are "".
+    """
 
     times: int
     left: timedelta
+    refuser: str = ""
+    words: str = ""
 
 
 def find_refusals(memory: Memory, group: str, now: datetime) -> RefusalWait | None:
@@ -111,4 +129,4 @@ def find_refusals(memory: Memory, group: str, now: datetime) -> RefusalWait | No
     if refused is None:
         return None
     left = refused.wait - max(timedelta(0), now - refused.last)
-    return RefusalWait(refused.times, left) if left > timedelta(0) else None
+    return RefusalWait(refused.times, left, refused.refuser, refused.words) if left > timedelta(0) else None

@@ -5,6 +5,10 @@
        │ ╰ refused ► refused│ ╰◄────── vanished ────╯ │
        ╰ gone ► gone        ╰──────── overdue ────────┴───────────────────► lost
 
+A refused move becomes evicted if it is `executed` after all: admission control answered 429 (Too Many Requests), and
+the pod goes before its eviction is requested again. KubeVirt answers so, migrates the virtual machine, and removes the
+pod itself.
+
 A move whose answer was lost stays `planned`. It counts as in flight until its pod is gone, or has been unchanged for so
 long that the request cannot have arrived. A replacement that is deleted before it is Ready is followed by the next one.
 
@@ -47,11 +51,16 @@ ENDED_MOVES_STORED = 20
 """How many ended moves are stored, for the status."""
 
 
+DEFERRED_MOVES_STORED = 100
+"""How many refused moves besides are stored because they may still be carried out; the memory is bounded."""
+
+
 class MoveEvent(StrEnum):
     """What can happen to a move."""
 
     GRANTED = "granted"
     REFUSED = "refused"
+    EXECUTED = "executed"
     GONE = "gone"
     REPLACED = "replaced"
     READY_THERE = "ready"
@@ -65,6 +74,7 @@ TRANSITIONS: Mapping[tuple[MoveState, MoveEvent], MoveState] = {
     (MoveState.PLANNED, MoveEvent.GRANTED): MoveState.EVICTED,
     (MoveState.PLANNED, MoveEvent.REFUSED): MoveState.REFUSED,
     (MoveState.PLANNED, MoveEvent.GONE): MoveState.GONE,
+    (MoveState.REFUSED, MoveEvent.EXECUTED): MoveState.EVICTED,
     (MoveState.EVICTED, MoveEvent.REPLACED): MoveState.PENDING,
     (MoveState.EVICTED, MoveEvent.OVERTAKEN): MoveState.OVERTAKEN,
     (MoveState.EVICTED, MoveEvent.OVERDUE): MoveState.LOST,
@@ -78,8 +88,10 @@ TRANSITIONS: Mapping[tuple[MoveState, MoveEvent], MoveState] = {
 def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = "") -> Move:
     """Return the move after an event; an event that its state does not allow changes nothing."""
     following = TRANSITIONS.get((move.state, what))
-    if following is None:
+    if following is None or (what is MoveEvent.EXECUTED and move.deferred_until is None):
         return move
+    if what is MoveEvent.EXECUTED:
+        return msgspec.structs.replace(move, state=following, changed_at=now, deferred_until=None)
     if what is MoveEvent.VANISHED:  # the time that a replacement may take began with the eviction
         return msgspec.structs.replace(move, state=following, replacement="", awaited_since=now)
     return msgspec.structs.replace(move, state=following, changed_at=now, replacement=replacement or move.replacement)
@@ -96,14 +108,14 @@ def observe_moves(
     """Return the moves after a snapshot, several transitions at once where it shows them.
 
     `before` is the snapshot of the last cycle, None in the first cycle of a leader. The last `ENDED_MOVES_STORED` moves
-    that ended are included, and those whose pod a watch still shows or whose replacement is overdue; older ones are
-    dropped. `pending_for` is how long a replacement may wait for a node.
+    that ended are included, and those whose pod a watch still shows, whose replacement is overdue or which were refused
+    and may still be carried out; older ones are dropped. `pending_for` is how long a replacement may wait for a node.
     """
     moves = tuple(_without_future(move, now) for move in moves)
     replacements = Replacements(moves, before, snapshot)
     followed: list[Move] = []
     for move in moves:
-        current = move
+        current = _resume(move, replacements, snapshot, now)
         while not current.state.over:
             after = _advance_once(current, replacements, snapshot, now)
             if after is current:
@@ -113,8 +125,34 @@ def observe_moves(
         current = note_arrival(current, move, snapshot, pending_for, now)
         followed.append(note_victim(current, snapshot, now))
     over = [move for move in followed if move.state.over and not move.overdue]
-    forgotten = {move.uid for move in over[:-ENDED_MOVES_STORED] if not overlays(move, snapshot)}
+    old = over[:-ENDED_MOVES_STORED]
+    deferred = {move.uid for move in [move for move in old if is_deferred(move)][-DEFERRED_MOVES_STORED:]}
+    forgotten = {move.uid for move in old if not overlays(move, snapshot)} - deferred
     return tuple(move for move in followed if move.uid not in forgotten)
+
+
+def is_deferred(move: Move) -> bool:
+    """Return whether whoever refused the eviction may still carry it out."""
+    return move.state is MoveState.REFUSED and move.deferred_until is not None
+
+
+def _resume(move: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:
+    """Return a move whose eviction was deferred as evicted if its pod goes, as refused if it is there after that time.
+
+    The first snapshot after that time counts, too: the eviction is not requested again before it.
+    """
+    if move.state is not MoveState.REFUSED or move.deferred_until is None:
+        return move
+    if _is_going(move, snapshot):
+        after = advance_move(move, MoveEvent.EXECUTED, now)
+        replacements.await_one(after)
+        return after
+    return move if now < move.deferred_until else msgspec.structs.replace(move, deferred_until=None)
+
+
+def _is_going(move: Move, snapshot: Snapshot) -> bool:
+    victim = snapshot.pod.get(move.uid)
+    return victim is None or victim.terminating
 
 
 def overlays(move: Move, snapshot: Snapshot) -> bool:
@@ -219,8 +257,7 @@ def _is_in_grace(move: Move, snapshot: Snapshot, now: datetime) -> bool:
 
 
 def _resolve_unanswered(move: Move, snapshot: Snapshot, now: datetime) -> Move:
-    victim = snapshot.pod.get(move.uid)
-    if victim is None or victim.terminating:
+    if _is_going(move, snapshot):
         return advance_move(move, MoveEvent.GRANTED, now)
     if now - move.requested_at >= ANSWER_TIMEOUT:
         return advance_move(move, MoveEvent.REFUSED, now)

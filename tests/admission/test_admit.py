@@ -16,6 +16,7 @@ from rebalancer.admission.causes import (
     OutsideWindow,
     Paused,
     RateReached,
+    RefusedByAdmission,
     ReplacementNotCreated,
     ServerOverloaded,
     Stale,
@@ -29,6 +30,7 @@ from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, SentRequest, make_place, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.causes import Refusal
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import (
     NO_TEAM_POLICY,
@@ -368,13 +370,31 @@ def test_evictions_that_are_not_allowed_wait_in_their_namespace(*, is_open: bool
     assert reasons(admitted(rules(), memory, forbidden=forbidden, breaker=breaker, pause=Pause())) == {Reason.PAUSED}
 
 
+def test_evictions_that_admission_control_refused_wait_in_their_group() -> None:
+    """With the refuser's name and words, and the time of the next request; other groups go on."""
+    _, _, made = assess_and_plan(rules())
+    now, name = skewed().taken_at, made.groups[0].name
+    minute = timedelta(minutes=1)
+    memory = record_refusal(NO_MEMORY, name, now, minute, refuser="admission webhook guard", words="not now")
+    admission = admitted(rules(), memory)
+    assert {waiting.refusal for waiting in admission.waiting} == {
+        Refusal(Reason.REFUSED_BY_ADMISSION, RefusedByAdmission("admission webhook guard", "not now", now + minute))
+    }
+    assert {waiting.eviction.group for waiting in admission.waiting} == {name}
+    assert {eviction.group for eviction in admission.evictions} == {group.name for group in made.groups} - {name}
+    again = record_refusal(memory, name, now, minute)
+    assert Reason.BACK_OFF in reasons(admitted(rules(), again)), "the last answer was another one"
+
+
 def test_no_more_in_flight_than_the_memory_holds() -> None:
-    """Beyond that number evictions wait, as by a rate."""
+    """Beyond that number evictions wait, as by a rate; one that admission control deferred may be in flight at once."""
     number = MOST_IN_FLIGHT - 3
     now = skewed().taken_at
     moves = tuple(move(f"other-{index}", now, namespace="elsewhere") for index in range(number))
     admission = admitted(rules(), msgspec.structs.replace(NO_MEMORY, moves=moves))
     assert len(admission.evictions) == 3
+    deferred = msgspec.structs.replace(moves[0], state=MoveState.REFUSED, deferred_until=now)
+    assert len(admitted(rules(), msgspec.structs.replace(NO_MEMORY, moves=(deferred, *moves[1:]))).evictions) == 3
     assert {waiting.refusal.cause for waiting in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
     assert reasons(admission) == {Reason.RATE_LIMITED}
 

@@ -294,8 +294,11 @@ def test_commands_know_in_which_namespaces_nothing_is_evicted() -> None:
     server = Server()
     status = json.loads(written(working()))
     status["breaker"]["namespaces"] = [{**blocked, "failure": "exceeded quota"}]
+    refused = {"group": "shop web", "pod": "shop/web-0", "refuser": "admission webhook guard", "message": "not now"}
+    status["refusedEvictions"] = [{**refused, "times": 1, "nextTry": at()}]
     server.texts = [json.dumps(status), "a second reading is no status"]
     with served(server) as transport:
-        acting, namespaces = read_acting(transport, datetime.now(UTC), Mode.EVICT)
-    assert acting == "mode Evict: the controller evicts"
-    assert [(one.namespace, one.pod, one.failure) for one in namespaces] == [("shop", "web-1", "exceeded quota")]
+        acting = read_acting(transport, datetime.now(UTC), Mode.EVICT)
+    assert acting.line == "mode Evict: the controller evicts"
+    assert [(one.namespace, one.pod, one.failure) for one in acting.blocked] == [("shop", "web-1", "exceeded quota")]
+    assert [(one.group, one.refuser) for one in acting.refused] == [("shop web", "admission webhook guard")]

@@ -35,11 +35,12 @@ from rebalancer.controller.state import (
     Stopping,
     change,
 )
+from rebalancer.controller.status import status_document
 from rebalancer.model.events import Regarding
 from rebalancer.model.moves import FailedPrediction, Memory, MoveState, SentRequest
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
-from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
+from rebalancer.ports import Denial, EvictionAnswer, EvictionResult, ReplicaCount
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.backoff import FIRST_WAIT
 from tests.controller.simulated import eager
@@ -178,6 +179,60 @@ def test_events_of_answers(result: EvictionResult, reason: str) -> None:
     _, requests = after(state, answered(requested, result))
     about = [request.event.regarding.kind for request in requests if isinstance(request, Publish)]
     assert (reasons(requests), about) == ({reason}, ["Pod", "Deployment"])
+
+
+DENIED = EvictionAnswer(
+    EvictionResult.REFUSED, "HTTP 429: denied", denial=Denial("admission webhook guard", "not now", is_temporary=True)
+)
+
+
+def test_an_eviction_that_admission_control_refuses_is_blocked_not_failed() -> None:
+    """The events have the webhook's words; its group waits a minute, then two, or as long as the webhook asks."""
+    state, requested = evicting()
+    state, requests = after(state, Answered(uid=requested.move.uid, answer=DENIED))
+    notes = [request.event.note for request in requests if isinstance(request, Publish)]
+    assert (reasons(requests), notes[0]) == (
+        {"EvictionBlocked"},
+        "admission webhook guard refused the eviction: not now",
+    )
+    (refused,) = state.memory.refused
+    pod = f"{requested.move.namespace}/{requested.move.pod}"
+    assert (refused.refuser, refused.words, refused.pod) == ("admission webhook guard", "not now", pod)
+    assert refused.wait == timedelta(minutes=1)
+    (move,) = (move for move in state.memory.moves if move.uid == requested.move.uid)
+    assert (move.state, move.deferred_until) == (MoveState.REFUSED, refused.next_try)
+    (entry,) = status_document(state, "me", "file").refused_evictions
+    assert (entry.pod, entry.times, entry.next_try) == (pod, 1, refused.next_try)
+    _, slower = evicting()
+    answer = msgspec.structs.replace(DENIED, retry_after=90.0)
+    state, _ = after(evicting()[0], Answered(uid=slower.move.uid, answer=answer))
+    assert state.memory.refused[0].wait == timedelta(seconds=90)
+
+
+def test_a_refused_eviction_that_is_carried_out_is_reported_as_a_move() -> None:
+    """Also if one snapshot shows the pod gone and its replacement Ready; while the pod is there the group waits."""
+    state, requested = evicting()
+    state, _ = after(state, Answered(uid=requested.move.uid, answer=DENIED))
+    later = NOW + timedelta(seconds=20)
+    there, requests = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
+    assert there.cycle is not None
+    assert {waiting.reason for waiting in there.cycle.admission.waiting} == {"RefusedByAdmission"}
+    assert (there.queue.evictions, "MoveVerified" in reasons(requests)) == ((), False)
+    victim = SNAPSHOT.pod[requested.move.uid]
+    replacement = msgspec.structs.replace(victim, uid="new", name="web-new", node="c-1", created=later)
+    pods = (*(pod for pod in SNAPSHOT.pods if pod.uid != victim.uid), replacement)
+    moved, requests = step(there, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later, pods=pods)), later)
+    assert "MoveVerified" in reasons(requests)
+    assert MoveState.VERIFIED in {move.state for move in moved.memory.moves}
+    assert moved.memory.refused == ()
+
+
+def test_an_eviction_that_is_refused_for_good_is_not_waited_for() -> None:
+    """Only 429 says that the pod may go a little later."""
+    state, requested = evicting()
+    for_good = msgspec.structs.replace(DENIED, denial=Denial("admission webhook guard", "never"))
+    state, _ = after(state, Answered(uid=requested.move.uid, answer=for_good))
+    assert [move.deferred_until for move in state.memory.moves if move.uid == requested.move.uid] == [None]
 
 
 def test_a_missing_right_is_known_by_namespace_until_another_answer() -> None:
@@ -335,7 +390,7 @@ def test_only_what_may_have_been_granted_costs_the_spare(result: EvictionResult)
     (requested,) = (request for request in requests if isinstance(request, Evict))
     assert [(spare.uid, spare.goal) for spare in state.memory.extra_evictions] == [(requested.move.uid, 1)]
     state, _ = after(state, answered(requested, result))
-    stayed = {"budget", "stale", "throttled", "forbidden", "failed"}
+    stayed = {"budget", "stale", "throttled", "forbidden", "refused", "failed"}
     assert bool(state.memory.extra_evictions) is (result not in stayed)
 
 

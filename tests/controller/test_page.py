@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from html import unescape
 from html.parser import HTMLParser
 
 import jsonschema
@@ -21,6 +22,7 @@ from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import LoopState, change
 from rebalancer.locations import Address
+from rebalancer.model.moves import RefusedRequest
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import ScaleDownPrevention, load_policy
@@ -154,6 +156,22 @@ def test_a_namespace_in_which_nothing_is_evicted_is_named(browser: Browser) -> N
     assert "which was evicted: exceeded quota: pods; nothing is evicted in namespace shop until it has" in text
     browser.page.show(state, ())
     assert "Replacements that are overdue" not in browser.text()
+
+
+def test_evictions_that_admission_control_refused_are_named(browser: Browser) -> None:
+    """With the webhook, its words, which are text, and the time of the next request."""
+    state = state_of(shop())
+    assert state.cycle is not None
+    request = RefusedRequest(
+        "g", 1, state.cycle.context.now, timedelta(minutes=1), "admission webhook guard", SCRIPT, "a/b"
+    )
+    browser.page.show(structs.replace(state, memory=structs.replace(state.memory, refused=(request,))), ())
+    text = browser.text()
+    assert "Evictions that admission control refused" in text
+    assert f"a/b: admission webhook guard refused the eviction: {SCRIPT}; tried again at " in unescape(text)
+    assert SCRIPT not in text
+    browser.page.show(state, ())
+    assert "Evictions that admission control refused" not in browser.text()
 
 
 def test_a_pause_is_the_first_sentence(browser: Browser) -> None:

@@ -441,7 +441,7 @@ def test_requests_for_team_policies_do_not_count_for_the_breaker() -> None:
         requests=SimpleNamespace(count=lambda code, _: counted.append(code)),
     )
     Telemetry._count_request(
-        telemetry, "GET", "/api/v1/namespaces/shop/configmaps/rebalancer-policy", 403, gone=False, seconds=0.0
+        telemetry, "GET", "/api/v1/namespaces/shop/configmaps/rebalancer-policy", 403, is_meant=False, seconds=0.0
     )
-    Telemetry._count_request(telemetry, "GET", "/api/v1/pods", 403, gone=False, seconds=0.0)
+    Telemetry._count_request(telemetry, "GET", "/api/v1/pods", 403, is_meant=False, seconds=0.0)
     assert counted == [403]

@@ -83,9 +83,14 @@ def test_the_watches_of_one_kind_in_several_namespaces_are_one_sample() -> None:
 
 
 def test_what_a_namespace_refuses_for_itself_does_not_count_for_the_breaker() -> None:
-    """Neither do events, whatever is answered, nor is a request an error whose namespace is being deleted."""
+    """Neither do events, whatever is answered, nor what is refused since the namespace is deleted, or by a webhook."""
     terminating = {"details": {"causes": [{"reason": "NamespaceTerminating"}]}}
-    answers = {"/apis/events.k8s.io/v1/namespaces/shop/events": (500, {}), "/api/v1/gone": (403, terminating)}
+    denied = {"message": 'admission webhook "guard" denied the request: not now'}
+    answers = {
+        "/apis/events.k8s.io/v1/namespaces/shop/events": (500, {}),
+        "/api/v1/gone": (403, terminating),
+        "/api/v1/denied": (403, denied),
+    }
 
     def handle(request: BaseHTTPRequestHandler) -> None:
         request.rfile.read(int(request.headers.get("Content-Length") or 0))
@@ -101,7 +106,7 @@ def test_what_a_namespace_refuses_for_itself_does_not_count_for_the_breaker() ->
                 transport.request("POST", path, body={})
             counts.append(telemetry.requests.read(timedelta(minutes=1)))
         cluster.stop()
-    assert [(count.total, count.failed) for count in counts] == [(0, 0), (1, 0), (2, 1)]
+    assert [(count.total, count.failed) for count in counts] == [(0, 0), (1, 0), (2, 0), (3, 1)]
 
 
 def test_the_end_of_a_thread_is_a_failure_of_liveness(shown: tuple[Telemetry, KubernetesCluster]) -> None:

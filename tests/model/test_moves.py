@@ -1,11 +1,11 @@
 """What is stored of moves: a memory written by an earlier version is read, and its keys stay."""
 
 import json
+import zlib
+from base64 import b64decode, b64encode
 from typing import Any
 
-import msgspec
-
-from rebalancer.model.moves import Memory
+from rebalancer.reporting.documents.memory import memory_text, parse_memory
 
 STORED: dict[str, Any] = {
     "moves": [
@@ -26,7 +26,7 @@ STORED: dict[str, Any] = {
             "replacement": "",
         }
     ],
-    "seen": [["shop/web", "2026-01-01T00:00:00Z"]],
+    "seen": [],
     "sent": ["2026-01-01T00:00:00Z"],
     "misses": [{"group": "shop/web", "times": 2, "last": "2026-01-01T00:00:00Z"}],
     "refused": [{"group": "shop/web", "times": 1, "last": "2026-01-01T00:00:00Z", "wait": "PT60S"}],
@@ -42,14 +42,35 @@ STORED: dict[str, Any] = {
 }
 """A memory as version 0.1 writes it."""
 
-NEW_IN_MOVES = {"awaited_since": None, "uncreated": None}
+SINCE = {"2026-01-01T00:00:00+00:00": ["shop/web"]}
+
+NEW_IN_MOVES = {
+    "awaited_since": None,
+    "uncreated": None,
+    "bound_since": None,
+    "arrived": False,
+    "unstarted": None,
+    "victim_seen": None,
+    "deferred_until": None,
+}
+NEW_IN_REFUSED = {"refuser": "", "words": "", "pod": ""}
+NEW = {"settling": [], "windows": [], "queued": [], "requests": [["2026-01-01T00:00:00Z", "", ""]]}
 """Keys that came later: version 0.1 ignores them."""
 
 
 def test_a_memory_of_an_earlier_version_is_read_and_written_with_the_same_keys() -> None:
     """An update of the controller loses neither moves nor failed predictions nor extra evictions."""
-    memory = msgspec.json.decode(json.dumps(STORED), type=Memory)
+    deflated = b64encode(zlib.compress(json.dumps({"memory": STORED, "since": SINCE}).encode())).decode()
+    memory = parse_memory(json.dumps({"format": 2, "deflated": deflated}))
     assert [(miss.group, miss.times) for miss in memory.failed_predictions] == [("shop/web", 2)]
     assert [(extra.group, extra.goal, extra.uid) for extra in memory.extra_evictions] == [("shop/web", 3, "1")]
-    written = json.loads(msgspec.json.encode(memory))
-    assert written == {**STORED, "moves": [STORED["moves"][0] | NEW_IN_MOVES], "settling": []}
+    stored = json.loads(zlib.decompress(b64decode(json.loads(memory_text(memory))["deflated"])))
+    assert stored == {
+        "since": SINCE,
+        "memory": {
+            **STORED,
+            **NEW,
+            "moves": [STORED["moves"][0] | NEW_IN_MOVES],
+            "refused": [STORED["refused"][0] | NEW_IN_REFUSED],
+        },
+    }

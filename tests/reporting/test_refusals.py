@@ -447,6 +447,10 @@ SENTENCES: list[tuple[Fact, str]] = [
         "the last 2 eviction requests for it were not granted; next attempt in 60s",
     ),
     (
+        admission.RefusedByAdmission("admission webhook guard", "zone b is being rolled", BREAKER_AT),
+        f"admission webhook guard refused the eviction: zone b is being rolled; tried again at {BREAKER_AT:%H:%M:%SZ}",
+    ),
+    (
         admission.NotAllowed('pods "web-0" is forbidden', MINUTE),
         (
             'this account has no right to evict there: pods "web-0" is forbidden. Install the form with that right '

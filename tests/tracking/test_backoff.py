@@ -1,15 +1,16 @@
 """A repair that failed its prediction is not repeated at once, and not for ever."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
 
-from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, NO_MEMORY, Memory, MoveState, SentRequest
+from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, NO_MEMORY, ExtraEviction, Memory, MoveState, SentRequest
 from rebalancer.model.reasons import Reason
 from rebalancer.tracking.backoff import (
     FIRST_WAIT,
     LONGEST_WAIT,
+    RefusalWait,
     find_backoff,
     find_refusals,
     forget_refusals,
@@ -77,6 +78,40 @@ def test_an_eviction_that_took_place_without_an_answer_was_no_refusal(state: Mov
     assert (find_refusals(after, GROUP, NOW) is not None) is waits
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "waits"),
+    [
+        (None, MoveState.REFUSED, True),
+        (NOW, MoveState.REFUSED, True),
+        (NOW, MoveState.EVICTED, False),
+        (NOW, MoveState.VERIFIED, False),
+    ],
+)
+def test_an_eviction_that_was_carried_out_after_all_was_no_refusal(
+    before: datetime | None, after: MoveState, waits: bool
+) -> None:
+    """Its group need not wait until it would have been requested again."""
+    memory = record_refusal(Memory(moves=(moved(after, group=GROUP),)), GROUP, NOW, timedelta(minutes=1))
+    refused = moved(MoveState.REFUSED, group=GROUP, deferred_until=before)
+    observed = record_outcomes(memory, (refused,), NOW)
+    assert (find_refusals(observed, GROUP, NOW) is not None) is waits
+
+
+def test_a_prediction_that_fails_after_a_refused_eviction_was_carried_out_counts() -> None:
+    """Also where one snapshot shows the pod gone and its replacement elsewhere."""
+    refused = moved(MoveState.REFUSED, group=GROUP, deferred_until=NOW)
+    memory = Memory(moves=(moved(MoveState.INEFFECTIVE, group=GROUP),))
+    assert [miss.group for miss in record_outcomes(memory, (refused,), NOW).failed_predictions] == [GROUP]
+
+
+@pytest.mark.parametrize(("until", "extras"), [(NOW, 1), (None, 0)])
+def test_a_deferred_eviction_may_still_use_the_extra_one(until: datetime | None, extras: int) -> None:
+    """It is given back once the eviction is requested again, not while it may be carried out."""
+    move = moved(MoveState.REFUSED, group=GROUP, deferred_until=until)
+    memory = Memory(moves=(move,), extra_evictions=(ExtraEviction(GROUP, 1, move.uid),))
+    assert len(record_outcomes(memory, (move,), NOW).extra_evictions) == extras
+
+
 def test_a_group_that_backs_off_waits() -> None:
     """Only that group's evictions wait, and the reason is in the plan."""
     everything = admitted(rules())
@@ -120,7 +155,9 @@ def test_each_refused_request_doubles_the_wait() -> None:
     assert waits[:8] == [1, 2, 4, 8, 16, 32, 60, 60]
     assert waits[-1] == 60
     assert find_refusals(memory, "another", NOW) is None
-    assert find_refusals(memory, GROUP, NOW - timedelta(days=1)) == (20, LONGEST_WAIT), "a clock that was set back"
+    assert find_refusals(memory, GROUP, NOW - timedelta(days=1)) == RefusalWait(20, LONGEST_WAIT), (
+        "a clock that was set back"
+    )
     other = record_refusal(memory, "other", NOW, least)
     assert [refused.group for refused in forget_refusals(other, GROUP).refused] == ["other"]
     assert forget_refusals(NO_MEMORY, GROUP) is NO_MEMORY
@@ -129,7 +166,7 @@ def test_each_refused_request_doubles_the_wait() -> None:
 def test_a_server_that_asks_for_longer() -> None:
     """Its wish is the least wait, even above an hour's bound."""
     memory = record_refusal(NO_MEMORY, GROUP, NOW, 2 * LONGEST_WAIT)
-    assert find_refusals(memory, GROUP, NOW) == (1, 2 * LONGEST_WAIT)
+    assert find_refusals(memory, GROUP, NOW) == RefusalWait(1, 2 * LONGEST_WAIT)
 
 
 def test_a_group_whose_requests_were_refused_waits() -> None:

@@ -1,6 +1,6 @@
 """The life of a move: every transition, and nothing but those."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
@@ -11,6 +11,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.tracking.moves import (
     ANSWER_TIMEOUT,
+    DEFERRED_MOVES_STORED,
     ENDED_MOVES_STORED,
     REPLACEMENT_TIMEOUT,
     TRANSITIONS,
@@ -63,11 +64,58 @@ def moved(state: MoveState, **fields: object) -> Move:
 @pytest.mark.parametrize("state", MoveState)
 @pytest.mark.parametrize("what", MoveEvent)
 def test_the_table_is_all(state: MoveState, what: MoveEvent) -> None:
-    """What the table does not name changes nothing, and what is over stays over."""
-    after = advance_move(moved(state), what, LATER)
+    """What the table does not name changes nothing, and what is over stays over, but for a deferred eviction."""
+    after = advance_move(moved(state, deferred_until=LATER), what, LATER)
     assert after.state == TRANSITIONS.get((state, what), state)
     if state.over:
-        assert after.state is state
+        assert advance_move(moved(state), what, LATER).state is state
+
+
+def deferred(until: datetime, **fields: object) -> Move:
+    """Return a move that admission control refused with code 429 and a wait until then."""
+    return moved(MoveState.REFUSED, deferred_until=until, **fields)
+
+
+@pytest.mark.parametrize(
+    ("move", "pods", "expected"),
+    [
+        pytest.param(deferred(LATER), [OLD], MoveState.REFUSED, id="the pod is there"),
+        pytest.param(deferred(LATER), [msgspec.structs.replace(OLD, deleted=NOW)], MoveState.EVICTED, id="it is going"),
+        pytest.param(deferred(LATER), [], MoveState.EVICTED, id="it is gone"),
+        pytest.param(deferred(LATER), [new()], MoveState.VERIFIED, id="its replacement is Ready where predicted"),
+        pytest.param(deferred(LATER), [new(node="n1")], MoveState.INEFFECTIVE, id="its replacement is Ready elsewhere"),
+        pytest.param(moved(MoveState.REFUSED), [new()], MoveState.REFUSED, id="refused for good, deleted by another"),
+    ],
+)
+def test_an_eviction_that_is_refused_for_the_moment_may_be_carried_out(
+    move: Move, pods: list[Pod], expected: MoveState
+) -> None:
+    """By whoever refused it, as KubeVirt does: the pod goes before the next request, and is followed to its end."""
+    (after,) = observe_moves((move,), BEFORE, seen(*pods), LATER)
+    assert after.state is expected
+
+
+def test_a_pod_that_outlasts_the_deferral_is_not_waited_for() -> None:
+    """Deleted by somebody after that time, it is no move of ours; the first snapshot after that time counts."""
+    move = deferred(LATER)
+    (late,) = observe_moves((move,), BEFORE, seen(), LATER + timedelta(minutes=1))
+    assert late.state is MoveState.EVICTED
+    (still_there,) = observe_moves((move,), BEFORE, seen(OLD), LATER)
+    assert (still_there.state, still_there.deferred_until) == (MoveState.REFUSED, None)
+    (after,) = observe_moves((still_there,), seen(OLD), seen(), LATER)
+    assert after.state is MoveState.REFUSED
+
+
+def test_deferred_evictions_are_stored_however_many_moves_ended_since() -> None:
+    """They are followed once their pods go; those that are refused for good are forgotten."""
+    older = (deferred(LATER), moved(MoveState.REFUSED, uid="plain"))
+    moves = (*older, *(moved(MoveState.VERIFIED, uid=f"{number}") for number in range(ENDED_MOVES_STORED)))
+    after = observe_moves(moves, BEFORE, seen(OLD), NOW)
+    assert {move.uid for move in after} == {"old", *(f"{number}" for number in range(ENDED_MOVES_STORED))}
+    many = tuple(deferred(LATER, uid=f"deferred-{number}") for number in range(DEFERRED_MOVES_STORED + 1))
+    there = tuple(msgspec.structs.replace(OLD, uid=move.uid, name=move.uid) for move in many)
+    stored = {move.uid for move in observe_moves((*many, *moves[2:]), BEFORE, seen(*there), NOW)}
+    assert stored == {move.uid for move in (*many[1:], *moves[2:])}, "the oldest of too many is forgotten"
 
 
 @pytest.mark.parametrize(

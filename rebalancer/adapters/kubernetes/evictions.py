@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport, Unreachable, list_causes
+from rebalancer.adapters.kubernetes.denials import list_causes
+from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport, Unreachable
 from rebalancer.model.moves import Move
 from rebalancer.ports import EvictionAnswer, EvictionResult
 
@@ -18,8 +19,6 @@ _LONGEST_WAIT = 600.0
 """Seconds; a server that asks for more is asked again sooner."""
 
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
-_WEBHOOK = "admission webhook "
-"""How the API server begins the message of every refusal by a webhook, whatever the webhook answers."""
 
 
 def evict(transport: Transport, move: Move) -> EvictionAnswer:
@@ -34,7 +33,10 @@ def evict(transport: Transport, move: Move) -> EvictionAnswer:
     try:
         data = transport.request("POST", path, body=body)
     except RequestRefused as error:
-        return EvictionAnswer(_classify(error), str(error), min(error.retry_after, _LONGEST_WAIT))
+        wait, denial = min(error.retry_after, _LONGEST_WAIT), error.denial
+        if denial is not None:  # first of all: a webhook chooses code and details itself
+            return EvictionAnswer(EvictionResult.REFUSED, str(error), wait, denial)
+        return EvictionAnswer(_classify(error), str(error), wait)
     except Unreachable as error:
         return EvictionAnswer(EvictionResult.UNKNOWN, str(error))
     try:
@@ -53,8 +55,8 @@ def _classify(error: RequestRefused) -> EvictionResult:
     details = details if isinstance(details, dict) else {}
     message = status.get("message")
     message = message if isinstance(message, str) else ""
-    if message.startswith(_WEBHOOK) or (code == 500 and _SEVERAL_BUDGETS in message):
-        return EvictionResult.FAILED  # a webhook chooses code and details itself: only the message says that it was one
+    if code == 500 and _SEVERAL_BUDGETS in message:
+        return EvictionResult.FAILED
     if error.namespace_terminating:
         return EvictionResult.GONE  # its namespace is being deleted, and every pod in it
     match code:
@@ -64,6 +66,10 @@ def _classify(error: RequestRefused) -> EvictionResult:
             return EvictionResult.CONFLICT
         case 429:
             return _classify_too_many(status, details)
+        case 403 if str(details.get("kind")) in _BUDGET_KINDS:
+            return EvictionResult.BUDGET
+        case 403 if _FAILED_POLICY in message:
+            return EvictionResult.FAILED
         case 401 | 403:
             return EvictionResult.FORBIDDEN
         case _ if code >= 500:
@@ -71,6 +77,12 @@ def _classify(error: RequestRefused) -> EvictionResult:
         case _:
             return EvictionResult.FAILED
 
+
+_BUDGET_KINDS: Final = frozenset({"poddisruptionbudget", "poddisruptionbudgets"})
+"""What a 403 names whose reason is a budget: it has too many disrupted pods, or a negative allowance."""
+
+_FAILED_POLICY: Final = "AdmissionPolicy '"
+"""What a 403 of a policy contains; one that refuses on purpose is a denial, so this one could not be evaluated."""
 
 _MISSING: Final = {
     "pods": EvictionResult.GONE,

@@ -22,6 +22,8 @@ from urllib3.response import BaseHTTPResponse
 
 from rebalancer import __version__
 from rebalancer.adapters.kubernetes.connections import Connections
+from rebalancer.adapters.kubernetes.denials import NAMESPACE_TERMINATING, find_denial, list_causes
+from rebalancer.ports import Denial
 
 _CONNECTIONS = 32
 """Watches of every kind at once, and requests besides."""
@@ -34,9 +36,6 @@ _FORBIDDEN: Final = 403
 _AUTHENTICATION = ["BearerToken"]
 
 OnAnswer = Callable[[str, str, int, bool, float], None]
-
-_NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
-"""The cause in a Status of what the API server refuses because the namespace is being deleted."""
 
 
 class ClusterError(Exception):
@@ -62,7 +61,17 @@ class RequestRefused(ClusterError):  # noqa: N818
     @property
     def namespace_terminating(self) -> bool:
         """Whether its namespace is being deleted: what it was about is as good as gone, and nothing is wrong."""
-        return self.status == _FORBIDDEN and _NAMESPACE_TERMINATING in list_causes(self.details)
+        return self.status == _FORBIDDEN and NAMESPACE_TERMINATING in list_causes(self.details)
+
+    @property
+    def denial(self) -> Denial | None:
+        """Who in admission control refused it on purpose, and why; None if nobody did."""
+        return find_denial(self.status, self.details)
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether its namespace is being deleted or admission control refused it: the API server works as it should."""
+        return self.namespace_terminating or self.denial is not None
 
 
 class Transport:
@@ -77,8 +86,8 @@ class Transport:
         self.on_answer = on_answer
         """Called for every request with its verb, path and HTTP code (0 without a response).
 
-        The last arguments are whether it was refused because its namespace is being deleted, and for how many seconds
-        there was no response; 0.0 where there was one.
+        The last arguments are whether it was refused on purpose (its namespace is being deleted, or by admission
+        control), and for how many seconds there was no response; 0.0 where there was one.
         """
 
     @property
@@ -161,7 +170,7 @@ class Transport:
             self.on_answer(method, path, response.status, False, 0.0)
             return
         refusal = _make_refusal(method, path, response.status, data, response.headers.get("Retry-After", ""))
-        self.on_answer(method, path, response.status, refusal.namespace_terminating, 0.0)
+        self.on_answer(method, path, response.status, refusal.is_meant, 0.0)
         raise refusal
 
     def _send(
@@ -209,13 +218,6 @@ _WRAPPER: Final = re.compile(r"^(?:\w+Error\n|(?:<[^>]*>|\w+\(.*?\)): )")
 def _find_cause(error: BaseException) -> str:
     """Return the cause of an error without urllib3's chain of wrappers."""
     return _WRAPPER.sub("", str(getattr(error, "reason", None) or error))
-
-
-def list_causes(status: Mapping[str, Any]) -> list[Any]:
-    """Return the reasons of the causes in a Status, which may be any JSON object."""
-    details = status.get("details")
-    causes = details.get("causes") if isinstance(details, dict) else None
-    return [cause.get("reason") for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
 
 
 def _make_refusal(method: str, path: str, status: int, data: bytes, retry_after: str = "") -> RequestRefused:

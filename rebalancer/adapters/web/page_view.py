@@ -289,6 +289,12 @@ class PageView:
         return slow_start_text(windows) if windows is not None else ""
 
     @property
+    def refused(self) -> Sequence[str]:
+        """Which evictions admission control refused."""
+        refused = self._page.status.refused_evictions[:FIRST]
+        return [f"{entry.pod}: {refusal_text(entry.refusal)}" for entry in refused]
+
+    @property
     def last_moves(self) -> Sequence[MoveEntry]:
         """The moves that ended last, the newest first."""
         return sorted(self._page.status.last_moves, key=lambda move: move.since, reverse=True)[:_LAST_MOVES]

@@ -14,7 +14,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import datetime
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -32,10 +32,10 @@ MOST_FAILED: Final = 1_000
 MOST_SETTLING: Final = 1_000
 """Groups for which it is stored when they first waited for a node to settle, the oldest."""
 
-MOST_WINDOWS: Final = 400
+MOST_WINDOWS: Final = 200
 """Windows of slow start that are stored: the cluster's, and those of the namespaces that moved last."""
 
-MOST_QUEUED: Final = 400
+MOST_QUEUED: Final = 200
 """Groups for which it is stored since when they have waited for slow start, the oldest."""
 
 MOST_BYTES: Final = 240 * 1024
@@ -48,21 +48,17 @@ _LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a memory once it is decompressed; more was not written by a controller."""
 
 
+class _Written(Memory, frozen=True, kw_only=True):
+    """A memory with what earlier releases read, and have stored, of the evictions of the last minute: their times."""
+
+    times: tuple[Moment, ...] = msgspec.field(default=(), name="sent")
+
+
 class _StoredMemory(msgspec.Struct, frozen=True):
     """`since` are tokens of what is violated by the time since which it has been, because that needs a tenth of it."""
 
-    memory: Memory
+    memory: _Written
     since: dict[str, list[str]]
-
-
-class _EarlierRequests(msgspec.Struct, frozen=True):
-    """What earlier releases stored of the evictions of the last minute: their times alone."""
-
-    sent: tuple[Moment, ...] = ()
-
-
-class _EarlierMemory(msgspec.Struct, frozen=True):
-    memory: _EarlierRequests
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -94,11 +90,17 @@ def memory_text(memory: Memory) -> str:
     return text
 
 
+def _fields_of(memory: Memory) -> dict[str, Any]:
+    return {name: getattr(memory, name) for name in Memory.__struct_fields__}
+
+
 def _encode(memory: Memory) -> str:
     since: dict[str, list[str]] = {}
     for token, moment in memory.seen:
         since.setdefault(moment.isoformat(), []).append(token)
-    data = msgspec.json.encode(_StoredMemory(msgspec.structs.replace(memory, seen=()), since))
+    fields = {**_fields_of(memory), "seen": ()}
+    written = _Written(**fields, times=tuple(request.at for request in memory.sent))
+    data = msgspec.json.encode(_StoredMemory(written, since))
     return msgspec.json.encode(_Envelope(_FORMAT, b64encode(zlib.compress(data)).decode())).decode()
 
 
@@ -115,7 +117,7 @@ def _drop_delaying(memory: Memory) -> Memory:
 
 
 def _drop_ended_moves(memory: Memory) -> Memory:
-    needed = tuple(move for move in memory.moves if not move.state.over or move.uncreated is not None)
+    needed = tuple(move for move in memory.moves if not move.state.over or move.overdue)
     return msgspec.structs.replace(memory, moves=needed)
 
 
@@ -167,15 +169,10 @@ def parse_memory(text: str) -> Memory:
         data = zlib.decompressobj().decompress(b64decode(envelope.deflated), _LARGEST)
         stored = msgspec.json.decode(data, type=_StoredMemory)
         seen = ((token, _parse_moment(moment)) for moment, tokens in stored.since.items() for token in tokens)
-        sent = stored.memory.sent or _earlier_requests(data)
-        return msgspec.structs.replace(stored.memory, seen=tuple(sorted(seen)), sent=sent)
+        sent = stored.memory.sent or tuple(map(SentRequest, stored.memory.times))
+        return Memory(**{**_fields_of(stored.memory), "seen": tuple(sorted(seen)), "sent": sent})
     except (msgspec.DecodeError, zlib.error, ValueError, RecursionError):
         return NO_MEMORY
-
-
-def _earlier_requests(data: bytes) -> tuple[SentRequest, ...]:
-    """Return the evictions of the last minute as an earlier release has stored them."""
-    return tuple(map(SentRequest, msgspec.json.decode(data, type=_EarlierMemory).memory.sent))
 
 
 def _parse_moment(text: str) -> datetime:

@@ -3,20 +3,21 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Final
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from rebalancer.admission.admit import Admission
-from rebalancer.admission.causes import ReplacementNotCreated, ReplacementNotRunning
+from rebalancer.admission.causes import RefusedByAdmission, ReplacementNotCreated, ReplacementNotRunning
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.slow_start import WindowUses
 from rebalancer.model.breaker import BreakerCause, BreakerState
 from rebalancer.model.events import NOTE_LIMIT
-from rebalancer.model.moves import Move, Reference
+from rebalancer.model.moves import Memory, Move, Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.causes import Refusal
-from rebalancer.planning.plan import Plan
+from rebalancer.planning.plan import Plan, Waiting
 from rebalancer.prevention.report import PreventionReport
 from rebalancer.reporting.documents.document import (
     API_VERSION,
@@ -30,6 +31,7 @@ from rebalancer.tracking.holds import find_held_namespaces
 
 _MOST_TEAMS: Final = 20
 _MOST_NAMESPACES: Final = 20
+_MOST_REFUSED: Final = 100
 
 
 class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
@@ -99,6 +101,26 @@ class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
         return Refusal(Reason.CANNOT_CREATE, ReplacementNotCreated(workload, self.pod, self.failure))
 
 
+class RefusedEviction(CamelCaseStruct, frozen=True, kw_only=True):
+    """An eviction that admission control refused: nothing of `group` is requested again before `next_try`.
+
+    `pod` is NAMESPACE/NAME. `refuser` says who refused it: an admission webhook, policy or plugin, with its name;
+    `message` has its words. `times` requests of the group in a row were not granted.
+    """
+
+    group: Text
+    pod: Text
+    refuser: Text
+    message: str
+    times: Number
+    next_try: datetime
+
+    @property
+    def refusal(self) -> Refusal:
+        """Why the evictions of the group wait."""
+        return Refusal(Reason.REFUSED_BY_ADMISSION, RefusedByAdmission(self.refuser, self.message, self.next_try))
+
+
 class LeaseStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """Who leads, by the Lease. `holder` is "" if nobody does, since `free_since`, or if that is not known.
 
@@ -164,7 +186,10 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The controller's status. `leader` wrote it; `lease` says who leads now, null in the document that is stored."""
+    """The controller's status. `leader` wrote it; `lease` says who leads now, null in the document that is stored.
+
+    `refused_evictions` are the first hundred that admission control refused and that are not to be tried again yet.
+    """
 
     api_version: str = API_VERSION
     kind: str = "Status"
@@ -180,6 +205,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     last_moves: tuple[MoveEntry, ...]
     plan: PlanSummary
     refusals: dict[str, Annotated[int, Meta(ge=1)]]
+    refused_evictions: tuple[RefusedEviction, ...] = ()
     policy: PolicyStatus
     prevention: PreventionStatus
 
@@ -198,6 +224,33 @@ def _blocked_namespaces(moves: Iterable[Move]) -> tuple[BlockedNamespace, ...]:
         )
         for namespace, move in overdue
     )
+
+
+def refused_evictions(memory: Memory, now: datetime) -> tuple[RefusedEviction, ...]:
+    """Return the entries of the first groups that wait because admission control refused an eviction."""
+    waiting = sorted((one for one in memory.refused if one.refuser and one.next_try > now), key=attrgetter("group"))
+    return tuple(
+        RefusedEviction(
+            group=one.group,
+            pod=one.pod,
+            refuser=one.refuser,
+            message=one.words,
+            times=one.times,
+            next_try=one.next_try,
+        )
+        for one in waiting[:_MOST_REFUSED]
+    )
+
+
+def hold_refused(plan: Plan, refused: Iterable[RefusedEviction]) -> Plan:
+    """Return a plan in which the evictions of these groups wait: the controller does not request them now."""
+    refusals = {entry.group: entry.refusal for entry in refused}
+    held = [eviction for eviction in plan.evictions if eviction.group in refusals]
+    if not held:
+        return plan
+    waiting = (Waiting(eviction=eviction, refusal=refusals[eviction.group]) for eviction in held)
+    remaining = (eviction for eviction in plan.evictions if eviction.group not in refusals)
+    return structs.replace(plan, evictions=tuple(remaining), waiting=(*waiting, *plan.waiting))
 
 
 def prevention_status(report: PreventionReport) -> PreventionStatus:

@@ -12,6 +12,7 @@ from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
 
 _MOVES: Final = ("POD", "WORKLOAD", "NODE", "STATE", "SINCE")
 _REASONS: Final = ("REASON", "NUMBER")
+_MOST_REFUSED: Final = 20
 _MOST_MOVES: Final = 10
 """So many of the last moves are shown, the newest first."""
 
@@ -59,6 +60,11 @@ def _problems(status: StatusDocument) -> Iterator[str]:
     """Yield why nothing is evicted in a namespace, and what is wrong with the policy."""
     for blocked in status.breaker.namespaces:
         yield f"{blocked.refusal.reason}: {refusal_text(blocked.refusal)}"
+    for refused in status.refused_evictions[:_MOST_REFUSED]:
+        yield f"{refused.refusal.reason}: {refused.pod}: {refusal_text(refused.refusal)}"
+    more = len(status.refused_evictions) - _MOST_REFUSED
+    if more > 0:
+        yield f"Admission control refused {plural(more, 'more eviction')}; --output json lists them."
     if not status.policy.valid:
         yield f"A newer policy is refused, the last valid one stays in force: {status.policy.error}"
     for team in status.policy.team_errors:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.transport import connect
+from rebalancer.ports import Denial
 from rebalancer.ports import EvictionResult as Result
 from tests.adapters.kubernetes.fake_server import answer, served
 from tests.tracking.test_moves import MOVE
@@ -27,6 +28,12 @@ BUDGET: dict[str, Any] = {
 }
 
 DENIED = 'admission webhook "guard" denied the request: not now'
+TERMINATING = 'pods "web-0" is forbidden: unable to create new content in namespace shop because it is being terminated'
+NO_RIGHT = (
+    'pods "web-0" is forbidden: User "system:serviceaccount:rebalancer-system:rebalancer" cannot create resource '
+    '"pods/eviction" in API group "" in the namespace "shop"'
+)
+BUDGET_IN_DISORDER = 'poddisruptionbudgets.policy "web" is forbidden: pdb disruptions allowed is negative'
 
 
 @pytest.mark.parametrize(
@@ -41,15 +48,18 @@ DENIED = 'admission webhook "guard" denied the request: not now'
         (401, failure(401), Result.FORBIDDEN),
         (403, failure(403, kind="pods"), Result.FORBIDDEN),
         (403, failure(403, kind="pods", causes=[{"reason": "NamespaceTerminating"}]), Result.GONE),
-        (403, failure(403, DENIED, causes=[{"reason": "NamespaceTerminating"}]), Result.FAILED),
+        (403, failure(403, TERMINATING, kind="pods", causes=[{"reason": "NamespaceTerminating"}]), Result.GONE),
+        (403, failure(403, DENIED, causes=[{"reason": "NamespaceTerminating"}]), Result.REFUSED),
+        (403, failure(403, NO_RIGHT, kind="pods", name="web-0"), Result.FORBIDDEN),
+        (403, failure(403, BUDGET_IN_DISORDER, kind="poddisruptionbudget", name="web"), Result.BUDGET),
         (404, failure(404, kind="pods"), Result.GONE),
         (404, failure(404, kind="poddisruptionbudgets"), Result.STALE),
-        (404, failure(404, DENIED, kind="pods", name="web-0"), Result.FAILED),
+        (404, failure(404, DENIED, kind="pods", name="web-0"), Result.REFUSED),
         (404, failure(404), Result.FAILED),
         (404, b"404 page not found", Result.FAILED),
-        (403, failure(403, DENIED), Result.FAILED),
-        (409, failure(409, DENIED), Result.FAILED),
-        (500, failure(500, DENIED), Result.FAILED),
+        (403, failure(403, DENIED), Result.REFUSED),
+        (409, failure(409, DENIED), Result.REFUSED),
+        (500, failure(500, DENIED), Result.REFUSED),
         (500, failure(500, 'Internal error occurred: failed calling webhook "guard": timeout'), Result.UNKNOWN),
         (409, failure(409, kind="Pod"), Result.CONFLICT),
         (422, failure(422), Result.FAILED),
@@ -57,7 +67,7 @@ DENIED = 'admission webhook "guard" denied the request: not now'
         (429, failure(429, **BUDGET, retryAfterSeconds=10), Result.STALE),
         (429, failure(429), Result.FAILED),
         (429, failure(429, retryAfterSeconds=1), Result.THROTTLED),
-        (429, failure(429, DENIED, retryAfterSeconds=1), Result.FAILED),
+        (429, failure(429, DENIED, retryAfterSeconds=1), Result.REFUSED),
         (429, b"too many", Result.THROTTLED),
         (500, failure(500, "This pod has more than one PodDisruptionBudget, which the eviction…"), Result.FAILED),
         (500, failure(500, "etcd trouble"), Result.UNKNOWN),
@@ -71,6 +81,93 @@ def test_answers(code: int, body: Any, expected: Result) -> None:
         response = evict(transport, MOVE)
     assert response.result is expected
     assert response.result is Result.EVICTED or response.message
+
+
+WEBHOOK = 'admission webhook "zone-budget.example.com" denied the request'
+POLICY = "pods \"web-0\" is forbidden: ValidatingAdmissionPolicy 'freeze' with binding 'freeze-shop' denied request"
+
+
+def of_policy(code: int, words: str) -> dict[str, Any]:
+    message = f"{POLICY}: {words}"
+    causes = [{"message": message.partition("forbidden: ")[2]}]
+    return failure(code, message, name="web-0", kind="pods", causes=causes)
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "expected"),
+    [
+        (403, failure(403, f"{WEBHOOK}: not now"), ("admission webhook zone-budget.example.com", "not now", False)),
+        (429, failure(429, f"{WEBHOOK}: not now"), ("admission webhook zone-budget.example.com", "not now", True)),
+        (
+            429,
+            failure(429, f"{WEBHOOK}: not now", retryAfterSeconds=7),
+            ("admission webhook zone-budget.example.com", "not now", True),
+        ),
+        (400, failure(400, f"{WEBHOOK}: Gone"), ("admission webhook zone-budget.example.com", "Gone", False)),
+        (
+            403,
+            failure(403, f"{WEBHOOK} without explanation"),
+            ("admission webhook zone-budget.example.com", "without explanation", False),
+        ),
+        (
+            403,
+            failure(403, f'{WEBHOOK}: two\nlines of "words"'),
+            ("admission webhook zone-budget.example.com", 'two lines of "words"', False),
+        ),
+        (
+            403,
+            failure(403, f"{WEBHOOK}: {NO_RIGHT}", kind="pods"),
+            ("admission webhook zone-budget.example.com", NO_RIGHT, False),
+        ),
+        (422, of_policy(422, "frozen"), ("ValidatingAdmissionPolicy freeze", "frozen", False)),
+        (403, of_policy(403, "frozen"), ("ValidatingAdmissionPolicy freeze", "frozen", False)),
+        (
+            413,
+            of_policy(413, "failed expression: false"),
+            ("ValidatingAdmissionPolicy freeze", "failed expression: false", False),
+        ),
+        (
+            403,
+            failure(403, 'pods "web-0" is forbidden: this node keeps its pods', kind="pods", name="web-0"),
+            ("an admission plugin", "this node keeps its pods", False),
+        ),
+    ],
+)
+def test_what_admission_control_refuses(code: int, body: Any, expected: tuple[str, str, bool]) -> None:
+    """It has the refuser's name and words, as API server 1.36 sends them; with 429 the pod may go later."""
+    with served(lambda request: answer(request, code, body)) as transport:
+        response = evict(transport, MOVE)
+    assert (response.result, response.denial) == (Result.REFUSED, Denial(*expected))
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "expected"),
+    [
+        (422, f"{POLICY}: expression 'object.x' resulted in error: no such key: x", Result.FAILED),
+        (403, f"{POLICY}: expression 'object.x' resulted in error: no such key: x", Result.FAILED),
+        (422, f"{POLICY}: failed to configure binding: no params found", Result.FAILED),
+        (500, 'Internal error occurred: failed calling webhook "guard": connection refused', Result.UNKNOWN),
+        (403, NO_RIGHT, Result.FORBIDDEN),
+        (403, NO_RIGHT.replace("rebalancer-system:rebalancer", '\\"odd\\" name'), Result.FORBIDDEN),
+        (401, "Unauthorized", Result.FORBIDDEN),
+        (403, "blocked by the gateway", Result.FORBIDDEN),
+    ],
+)
+def test_what_admission_control_does_not_refuse_on_purpose(code: int, message: str, expected: Result) -> None:
+    """A webhook that is down and a policy that cannot be evaluated are failures; the authorizer's 403 is no right."""
+    with served(lambda request: answer(request, code, failure(code, message, kind="pods"))) as transport:
+        response = evict(transport, MOVE)
+    assert (response.result, response.denial) == (expected, None)
+
+
+def test_the_words_of_a_webhook_are_bounded() -> None:
+    """The memory stores them for each group, whatever a webhook writes."""
+    message = f'admission webhook "{"n" * 300}" denied the request: {"w" * 30_000}'
+    with served(lambda request: answer(request, 403, failure(403, message))) as transport:
+        denial = evict(transport, MOVE).denial
+    assert denial is not None
+    assert (len(denial.refuser), len(denial.words)) == (120, 240)
+    assert denial.words.endswith("…")
 
 
 JSON = st.recursive(

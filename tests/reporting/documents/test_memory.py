@@ -49,16 +49,17 @@ from rebalancer.reporting.documents.memory import (
     parse_memory,
 )
 from rebalancer.tracking.changes import MOST_CHANGES
-from rebalancer.tracking.moves import ENDED_MOVES_STORED
+from rebalancer.tracking.moves import DEFERRED_MOVES_STORED, ENDED_MOVES_STORED
 from rebalancer.tracking.requests import sent_request
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
 from tests.tracking.test_moves import MOVE
 
+REFUSED_MOVE = msgspec.structs.replace(MOVE, uid="refused", state=MoveState.REFUSED, deferred_until=NOW)
 MEMORY = Memory(
-    moves=(MOVE,),
+    moves=(MOVE, REFUSED_MOVE),
     seen=(("group", NOW),),
-    refused=(RefusedRequest("g", 1, NOW, timedelta(minutes=1)),),
+    refused=(RefusedRequest("g", 1, NOW, timedelta(minutes=1), "admission webhook guard", "not now", "shop/web-1"),),
     sent=(SentRequest(NOW, "a-1", "shop"), SentRequest(NOW + timedelta(seconds=1))),
     failed_predictions=(FailedPrediction("g", 2, NOW),),
     zones=(ZoneSeen("zone", "a", NOW),),
@@ -104,9 +105,17 @@ def test_a_memory_of_an_older_release() -> None:
     envelope = json.loads(memory_text(MEMORY))
     stored = json.loads(zlib.decompress(b64decode(envelope["deflated"])))
     del stored["memory"]["settling"]
+    for refused in stored["memory"]["refused"]:
+        del refused["refuser"], refused["words"], refused["pod"]
+    for stored_move in stored["memory"]["moves"]:
+        del stored_move["deferred_until"]
+        stored_move["invented later"] = "x"
     stored["memory"]["invented later"] = [1]
     envelope["deflated"] = b64encode(zlib.compress(json.dumps(stored).encode())).decode()
-    assert parse_memory(json.dumps(envelope)) == msgspec.structs.replace(MEMORY, settling=())
+    plain = msgspec.structs.replace(REFUSED_MOVE, deferred_until=None)
+    request = RefusedRequest("g", 1, NOW, timedelta(minutes=1))
+    older = msgspec.structs.replace(MEMORY, settling=(), moves=(MOVE, plain), refused=(request,))
+    assert parse_memory(json.dumps(envelope)) == older
 
 
 @pytest.mark.parametrize(
@@ -243,10 +252,13 @@ def largest(*, name_length: int, targets: int, zones: int) -> Memory:
             ),
             replacement=uid(),
             state=state,
+            bound_since=moment() if state is MoveState.PENDING else None,
+            deferred_until=moment() if state is MoveState.REFUSED else None,
         )
 
     moves = [in_flight(MoveState.PENDING) for _ in range(MOST_IN_FLIGHT)]
     moves += [in_flight(MoveState.VERIFIED) for _ in range(ENDED_MOVES_STORED)]
+    moves += [in_flight(MoveState.REFUSED) for _ in range(DEFERRED_MOVES_STORED)]
     return Memory(
         moves=tuple(moves),
         sent=tuple(map(sent_request, moves)),
@@ -259,6 +271,8 @@ def largest(*, name_length: int, targets: int, zones: int) -> Memory:
         changes=tuple(ObservedChange(ViolationCause.SCALE_DOWN, group(), moment()) for _ in range(MOST_CHANGES)),
         causes=tuple((make_token(text(9)), ViolationCause.SCALE_DOWN) for _ in range(MOST_STORED)),
         proposal=Proposal(hash="0a1b", policy="2c3d", since=NOW, uids=tuple(uid() for _ in range(MOST_PROPOSED))),
+        windows=tuple(StartWindow(namespace=text(63), size=2, moved_at=moment()) for _ in range(1_000)),
+        queued=tuple((make_token(text(9)), moment()) for _ in range(1_000)),
     )
 
 
@@ -297,7 +311,7 @@ def test_no_bound_leaves_out_a_move_in_flight(bound: int, monkeypatch: pytest.Mo
 
 def test_parts_are_left_out_in_the_order_in_which_they_are_missed_least() -> None:
     """A memory that is a little too large loses the newest beginnings of violations, and nothing else."""
-    memory = msgspec.structs.replace(largest(name_length=6, targets=0, zones=100), extra_evictions=())
+    memory = msgspec.structs.replace(largest(name_length=1, targets=0, zones=100), extra_evictions=())
     stored = parse_memory(memory_text(memory))
     assert len(stored.seen) == MOST_SINCE // 5
     assert max(moment for _, moment in stored.seen) <= sorted(moment for _, moment in memory.seen)[MOST_SINCE // 5]

@@ -1,9 +1,15 @@
 """The Status document: what an operator reads first."""
 
+from datetime import timedelta
+
 import msgspec
 
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
-from rebalancer.reporting.documents.status import BreakerStatus, breaker_status
+from rebalancer.model.moves import Memory, RefusedRequest
+from rebalancer.model.reasons import Reason
+from rebalancer.reporting.documents.plan import plan_totals
+from rebalancer.reporting.documents.status import BreakerStatus, breaker_status, hold_refused, refused_evictions
+from tests.admission.test_admit import assess_and_plan, rules
 from tests.scheduling.build import NOW
 
 
@@ -16,3 +22,35 @@ def test_the_breaker_in_the_status() -> None:
     expected = {"open": True, "causes": ("unready_nodes", "failed_moves"), "namespaces": ()}
     assert msgspec.to_builtins(breaker_status(BreakerState(causes), ())) == expected
     assert breaker_status(CLOSED, ()) == BreakerStatus(open=False, causes=())
+
+
+def refused(group: str, seconds: int, refuser: str = "admission webhook guard") -> RefusedRequest:
+    return RefusedRequest(group, 1, NOW, timedelta(seconds=seconds), refuser, "not now", "shop/web-0")
+
+
+def test_the_evictions_that_admission_control_refused() -> None:
+    """Those that are not to be tried again yet, at most a hundred, in the order of their groups; no other refusal."""
+    requests = (refused("b", 60), refused("a", 61), refused("over", 0), refused("budget", 60, ""))
+    entries = refused_evictions(Memory(refused=requests), NOW)
+    assert [(entry.group, entry.next_try) for entry in entries] == [
+        ("a", NOW + timedelta(seconds=61)),
+        ("b", NOW + timedelta(seconds=60)),
+    ]
+    assert entries[0].refusal.reason is Reason.REFUSED_BY_ADMISSION
+    many = Memory(refused=tuple(refused(f"{number:03}", 60) for number in range(101)))
+    assert [entry.group for entry in refused_evictions(many, NOW)] == [f"{number:03}" for number in range(100)]
+
+
+def test_a_plan_does_not_promise_what_admission_control_refused() -> None:
+    """The evictions of that group wait with the refusal; those of others stay; the number of all is the same."""
+    _, _, plan = assess_and_plan(rules())
+    name = plan.groups[0].name
+    (entry,) = refused_evictions(Memory(refused=(refused(name, 60),)), NOW)
+    held = hold_refused(plan, [entry])
+    assert {waiting.refusal for waiting in held.waiting} == {entry.refusal}
+    assert {waiting.eviction.group for waiting in held.waiting} == {name}
+    assert name not in {eviction.group for eviction in held.evictions}
+    before, after = plan_totals(plan), plan_totals(held)
+    assert (after.now, after.waiting) == (before.now - len(held.waiting), before.waiting + len(held.waiting))
+    assert after.evictions == before.evictions
+    assert hold_refused(plan, []) is plan

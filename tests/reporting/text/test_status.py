@@ -16,6 +16,7 @@ from rebalancer.reporting.documents.status import (
     PlanSummary,
     PolicyStatus,
     PreventionStatus,
+    RefusedEviction,
     StatusDocument,
     TeamPolicyStatus,
 )
@@ -125,3 +126,23 @@ def test_a_namespace_in_which_nothing_is_evicted_is_named() -> None:
 
 if __name__ == "__main__":
     GOLDEN.write_text(written(), encoding="utf-8")
+
+
+def test_evictions_that_admission_control_refused_are_named() -> None:
+    """With the refuser, its words and the next time; of many the first twenty."""
+    refused = RefusedEviction(
+        group="shop web",
+        pod="shop/web-0",
+        refuser="admission webhook zone-budget.example.com",
+        message="zone b is being rolled",
+        times=1,
+        next_try=NOW,
+    )
+    text = status_text(msgspec.structs.replace(STATUS, refused_evictions=(refused,)), ACTING, NOW)
+    assert text.endswith(
+        "\nRefusedByAdmission: shop/web-0: admission webhook zone-budget.example.com refused the eviction: zone b is "
+        f"being rolled; tried again at {NOW:%H:%M:%SZ}\n"
+    )
+    text = status_text(msgspec.structs.replace(STATUS, refused_evictions=(refused,) * 22), ACTING, NOW)
+    assert text.count("RefusedByAdmission") == 20
+    assert text.endswith("\nAdmission control refused 2 more evictions; --output json lists them.\n")
