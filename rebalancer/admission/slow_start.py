@@ -91,7 +91,7 @@ class Windows:
             return Refusal(Reason.SLOW_START, StepQueued(self._first.workload, self._first.needed))
         wanted = Counter(eviction.pod.namespace for eviction in evictions)
         wanted[""] = len(evictions)
-        full = [space for space, number in sorted(wanted.items()) if not self._has_room(space, number, len(evictions))]
+        full = [space for space, number in sorted(wanted.items()) if not self._fits(space, number, len(evictions))]
         if not full:
             self.under_way.update(wanted)
             return None
@@ -103,7 +103,7 @@ class Windows:
         space = full[0]
         return Refusal(Reason.SLOW_START, WindowFull(space, self.size(space), self.under_way[space]))
 
-    def _has_room(self, namespace: str, number: int, needed: int) -> bool:
+    def _fits(self, namespace: str, number: int, needed: int) -> bool:
         under_way = self.under_way[namespace]
         return under_way + number <= self.size(namespace) or (needed > 1 and under_way == 0)
 

@@ -175,15 +175,15 @@ def test_a_step_of_several_goes_once_nothing_else_is_under_way() -> None:
     busy = admitted(Memory(moves=(under_way("x", "elsewhere"),)), made=alone)
     assert (busy.evictions, causes(busy)) == ((), {WindowFull("", 2, 1)})
     assert [since for _, since in busy.queued] == [NOW]
-    roomy = Memory(
+    larger = Memory(
         moves=(under_way("x", "elsewhere"),),
         windows=(
             StartWindow(size=4, moved_at=NOW),
             StartWindow(namespace="team-0", size=3, moved_at=NOW),
         ),
     )
-    assert len(admitted(roomy, made=alone).evictions) == 3
-    assert not admitted(roomy, made=alone).queued
+    assert len(admitted(larger, made=alone).evictions) == 3
+    assert not admitted(larger, made=alone).queued
 
 
 def test_nothing_overtakes_a_step_that_has_waited_for_two_minutes() -> None:

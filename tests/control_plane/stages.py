@@ -6,6 +6,7 @@ budgets, so that a pod needs a while, differently long for each. Labels and anno
     label      kwok.test/never-ready   the pod runs but isn't Ready while it has this label (any value)
     annotation kwok.test/ready-after   becomes Ready after exactly this time, e.g. "5s"
     annotation kwok.test/gone-after    takes exactly this time to terminate, e.g. "10s"
+    label      kwok.test/no-image-on   on nodes whose name begins with its value the pod's image cannot be pulled
 """
 
 from __future__ import annotations
@@ -19,9 +20,18 @@ NEVER_READY: Final = "kwok.test/never-ready"
 READY_AFTER: Final = "kwok.test/ready-after"
 GONE_AFTER: Final = "kwok.test/gone-after"
 
+NO_IMAGE_ON: Final = "kwok.test/no-image-on"
+
 _NODE: Final = {"apiGroup": "v1", "kind": "Node"}
 _POD: Final = {"apiGroup": "v1", "kind": "Pod"}
 _READY: Final = '.status.conditions.[] | select( .type == "Ready" ) | .status'
+
+_IMAGE: Final = (
+    f'. as $pod | if (($pod.spec.nodeName // "") | startswith($pod.metadata.labels["{NO_IMAGE_ON}"] // "//"))'
+    ' then "missing" else "there" end'
+)
+_PULL_SECONDS: Final = 5.0
+"""From a pod's binding until its kubelet says that the image cannot be pulled."""
 
 _DELETE: Final = {"delete": True}
 
@@ -51,6 +61,25 @@ containerStatuses:
 """
 
 
+_NO_IMAGE_STATUS: Final = """
+phase: Pending
+conditions:
+- {type: Initialized, status: "True", lastTransitionTime: {{ Now | Quote }}}
+- {type: ContainersReady, status: "False", lastTransitionTime: {{ Now | Quote }}}
+- {type: Ready, status: "False", lastTransitionTime: {{ Now | Quote }}}
+containerStatuses:
+{{ range .spec.containers }}
+- name: {{ .name | Quote }}
+  image: {{ .image | Quote }}
+  imageID: ""
+  ready: false
+  started: false
+  restartCount: 0
+  state: {waiting: {reason: ImagePullBackOff, message: "Back-off pulling image"}}
+{{ end }}
+"""
+
+
 def write_stages(path: Path, *, ready_after: tuple[float, float], gone_after: float) -> Path:
     """Write KWOK's configuration. Times in seconds; `ready_after` is the range a pod's time to Ready is drawn from."""
     documents = stages(ready_after=ready_after, gone_after=gone_after)
@@ -64,7 +93,13 @@ def stages(*, ready_after: tuple[float, float], gone_after: float) -> list[dict[
     gone = _milliseconds(gone_after)
     living = _absent(".metadata.deletionTimestamp")
     dying = _present(".metadata.deletionTimestamp")
-    becoming = (living, _isnt(".status.phase", "Succeeded", "Failed"), _isnt(_READY, "True"), _no_label(NEVER_READY))
+    becoming = (
+        living,
+        _isnt(".status.phase", "Succeeded", "Failed"),
+        _isnt(_READY, "True"),
+        _no_label(NEVER_READY),
+        _is(_IMAGE, "there"),
+    )
     return [
         _stage("node-ready", _NODE, [_isnt(_READY, "True")], {"statusTemplate": _NODE_STATUS}),
         _stage(
@@ -86,6 +121,13 @@ def stages(*, ready_after: tuple[float, float], gone_after: float) -> list[dict[
             _POD,
             [living, _label(NEVER_READY), _isnt(_READY, "False")],
             {"statusTemplate": _pod_status(ready=False)},
+        ),
+        _stage(
+            "pod-image-missing",
+            _POD,
+            [living, _is(_IMAGE, "missing"), _absent(".status.containerStatuses")],
+            {"statusTemplate": _NO_IMAGE_STATUS},
+            delay={"durationMilliseconds": _milliseconds(_PULL_SECONDS)},
         ),
         _stage("pod-gone", _POD, [dying, _no_annotation(GONE_AFTER)], _DELETE, delay={"durationMilliseconds": gone}),
         _stage("pod-gone-after", _POD, [dying, _annotation(GONE_AFTER)], _DELETE, delay=_delay_from(GONE_AFTER)),
@@ -116,6 +158,10 @@ def _delay_from(annotation: str) -> dict[str, Any]:
 
 def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+def _is(key: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": "In", "values": list(values)}
 
 
 def _isnt(key: str, *values: str) -> dict[str, Any]:
