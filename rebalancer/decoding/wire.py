@@ -210,6 +210,7 @@ class Volume(Wire, frozen=True):
 
 class PodSpec(Wire, frozen=True):
     node_name: str = ""
+    termination_grace_period_seconds: int | None = None
     scheduler_name: str = "default-scheduler"
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
@@ -249,6 +250,7 @@ class ContainerState(Wire, frozen=True):
 
 class ContainerStatus(Wire, frozen=True):
     name: str
+    state: ContainerState | None = None
     allocated_resources: dict[str, Quantity] | None = None
     resources: Amounts | None = None
 

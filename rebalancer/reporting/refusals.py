@@ -46,8 +46,15 @@ def component_text(group: ComponentPlan, relaxations: Relaxations = NO_RELAXATIO
     return text if relaxation is None else f"{text}{_relaxation_text(relaxation)}"
 
 
+_LONG_GRACE: Final = timedelta(minutes=10)
+"""A grace period that is longer is named."""
+
+
 def eviction_text(eviction: Eviction) -> str:
-    """Return why a pod of this node is evicted: the counts of its domains and their bounds."""
+    """Return why a pod of this node is evicted: the counts of its domains and their bounds.
+
+    And how long it may take to end, where that is longer than anybody expects.
+    """
     parts = []
     for requirement in eviction.repair.violated:
         domain = requirement.domain.get(eviction.pod.node or "")
@@ -56,7 +63,11 @@ def eviction_text(eviction: Eviction) -> str:
                 f"{requirement.key} {domain} holds {plural(requirement.held[domain], 'pod')}, "
                 f"the emptiest domain {requirement.emptiest}, {_requirement_text(requirement)}"
             )
-    return "; ".join(parts) or "a pending pod finds a node once this pod is evicted"
+    why = "; ".join(parts) or "a pending pod finds a node once this pod is evicted"
+    grace = timedelta(seconds=eviction.pod.grace_seconds)
+    if grace <= _LONG_GRACE:
+        return why
+    return f"{why}. The pod may take {format_duration(grace)} to end (terminationGracePeriodSeconds)"
 
 
 def _requirement_text(requirement: ViolatedRequirement) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.cluster.controller import USER, Controller, install, policy
+from tests.cluster.controller import USER, Controller, install, policy, rebalancer
 from tests.cluster.test_namespaces import STATUS, limit_pods
 from tests.control_plane.api import Api, wait_until
 from tests.control_plane.layout import (
@@ -233,3 +233,55 @@ def test_two_tenants_with_full_quotas_stop_themselves_alone(cluster: ControlPlan
         hurt = Counter(name.partition("/")[0] for name in evictions(cluster).elements())
         assert all(hurt[tenant] <= 1 for tenant in ("team-0", "team-1"))
         assert controller.log("cycle")[-1]["waiting_for"].keys() == {"CannotCreate"}
+
+
+def test_a_pod_that_ends_within_a_long_grace_period_is_no_lost_move(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Twenty minutes, of which a finalizer keeps it for one and a half. Its workload waits, others are repaired."""
+    install(cluster, "base", "evict")
+    own = [spread(ZONE, labels={"app": "db"})]
+    slow = stateful_set(
+        "db", ON, namespace="shop", cpu="10m", topologySpreadConstraints=own, terminationGracePeriodSeconds=1200
+    )
+    for pod in slow.pods:
+        pod["metadata"]["finalizers"] = ["example.com/handover"]
+    lay_out(cluster, [*nodes(NODES), slow, *(skewed(f"web-{n}", "shop", number=n) for n in range(4))], timeout=120)
+    access = ("--kubeconfig", str(cluster.kubeconfig()), "--policy", str(tmp_path / "policy.yaml"))
+    with Controller(cluster, tmp_path, policy("Observe", interval="10s")) as controller:
+        controller.wait_for("cycle")
+        planned = json.loads(rebalancer("plan", "-n", "shop", "-o", "json", *access).stdout)
+        (named,) = [one["message"] for one in planned["evictions"] if one["pod"].startswith("db")]
+        assert named.endswith("The pod may take 20m to end (terminationGracePeriodSeconds)")
+        controller.policy_file.write_text(SHIPPED)
+        wait_until(lambda: _going(cluster.api), what="the eviction of a pod of db", timeout=60)
+        evicted = time.monotonic()
+        wait_until(lambda: len(repaired(cluster.api)) == 4, what="the repair of the others", timeout=60)
+        time.sleep(max(0.0, evicted + 90 - time.monotonic()))
+        (going,) = _going(cluster.api)
+        moves = {move["pod"]: move["state"] for move in status(cluster.api)["inFlight"]}
+        assert moves == {going: "evicted"}
+        assert status(cluster.api)["slowStart"]["underWay"] == 0, "it has left the windows"
+        path = f"/api/v1/namespaces/shop/pods/{going}"
+        cluster.api.patch(path, {"metadata": {"finalizers": None}})
+        wait_until(lambda: "shop/db" in repaired(cluster.api), what="the replacement of it", timeout=60)
+        wait_until(
+            lambda: (
+                {"shop/db"}
+                == {
+                    f"{move['namespace']}/{move['workload']['name']}"
+                    for move in status(cluster.api)["lastMoves"]
+                    if move["pod"] == going and move["state"] == "verified"
+                }
+            ),
+            what="the move to be verified",
+            timeout=30,
+        )
+    assert evictions(cluster).total() == 5
+
+
+def _going(api: Api) -> list[str]:
+    pods = api.list("/api/v1/namespaces/shop/pods")
+    return [
+        pod["metadata"]["name"]
+        for pod in pods
+        if "deletionTimestamp" in pod["metadata"] and pod["metadata"]["name"].startswith("db")
+    ]

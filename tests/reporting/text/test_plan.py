@@ -223,6 +223,19 @@ def test_satisfied_limits_are_counted() -> None:
     assert "limit shop/spread" not in seen.text()
 
 
+@pytest.mark.parametrize(("seconds", "named"), [(600, ""), (601, "10m1s"), (604_800, "168h")])
+def test_a_pod_that_may_take_long_to_end_is_named(seconds: int, named: str) -> None:
+    """More than ten minutes: a broker that hands over its queues, say."""
+    snapshot = crowded()
+    pods = tuple(structs.replace(pod, grace_seconds=seconds) for pod in snapshot.pods)
+    made = look(replace(snapshot, pods=pods), rules(HALF.replace("}", ", action: Evict}"), THIRD)).plan
+    messages = [one.message for one in plan_document(made, snapshot).evictions]
+    assert messages
+    expected = f". The pod may take {named} to end (terminationGracePeriodSeconds)"
+    assert all((expected in message) is bool(named) for message in messages)
+    assert all(("to end" in message) is bool(named) for message in messages)
+
+
 def test_waiting_and_refused_pods_are_listed_by_reason() -> None:
     """Pods with the same reason share a line."""
     blueprint = ClusterBuilder()
