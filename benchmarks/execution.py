@@ -1,11 +1,13 @@
 """How long a large repair takes on a real control plane, beside the peer: until all pods are Ready and balanced.
 
-    python -m benchmarks.execution [--nodes 300] [--workloads 200]
+    python -m benchmarks.execution [--nodes 300] [--workloads 200] [--stateful]
 
 A zone has come back empty: of Deployments of 30 pods a third has to move, ten of each. Every Deployment has a
 PodDisruptionBudget that lets six of its pods be unavailable, and nothing else limits either program: the rebalancer's
-own budgets are raised beyond it, the peer runs one cycle right after the other until one evicts nothing. The states are
-laid out anew for each, on servers of their own.
+own budgets are raised beyond it, the peer runs one cycle right after the other until one evicts nothing. The rebalancer
+runs with slow start, as it is shipped, and without. With `--stateful` the workloads are StatefulSets whose pods take 30
+seconds to end, so that each replacement begins that much later. The states are laid out anew for each, on servers of
+their own.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,34 +29,43 @@ import yaml
 from benchmarks import peer
 from tests.closed_loop.ours import ALL_AT_ONCE
 from tests.cluster.controller import USER, Controller, environment, install, policy
-from tests.control_plane.layout import deployment, lay_out_owned, nodes, pdb, spread
+from tests.control_plane.layout import deployment, lay_out_owned, nodes, pdb, spread, stateful_set
+from tests.control_plane.layout import lay_out as lay_out_adopted
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.settling import condition
+from tests.control_plane.stages import GONE_AFTER
 
 REPLICAS: Final = 30
 UNAVAILABLE: Final = 6
 NAMESPACES: Final = 10
+GRACE: Final = "30s"
+"""How long the pods of StatefulSets take to end."""
 LONGEST: Final = 1800.0
 """Seconds after which a repair has failed."""
 
 Start = Callable[[ControlPlane, Path], AbstractContextManager[None]]
 
 
-def lay_out(plane: ControlPlane, count: int, workloads: int) -> None:
-    """Lay out the nodes of three zones, the third of them empty, and a budget for each Deployment."""
+def lay_out(plane: ControlPlane, count: int, workloads: int, *, stateful: bool) -> None:
+    """Lay out the nodes of three zones, the third of them empty, and a budget for each workload."""
     by_zone = nodes(dict.fromkeys("abc", count // 3))
     filled = [f"{zone}-{number}" for number in range(count // 3) for zone in "ab"]
+    make = stateful_set if stateful else deployment
     parts = [
-        deployment(
+        make(
             f"web-{number}",
             [filled[(number * 7 + index) % len(filled)] for index in range(REPLICAS)],
             namespace=f"shop-{number % NAMESPACES}",
+            annotations={GONE_AFTER: GRACE} if stateful else None,
             topologySpreadConstraints=[spread(ZONE, labels={"app": f"web-{number}"})],
         )
         for number in range(workloads)
     ]
-    lay_out_owned(plane, by_zone, parts, timeout=900)
+    if stateful:
+        lay_out_adopted(plane, [*by_zone, *parts], timeout=900)
+    else:
+        lay_out_owned(plane, by_zone, parts, timeout=900)
     names = [(f"web-{number}", f"shop-{number % NAMESPACES}") for number in range(workloads)]
     plane.api.create_all(
         pdb(name, {"app": name}, namespace=namespace, max_unavailable=UNAVAILABLE) for name, namespace in names
@@ -70,10 +82,12 @@ def is_repaired(plane: ControlPlane, workloads: int) -> bool:
     return len(held) == 3 * workloads and set(held.values()) == {REPLICAS // 3}
 
 
-def measure(count: int, workloads: int, start: Start, user: str) -> tuple[float, float, int, int]:
+def measure(
+    count: int, workloads: int, start: Start, user: str, *, stateful: bool = False
+) -> tuple[float, float, int, int]:
     """Return the seconds of one repair and until its last eviction, the evictions granted, and those refused."""
     with ControlPlane() as plane, tempfile.TemporaryDirectory() as folder:
-        lay_out(plane, count, workloads)
+        lay_out(plane, count, workloads, stateful=stateful)
         assert not is_repaired(plane, workloads)
         mark = plane.audit.mark()
         began, began_at = time.monotonic(), datetime.now(UTC)
@@ -89,10 +103,10 @@ def measure(count: int, workloads: int, start: Start, user: str) -> tuple[float,
 
 
 @contextmanager
-def ours(plane: ControlPlane, folder: Path) -> Iterator[None]:
-    """Run the rebalancer, with no budgets of its own that matter."""
+def ours(plane: ControlPlane, folder: Path, *, slow_start: bool = True) -> Iterator[None]:
+    """Run the rebalancer, with no budgets of its own that matter but slow start."""
     install(plane, "base", "evict")
-    budgets = {**ALL_AT_ONCE, "parallel": 32}
+    budgets = {**ALL_AT_ONCE, "parallel": 32, "slowStart": slow_start}
     with Controller(plane, folder, policy("Evict", interval="10s", budgets=budgets)):
         yield
 
@@ -121,17 +135,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.execution", description=__doc__)
     parser.add_argument("--nodes", type=int, default=300)
     parser.add_argument("--workloads", type=int, default=200)
+    parser.add_argument("--stateful", action="store_true")
     options = parser.parse_args(arguments)
     pods = options.workloads * REPLICAS
     print(f"{options.nodes} nodes, {pods:,} pods, {pods // 3:,} to move, {UNAVAILABLE} of {REPLICAS} at once\n")
     print("| process | until all are Ready and balanced | last eviction | evictions | refused |")
     print("| --- | ---: | ---: | ---: | ---: |", flush=True)
     seconds = []
-    for name, start, user in (("rebalancer run", ours, USER), ("descheduler", theirs, peer.USER)):
-        taken, last, granted, refused = measure(options.nodes, options.workloads, start, user)
+    for name, start, user in (
+        ("rebalancer run", ours, USER),
+        ("rebalancer run, slowStart: false", partial(ours, slow_start=False), USER),
+        ("descheduler", theirs, peer.USER),
+    ):
+        taken, last, granted, refused = measure(
+            options.nodes, options.workloads, start, user, stateful=options.stateful
+        )
         seconds.append(taken)
         print(f"| {name} | {taken:.0f} s | {last:.0f} s | {granted} | {refused} |", flush=True)
-    print(f"\nthe rebalancer takes {seconds[0] / seconds[1]:.2f} of the peer's time")
+    print(f"\nthe rebalancer takes {seconds[0] / seconds[2]:.2f} of the peer's time")
+    print(f"with slow start it takes {seconds[0] / seconds[1]:.2f} times as long as without")
 
 
 if __name__ == "__main__":
