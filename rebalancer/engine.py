@@ -15,7 +15,7 @@ from msgspec import structs
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.causes import Causes, find_causes
 from rebalancer.model.moments import ALWAYS
-from rebalancer.model.moves import NO_MEMORY, Memory, Reference, ZoneSeen
+from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference, ZoneSeen
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
@@ -141,7 +141,7 @@ def default_profile(policy: Policy) -> Profile:
 def take_what_matters(memory: Memory) -> Memory:
     """Return the part of a memory that assessment and plan read."""
     return Memory(
-        moves=memory.moves,
+        moves=tuple(map(_without_arrival, memory.moves)),
         failed_predictions=memory.failed_predictions,
         zones=_forget_present(memory.zones),
         extra_evictions=memory.extra_evictions,
@@ -150,6 +150,13 @@ def take_what_matters(memory: Memory) -> Memory:
         capacity=memory.capacity,
         settling=memory.settling,
     )
+
+
+def _without_arrival(move: Move) -> Move:
+    """Leave out when what became of a move was seen, which only admission reads: a pod may take a week to end."""
+    if move.bound_since is None and move.victim_seen is None:
+        return move
+    return structs.replace(move, bound_since=None, victim_seen=None)
 
 
 def _forget_present(zones: Sequence[ZoneSeen]) -> tuple[ZoneSeen, ...]:

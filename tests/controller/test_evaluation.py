@@ -9,13 +9,16 @@ from msgspec import structs
 
 from rebalancer.capacity.needs import RehearsedNeed
 from rebalancer.controller.cycle import Cycle
-from rebalancer.model.moves import FailedPrediction
+from rebalancer.engine import take_what_matters
+from rebalancer.model.moves import FailedPrediction, Memory, MoveState
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.causes import Refusal
 from rebalancer.policy import Capacity, CapacityMode, Mode, Policy, Topology
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.controller.cycles import cycle_of
 from tests.controller.simulated import eager
+from tests.scheduling.build import NOW
+from tests.tracking.build import move
 from tests.world.scenarios import SCENARIOS, draw_cluster
 
 
@@ -123,3 +126,12 @@ def test_another_policy_or_memory_is_evaluated_anew() -> None:
         last, memory=structs.replace(last.memory, failed_predictions=(FailedPrediction("web", 1, cluster.now),))
     )
     assert run(cluster, policy, moved, again=True).assessment is not last.assessment
+
+
+def test_when_a_pod_was_last_seen_to_end_is_no_reason_to_plan_anew() -> None:
+    """It changes in every cycle, for a week perhaps, and neither assessment nor plan reads it."""
+    state = move("a", NOW, state=MoveState.EVICTED)
+    first = take_what_matters(Memory(moves=(state,)))
+    later = structs.replace(state, victim_seen=NOW, bound_since=NOW)
+    assert take_what_matters(Memory(moves=(later,))) == first
+    assert take_what_matters(Memory(moves=(structs.replace(state, state=MoveState.PENDING),))) != first
