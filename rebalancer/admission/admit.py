@@ -11,9 +11,10 @@ after `now - duration` either lies not after now, then the window is open, or it
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -31,6 +32,7 @@ from rebalancer.admission.causes import (
     AwaitsApproval,
     BackingOff,
     BreakerOpen,
+    EvictionUndecided,
     MemoryUnsaved,
     ModeObserves,
     NotAllowed,
@@ -50,7 +52,7 @@ from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.slow_start import Windows
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
-from rebalancer.model.moves import Memory, Proposal, SentRequest, StartWindow, make_place, make_token
+from rebalancer.model.moves import Memory, Move, Proposal, SentRequest, StartWindow, make_place, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import OF_TEAM, Fact, Refusal
@@ -59,7 +61,7 @@ from rebalancer.policy import Mode, Policy, Window
 from rebalancer.tracking.arrivals import find_next_change
 from rebalancer.tracking.backoff import find_backoff, find_refusals
 from rebalancer.tracking.holds import Holds, find_holds, find_next_probe
-from rebalancer.tracking.moves import is_deferred
+from rebalancer.tracking.moves import ANSWER_TIMEOUT, is_deferred, is_held
 from rebalancer.tracking.windows import store_windows
 
 
@@ -144,7 +146,8 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     large repair does not delay the others. Another step is first in each cycle. The admitted evictions of a step are a
     prefix of the step.
     """
-    steps = _order(split_steps(plan.evictions), context)
+    unexecuted = memory.unexecuted
+    steps = _order(_split_repeated(split_steps(plan.evictions), unexecuted), context)
     holds = find_holds(memory.moves, snapshot, context.now)
     held = context.breaker.find(BreakerCause.REPLACEMENTS)
     obstacles = _find_obstacles(steps, holds, memory, context)
@@ -166,6 +169,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
         rates.frees_at,
         probe_at if probe_at is not None and probe_at > context.now else None,
         find_next_change(memory.moves, pending_for, context.now) if windows.limited else None,
+        *(_may_be_executed_until(move) for move in unexecuted),
     ]
     return replace(
         made,
@@ -179,6 +183,31 @@ def _order(steps: Sequence[tuple[Eviction, ...]], context: AdmissionContext) -> 
     """Return the steps as they take turns; a proposal must not depend on how many cycles there were before."""
     first = context.turn % len(steps) if steps and context.mode is not Mode.APPROVE else 0
     return [*steps[first:], *steps[:first]]
+
+
+def _split_repeated(steps: Iterable[tuple[Eviction, ...]], unexecuted: Collection[Move]) -> list[tuple[Eviction, ...]]:
+    """Return the steps; one that begins with evictions of unexecuted moves is two, since those alone may go now."""
+    uids = {move.uid for move in unexecuted}
+    parts: list[tuple[Eviction, ...]] = []
+    for step in steps:
+        repeated = len(tuple(takewhile(lambda eviction: eviction.pod.uid in uids, step)))
+        parts += [step[:repeated], step[repeated:]] if step[0].needed <= repeated < len(step) else [step]
+    return parts
+
+
+def _may_be_executed_until(move: Move) -> datetime:
+    """Return until when a request of the last leader may still be carried out."""
+    return move.requested_at + ANSWER_TIMEOUT
+
+
+def _find_undecided(step: Iterable[Eviction], memory: Memory) -> Refusal | None:
+    """Return why a step waits if the eviction of another pod of its workloads or group may still be carried out."""
+    for eviction in step:
+        for move in memory.unexecuted:
+            if is_held(eviction.pod.uid, eviction.workload, eviction.group, move):
+                cause = EvictionUndecided(move.pod, _may_be_executed_until(move))
+                return Refusal(Reason.GROUP_IN_FLIGHT, cause)
+    return None
 
 
 def _put_first(
@@ -312,7 +341,10 @@ def _find_obstacles(
     """Return for each step what other than a limit keeps it from being admitted."""
     since, common = dict(memory.seen), find_common_obstacle(context)
     return [
-        _find_overdue(step, holds, common) or _find_obstacle(step[0], common, since, memory, context) for step in steps
+        _find_overdue(step, holds, common)
+        or _find_obstacle(step[0], common, since, memory, context)
+        or _find_undecided(step, memory)
+        for step in steps
     ]
 
 
@@ -394,9 +426,11 @@ class _Rates:
         self._snapshot = snapshot
         self._now = now
         # What admission control has deferred may be in flight the next moment, without a request.
-        self._in_flight = len(memory.in_flight) + sum(map(is_deferred, memory.moves))
+        self._in_flight = len(memory.in_flight) + len(memory.unexecuted) + sum(map(is_deferred, memory.moves))
         self._window = _Sent(now, min(policy.interval, RATE_WINDOW), memory.sent)
         self._minute = _Sent(now, RATE_WINDOW, memory.sent)
+        self._unexecuted = {move.uid: move.requested_at for move in memory.unexecuted}
+        """When the evictions of pods were admitted before: the new request for a pod takes that one's place."""
         self.frees_at: datetime | None = None
         """When the first rate that has refused an eviction allows one more, None if none has or none ever does."""
 
@@ -437,7 +471,7 @@ class _Rates:
 
     def _reached(self, eviction: Eviction) -> RateReached | TooManyInFlight | None:
         for sent, window, allowed, budget in self._rates_of(eviction):
-            if len(sent) >= allowed:
+            if len(sent) - (self._unexecuted.get(eviction.pod.uid) in sent) >= allowed:
                 if sent:
                     frees_at = min(sent) + window.span
                     self.frees_at = min(frees_at, self.frees_at or frees_at)
