@@ -61,7 +61,7 @@ from rebalancer.policy import Mode, Policy, Window
 from rebalancer.tracking.arrivals import find_next_change
 from rebalancer.tracking.backoff import find_backoff, find_refusals
 from rebalancer.tracking.holds import Holds, find_holds, find_next_probe
-from rebalancer.tracking.moves import ANSWER_TIMEOUT, is_deferred, is_held
+from rebalancer.tracking.moves import ANSWER_TIMEOUT, find_undecided, is_deferred
 from rebalancer.tracking.windows import store_windows
 
 
@@ -203,10 +203,10 @@ def _may_be_executed_until(move: Move) -> datetime:
 def _find_undecided(step: Iterable[Eviction], memory: Memory) -> Refusal | None:
     """Return why a step waits if the eviction of another pod of its workloads or group may still be carried out."""
     for eviction in step:
-        for move in memory.unexecuted:
-            if is_held(eviction.pod.uid, eviction.workload, eviction.group, move):
-                cause = EvictionUndecided(move.pod, _may_be_executed_until(move))
-                return Refusal(Reason.GROUP_IN_FLIGHT, cause)
+        undecided = find_undecided(memory, eviction.pod.uid, eviction.workload, eviction.group)
+        if undecided is not None:
+            cause = EvictionUndecided(undecided.pod, _may_be_executed_until(undecided))
+            return Refusal(Reason.GROUP_IN_FLIGHT, cause)
     return None
 
 

@@ -245,9 +245,14 @@ def note_remaining(memory: Memory, remaining: Container[str]) -> Memory:
     return msgspec.structs.replace(memory, moves=moves)
 
 
-def is_held(pod_uid: str, workload: Reference, group: str, unexecuted: Move) -> bool:
-    """Return whether a pod may not be evicted while an unexecuted move may still be carried out."""
-    return pod_uid != unexecuted.uid and (workload == unexecuted.workload or group == unexecuted.group)
+def find_undecided(memory: Memory, pod_uid: str, workload: Reference, group: str) -> Move | None:
+    """Return an unexecuted move for which the eviction of this pod has to wait, None if there is none.
+
+    That is one of another pod of its workload or group, unless the eviction of this pod is unexecuted as well.
+    """
+    if any(move.uid == pod_uid for move in memory.unexecuted):
+        return None
+    return next((move for move in memory.unexecuted if move.workload == workload or move.group == group), None)
 
 
 def _advance_once(move: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:

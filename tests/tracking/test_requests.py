@@ -153,3 +153,11 @@ def test_moves_that_somebody_else_has_saved_are_in_flight_too() -> None:
     assert adopt_moves(saved, saved) == saved
     over = tuple(msgspec.structs.replace(move, state=MoveState.VERIFIED) for move in saved.moves)
     assert adopt_moves(NO_MEMORY, msgspec.structs.replace(saved, moves=over)) == NO_MEMORY
+
+
+def test_a_repeated_request_is_an_ordinary_one() -> None:
+    """The pod of an unexecuted move is evicted at most once, whichever request is carried out: one move, in flight."""
+    unexecuted = msgspec.structs.replace(MOVE, unexecuted=True)
+    repeated = msgspec.structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20))
+    memory = record_request(Memory(moves=(unexecuted,)), repeated, extra_goal=None)
+    assert (memory.moves, memory.in_flight, memory.unexecuted) == ((repeated,), (repeated,), ())
