@@ -30,8 +30,8 @@ def record_request(memory: Memory, move: Move, *, extra_goal: int | None) -> Mem
 def forget_request(memory: Memory, uid: str) -> Memory:
     """Return the memory without a move that was never sent.
 
-    A process that takes over from what was saved in between still knows the move, as one whose answer was lost: for two
-    minutes it counts as in flight, and for one minute it counts against the rate.
+    A process that takes over from what was saved in between still knows the move, as one whose answer was lost: it
+    counts as in flight for two minutes, unless its pod is read (`note_remaining`), and for one minute against the rate.
     """
     request = next((sent_request(move) for move in memory.moves if move.uid == uid), None)
     sent = list(memory.sent)

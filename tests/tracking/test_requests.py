@@ -9,7 +9,7 @@ from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, 
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.backoff import record_outcomes
-from rebalancer.tracking.moves import ANSWER_TIMEOUT, adopt_moves, merge_memory, observe_moves
+from rebalancer.tracking.moves import ANSWER_TIMEOUT, adopt_moves, merge_memory, note_remaining, observe_moves
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request, sent_request
 from tests.planning.build import changed, planned, together
 from tests.scheduling.build import NOW
@@ -60,6 +60,7 @@ def test_a_spare_that_was_not_granted_is_still_to_be_had() -> None:
     for taken_back in (
         forget_request(requested, move.uid),
         msgspec.structs.replace(forget_extra_eviction(requested, move.uid), moves=()),
+        note_remaining(requested, {move.uid}),
     ):
         again = planned(snapshot, memory=taken_back)
         assert [eviction.pod.uid for eviction in again.evictions] == [move.uid]
