@@ -430,7 +430,7 @@ class _Rates:
         self._window = _Sent(now, min(policy.interval, RATE_WINDOW), memory.sent)
         self._minute = _Sent(now, RATE_WINDOW, memory.sent)
         self._unexecuted = {move.uid: move.requested_at for move in memory.unexecuted}
-        """When the evictions of pods were admitted before: the new request for a pod takes that one's place."""
+        """When evictions that may be requested again were first admitted: the new request takes that one's place."""
         self.frees_at: datetime | None = None
         """When the first rate that has refused an eviction allows one more, None if none has or none ever does."""
 
@@ -457,26 +457,28 @@ class _Rates:
             if limit is not None:
                 self.give_back(evictions[:number])
                 return Refusal(Reason.RATE_LIMITED, limit)
-            self._window.add(eviction, self._now)
-            self._minute.add(eviction, self._now)
-            self._in_flight += 1
+            self._window.add(eviction, self._now, self._unexecuted.get(eviction.pod.uid))
+            self._minute.add(eviction, self._now, self._unexecuted.get(eviction.pod.uid))
+            self._in_flight += eviction.pod.uid not in self._unexecuted
         return None
 
     def give_back(self, evictions: Sequence[Eviction]) -> None:
         """Take back the last evictions that were counted."""
         for counted in reversed(evictions):
-            self._window.drop(counted)
-            self._minute.drop(counted)
-        self._in_flight -= len(evictions)
+            self._window.drop(counted, self._unexecuted.get(counted.pod.uid))
+            self._minute.drop(counted, self._unexecuted.get(counted.pod.uid))
+            self._in_flight -= counted.pod.uid not in self._unexecuted
 
     def _reached(self, eviction: Eviction) -> RateReached | TooManyInFlight | None:
         for sent, window, allowed, budget in self._rates_of(eviction):
-            if len(sent) - (self._unexecuted.get(eviction.pod.uid) in sent) >= allowed:
+            if len(sent) >= allowed and self._unexecuted.get(eviction.pod.uid) not in sent:
                 if sent:
                     frees_at = min(sent) + window.span
                     self.frees_at = min(frees_at, self.frees_at or frees_at)
                 return RateReached(budget, allowed)
-        return TooManyInFlight(MOST_IN_FLIGHT) if self._in_flight >= MOST_IN_FLIGHT else None
+        if eviction.pod.uid in self._unexecuted or self._in_flight < MOST_IN_FLIGHT:
+            return None
+        return TooManyInFlight(MOST_IN_FLIGHT)
 
 
 class _Limits(NamedTuple):
@@ -496,7 +498,10 @@ class _Limits(NamedTuple):
 
 
 class _Sent:
-    """When evictions were sent in the last `span`: all of them, by node and by namespace; the newest are last."""
+    """When evictions were sent in the last `span`: all of them, by node and by namespace; the newest are last.
+
+    A request that repeats an earlier one (`before` says when that was) is counted once.
+    """
 
     def __init__(self, now: datetime, span: timedelta, sent: Iterable[SentRequest]) -> None:
         self.span = span
@@ -507,14 +512,17 @@ class _Sent:
             if now - request.at < span:
                 self._note(request.at, request.node, request.namespace)
 
-    def add(self, eviction: Eviction, now: datetime) -> None:
+    def add(self, eviction: Eviction, now: datetime, before: datetime | None) -> None:
         """Count an eviction as sent now."""
-        self._note(now, *_places_of(eviction))
+        for times in self._lists_of(*_places_of(eviction)):
+            if before not in times:
+                times.append(now)
 
-    def drop(self, eviction: Eviction) -> None:
+    def drop(self, eviction: Eviction, before: datetime | None) -> None:
         """Take back the last one that was added."""
         for times in self._lists_of(*_places_of(eviction)):
-            times.pop()
+            if before not in times:
+                times.pop()
 
     def _note(self, at: datetime, node: str, namespace: str) -> None:
         for times in self._lists_of(node, namespace):

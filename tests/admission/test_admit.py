@@ -472,14 +472,36 @@ def test_a_step_goes_as_far_as_its_pods_are_the_same(found: list[int], needed: i
     assert sum(isinstance(one.refusal.cause, EvictionUndecided) for one in admission.waiting) == 4 - goes
 
 
-def test_the_request_for_the_same_pod_takes_the_place_of_the_first_one_in_the_rates() -> None:
-    """Else it would wait for a rate that it has used itself; a further pod waits."""
-    memory = of_last_leader(0)
-    (unexecuted,) = memory.moves
-    sent = SentRequest(unexecuted.requested_at, make_place(unexecuted.node), make_place("one"))
-    admission = admitted(rules(per_minute=Amount(value=1)), structs.replace(memory, sent=(sent,)))
-    assert [one.pod.uid for one in admission.evictions] == [unexecuted.uid]
+@pytest.mark.parametrize(("allowed", "goes"), [(2, 2), (3, 3)])
+def test_the_requests_for_the_same_pods_take_the_place_of_the_first_ones_in_the_rates(allowed: int, goes: int) -> None:
+    """Else they would wait for a rate that they have used themselves; further pods wait for it."""
+    memory = of_last_leader(0, 1)
+    sent = tuple(SentRequest(one.requested_at, make_place(one.node), make_place("one")) for one in memory.moves)
+    admission = admitted(rules(per_minute=Amount(value=allowed)), structs.replace(memory, sent=sent))
+    repeated = {one.uid for one in memory.moves}
+    assert repeated <= {one.pod.uid for one in admission.evictions}
+    assert len(admission.evictions) == goes
     assert Reason.RATE_LIMITED in reasons(admission)
+
+
+def test_a_step_that_a_rate_refuses_gives_back_what_it_has_not_taken() -> None:
+    """Two of two concurrent evictions: the first repeats a request, for the second there is no place."""
+    snapshot, assessment, made = assess_and_plan(rules())
+    evictions = tuple(
+        structs.replace(one, repair=structs.replace(one.repair, needed=2))
+        for one in made.evictions
+        if one.pod.namespace == "one"
+    )
+    memory = of_last_leader(0, 1)
+    first = memory.moves[0]
+    sent = SentRequest(first.requested_at, make_place(first.node), make_place("one"))
+    moves = (first, structs.replace(memory.moves[1], requested_at=first.requested_at - timedelta(minutes=1)))
+    policy, now = rules(per_minute=Amount(value=1)), snapshot.taken_at
+    memory = update_memory(Memory(moves=moves, sent=(sent,)), assessment, {}, made, now)
+    context = AdmissionContext(policy=policy, mode=Mode.EVICT, now=now)
+    alone = admit(structs.replace(made, evictions=evictions), snapshot, memory, context)
+    assert alone.evictions == ()
+    assert RateReached("perMinute", 1) in {one.refusal.cause for one in alone.waiting}
 
 
 def test_what_may_be_carried_out_counts_among_the_moves_in_flight() -> None:

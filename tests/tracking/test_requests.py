@@ -157,8 +157,14 @@ def test_moves_that_somebody_else_has_saved_are_in_flight_too() -> None:
 
 
 def test_a_repeated_request_is_an_ordinary_one() -> None:
-    """The pod of an unexecuted move is evicted at most once, whichever request is carried out: one move, in flight."""
+    """Of an unexecuted move the pod is evicted at most once, whichever request is carried out: one move, in flight."""
     unexecuted = msgspec.structs.replace(MOVE, unexecuted=True)
     repeated = msgspec.structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20))
-    memory = record_request(Memory(moves=(unexecuted,)), repeated, extra_goal=None)
+    sent = (SentRequest(NOW), sent_request(MOVE))
+    memory = record_request(Memory(moves=(unexecuted,), sent=sent), repeated, extra_goal=None)
     assert (memory.moves, memory.in_flight, memory.unexecuted) == ((repeated,), (repeated,), ())
+    assert memory.sent == (SentRequest(NOW), sent_request(repeated)), "it counts once against the rates"
+    assert record_request(Memory(moves=(MOVE,), sent=sent), repeated, extra_goal=None).sent == (
+        *sent,
+        sent_request(repeated),
+    )
