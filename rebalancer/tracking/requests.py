@@ -16,8 +16,8 @@ def record_request(memory: Memory, move: Move, *, extra_goal: int | None) -> Mem
     `extra_goal` is set where the move's step may be the repair's one extra eviction: it is the extra one if more than
     `extra_goal` evictions are left after it.
     """
-    # A pod whose eviction was requested before, and that stayed, has one move, not two. It is evicted once at most: what
-    # an earlier leader may not have sent must not use up the rates beside the request that repeats it.
+    # A pod whose eviction was requested before, and that stayed, has one move, not two. Whatever an earlier leader has
+    # sent, the pod is evicted once at most, so that only the request that repeats the first one counts for the rates.
     for known in memory.moves:
         if known.uid == move.uid and known.unexecuted:
             memory = msgspec.structs.replace(memory, sent=_without(memory.sent, sent_request(known)))

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from rebalancer.admission.admit import Admission, AdmissionContext, Overload, admit
 from rebalancer.admission.causes import (
+    BackingOff,
     BreakerOpen,
     EvictionUndecided,
     NotAllowed,
@@ -510,3 +511,12 @@ def test_what_may_be_carried_out_counts_among_the_moves_in_flight() -> None:
     elsewhere = tuple(structs.replace(one, workload=structs.replace(one.workload, namespace="three")) for one in moves)
     admission = admitted(rules(), Memory(moves=elsewhere))
     assert {one.refusal.cause for one in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
+
+
+def test_a_group_whose_replacement_was_not_placed_as_predicted_backs_off() -> None:
+    """For five minutes after the first time; other groups do not."""
+    snapshot, _, made = assess_and_plan(rules())
+    failed = next(one.group for one in made.evictions if one.pod.namespace == "one")
+    admission = admitted(rules(), record_failure(NO_MEMORY, failed, snapshot.taken_at))
+    assert {one.pod.namespace for one in admission.evictions} == {"two"}
+    assert {one.refusal.cause for one in admission.waiting} == {BackingOff(1, timedelta(minutes=5))}
