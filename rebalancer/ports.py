@@ -128,6 +128,13 @@ class Cluster(Protocol):
         """Read from the API server how many pods a workload wants and has; raise ReadFailedError where that fails."""
         ...
 
+    def pod_remains(self, move: Move) -> bool:
+        """Read from the API server whether the pod of a move exists, by its UID, and is not terminating.
+
+        Within about a second; raise ReadFailedError where that fails.
+        """
+        ...
+
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Store documents for the next process and for people. Never raises."""
         ...

@@ -77,7 +77,8 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.BLOCKED_BY_BUDGET: "A PodDisruptionBudget, `budgets.maxUnavailable` or `.perWorkload` is used up.",
     Reason.STEP_EXCEEDS_BUDGET: "The smallest safe step needs more concurrent evictions than the budgets ever allow.",
     Reason.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select the pod: the API refuses to evict it.",
-    Reason.GROUP_IN_FLIGHT: "Pending pods will change the counts; the controller plans again when they are placed.",
+    Reason.GROUP_IN_FLIGHT: "Pending pods, or an eviction that the last leader may have requested, will change the "
+    "counts; the controller plans again when they are placed, or two minutes after the request.",
     Reason.EXCLUDED: "An annotation, `eligibility.namespaces` or `eligibility.selector` excludes it.",
     Reason.NOT_EVICTABLE: "A bare, mirror or DaemonSet pod, or one without a node: an eviction would not move it.",
     Reason.LOCAL_STORAGE: "An eviction would lose data on its node; `eligibility.localStorage` refuses that.",

@@ -11,9 +11,10 @@ after `now - duration` either lies not after now, then the window is open, or it
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -31,6 +32,7 @@ from rebalancer.admission.causes import (
     AwaitsApproval,
     BackingOff,
     BreakerOpen,
+    EvictionUndecided,
     MemoryUnsaved,
     ModeObserves,
     NotAllowed,
@@ -50,7 +52,7 @@ from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.slow_start import Windows
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
-from rebalancer.model.moves import Memory, Proposal, SentRequest, StartWindow, make_place, make_token
+from rebalancer.model.moves import Memory, Move, Proposal, SentRequest, StartWindow, make_place, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import OF_TEAM, Fact, Refusal
@@ -59,7 +61,7 @@ from rebalancer.policy import Mode, Policy, Window
 from rebalancer.tracking.arrivals import find_next_change
 from rebalancer.tracking.backoff import find_backoff, find_refusals
 from rebalancer.tracking.holds import Holds, find_holds, find_next_probe
-from rebalancer.tracking.moves import is_deferred
+from rebalancer.tracking.moves import ANSWER_TIMEOUT, find_undecided, is_deferred
 from rebalancer.tracking.windows import store_windows
 
 
@@ -144,7 +146,8 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     large repair does not delay the others. Another step is first in each cycle. The admitted evictions of a step are a
     prefix of the step.
     """
-    steps = _order(split_steps(plan.evictions), context)
+    unexecuted = memory.unexecuted
+    steps = _order(_split_repeated(split_steps(plan.evictions), unexecuted), context)
     holds = find_holds(memory.moves, snapshot, context.now)
     held = context.breaker.find(BreakerCause.REPLACEMENTS)
     obstacles = _find_obstacles(steps, holds, memory, context)
@@ -166,6 +169,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
         rates.frees_at,
         probe_at if probe_at is not None and probe_at > context.now else None,
         find_next_change(memory.moves, pending_for, context.now) if windows.limited else None,
+        *(_may_be_executed_until(move) for move in unexecuted),
     ]
     return replace(
         made,
@@ -179,6 +183,31 @@ def _order(steps: Sequence[tuple[Eviction, ...]], context: AdmissionContext) -> 
     """Return the steps as they take turns; a proposal must not depend on how many cycles there were before."""
     first = context.turn % len(steps) if steps and context.mode is not Mode.APPROVE else 0
     return [*steps[first:], *steps[:first]]
+
+
+def _split_repeated(steps: Iterable[tuple[Eviction, ...]], unexecuted: Collection[Move]) -> list[tuple[Eviction, ...]]:
+    """Return the steps; one that begins with evictions of unexecuted moves is two, since those alone may go now."""
+    uids = {move.uid for move in unexecuted}
+    parts: list[tuple[Eviction, ...]] = []
+    for step in steps:
+        repeated = len(tuple(takewhile(lambda eviction: eviction.pod.uid in uids, step)))
+        parts += [step[:repeated], step[repeated:]] if step[0].needed <= repeated < len(step) else [step]
+    return parts
+
+
+def _may_be_executed_until(move: Move) -> datetime:
+    """Return until when a request of the last leader may still be carried out."""
+    return move.requested_at + ANSWER_TIMEOUT
+
+
+def _find_undecided(step: Iterable[Eviction], memory: Memory) -> Refusal | None:
+    """Return why a step waits if the eviction of another pod of its workloads or group may still be carried out."""
+    for eviction in step:
+        undecided = find_undecided(memory, eviction.pod.uid, eviction.workload, eviction.group)
+        if undecided is not None:
+            cause = EvictionUndecided(undecided.pod, _may_be_executed_until(undecided))
+            return Refusal(Reason.GROUP_IN_FLIGHT, cause)
+    return None
 
 
 def _put_first(
@@ -312,7 +341,10 @@ def _find_obstacles(
     """Return for each step what other than a limit keeps it from being admitted."""
     since, common = dict(memory.seen), find_common_obstacle(context)
     return [
-        _find_overdue(step, holds, common) or _find_obstacle(step[0], common, since, memory, context) for step in steps
+        _find_overdue(step, holds, common)
+        or _find_obstacle(step[0], common, since, memory, context)
+        or _find_undecided(step, memory)
+        for step in steps
     ]
 
 
@@ -394,9 +426,11 @@ class _Rates:
         self._snapshot = snapshot
         self._now = now
         # What admission control has deferred may be in flight the next moment, without a request.
-        self._in_flight = len(memory.in_flight) + sum(map(is_deferred, memory.moves))
+        self._in_flight = len(memory.in_flight) + len(memory.unexecuted) + sum(map(is_deferred, memory.moves))
         self._window = _Sent(now, min(policy.interval, RATE_WINDOW), memory.sent)
         self._minute = _Sent(now, RATE_WINDOW, memory.sent)
+        self._unexecuted = {move.uid: move.requested_at for move in memory.unexecuted}
+        """When evictions that may be requested again were first admitted: the new request takes that one's place."""
         self.frees_at: datetime | None = None
         """When the first rate that has refused an eviction allows one more, None if none has or none ever does."""
 
@@ -423,26 +457,28 @@ class _Rates:
             if limit is not None:
                 self.give_back(evictions[:number])
                 return Refusal(Reason.RATE_LIMITED, limit)
-            self._window.add(eviction, self._now)
-            self._minute.add(eviction, self._now)
-            self._in_flight += 1
+            self._window.add(eviction, self._now, self._unexecuted.get(eviction.pod.uid))
+            self._minute.add(eviction, self._now, self._unexecuted.get(eviction.pod.uid))
+            self._in_flight += eviction.pod.uid not in self._unexecuted
         return None
 
     def give_back(self, evictions: Sequence[Eviction]) -> None:
         """Take back the last evictions that were counted."""
         for counted in reversed(evictions):
-            self._window.drop(counted)
-            self._minute.drop(counted)
-        self._in_flight -= len(evictions)
+            self._window.drop(counted, self._unexecuted.get(counted.pod.uid))
+            self._minute.drop(counted, self._unexecuted.get(counted.pod.uid))
+            self._in_flight -= counted.pod.uid not in self._unexecuted
 
     def _reached(self, eviction: Eviction) -> RateReached | TooManyInFlight | None:
         for sent, window, allowed, budget in self._rates_of(eviction):
-            if len(sent) >= allowed:
+            if len(sent) >= allowed and self._unexecuted.get(eviction.pod.uid) not in sent:
                 if sent:
                     frees_at = min(sent) + window.span
                     self.frees_at = min(frees_at, self.frees_at or frees_at)
                 return RateReached(budget, allowed)
-        return TooManyInFlight(MOST_IN_FLIGHT) if self._in_flight >= MOST_IN_FLIGHT else None
+        if eviction.pod.uid in self._unexecuted or self._in_flight < MOST_IN_FLIGHT:
+            return None
+        return TooManyInFlight(MOST_IN_FLIGHT)
 
 
 class _Limits(NamedTuple):
@@ -462,7 +498,10 @@ class _Limits(NamedTuple):
 
 
 class _Sent:
-    """When evictions were sent in the last `span`: all of them, by node and by namespace; the newest are last."""
+    """When evictions were sent in the last `span`: all of them, by node and by namespace; the newest are last.
+
+    A request that repeats an earlier one (`before` says when that was) is counted once.
+    """
 
     def __init__(self, now: datetime, span: timedelta, sent: Iterable[SentRequest]) -> None:
         self.span = span
@@ -473,14 +512,17 @@ class _Sent:
             if now - request.at < span:
                 self._note(request.at, request.node, request.namespace)
 
-    def add(self, eviction: Eviction, now: datetime) -> None:
+    def add(self, eviction: Eviction, now: datetime, before: datetime | None) -> None:
         """Count an eviction as sent now."""
-        self._note(now, *_places_of(eviction))
+        for times in self._lists_of(*_places_of(eviction)):
+            if before not in times:
+                times.append(now)
 
-    def drop(self, eviction: Eviction) -> None:
+    def drop(self, eviction: Eviction, before: datetime | None) -> None:
         """Take back the last one that was added."""
         for times in self._lists_of(*_places_of(eviction)):
-            times.pop()
+            if before not in times:
+                times.pop()
 
     def _note(self, at: datetime, node: str, namespace: str) -> None:
         for times in self._lists_of(node, namespace):

@@ -93,6 +93,13 @@ class NotAllowed(Fact, frozen=True, gc=False):
     left: timedelta
 
 
+class EvictionUndecided(Fact, frozen=True, gc=False):
+    """The last leader may have requested the eviction of another pod, which may be carried out `until` then."""
+
+    pod: str
+    until: datetime
+
+
 class ReplacementNotCreated(Fact, frozen=True, gc=False):
     """A workload of the namespace has no pod in place of an evicted one; `failure` says why, "" if nobody does."""
 

@@ -62,6 +62,8 @@ class Windows:
             if is_under_way(move, snapshot, now):
                 self.under_way[""] += 1
                 self.under_way[move.namespace] += 1
+        self._unexecuted = {move.uid for move in memory.unexecuted}
+        """Pods that are counted as under way already: a new request for one is no further move."""
         self.limited: set[str] = set()
         """The namespaces whose window has refused an eviction, and "" for the cluster's."""
         self.refused: dict[str, Eviction] = {}
@@ -89,8 +91,11 @@ class Windows:
             return None
         if self._first is not None:
             return Refusal(Reason.SLOW_START, StepQueued(self._first.workload, self._first.needed))
-        wanted = Counter(eviction.pod.namespace for eviction in evictions)
-        wanted[""] = len(evictions)
+        further = [eviction for eviction in evictions if eviction.pod.uid not in self._unexecuted]
+        if not further:
+            return None
+        wanted = Counter(eviction.pod.namespace for eviction in further)
+        wanted[""] = len(further)
         full = [space for space, number in sorted(wanted.items()) if not self._fits(space, number, len(evictions))]
         if not full:
             self.under_way.update(wanted)

@@ -27,7 +27,8 @@ class Elector:
     """One candidate's part in the election.
 
     `load_memory` reads what the last leader saved. Leadership begins only when that could be read, because the memory
-    of moves in flight keeps a new leader from repeating them.
+    of moves in flight keeps a new leader from repeating them. `find_remaining` reads which pods of its planned moves
+    are as they were (`controller.takeover`).
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Elector:
         clocks: Clocks,
         load_memory: Callable[[], Memory],
         tell: Callable[[LoopEvent], None],
+        find_remaining: Callable[[Memory], frozenset[str]] = lambda _: frozenset(),
     ) -> None:
         self._lease = lease
         self._election = election
@@ -46,6 +48,7 @@ class Elector:
         self._clocks = clocks
         self._load_memory = load_memory
         self._tell = tell
+        self._find_remaining = find_remaining
         self._announced: LeaseRecord | None = None
         self._term = 0
         self._holder_logged = ""
@@ -153,12 +156,13 @@ class Elector:
             return ""
         try:
             memory = self._load_memory()
+            remaining = self._find_remaining(memory)
         except Exception as error:  # noqa: BLE001  # see above
             _log.warning("memory not read, not leading yet", error=str(error))
             return f"the memory of the last leader cannot be read: {error}"
         _log.info("leading", identity=self._election.identity)
         self._term += 1
-        self._tell(Leading(leads=True, memory=memory, term=self._term))
+        self._tell(Leading(leads=True, memory=memory, remaining=remaining, term=self._term))
         self._announced = held
         return ""
 

@@ -70,7 +70,7 @@ from rebalancer.reporting.events import (
     skew_events,
     team_events,
 )
-from rebalancer.tracking.moves import adopt_moves, merge_memory
+from rebalancer.tracking.moves import adopt_moves, merge_memory, note_remaining
 
 
 # Many branches: one for each event.
@@ -121,7 +121,9 @@ def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Reques
     state = drop_queue(state)
     if not event.leads:
         return change(change(state, "leadership", leads=False), "reported", prevention=NO_REPORT), ()
-    memory = merge_memory(state.memory, event.memory)
+    # The answer to a request of this process itself is still to come, and says more than the pod did a moment ago.
+    under_way = {request.uid for request in state.queue.under_way}
+    memory = note_remaining(merge_memory(state.memory, event.memory), event.remaining - under_way)
     violated = frozenset(token for token, _ in memory.seen)
     following = structs.replace(
         state,

@@ -30,6 +30,7 @@ from rebalancer.controller.runner import Identity, Runner, spawn_thread
 from rebalancer.controller.state import Clocks, InForce, LoopEvent, LoopState, ProcessFacts, Stopping
 from rebalancer.controller.status import read_memory
 from rebalancer.controller.switches import watch_approvals, watch_pauses
+from rebalancer.controller.takeover import find_remaining
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
 from rebalancer.decoding.config_maps import ConfigMap
@@ -256,6 +257,7 @@ class _Controller:
             clocks=self._clocks,
             load_memory=self._load_memory,
             tell=self._tell,
+            find_remaining=lambda memory: find_remaining(self._cluster, memory, self._clocks.monotonic),
         )
 
     def _make_watcher(self) -> PolicyWatcher | None:

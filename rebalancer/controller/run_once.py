@@ -42,6 +42,7 @@ class RunOnce:
         is_limited = any(waiting.reason is Reason.RATE_LIMITED for waiting in cycle.admission.waiting)
         if (
             state.memory.in_flight
+            or state.memory.unexecuted
             or state.memory.capacity
             or cycle.admission.evictions
             or cycle.context.stale

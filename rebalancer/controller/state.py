@@ -162,10 +162,14 @@ class PreventionReported:
 
 @dataclass(frozen=True, kw_only=True)
 class Leading:
-    """Leadership was won, with the memory that the last leader saved, or lost. `term` counts how often it was won."""
+    """Leadership was won, with the memory that the last leader saved, or lost. `term` counts how often it was won.
+
+    `remaining` are the UIDs of pods of its planned moves that were read since: they exist and are not terminating.
+    """
 
     leads: bool
     memory: Memory = NO_MEMORY
+    remaining: frozenset[str] = frozenset()
     term: int = 0
 
 

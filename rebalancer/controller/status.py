@@ -76,7 +76,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         stale=cycle.context.stale if cycle else "",
         breaker=breaker_status(cycle.context.breaker if cycle else CLOSED, moves),
         slow_start=slow_start_status(find_windows(state)),
-        in_flight=tuple(move_entry(move) for move in moves if not move.state.over),
+        in_flight=tuple(move_entry(move) for move in moves if move.in_flight),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
         refusals=count_refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},

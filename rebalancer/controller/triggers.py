@@ -31,7 +31,7 @@ def find_awaited(state: LoopState) -> Awaited:
     """Return what the loop waits for."""
     if not state.leadership.leads:
         return NOTHING_AWAITED
-    owners = frozenset(move.owner_uid for move in state.memory.in_flight)
+    owners = frozenset(move.owner_uid for move in state.memory.moves if not move.state.over)
     arrivals = any(window.limited for window in state.memory.windows)
     return Awaited(owners, state.cycle.waiting_namespaces if state.cycle is not None else frozenset(), arrivals)
 

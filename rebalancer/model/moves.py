@@ -37,7 +37,7 @@ class MoveState(StrEnum):
     """The state of a move. The transitions are in `tracking.moves`."""
 
     PLANNED = "planned"
-    """The eviction is requested, or its answer was lost."""
+    """The eviction is stored and about to be requested, is requested, or its answer was lost."""
     EVICTED = "evicted"
     """The API server granted the eviction; no replacement has been observed yet."""
     PENDING = "pending"
@@ -110,6 +110,16 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
 
     Until then whoever refused it may remove the pod itself, as KubeVirt does.
     """
+    unexecuted: bool = False
+    """Whether a new leader has read a planned move's pod at the API server: it was there, and not terminating.
+
+    The leader before may have ended before it requested the eviction, or the API server may still carry it out.
+    """
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether it is not over, and its pod counts as evicted."""
+        return not self.state.over and not self.unexecuted
 
     @property
     def overdue(self) -> bool:
@@ -304,8 +314,13 @@ class Memory(Struct, frozen=True, kw_only=True):
 
     @property
     def in_flight(self) -> tuple[Move, ...]:
-        """The moves that are not over."""
-        return tuple(move for move in self.moves if not move.state.over)
+        """The moves that are not over, without unexecuted ones."""
+        return tuple(move for move in self.moves if move.in_flight)
+
+    @property
+    def unexecuted(self) -> tuple[Move, ...]:
+        """The planned moves whose pods a new leader has found as they were."""
+        return tuple(move for move in self.moves if move.unexecuted)
 
 
 NO_MEMORY = Memory()

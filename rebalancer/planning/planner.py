@@ -75,7 +75,9 @@ class _Planner:
         self._policy = policy
         self._limits = cache.limits
         self._failed = {failed.group: failed.times for failed in memory.failed_predictions}
-        self._extras = {extra.group: extra.goal for extra in memory.extra_evictions}
+        # An extra eviction that was not carried out is still to be had, by that of the same pod.
+        unused = {move.uid for move in memory.unexecuted}
+        self._extras = {extra.group: extra.goal for extra in memory.extra_evictions if extra.uid not in unused}
         self._moving = {move.group for move in memory.in_flight}
         self._now: datetime = view.snapshot.taken_at
         self._ledger = BudgetLedger(view, policy, memory, assessment.pod_groups)

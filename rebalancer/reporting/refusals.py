@@ -510,6 +510,10 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
         f"this account has no right to evict there: {c.message}. Install the form with that right "
         f"(deploy/evict, in the chart policy.mode), or set mode: Observe; next attempt in {_whole_seconds(c.left)}"
     ),
+    admission.EvictionUndecided: lambda c: (
+        f"the last leader may have requested the eviction of pod {c.pod}, and the API server may carry it out until "
+        f"{c.until:%H:%M:%SZ}: until then no other pod is evicted for it"
+    ),
     admission.ReplacementNotCreated: _not_created,
     admission.ReplacementNotRunning: lambda c: (
         f"the replacement of pod {c.pod} of {c.workload} does not run: {c.why}. Nothing more is evicted in the "

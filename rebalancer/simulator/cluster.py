@@ -209,6 +209,11 @@ class SimulatedCluster:
         ready = sum(pod.ready and not pod.terminating for uid in (top.uid, *owned) for pod in store.pods.of(uid))
         return ReplicaCount(wanted=top.replicas, ready=ready)
 
+    def pod_remains(self, move: Move) -> bool:
+        """Return whether a move's pod exists at the present time and is not terminating."""
+        pod = self._state.store.pods.get(move.uid)
+        return pod is not None and not pod.terminating
+
     # Placeholders
 
     def list_placeholders(self, namespace: str) -> frozenset[str]:

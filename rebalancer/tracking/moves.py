@@ -12,6 +12,12 @@ pod itself.
 A move whose answer was lost stays `planned`. It counts as in flight until its pod is gone, or has been unchanged for so
 long that the request cannot have arrived. A replacement that is deleted before it is Ready is followed by the next one.
 
+A move that an earlier leader has stored may never have been requested: the process ended in between. So a new leader
+reads the pods of planned moves at the API server. A move whose pod is there and not terminating is `unexecuted`: its
+pod counts as it is, and its repair is planned again. But a request that was sent may still be carried out, for as long
+as after a lost answer. Until then no other pod of the workload or group is evicted; the same pod may be, since two
+requests with its UID evict it once.
+
 A snapshot corrected by the requested evictions: watches lag behind the answers to eviction requests.
 """
 
@@ -25,7 +31,7 @@ from typing import Final
 
 import msgspec
 
-from rebalancer.model.moves import Memory, Move, MoveState
+from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.arrivals import note_arrival, note_victim
 from rebalancer.tracking.replacements import Replacements
@@ -92,6 +98,7 @@ def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = 
         return move
     if what is MoveEvent.EXECUTED:
         return msgspec.structs.replace(move, state=following, changed_at=now, deferred_until=None)
+    move = msgspec.structs.replace(move, unexecuted=False)
     if what is MoveEvent.VANISHED:  # the time that a replacement may take began with the eviction
         return msgspec.structs.replace(move, state=following, replacement="", awaited_since=now)
     return msgspec.structs.replace(move, state=following, changed_at=now, replacement=replacement or move.replacement)
@@ -163,7 +170,7 @@ def overlays(move: Move, snapshot: Snapshot) -> bool:
     nothing but an answer that there is no such pod.
     """
     pod = snapshot.pod.get(move.uid)
-    if pod is None or pod.terminating or move.state is MoveState.REFUSED:
+    if pod is None or pod.terminating or move.state is MoveState.REFUSED or move.unexecuted:
         return False
     limit = ANSWER_TIMEOUT if move.state is MoveState.GONE else REPLACEMENT_TIMEOUT
     return not move.state.over or snapshot.taken_at - move.changed_at < limit
@@ -223,6 +230,31 @@ def _is_foreign(move: Move, own: Move | None, unsent: Container[tuple[str, datet
     return own is None or (own.state in _UNMOVED and _choose(own, move) is move)
 
 
+def note_remaining(memory: Memory, remaining: Container[str]) -> Memory:
+    """Return the memory of a new leader; `remaining` are UIDs of pods that it has read since the last leader ended.
+
+    They exist and are not terminating. A planned move of another pod stays in flight, also if an earlier leader has
+    found that one as it was: it may have been evicted since.
+    """
+    moves = tuple(
+        move
+        if move.state is not MoveState.PLANNED or move.unexecuted == (move.uid in remaining)
+        else msgspec.structs.replace(move, unexecuted=move.uid in remaining)
+        for move in memory.moves
+    )
+    return msgspec.structs.replace(memory, moves=moves)
+
+
+def find_undecided(memory: Memory, pod_uid: str, workload: Reference, group: str) -> Move | None:
+    """Return an unexecuted move for which the eviction of this pod has to wait, None if there is none.
+
+    That is one of another pod of its workload or group, unless the eviction of this pod is unexecuted as well.
+    """
+    if any(move.uid == pod_uid for move in memory.unexecuted):
+        return None
+    return next((move for move in memory.unexecuted if move.workload == workload or move.group == group), None)
+
+
 def _advance_once(move: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:
     match move.state:
         case MoveState.PLANNED:
@@ -274,7 +306,8 @@ def _is_as_predicted(move: Move, node: str, snapshot: Snapshot) -> bool:
 def overlay_moves(snapshot: Snapshot, moves: Iterable[Move]) -> Snapshot:
     """Return the snapshot in which the pod of every move is at least terminating, unless it was refused.
 
-    A request whose answer was lost counts as carried out: when in doubt a pod is missing, never available.
+    A request whose answer was lost counts as carried out: when in doubt a pod is missing, never available. The pod of
+    an unexecuted move counts as it is: nothing else of its workload or group is evicted meanwhile.
     """
     evicted = {move.uid: move for move in moves if overlays(move, snapshot)}
     if not evicted:

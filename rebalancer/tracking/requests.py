@@ -16,7 +16,11 @@ def record_request(memory: Memory, move: Move, *, extra_goal: int | None) -> Mem
     `extra_goal` is set where the move's step may be the repair's one extra eviction: it is the extra one if more than
     `extra_goal` evictions are left after it.
     """
-    # A pod whose eviction was requested before, and that stayed, has one move, not two.
+    # A pod whose eviction was requested before, and that stayed, has one move, not two. Whatever an earlier leader has
+    # sent, the pod is evicted once at most, so that only the request that repeats the first one counts for the rates.
+    for known in memory.moves:
+        if known.uid == move.uid and known.unexecuted:
+            memory = msgspec.structs.replace(memory, sent=_without(memory.sent, sent_request(known)))
     others = (other for other in memory.moves if other.uid != move.uid)
     memory = msgspec.structs.replace(memory, moves=(*others, move), sent=(*memory.sent, sent_request(move)))
     if extra_goal is None:
@@ -30,15 +34,21 @@ def record_request(memory: Memory, move: Move, *, extra_goal: int | None) -> Mem
 def forget_request(memory: Memory, uid: str) -> Memory:
     """Return the memory without a move that was never sent.
 
-    A process that takes over from what was saved in between still knows the move, as one whose answer was lost: for two
-    minutes it counts as in flight, and for one minute it counts against the rate.
+    A process that takes over from what was saved in between still knows the move, as one whose answer was lost: it
+    counts as in flight for two minutes, unless its pod is read (`note_remaining`), and for one minute against the rate.
     """
     request = next((sent_request(move) for move in memory.moves if move.uid == uid), None)
-    sent = list(memory.sent)
-    if request in sent:
-        sent.remove(request)
     moves = tuple(move for move in memory.moves if move.uid != uid)
-    return forget_extra_eviction(msgspec.structs.replace(memory, moves=moves, sent=tuple(sent)), uid)
+    without = msgspec.structs.replace(memory, moves=moves, sent=_without(memory.sent, request))
+    return forget_extra_eviction(without, uid)
+
+
+def _without(sent: tuple[SentRequest, ...], request: SentRequest | None) -> tuple[SentRequest, ...]:
+    """Return the requests without one of those that are equal to this one, if there is any."""
+    if request not in sent:
+        return sent
+    position = sent.index(request)
+    return sent[:position] + sent[position + 1 :]
 
 
 def forget_extra_eviction(memory: Memory, uid: str) -> Memory:

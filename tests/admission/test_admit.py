@@ -10,7 +10,9 @@ from msgspec import structs
 
 from rebalancer.admission.admit import Admission, AdmissionContext, Overload, admit
 from rebalancer.admission.causes import (
+    BackingOff,
     BreakerOpen,
+    EvictionUndecided,
     NotAllowed,
     NotLasting,
     OutsideWindow,
@@ -48,6 +50,7 @@ from rebalancer.policy import (
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.backoff import record_failure, record_refusal
+from rebalancer.tracking.moves import ANSWER_TIMEOUT
 from tests.controller.simulated import eager
 from tests.tracking.build import move
 
@@ -416,3 +419,104 @@ def test_a_team_sends_fewer_evictions_in_its_namespace_alone() -> None:
     assert {waiting.refusal.cause for waiting in admission.waiting} == {
         RateReached("perNamespace of the team policy", 1)
     }
+
+
+def of_last_leader(*numbers: int, namespace: str = "one", **fields: Any) -> Memory:
+    """Return the memory of a new leader that has found the pods of these evictions of the plan's first step."""
+    snapshot, _, made = assess_and_plan(rules())
+    step = [one for one in made.evictions if one.pod.namespace == namespace]
+    moves = [
+        move(
+            step[number].pod.uid,
+            snapshot.taken_at - timedelta(seconds=15),
+            namespace=namespace,
+            node=step[number].pod.node or "",
+            workload=step[number].workload,
+            group=step[number].group,
+            unexecuted=True,
+        )
+        for number in numbers
+    ]
+    return Memory(moves=tuple(moves), **fields)
+
+
+def test_of_an_eviction_that_may_still_be_carried_out_only_the_same_pod_goes() -> None:
+    """The rest of its workload waits until two minutes after the request; other workloads do not."""
+    memory = of_last_leader(0)
+    (unexecuted,) = memory.moves
+    admission = admitted(rules(), memory)
+    assert [one.pod.uid for one in admission.evictions if one.pod.namespace == "one"] == [unexecuted.uid]
+    assert sum(one.pod.namespace == "two" for one in admission.evictions) == 4
+    until = unexecuted.requested_at + ANSWER_TIMEOUT
+    undecided = Refusal(Reason.GROUP_IN_FLIGHT, EvictionUndecided(unexecuted.pod, until))
+    assert [one.refusal for one in admission.waiting] == [undecided] * 3
+    assert admission.next_try == until
+
+
+@pytest.mark.parametrize(
+    ("found", "needed", "goes"),
+    [
+        pytest.param([0, 1, 2, 3], 1, 4, id="the same step"),
+        pytest.param([0, 1], 2, 2, id="as many of it as it needs at once"),
+        pytest.param([0], 2, 0, id="fewer than it needs at once"),
+        pytest.param([1], 1, 0, id="another pod comes first"),
+    ],
+)
+def test_a_step_goes_as_far_as_its_pods_are_the_same(found: list[int], needed: int, goes: int) -> None:
+    snapshot, assessment, made = assess_and_plan(rules())
+    evictions = tuple(structs.replace(one, repair=structs.replace(one.repair, needed=needed)) for one in made.evictions)
+    now = snapshot.taken_at
+    memory = update_memory(of_last_leader(*found), assessment, {}, made, now)
+    context = AdmissionContext(policy=rules(), mode=Mode.EVICT, now=now)
+    admission = admit(structs.replace(made, evictions=evictions), snapshot, memory, context)
+    assert sum(one.pod.namespace == "one" for one in admission.evictions) == goes
+    assert sum(isinstance(one.refusal.cause, EvictionUndecided) for one in admission.waiting) == 4 - goes
+
+
+@pytest.mark.parametrize(("allowed", "goes"), [(2, 2), (3, 3)])
+def test_the_requests_for_the_same_pods_take_the_place_of_the_first_ones_in_the_rates(allowed: int, goes: int) -> None:
+    """Else they would wait for a rate that they have used themselves; further pods wait for it."""
+    memory = of_last_leader(0, 1)
+    sent = tuple(SentRequest(one.requested_at, make_place(one.node), make_place("one")) for one in memory.moves)
+    admission = admitted(rules(per_minute=Amount(value=allowed)), structs.replace(memory, sent=sent))
+    repeated = {one.uid for one in memory.moves}
+    assert repeated <= {one.pod.uid for one in admission.evictions}
+    assert len(admission.evictions) == goes
+    assert Reason.RATE_LIMITED in reasons(admission)
+
+
+def test_a_step_that_a_rate_refuses_gives_back_what_it_has_not_taken() -> None:
+    """Two of two concurrent evictions: the first repeats a request, for the second there is no place."""
+    snapshot, assessment, made = assess_and_plan(rules())
+    evictions = tuple(
+        structs.replace(one, repair=structs.replace(one.repair, needed=2))
+        for one in made.evictions
+        if one.pod.namespace == "one"
+    )
+    memory = of_last_leader(0, 1)
+    first = memory.moves[0]
+    sent = SentRequest(first.requested_at, make_place(first.node), make_place("one"))
+    moves = (first, structs.replace(memory.moves[1], requested_at=first.requested_at - timedelta(minutes=1)))
+    policy, now = rules(per_minute=Amount(value=1)), snapshot.taken_at
+    memory = update_memory(Memory(moves=moves, sent=(sent,)), assessment, {}, made, now)
+    context = AdmissionContext(policy=policy, mode=Mode.EVICT, now=now)
+    alone = admit(structs.replace(made, evictions=evictions), snapshot, memory, context)
+    assert alone.evictions == ()
+    assert RateReached("perMinute", 1) in {one.refusal.cause for one in alone.waiting}
+
+
+def test_what_may_be_carried_out_counts_among_the_moves_in_flight() -> None:
+    """The memory has to hold it: with as many as it can hold, nothing more goes."""
+    moves = tuple(move(f"x-{number}", skewed().taken_at, unexecuted=True) for number in range(MOST_IN_FLIGHT))
+    elsewhere = tuple(structs.replace(one, workload=structs.replace(one.workload, namespace="three")) for one in moves)
+    admission = admitted(rules(), Memory(moves=elsewhere))
+    assert {one.refusal.cause for one in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
+
+
+def test_a_group_whose_replacement_was_not_placed_as_predicted_backs_off() -> None:
+    """For five minutes after the first time; other groups do not."""
+    snapshot, _, made = assess_and_plan(rules())
+    failed = next(one.group for one in made.evictions if one.pod.namespace == "one")
+    admission = admitted(rules(), record_failure(NO_MEMORY, failed, snapshot.taken_at))
+    assert {one.pod.namespace for one in admission.evictions} == {"two"}
+    assert {one.refusal.cause for one in admission.waiting} == {BackingOff(1, timedelta(minutes=5))}

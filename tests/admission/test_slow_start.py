@@ -347,3 +347,21 @@ def test_a_replacement_that_is_not_created_is_named_before_the_window() -> None:
     refused = under_way("x", "team-0", uncreated="exceeded quota: pods")
     admission = admitted(Memory(moves=(refused,)))
     assert ReplacementNotCreated(refused.workload, "x", "exceeded quota: pods") in causes(admission)
+
+
+def test_the_same_pod_takes_the_place_that_it_has_taken() -> None:
+    """What may still be carried out is under way; a new request for its pod is no further move."""
+    first, *_ = PLAN.evictions
+    unexecuted = under_way(
+        first.pod.uid,
+        first.pod.namespace,
+        state=MoveState.PLANNED,
+        unexecuted=True,
+        workload=first.workload,
+        group=first.group,
+    )
+    other = under_way("x", "elsewhere")
+    assert describe_windows(Memory(moves=(unexecuted, other)), SNAPSHOT, NOW).cluster == WindowUse(2, 2)
+    admission = admitted(Memory(moves=(unexecuted, other)))
+    assert [one.pod.uid for one in admission.evictions] == [first.pod.uid]
+    assert WindowFull("", 2, 2) in causes(admission)

@@ -211,3 +211,19 @@ def test_a_pause_is_read_at_once(bench: Bench) -> None:
     pause = bench.port.read_pause()
     assert pause is not None
     assert (pause.reason, pause.until) == ("maintenance", None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pod_remains_until_it_is_evicted(bench: Bench, kind: str) -> None:
+    """From the eviction on it does not, whatever the watches show; a replacement of its name is another pod."""
+    bench.lay_out(Scene(kind=kind, stopping=3.0))
+    before = bench.snapshot()
+    victim, other = ready(before)[:2]
+    assert bench.port.pod_remains(move(victim))
+    assert not bench.port.pod_remains(move(victim, uid="another"))
+    assert bench.port.evict(move(victim)).result is EvictionResult.EVICTED
+    assert not bench.port.pod_remains(move(victim)), "it is terminating"
+    bench.until(lambda now: len([pod for pod in ready(now) if pod.uid != victim.uid]) == 3, "a replacement")
+    bench.until(lambda now: victim.uid not in now.pod, "the pod to go")
+    assert not bench.port.pod_remains(move(victim))
+    assert bench.port.pod_remains(move(other))

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from rebalancer.controller.runner import Identity, Observer, Runner, Spawn, run_at_once
 from rebalancer.controller.state import Clocks, InForce, Leading, LoopState
+from rebalancer.controller.takeover import find_remaining
 from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes
 from rebalancer.ports import MEMORY_KEY, EvictionResult
@@ -84,7 +85,9 @@ class Simulation:
             spawn=self._spawn,
             placeholders=self.cluster,
         )
-        runner.tell(Leading(leads=True, memory=parse_memory(self.cluster.load(MEMORY_KEY))))
+        memory = parse_memory(self.cluster.load(MEMORY_KEY))
+        remaining = find_remaining(self.cluster, memory, self.cluster.seconds)
+        runner.tell(Leading(leads=True, memory=memory, remaining=remaining))
         return runner
 
     def restart(self) -> None:

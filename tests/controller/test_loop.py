@@ -787,3 +787,42 @@ def test_moves_that_were_stored_and_not_sent_are_not_taken_over() -> None:
     assert state.memory.moves == ()
     state, _ = after(state, Saved(), MemoryRead(memory=stored))
     assert len(state.memory.moves) == 4, "once the memory was saved, what is read then comes from somebody else"
+
+
+def test_the_next_leader_requests_at_once_what_was_stored_and_never_requested() -> None:
+    """The same pods, which it has read; what it could not read counts as evicted until it is known."""
+    stored, _ = after(led(), CycleDue(snapshot=SNAPSHOT))
+    planned = [move.uid for move in stored.memory.moves]
+    assert len(planned) == 4
+    later = NOW + 20 * SECOND
+    for found in (planned, planned[:1], []):
+        state, _ = after(led(), Leading(leads=True, memory=stored.memory, remaining=frozenset(found)))
+        assert [move.uid for move in state.memory.unexecuted] == found
+        state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
+        assert state.cycle is not None
+        assert {one.pod.uid for one in state.cycle.admission.evictions} == set(found)
+    state, _ = after(led(), Leading(leads=True, memory=stored.memory, remaining=frozenset(planned)))
+    state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
+    assert {(move.uid, move.requested_at) for move in state.memory.in_flight} == {(uid, later) for uid in planned}
+
+
+def test_the_answer_to_a_request_of_its_own_is_waited_for() -> None:
+    """Who leads again with a request under way does not request that eviction again, whatever the pod was."""
+    state, requested = evicting()
+    uid = requested.move.uid
+    saved = state.memory
+    state, _ = after(state, Leading(leads=False), Leading(leads=True, memory=saved, remaining=frozenset({uid})))
+    assert uid in {move.uid for move in state.memory.in_flight}
+
+
+def test_once_waits_for_what_may_still_be_carried_out() -> None:
+    """`run --once` does not end while an eviction of the last process is undecided."""
+    stored, _ = after(led(), CycleDue(snapshot=SNAPSHOT))
+    unexecuted = msgspec.structs.replace(stored.memory.moves[0], uid="another", unexecuted=True)
+    state, _ = after(led(memory=Memory(moves=(unexecuted,))), CycleDue(snapshot=SNAPSHOT))
+    once = RunOnce()
+    quiet = msgspec.structs.replace(state, memory=Memory(moves=(unexecuted,)))
+    assert state.cycle is not None
+    idle = replace(state.cycle, admission=replace(state.cycle.admission, evictions=()))
+    assert not any(once.is_done(msgspec.structs.replace(quiet, cycle=idle)) for _ in range(10))
+    assert any(once.is_done(msgspec.structs.replace(quiet, cycle=idle, memory=Memory())) for _ in range(10))

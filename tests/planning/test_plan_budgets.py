@@ -14,7 +14,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.planning import causes
 from rebalancer.policy import Amount, Budgets
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.planning.build import DEADLOCK, on_one_node, shards
+from tests.planning.build import DEADLOCK, changed, on_one_node, shards
 from tests.planning.build import planned as plan_small
 from tests.planning.build import policy as small_policy
 from tests.planning.clusters import (
@@ -193,3 +193,24 @@ def test_a_deadlocked_pod_that_uses_up_the_group_is_named() -> None:
         len(plan_small(shards(DEADLOCK), small_policy(group.replace("maxInFlight: 1", "maxInFlight: 2"))).evictions)
         == 1
     )
+
+
+def test_an_eviction_that_may_still_be_carried_out_uses_up_the_group() -> None:
+    """For the pods of other workloads; the same pod may go."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    for name in ("one", "two"):
+        blueprint.deployment(name, on={"a-1": 3, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
+    snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, cluster="r")
+    rules = small_policy(
+        "groups: [{name: g, selector: {}, groupBy: [cluster], disruption: {maxInFlight: 1}, limits: []}]"
+    )
+    plan = plan_small(snapshot, rules)
+    (first,), (second,) = plan.evictions, plan.waiting
+    other = second.eviction
+    unexecuted = move(other.pod.uid, snapshot.taken_at, workload=other.workload, group=other.group, unexecuted=True)
+    again = plan_small(snapshot, rules, Memory(moves=(unexecuted,)))
+    assert [eviction.pod.uid for eviction in again.evictions] == [other.pod.uid]
+    assert [(waits.eviction.pod.uid, waits.reason) for waits in again.waiting] == [
+        (first.pod.uid, Reason.GROUP_IN_FLIGHT)
+    ]

@@ -505,6 +505,13 @@ SENTENCES: list[tuple[Fact, str]] = [
         ),
     ),
     (
+        admission.EvictionUndecided("web-0", BREAKER_AT),
+        (
+            "the last leader may have requested the eviction of pod web-0, and the API server may carry it out until "
+            f"{BREAKER_AT:%H:%M:%SZ}: until then no other pod is evicted for it"
+        ),
+    ),
+    (
         admission.PodEnding("db-0"),
         "waiting for pod db-0 of the same workload to end: its grace period is long",
     ),

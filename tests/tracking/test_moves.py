@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from rebalancer.model.moves import Move, MoveState, Reference, Target
+from rebalancer.model.moves import Memory, Move, MoveState, Reference, Target
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
@@ -17,6 +17,8 @@ from rebalancer.tracking.moves import (
     TRANSITIONS,
     MoveEvent,
     advance_move,
+    find_undecided,
+    note_remaining,
     observe_moves,
     overlay_moves,
 )
@@ -322,3 +324,49 @@ def test_a_clock_that_was_set_back() -> None:
     assert (after.requested_at, after.changed_at) == (LATER, LATER)
     (after,) = observe_moves((after,), BEFORE, seen(), LATER + REPLACEMENT_TIMEOUT)
     assert after.state is MoveState.LOST
+
+
+def test_a_planned_move_whose_pod_a_new_leader_has_found_counts_as_not_carried_out() -> None:
+    """Its pod is there and nothing is in flight; a move of another pod, or of another state, stays as it is."""
+    other = moved(MoveState.PLANNED, uid="other", unexecuted=True)
+    evicted = moved(MoveState.EVICTED, uid="evicted")
+    memory = note_remaining(Memory(moves=(MOVE, other, evicted)), {"old", "evicted"})
+    assert memory.moves == (
+        moved(MoveState.PLANNED, unexecuted=True),
+        msgspec.structs.replace(MOVE, uid="other"),
+        evicted,
+    )
+    assert memory.unexecuted == memory.moves[:1]
+    assert memory.in_flight == memory.moves[1:]
+    assert overlay_moves(seen(OLD), memory.moves) == seen(OLD)
+    assert note_remaining(memory, {"old"}).moves == memory.moves
+
+
+@pytest.mark.parametrize(
+    ("pods", "seconds", "state"),
+    [
+        pytest.param([OLD], 119, MoveState.PLANNED, id="the pod is there"),
+        pytest.param([OLD], 120, MoveState.REFUSED, id="no request can arrive any more"),
+        pytest.param([msgspec.structs.replace(OLD, deleted=LATER)], 30, MoveState.EVICTED, id="carried out late"),
+        pytest.param([], 30, MoveState.EVICTED, id="carried out late, the pod is gone"),
+    ],
+)
+def test_an_unexecuted_move_is_followed_like_one_without_an_answer(
+    pods: list[Pod], seconds: int, state: MoveState
+) -> None:
+    unexecuted = moved(MoveState.PLANNED, unexecuted=True)
+    (after,) = observe_moves((unexecuted,), BEFORE, seen(*pods), NOW + timedelta(seconds=seconds))
+    assert (after.state, after.unexecuted) == (state, state is MoveState.PLANNED)
+    assert after.in_flight is (state is MoveState.EVICTED)
+
+
+def test_an_unexecuted_move_holds_the_other_pods_of_its_workload_and_group() -> None:
+    """Not its own pod, which two requests evict once, nor that of another such move, nor unrelated ones."""
+    web, other = MOVE.workload, Reference("shop", "Deployment", "other")
+    unexecuted = moved(MoveState.PLANNED, group="group", unexecuted=True)
+    memory = Memory(moves=(unexecuted, msgspec.structs.replace(unexecuted, uid="second")))
+    assert find_undecided(memory, "old", web, "group") is None
+    assert find_undecided(memory, "second", web, "group") is None
+    assert find_undecided(memory, "new", web, "another group") is unexecuted
+    assert find_undecided(memory, "new", other, "group") is unexecuted
+    assert find_undecided(memory, "new", other, "another group") is None

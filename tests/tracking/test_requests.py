@@ -9,7 +9,7 @@ from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, 
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.backoff import record_outcomes
-from rebalancer.tracking.moves import ANSWER_TIMEOUT, adopt_moves, merge_memory, observe_moves
+from rebalancer.tracking.moves import ANSWER_TIMEOUT, adopt_moves, merge_memory, note_remaining, observe_moves
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request, sent_request
 from tests.planning.build import changed, planned, together
 from tests.scheduling.build import NOW
@@ -60,6 +60,7 @@ def test_a_spare_that_was_not_granted_is_still_to_be_had() -> None:
     for taken_back in (
         forget_request(requested, move.uid),
         msgspec.structs.replace(forget_extra_eviction(requested, move.uid), moves=()),
+        note_remaining(requested, {move.uid}),
     ):
         again = planned(snapshot, memory=taken_back)
         assert [eviction.pod.uid for eviction in again.evictions] == [move.uid]
@@ -153,3 +154,17 @@ def test_moves_that_somebody_else_has_saved_are_in_flight_too() -> None:
     assert adopt_moves(saved, saved) == saved
     over = tuple(msgspec.structs.replace(move, state=MoveState.VERIFIED) for move in saved.moves)
     assert adopt_moves(NO_MEMORY, msgspec.structs.replace(saved, moves=over)) == NO_MEMORY
+
+
+def test_a_repeated_request_is_an_ordinary_one() -> None:
+    """Of an unexecuted move the pod is evicted at most once, whichever request is carried out: one move, in flight."""
+    unexecuted = msgspec.structs.replace(MOVE, unexecuted=True)
+    repeated = msgspec.structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20))
+    sent = (SentRequest(NOW), sent_request(MOVE))
+    memory = record_request(Memory(moves=(unexecuted,), sent=sent), repeated, extra_goal=None)
+    assert (memory.moves, memory.in_flight, memory.unexecuted) == ((repeated,), (repeated,), ())
+    assert memory.sent == (SentRequest(NOW), sent_request(repeated)), "it counts once against the rates"
+    assert record_request(Memory(moves=(MOVE,), sent=sent), repeated, extra_goal=None).sent == (
+        *sent,
+        sent_request(repeated),
+    )

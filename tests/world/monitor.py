@@ -153,6 +153,9 @@ class Monitor:
         self._check_repeats(who, move)
         if move.uid not in {known.uid for known in self.records.stored.in_flight}:
             self.breach(f"{who} evicts {move.pod}, which the stored memory does not know")
+        undecided = self.records.find_undecided(move)
+        if undecided is not None:
+            self.breach(f"{who} evicts {move.pod} while the eviction of {undecided.pod} may still be carried out")
         if self._policy.mode is Mode.APPROVE and not self.records.is_approved(move):
             self.breach(f"{who} evicts {move.pod}, which nobody has approved")
         if sender.stale_for() > SILENT_LIMIT and not sender.is_required(move):

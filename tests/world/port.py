@@ -173,6 +173,15 @@ class Port:
             raise ReadFailedError(str(error)) from error
         return self._api.cluster.count_replicas(workload)
 
+    def pod_remains(self, move: Move) -> bool:
+        """Read the pod of a move."""
+        self._note("read pod", move)
+        try:
+            self._request("pod", reads=True)
+        except NoAnswerError as error:
+            raise ReadFailedError(str(error)) from error
+        return self._api.cluster.pod_remains(move)
+
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Store documents, if nobody else has since they were read."""
         memory, *others = documents

@@ -1,6 +1,7 @@
 """The promises about records: what is stored of evictions, what people have approved, how a move is said to end."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from rebalancer.model.moves import Memory, Move, MoveState, Proposal
 from rebalancer.model.pods import Pod
@@ -39,6 +40,8 @@ class Records:
         self._created: dict[str, float] = {}
         self._disturbed: dict[str, float] = {}
         """When an owner was scaled last, or lost a pod otherwise than by an eviction of ours, by UID."""
+        self._first_planned: dict[str, datetime] = {}
+        """When each pod's eviction was first stored as planned, by its own process's clock."""
         self._given_up: set[str] = set()
         """UIDs of moves that were stored as refused before anything was granted: a stopped process may still send."""
         self._proposals: dict[str, Proposal] = {}
@@ -102,6 +105,15 @@ class Records:
         if memory.proposal is not None:
             self._proposals[memory.proposal.hash] = memory.proposal
         self.stored = memory
+        for move in memory.moves:
+            self._first_planned.setdefault(move.uid, move.requested_at)
+
+    def find_undecided(self, move: Move) -> Move | None:
+        """Return a stored move of the same workload that may still be carried out, None for a repeated request."""
+        if self._first_planned.get(move.uid) != move.requested_at:
+            return None
+        same = (one for one in self.stored.unexecuted if one.workload == move.workload and one.uid != move.uid)
+        return next(same, None)
 
     def _granted_at(self, move: Move) -> float:
         return self.granted.get(move.uid, -1e9)

@@ -19,6 +19,7 @@ from rebalancer.controller.state import (
     PolicyLoaded,
     Stopping,
 )
+from rebalancer.controller.takeover import find_remaining
 from rebalancer.model.moves import Move
 from rebalancer.policy import Policy
 from rebalancer.ports import MEMORY_KEY
@@ -93,6 +94,7 @@ class Replica:
             clocks=clocks,
             load_memory=lambda: parse_memory(self.port.load(MEMORY_KEY)),
             tell=self._tell,
+            find_remaining=lambda memory: find_remaining(self.port, memory, self._monotonic),
         )
         self.port.sender = self
         self._prevention = self._prevent(clocks) if has_features else None

@@ -48,7 +48,7 @@ FAILING_AFTER = 10.0
 """Seconds for which a watch may fail before its objects count as stale."""
 
 _CHECK_SECONDS = 1.0
-"""How long reading the kill switch, or a workload right before a step, may take."""
+"""How long reading the kill switch, a workload right before a step, or the pod of a move may take."""
 
 _COUNT_SECONDS = 5.0
 """How long each page of a workload's pods may take."""
@@ -284,6 +284,21 @@ class KubernetesCluster:
             return sum(_is_ready_pod_of(workload, pod) for page in pages for pod in page.objects)
         except (ClusterError, UnreadableList) as error:
             raise ReadFailedError(str(error)) from error
+
+    def pod_remains(self, move: Move) -> bool:
+        """List the one pod of a move's name, from etcd: there is a right to list pods, and none to get one."""
+        pages = read_pages(
+            self._transport,
+            PODS,
+            _namespaced_path(PODS, move.namespace),
+            query={"fieldSelector": f"metadata.name={move.pod}"},
+            timeout=_CHECK_SECONDS,
+        )
+        try:
+            pods = [pod for page in pages for pod in page.objects if isinstance(pod, Pod)]
+        except (ClusterError, UnreadableList) as error:
+            raise ReadFailedError(str(error)) from error
+        return any(pod.uid == move.uid and not pod.terminating for pod in pods)
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Store documents in the status ConfigMap."""

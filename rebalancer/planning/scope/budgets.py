@@ -312,8 +312,11 @@ class GroupBudgets:
         self._groups: dict[str, list[LimitGroup]] = {}
         """By the pod's UID."""
         self._unavailable: dict[str, int] = {}
+        self._unexecuted: dict[str, set[str]] = {}
+        """UIDs of pods of a group whose evictions may still be carried out: they count against those of others."""
         self._last_ready: dict[str, datetime | None] = {}
         arrived = {move.replacement: move.changed_at for move in memory.moves if move.state in _ENDED}
+        unexecuted = {move.uid for move in memory.unexecuted}
         for group in gathered:
             rule = group.policy_group.disruption
             if rule.max_in_flight is None and not rule.settle:
@@ -321,6 +324,7 @@ class GroupBudgets:
             for pod in group.pods:
                 self._groups.setdefault(pod.uid, []).append(group)
             self._unavailable[group.name] = self._count_missing(group)
+            self._unexecuted[group.name] = unexecuted & {pod.uid for pod in group.pods}
             if rule.settle:
                 since = [pod.ready_since for pod in group.pods if pod.ready_since is not None]
                 since = [moment for moment in since if moment <= view.snapshot.taken_at]
@@ -351,7 +355,8 @@ class GroupBudgets:
     def blocked(self, pod: Pod) -> Refusal | None:
         """Return why this pod's groups allow no further eviction now, or None."""
         for group in self._groups.get(pod.uid, ()):
-            rule, unavailable = group.policy_group.disruption, self._unavailable[group.name]
+            rule = group.policy_group.disruption
+            unavailable = self._unavailable[group.name] + len(self._unexecuted[group.name] - {pod.uid})
             if rule.max_in_flight is not None and unavailable >= rule.max_in_flight:
                 cause = GroupUnavailable(group.name, unavailable, rule.max_in_flight)
                 return Refusal(Reason.GROUP_IN_FLIGHT, cause)

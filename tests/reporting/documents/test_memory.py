@@ -118,6 +118,18 @@ def test_a_memory_of_an_older_release() -> None:
     assert parse_memory(json.dumps(envelope)) == older
 
 
+def test_an_unexecuted_move_is_stored() -> None:
+    """An older release did not store it: its planned moves are in flight."""
+    unexecuted = msgspec.structs.replace(MOVE, unexecuted=True)
+    text = memory_text(Memory(moves=(unexecuted,)))
+    assert parse_memory(text).unexecuted == (unexecuted,)
+    envelope = json.loads(text)
+    stored = json.loads(zlib.decompress(b64decode(envelope["deflated"])))
+    del stored["memory"]["moves"][0]["unexecuted"]
+    envelope["deflated"] = b64encode(zlib.compress(json.dumps(stored).encode())).decode()
+    assert parse_memory(json.dumps(envelope)).in_flight == (MOVE,)
+
+
 @pytest.mark.parametrize(
     "damage",
     [

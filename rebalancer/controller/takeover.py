@@ -1,0 +1,43 @@
+"""What a new leader reads at the API server of the moves that the last one has stored.
+
+All evictions of a cycle are stored before the first is requested. A process that ends in between leaves planned moves
+of which nobody knows whether they were requested. Without a look at their pods they would count as evicted for two
+minutes, and their workloads as repaired.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from rebalancer.model.moves import Memory, MoveState
+from rebalancer.ports import Cluster, ReadFailedError
+
+READ_SECONDS: Final = 1.0
+"""For how long pods are read, one after the other: the thread that reads them has to renew the Lease, too."""
+
+_log = structlog.get_logger("rebalancer.lease")
+
+
+def find_remaining(cluster: Cluster, memory: Memory, monotonic: Callable[[], float]) -> frozenset[str]:
+    """Return the UIDs of the pods of planned moves that exist and are not terminating. Never raises ReadFailedError.
+
+    A pod that could not be read is not among them: its move stays in flight until the watch shows what became of it, or
+    for two minutes. After the first one that cannot be read, no other is tried.
+    """
+    planned = [move for move in memory.moves if move.state is MoveState.PLANNED]
+    deadline = monotonic() + READ_SECONDS
+    remaining: set[str] = set()
+    for number, move in enumerate(planned):
+        problem = f"reading took longer than {READ_SECONDS:g}s" if monotonic() >= deadline else ""
+        try:
+            if not problem and cluster.pod_remains(move):
+                remaining.add(move.uid)
+        except ReadFailedError as error:
+            problem = str(error)
+        if problem:
+            _log.warning("pods of planned evictions not read", pods=len(planned) - number, error=problem)
+            break
+    if planned:
+        _log.info("planned evictions of the last leader", moves=len(planned), unexecuted=len(remaining))
+    return frozenset(remaining)
