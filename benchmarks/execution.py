@@ -6,8 +6,8 @@ A zone has come back empty: of Deployments of 30 pods a third has to move, ten o
 PodDisruptionBudget that lets six of its pods be unavailable, and nothing else limits either program: the rebalancer's
 own budgets are raised beyond it, the peer runs one cycle right after the other until one evicts nothing. The rebalancer
 runs with slow start, as it is shipped, and without. With `--stateful` the workloads are StatefulSets whose pods take 30
-seconds to end, so that each replacement begins that much later; the peer does not run then. The states are laid out anew for each, on servers of
-their own.
+seconds to end, so that each replacement begins that much later; the peer does not run then. The states are laid out
+anew for each, on servers of their own.
 """
 
 import argparse

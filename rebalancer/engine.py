@@ -4,11 +4,11 @@
 and tests. It is a pure function: the time is `snapshot.taken_at`, and the same inputs give the same evaluation.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Self
+from typing import Any, Final, Self
 
 from msgspec import structs
 
@@ -152,11 +152,21 @@ def take_what_matters(memory: Memory) -> Memory:
     )
 
 
+# What became of a move is read by admission alone.
+_NOT_ARRIVED: Final[Mapping[str, Any]] = {
+    "awaited_since": None,
+    "uncreated": None,
+    "bound_since": None,
+    "arrived": False,
+    "counted": False,
+    "unstarted": None,
+    "victim_seen": None,
+}
+
+
 def _without_arrival(move: Move) -> Move:
-    """Leave out when what became of a move was seen, which only admission reads: a pod may take a week to end."""
-    if move.bound_since is None and move.victim_seen is None:
-        return move
-    return structs.replace(move, bound_since=None, victim_seen=None)
+    """Leave out whether a replacement has arrived, and when that was seen: it changes in many cycles."""
+    return structs.replace(move, **_NOT_ARRIVED)
 
 
 def _forget_present(zones: Sequence[ZoneSeen]) -> tuple[ZoneSeen, ...]:

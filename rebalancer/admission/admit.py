@@ -151,7 +151,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     holds = find_holds(memory.moves, snapshot, context.now)
     held = context.breaker.find(BreakerCause.REPLACEMENTS)
     obstacles = _find_obstacles(steps, holds, memory, context)
-    probe_at = find_next_probe(memory.moves, held.since, context.now) if held is not None else None
+    probe_at = find_next_probe(memory.moves, snapshot, held.since, context.now) if held is not None else None
     if probe_at is not None and context.now >= probe_at:
         _probe(steps, obstacles, holds, memory, context)
     windows = Windows(
@@ -161,7 +161,8 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
         known=() if held is not None else [one for one in memory.windows if one.namespace not in holds.namespaces],
         enabled=context.policy.budgets.slow_start,
     )
-    steps, obstacles = _put_first(steps, obstacles, windows)
+    if _carries_out(memory, context):
+        steps, obstacles = _put_first(steps, obstacles, windows)
     rates = _Rates(context.policy, snapshot, memory, context.now)
     made = _admit(plan, steps, obstacles, _Limits(rates, windows), memory, context)
     pending_for = context.policy.breaker.pending_for
@@ -175,8 +176,17 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
         made,
         next_try=min((moment for moment in moments if moment is not None), default=None),
         windows=store_windows(memory.windows, windows.sizes, windows.limited, context.now),
-        queued=windows.queued_since(),
+        queued=windows.queued_since(
+            {waits.eviction.group for waits in made.waiting if waits.eviction.needed > 1}
+            - {eviction.group for eviction in made.evictions}
+        ),
     )
+
+
+def _carries_out(memory: Memory, context: AdmissionContext) -> bool:
+    """Return whether evictions may go; in mode Approve nothing does before a person has approved it."""
+    proposal = memory.proposal
+    return context.mode is not Mode.APPROVE or (proposal is not None and proposal.approved)
 
 
 def _order(steps: Sequence[tuple[Eviction, ...]], context: AdmissionContext) -> list[tuple[Eviction, ...]]:
@@ -370,20 +380,27 @@ def _probe(
     memory: Memory,
     context: AdmissionContext,
 ) -> None:
-    """Let one eviction go, in a namespace without overdue replacements, to see whether the cluster replaces pods.
+    """Let one eviction go, to see whether the cluster replaces pods: if possible in a namespace without overdue ones.
 
-    The rest of its step, and all other steps, wait as before.
+    Where every step needs several concurrent evictions, as many go as the first of them needs. The rest of the step,
+    and all other steps, wait as before.
     """
     causes = tuple(known for known in context.breaker.causes if known.cause is not BreakerCause.REPLACEMENTS)
     without = _find_obstacles(steps, holds, memory, replace(context, breaker=BreakerState(causes)))
-    avoided = {workload.namespace for workload in holds.workloads}
-    for index, step in enumerate(steps):
-        if without[index] is None and step[0].needed == 1 and step[0].pod.namespace not in avoided:
-            if step[1:]:
-                steps.insert(index + 1, step[1:])
-                obstacles.insert(index + 1, obstacles[index])
-            steps[index], obstacles[index] = step[:1], None
-            return
+    avoided = {move.namespace for move in memory.moves if move.overdue}
+    approved = memory.proposal.uids if memory.proposal is not None and memory.proposal.approved else None
+    possible = [
+        index
+        for index, step in enumerate(steps)
+        if without[index] is None and (approved is None or step[0].pod.uid in approved)
+    ]
+    if possible:
+        index = min(possible, key=lambda one: (steps[one][0].needed, steps[one][0].pod.namespace in avoided))
+        step, number = steps[index], steps[index][0].needed
+        if step[number:]:
+            steps.insert(index + 1, step[number:])
+            obstacles.insert(index + 1, obstacles[index])
+        steps[index], obstacles[index] = step[:number], None
 
 
 def _find_obstacle(

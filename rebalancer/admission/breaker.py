@@ -158,8 +158,9 @@ def update_breaker(
     now: datetime,
     *,
     moves: Collection[Move] = (),
+    replaced_at: datetime | None = None,
 ) -> BreakerState:
-    """Return the breaker's state after an observation; `moves` are those of the memory."""
+    """Return the breaker's state after an observation; `moves` and `replaced_at` are the memory's."""
     exceeded = _find_worst(readings, bounds)
     causes = []
     for cause in _LEAST:
@@ -183,12 +184,14 @@ def update_breaker(
             last = min(before.last, now)
             if now - last < bounds.clear_after:
                 causes.append(structs.replace(before, last=last, since=min(before.since, now)))
-    return BreakerState((*causes, *_hold_unreplaced(state.find(BreakerCause.REPLACEMENTS), moves, now)))
+    return BreakerState((*causes, *_hold_unreplaced(state.find(BreakerCause.REPLACEMENTS), moves, replaced_at, now)))
 
 
-def _hold_unreplaced(before: OpenCause | None, moves: Collection[Move], now: datetime) -> Iterable[OpenCause]:
+def _hold_unreplaced(
+    before: OpenCause | None, moves: Collection[Move], replaced_at: datetime | None, now: datetime
+) -> Iterable[OpenCause]:
     """Yield the cause that the cluster does not replace evicted pods, if that is so."""
-    unreplaced = find_unreplaced(moves, now)
+    unreplaced = find_unreplaced(moves, replaced_at)
     if unreplaced:
         named = {move.workload: move for move in reversed(unreplaced)}
         first = sorted(

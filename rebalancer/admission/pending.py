@@ -12,7 +12,7 @@ many they are: nothing could run them before either. Waiting is a sign of troubl
 The scheduling model is asked once for each owner and spec, for the first of its pods; the pods then share what is free
 on the nodes that admit it, so that the one place that a finished pod leaves is not free for a hundred. How these pods
 constrain each other is not followed: then rather too many count than too few. Cost: a question for each owner and spec,
-and a step for each pod that counts.
+each of as many steps as there are nodes, and a step for each pod that counts.
 """
 
 from collections import defaultdict

@@ -66,8 +66,8 @@ class Windows:
         """Pods that are counted as under way already: a new request for one is no further move."""
         self.limited: set[str] = set()
         """The namespaces whose window has refused an eviction, and "" for the cluster's."""
-        self.refused: dict[str, Eviction] = {}
-        """Steps of several concurrent evictions that wait for these windows alone, by group."""
+        self.refused: set[str] = set()
+        """Groups, by token, whose step of several concurrent evictions waits for these windows."""
         self._now = now
         self._queued = dict(memory.queued)
         self._first: Eviction | None = None
@@ -90,6 +90,7 @@ class Windows:
         if not self._enabled:
             return None
         if self._first is not None:
+            self._queue(evictions)
             return Refusal(Reason.SLOW_START, StepQueued(self._first.workload, self._first.needed))
         further = [eviction for eviction in evictions if eviction.pod.uid not in self._unexecuted]
         if not further:
@@ -101,18 +102,27 @@ class Windows:
             self.under_way.update(wanted)
             return None
         self.limited.update(full)
-        if len(evictions) > 1:
-            self.refused[evictions[0].group] = evictions[0]
-            if self.waits_long(evictions):
-                self._first = evictions[0]
+        self._queue(evictions)
+        if self.waits_long(evictions):
+            self._first = evictions[0]
         space = full[0]
         return Refusal(Reason.SLOW_START, WindowFull(space, self.size(space), self.under_way[space]))
+
+    def _queue(self, evictions: Sequence[Eviction]) -> None:
+        """Note that a step waits which needs all of these at once; any other goes on one by one."""
+        if len(evictions) > 1:
+            self.refused.add(make_token(evictions[0].group))
 
     def _fits(self, namespace: str, number: int, needed: int) -> bool:
         under_way = self.under_way[namespace]
         return under_way + number <= self.size(namespace) or (needed > 1 and under_way == 0)
 
-    def queued_since(self) -> tuple[tuple[str, datetime], ...]:
-        """Return since when each step that needs several concurrent evictions has waited for slow start alone."""
-        tokens = sorted(map(make_token, self.refused))
+    def queued_since(self, waiting: Iterable[str]) -> tuple[tuple[str, datetime], ...]:
+        """Return since when each step that needs several concurrent evictions has waited for slow start.
+
+        `waiting` are the groups of steps that were not admitted: one that was not even asked, as a rate or stale data
+        kept it, has waited all the same.
+        """
+        kept = self._queued.keys() & set(map(make_token, waiting))
+        tokens = sorted(self.refused | kept) if self._enabled else ()
         return tuple((token, min(self._now, self._queued.get(token, self._now))) for token in tokens)

@@ -200,7 +200,9 @@ def _observe(inputs: CycleInputs, view: View, snapshot: Snapshot, tracked: Memor
     readings = observe_cluster(
         snapshot, tracked.moves, requests, bounds, context.now, view=view, changes=tracked.changes
     )
-    return update_breaker(inputs.memory.breaker, readings, bounds, context.now, moves=tracked.moves)
+    return update_breaker(
+        inputs.memory.breaker, readings, bounds, context.now, moves=tracked.moves, replaced_at=tracked.replaced_at
+    )
 
 
 def _remember(inputs: CycleInputs, evaluation: Evaluation, tracked: Memory, breaker: BreakerState) -> Memory:

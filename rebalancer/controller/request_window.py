@@ -41,6 +41,8 @@ class RequestWindow:
         self._seconds: deque[tuple[int, int, int]] = deque()
         self._answered_at: float | None = -math.inf
         """When there was an answer again after the last outage, None while it lasts."""
+        self._last_answer = self._began = -math.inf
+        """When there was an answer last, and when the last one before the last outage."""
         self._ended_in_outage = False
         """Whether the last failure was an outage."""
         self._lock = threading.Lock()
@@ -53,10 +55,11 @@ class RequestWindow:
                 self._ended_in_outage = code == 0
             if code:
                 self._answered_at = now if self._answered_at is None else self._answered_at
-            elif self._answered_at is None or now - waited < self._answered_at:
-                return
+                self._last_answer = now
+            elif self._answered_at is None or self._began <= now - waited < self._answered_at:
+                return  # it was sent in the outage that goes on, or in the last one
             else:
-                self._answered_at = None
+                self._answered_at, self._began = None, self._last_answer
             second = int(now)
             total = 1
             if self._seconds and self._seconds[-1][0] == second:

@@ -31,8 +31,9 @@ def find_awaited(state: LoopState) -> Awaited:
     """Return what the loop waits for."""
     if not state.leadership.leads:
         return NOTHING_AWAITED
-    owners = frozenset(move.owner_uid for move in state.memory.moves if not move.state.over)
-    arrivals = any(window.limited for window in state.memory.windows)
+    owners = frozenset(move.owner_uid for move in state.memory.moves if not move.state.over or move.overdue)
+    limited = any(window.limited for window in state.memory.windows)
+    arrivals = limited or any(move.overdue for move in state.memory.moves)
     return Awaited(owners, state.cycle.waiting_namespaces if state.cycle is not None else frozenset(), arrivals)
 
 

@@ -61,6 +61,9 @@ class MoveState(StrEnum):
         return self not in _IN_FLIGHT
 
 
+NEVER_GRANTED = frozenset({MoveState.REFUSED, MoveState.GONE})
+"""States of a request that has moved nothing: another leader's for the same pod may have."""
+
 _IN_FLIGHT = frozenset({MoveState.PLANNED, MoveState.EVICTED, MoveState.PENDING})
 
 
@@ -101,6 +104,8 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """Since when snapshots have shown the replacement bound to a node without a reason why it does not run."""
     arrived: bool = False
     """Whether the replacement has arrived: it is Ready, or has been bound for some time without such a reason."""
+    counted: bool = False
+    """Whether its arrival has let the windows of slow start grow: one that crashes and runs again does so once."""
     unstarted: str | None = None
     """Set while a replacement was created and does not run: why."""
     victim_seen: Moment | None = None
@@ -310,7 +315,9 @@ class Memory(Struct, frozen=True, kw_only=True):
     windows: tuple[StartWindow, ...] = ()
     """Those of slow start that differ from the first ones, the cluster's first."""
     queued: tuple[tuple[str, Moment], ...] = ()
-    """Since when a step that needs several concurrent evictions has waited for slow start alone, by token."""
+    """Since when a step that needs several concurrent evictions has waited for slow start, by token."""
+    replaced_at: Moment | None = None
+    """When the last eviction was requested whose replacement proves that the cluster replaces pods."""
 
     @property
     def in_flight(self) -> tuple[Move, ...]:

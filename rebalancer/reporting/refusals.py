@@ -519,7 +519,7 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
         f"the replacement of pod {c.pod} of {c.workload} does not run: {c.why}. Nothing more is evicted in the "
         f"{'namespace, in which this is so in several workloads,' if c.holds_namespace else 'workload'} until it does"
     ),
-    admission.PodEnding: lambda c: f"waiting for pod {c.pod} of the same workload to end: its grace period is long",
+    admission.PodEnding: lambda c: f"waiting for pod {c.pod} of the same workload, which is still terminating",
     admission.WindowFull: _window_full,
     admission.StepQueued: lambda c: (
         f"a step of {c.workload} that needs {c.needed} concurrent evictions has waited for long, and goes first"

@@ -7,7 +7,8 @@ Ready; that a node has taken their pod says enough.
 
 A replacement that was created is overdue when it is not bound within `breaker.pendingFor`, when its kubelet says why a
 container does not run, when it has failed, or when its node has made no sandbox for it within `SANDBOX`. One that
-merely starts slowly is not. Replacements that are not even created: `tracking.uncreated`.
+merely starts slowly is not. One that was overdue has arrived when it is Ready, or has run for `PROOF`. Replacements
+that are not even created: `tracking.uncreated`.
 
 All times are by this controller's clock, from the snapshot that first shows a state.
 """
@@ -45,14 +46,15 @@ def note_arrival(move: Move, before: Move, snapshot: Snapshot, pending_for: time
 
     `pending_for` is how long a replacement may wait for a node.
     """
+    if before.replacement != move.replacement and _has_failed(snapshot.pod.get(before.replacement)):
+        move = _with(
+            move, unstarted=FAILED
+        )  # it is followed by the next one, which has to run for anything to be proved
     match move.state:
         case MoveState.VERIFIED | MoveState.INEFFECTIVE:
             return _with(move, arrived=True)
         case MoveState.EVICTED:
-            # A replacement that failed is followed by the next one, which has to run for anything to be proved.
-            failed = snapshot.pod.get(before.replacement) if before.state is MoveState.PENDING else None
-            has_failed = failed is not None and failed.phase is PodPhase.FAILED
-            return _with(move, unstarted=FAILED if has_failed else move.unstarted)
+            return _with(move, unstarted=move.unstarted)
         case MoveState.PENDING | MoveState.LOST if move.replacement:
             pod = snapshot.pod.get(move.replacement)
             if pod is None or pod.ready or (move.state is MoveState.LOST and not _is_followed(move, before)):
@@ -62,6 +64,10 @@ def note_arrival(move: Move, before: Move, snapshot: Snapshot, pending_for: time
             return _with(move)
 
 
+def _has_failed(pod: Pod | None) -> bool:
+    return pod is not None and pod.phase is PodPhase.FAILED
+
+
 def _is_followed(move: Move, before: Move) -> bool:
     """Return whether a lost move still says something: until its replacement runs, or is gone."""
     return move.unstarted is not None or not before.state.over
@@ -69,13 +75,15 @@ def _is_followed(move: Move, before: Move) -> bool:
 
 def _follow(move: Move, pod: Pod, pending_for: timedelta, now: datetime) -> Move:
     """Return a move whose replacement exists and is not Ready."""
+    if _has_failed(pod):
+        return _with(move, unstarted=FAILED)
     if pod.node is None:
         late = now - move.changed_at >= pending_for
         return _with(move, unstarted=UNSCHEDULABLE if late else move.unstarted)
     since = move.bound_since or now
     if pod.start_failure == NO_SANDBOX:
         late = move.unstarted == NO_SANDBOX or now - since >= SANDBOX
-        return _with(move, bound_since=since, unstarted=NO_SANDBOX) if late else _wait(move, since, now)
+        return _with(move, bound_since=since, unstarted=NO_SANDBOX if late else move.unstarted)
     if pod.start_failure:
         return _with(move, unstarted=pod.start_failure)
     return _wait(move, since, now)
@@ -83,7 +91,9 @@ def _follow(move: Move, pod: Pod, pending_for: timedelta, now: datetime) -> Move
 
 def _wait(move: Move, since: datetime, now: datetime) -> Move:
     """Return a move whose replacement has been bound since then, and nothing is wrong with it."""
-    arrived = move.arrived or now - since >= ARRIVAL
+    # One that showed why it does not run may run for some seconds between two crashes.
+    patience = ARRIVAL if move.unstarted in {None, UNSCHEDULABLE} else PROOF
+    arrived = move.arrived or now - since >= patience
     return _with(move, bound_since=since, arrived=arrived, unstarted=None if arrived else move.unstarted)
 
 

@@ -13,7 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from rebalancer.model.moves import Move, MoveState, Reference
+from msgspec import structs
+
+from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.arrivals import is_ending, is_proof
 from rebalancer.tracking.uncreated import find_uncreated
@@ -64,18 +66,28 @@ def _age(move: Move) -> tuple[datetime, str]:
     return move.requested_at, move.pod
 
 
-def find_unreplaced(moves: Collection[Move], now: datetime) -> tuple[Move, ...]:
+def note_proof(memory: Memory, now: datetime) -> Memory:
+    """Return the memory with when the last eviction was requested whose replacement proves that pods are replaced.
+
+    The move itself is forgotten before those that it disproves.
+    """
+    requested = [move.requested_at for move in memory.moves if is_proof(move, now)]
+    if memory.replaced_at is not None:
+        requested.append(min(now, memory.replaced_at))
+    return structs.replace(memory, replaced_at=max(requested, default=None))
+
+
+def find_unreplaced(moves: Collection[Move], replaced_at: datetime | None) -> tuple[Move, ...]:
     """Return the overdue moves that say that the cluster does not replace pods, the oldest first; none if it does.
 
-    Nothing that was requested after any of them was replaced.
+    `replaced_at` is when the last eviction was requested that was replaced: those before it say nothing.
     """
-    replaced = max((move.requested_at for move in moves if is_proof(move, now)), default=None)
     unreplaced = sorted(
         (
             move
             for move in moves
             if move.overdue
-            and (replaced is None or move.requested_at >= replaced)
+            and (replaced_at is None or move.requested_at > replaced_at)
             and not _OF_NAMESPACE.search(move.uncreated or "")
         ),
         key=_age,
@@ -83,15 +95,16 @@ def find_unreplaced(moves: Collection[Move], now: datetime) -> tuple[Move, ...]:
     return tuple(unreplaced) if len({move.namespace for move in unreplaced}) > 1 else ()
 
 
-def find_next_probe(moves: Iterable[Move], since: datetime, now: datetime) -> datetime | None:
+def find_next_probe(moves: Iterable[Move], snapshot: Snapshot, since: datetime, now: datetime) -> datetime | None:
     """Return when an eviction may show whether a cluster that is held `since` replaces pods; None while one is tried.
 
-    Each one whose replacement is overdue doubles the wait.
+    Each one whose replacement is overdue doubles the wait. One whose pod takes long to end shows nothing for as long.
     """
     last, failed = since, 0
     for move in moves:
         if move.requested_at > since and move.state not in _NO_ANSWER:
-            if not (move.overdue or move.state is MoveState.LOST or is_proof(move, now)):
+            is_tried = not (move.overdue or move.state is MoveState.LOST or is_proof(move, now))
+            if is_tried and not is_ending(move, snapshot, now):
                 return None
             last, failed = max(last, move.requested_at), failed + move.overdue
     wait: timedelta = FIRST_PROBE * 2 ** min(failed, 10)

@@ -31,7 +31,7 @@ from typing import Final
 
 import msgspec
 
-from rebalancer.model.moves import Memory, Move, MoveState, Reference
+from rebalancer.model.moves import NEVER_GRANTED, Memory, Move, MoveState, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.arrivals import note_arrival, note_victim
 from rebalancer.tracking.replacements import Replacements
@@ -46,9 +46,6 @@ REPLACEMENT_TIMEOUT = timedelta(minutes=10)
 
 _PENDING_FOR: Final = timedelta(minutes=1)
 """The default of `breaker.pendingFor`."""
-
-_UNMOVED = frozenset({MoveState.REFUSED, MoveState.GONE})
-"""States of a request that has moved nothing: another leader's for the same pod may have."""
 
 _TIMES: Final = ("requested_at", "changed_at", "awaited_since", "bound_since", "victim_seen")
 """Every time that is stored of a move."""
@@ -100,7 +97,8 @@ def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = 
         return msgspec.structs.replace(move, state=following, changed_at=now, deferred_until=None)
     move = msgspec.structs.replace(move, unexecuted=False)
     if what is MoveEvent.VANISHED:  # the time that a replacement may take began with the eviction
-        return msgspec.structs.replace(move, state=following, replacement="", awaited_since=now)
+        fresh = {"replacement": "", "awaited_since": now, "bound_since": None, "arrived": False}
+        return msgspec.structs.replace(move, state=following, **fresh)
     return msgspec.structs.replace(move, state=following, changed_at=now, replacement=replacement or move.replacement)
 
 
@@ -202,8 +200,8 @@ def _choose(own: Move, saved: Move) -> Move:
     way must not be forgotten for the older one. Else what has come further is newer, as a leader in between has
     followed it.
     """
-    if own.state in _UNMOVED or saved.state in _UNMOVED:
-        refused, other = (own, saved) if own.state in _UNMOVED else (saved, own)
+    if own.state in NEVER_GRANTED or saved.state in NEVER_GRANTED:
+        refused, other = (own, saved) if own.state in NEVER_GRANTED else (saved, own)
         is_answer = other.state is MoveState.PLANNED and other.requested_at == refused.requested_at
         return refused if is_answer else other
     if own.state is saved.state is MoveState.PLANNED:
@@ -227,7 +225,7 @@ def adopt_moves(own: Memory, saved: Memory, unsent: Container[tuple[str, datetim
 def _is_foreign(move: Move, own: Move | None, unsent: Container[tuple[str, datetime]]) -> bool:
     if move.state.over or (move.uid, move.requested_at) in unsent:
         return False
-    return own is None or (own.state in _UNMOVED and _choose(own, move) is move)
+    return own is None or (own.state in NEVER_GRANTED and _choose(own, move) is move)
 
 
 def note_remaining(memory: Memory, remaining: Container[str]) -> Memory:

@@ -9,6 +9,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
 from rebalancer.tracking.backoff import record_outcomes
 from rebalancer.tracking.changes import observe_changes
+from rebalancer.tracking.holds import note_proof
 from rebalancer.tracking.moves import observe_moves
 from rebalancer.tracking.windows import grow_windows
 from rebalancer.tracking.zones import zones_seen
@@ -23,7 +24,8 @@ def track(memory: Memory, before: Snapshot | None, snapshot: Snapshot, policy: P
         zones=zones_seen(memory, snapshot, policy, keys, now),
         changes=observe_changes(memory, before, snapshot, keys),
     )
-    return record_outcomes(grow_windows(observed, memory.moves, now), memory.moves, now)
+    arrived = note_proof(grow_windows(observed, memory.moves, now), now)
+    return record_outcomes(arrived, memory.moves, now)
 
 
 def _topology_keys(snapshot: Snapshot, policy: Policy) -> frozenset[str]:

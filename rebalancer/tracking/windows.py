@@ -13,15 +13,13 @@ from typing import Final
 
 from msgspec import structs
 
-from rebalancer.model.moves import Memory, Move, MoveState, StartWindow
+from rebalancer.model.moves import NEVER_GRANTED, Memory, Move, StartWindow
 
 FIRST_IN_CLUSTER: Final = 2
 FIRST_IN_NAMESPACE: Final = 1
 
 IDLE: Final = timedelta(minutes=10)
 """Without a move for this long a window begins anew: what it has shown is no longer known."""
-
-_NEVER_GRANTED: Final = frozenset({MoveState.REFUSED, MoveState.GONE})
 
 
 def first_size(namespace: str) -> int:
@@ -31,13 +29,16 @@ def first_size(namespace: str) -> int:
 
 def grow_windows(memory: Memory, before: Iterable[Move], now: datetime) -> Memory:
     """Return the memory with the windows after a snapshot; `before` are the moves before it."""
-    known = {move.uid: move.arrived for move in before}
+    known = {move.uid for move in before}
     arrived = Counter[str]()
     last: dict[str, datetime] = {}
+    moves = []
     for move in memory.moves:
-        if move.state not in _NEVER_GRANTED:
+        counts = move.arrived and not move.counted
+        moves.append(structs.replace(move, counted=True) if counts else move)
+        if move.state not in NEVER_GRANTED:
             for namespace in ("", move.namespace):
-                arrived[namespace] += move.arrived and not known.get(move.uid, True)
+                arrived[namespace] += counts and move.uid in known
                 last[namespace] = max(last.get(namespace, move.requested_at), move.requested_at)
     windows = (
         structs.replace(
@@ -47,7 +48,8 @@ def grow_windows(memory: Memory, before: Iterable[Move], now: datetime) -> Memor
         )
         for window in memory.windows
     )
-    return structs.replace(memory, windows=tuple(window for window in windows if now - window.moved_at < IDLE))
+    stored = tuple(window for window in windows if now - window.moved_at < IDLE)
+    return structs.replace(memory, moves=tuple(moves), windows=stored)
 
 
 def store_windows(

@@ -24,7 +24,7 @@ from rebalancer.admission.memory import update_memory
 from rebalancer.admission.slow_start import PATIENCE, WindowUse, describe_windows
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
-from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, Reference, StartWindow
+from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, Proposal, Reference, StartWindow
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -284,18 +284,73 @@ def test_a_probe_goes_elsewhere_after_a_minute() -> None:
     assert (during.evictions, during.next_try) == ((), None)
 
 
-def test_a_probe_is_a_single_eviction() -> None:
-    """Not a step that needs several, and none where the breaker is open for another cause, too."""
+def test_a_probe_is_a_single_eviction_if_possible() -> None:
+    """Else as many as a step needs; none where the breaker is open for another cause, too."""
     now = NOW + FIRST_PROBE
     state = held_cluster(*DOWN, now=NOW)
     memory = Memory(moves=DOWN)
-    assert not admitted(memory, made=needing(2, "team-0", "team-1", "team-2"), breaker=state, now=now).evictions
+    several = admitted(memory, made=needing(2, "team-0", "team-1", "team-2"), breaker=state, now=now)
+    assert list(spaces(several).values()) == [2]
     assert spaces(admitted(memory, made=needing(2, "team-0", "team-1"), breaker=state, now=now)) == {"team-2": 1}
     others = held_cluster(*DOWN, now=NOW).causes
     unready = structs.replace(others[0], cause=BreakerCause.UNREADY_NODES)
     assert not admitted(memory, breaker=BreakerState((unready, *others)), now=now).evictions
     one = structs.replace(PLAN, evictions=PLAN.evictions[:1])
     assert len(admitted(memory, made=one, breaker=state, now=now).evictions) == 1
+
+
+def test_a_probe_goes_beside_overdue_replacements_where_there_is_no_other_place() -> None:
+    """Two images that are missing must not hold the cluster for good."""
+    missing = tuple(
+        under_way(name, name, state=MoveState.PENDING, unstarted="ImagePullBackOff") for name in ("team-0", "team-1")
+    )
+    state = held_cluster(*missing, now=NOW)
+    only = structs.replace(PLAN, evictions=tuple(one for one in PLAN.evictions if one.pod.namespace != "team-2"))
+    for turn in range(2):
+        elsewhere = admitted(Memory(moves=missing), breaker=state, now=NOW + FIRST_PROBE, turn=turn)
+        assert spaces(elsewhere) == {"team-2": 1}
+        beside = admitted(Memory(moves=missing), made=only, breaker=state, now=NOW + FIRST_PROBE, turn=turn)
+        assert len(beside.evictions) == 1
+        uids = [one.pod.uid for one in PLAN.evictions if one.pod.namespace == beside.evictions[0].pod.namespace]
+        rest = [one.eviction.pod.uid for one in beside.waiting if one.eviction.pod.uid in uids]
+        assert [beside.evictions[0].pod.uid, *rest] == uids, "the rest of the step waits, in its order"
+
+
+def test_in_mode_approve_a_probe_is_of_what_a_person_has_approved() -> None:
+    """Else the first step of the plan would keep it for itself."""
+    policy = POLICY.model_copy(update={"mode": Mode.APPROVE})
+    state = held_cluster(*DOWN, now=NOW)
+    approved = [one.pod.uid for one in PLAN.evictions if one.pod.namespace == "team-2"]
+    proposal = Proposal(hash="h", policy=policy.hash, since=NOW, uids=tuple(approved), approved=True)
+    memory = Memory(moves=DOWN, proposal=proposal, seen=())
+    context = AdmissionContext(
+        policy=policy, mode=Mode.APPROVE, now=NOW + FIRST_PROBE, breaker=state, approved="h", at_once=True
+    )
+    admission = admit(PLAN, SNAPSHOT, memory, context)
+    assert [one.pod.uid for one in admission.evictions] == approved[:1]
+
+
+def test_several_steps_that_wait_keep_their_place() -> None:
+    """Each since it began to wait; also over a cycle in which nothing may go. A proposal does not depend on them."""
+    made = needing(3, "team-0", "team-1")
+    memory = Memory(moves=(under_way("x", "elsewhere"),))
+    first = admitted(memory, made=made)
+    assert [since for _, since in first.queued] == [NOW, NOW]
+    late = NOW + PATIENCE
+    busy = structs.replace(memory, queued=first.queued, moves=(under_way("x", "elsewhere", at=late),))
+    second = admitted(busy, made=made, now=late)
+    assert (second.evictions, second.queued) == ((), first.queued)
+    assert admitted(busy, made=made, now=late, stale="Pod: silent").queued == first.queued
+    gone = admitted(structs.replace(busy, moves=()), made=made, now=late)
+    assert len(gone.evictions) == 3
+    assert len(gone.queued) == 1
+    policy = POLICY.model_copy(update={"mode": Mode.APPROVE})
+    context = AdmissionContext(policy=policy, mode=Mode.APPROVE, now=late, at_once=True)
+    proposals = {
+        admit(made, SNAPSHOT, Memory(queued=queued), context).proposal
+        for queued in ((), first.queued[1:], first.queued)
+    }
+    assert len(proposals) == 1
 
 
 def test_how_slow_start_stands() -> None:

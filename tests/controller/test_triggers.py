@@ -12,6 +12,7 @@ from rebalancer.controller.runner import EARLY_SECONDS
 from rebalancer.controller.state import Leading, Stopping, change
 from rebalancer.controller.triggers import Awaited, calls_for_cycle, find_awaited
 from rebalancer.model.pods import Pod
+from rebalancer.policy import Amount
 from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, Watching, eager
 from tests.controller.test_loop import BUDGETS, CYCLE, SNAPSHOT, after, led
@@ -71,6 +72,40 @@ ROLLING = changed(WEB, updated=0)
 def test_what_calls_for_a_cycle(before: object, after: object, expected: bool) -> None:  # a column
     """Only what a decision waits for, or what may have broken the spread."""
     assert calls_for_cycle(before, after, AWAITED) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(pod(ready=False, node=None), pod(ready=False), id="it is bound"),
+        pytest.param(None, pod(ready=False), id="it is seen bound at once"),
+        pytest.param(pod(ready=False), pod(ready=False, start_failure="ErrImagePull"), id="something is wrong with it"),
+    ],
+)
+def test_while_evictions_wait_for_replacements_to_arrive_more_calls_for_a_cycle(before: object, after: object) -> None:
+    assert calls_for_cycle(before, after, AWAITED._replace(arrivals=True))
+    assert not calls_for_cycle(before, after, AWAITED)
+    assert not calls_for_cycle(pod(ready=False), pod(ready=False), AWAITED._replace(arrivals=True))
+
+
+def test_an_owner_that_says_that_it_cannot_create_a_replacement_calls_for_a_cycle() -> None:
+    """Once, and only where a replacement is awaited."""
+    owner = changed(WEB, uid="owner")
+    refused = changed(owner, creation_failure="exceeded quota")
+    assert calls_for_cycle(owner, refused, AWAITED)
+    assert not calls_for_cycle(refused, refused, AWAITED)
+    assert not calls_for_cycle(WEB, changed(WEB, creation_failure="exceeded quota"), AWAITED)
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_what_waits_for_a_rate_or_for_replacements_waits_no_interval_besides(limited: bool) -> None:
+    """A cycle is due when time alone admits more."""
+    budgets = BUDGETS.model_copy(update={"per_cycle": Amount(value=1), "max_unavailable": Amount(value=9)})
+    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot())
+    simulation = Simulation(cluster, eager(budgets=budgets if limited else BUDGETS))
+    simulation.runner.tick()
+    due = simulation.runner.time_to_cycle()
+    assert (due is not None and 59 <= due <= 60) is limited
 
 
 def test_what_is_awaited() -> None:

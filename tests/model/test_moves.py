@@ -52,9 +52,18 @@ NEW_IN_MOVES = {
     "unstarted": None,
     "victim_seen": None,
     "deferred_until": None,
+    "counted": False,
+    "unexecuted": False,
 }
 NEW_IN_REFUSED = {"refuser": "", "words": "", "pod": ""}
-NEW = {"settling": [], "windows": [], "queued": [], "requests": [["2026-01-01T00:00:00Z", "", ""]]}
+NEW = {
+    "unreplaced": None,
+    "replaced_at": None,
+    "settling": [],
+    "windows": [],
+    "queued": [],
+    "requests": [["2026-01-01T00:00:00Z", "", ""]],
+}
 """Keys that came later: version 0.1 ignores them."""
 
 

@@ -513,7 +513,7 @@ SENTENCES: list[tuple[Fact, str]] = [
     ),
     (
         admission.PodEnding("db-0"),
-        "waiting for pod db-0 of the same workload to end: its grace period is long",
+        "waiting for pod db-0 of the same workload, which is still terminating",
     ),
     (
         admission.WindowFull("", 4, 4),

@@ -1,6 +1,7 @@
 """When a replacement has arrived, when it is overdue because it does not run, and what takes a place in a window."""
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from msgspec import structs
@@ -66,7 +67,7 @@ def test_a_replacement_that_is_bound_has_arrived_after_fifteen_seconds() -> None
 
 @pytest.mark.parametrize("reason", [PULLING, "CrashLoopBackOff", "CreateContainerError"])
 def test_a_replacement_whose_kubelet_says_why_it_does_not_run_is_overdue(reason: str) -> None:
-    """At once, also where it seemed to have arrived; until it runs for fifteen seconds without it, or is Ready."""
+    """At once, also where it seemed to have arrived; until it has run for two minutes without it, or is Ready."""
     move = observed(EVICTED, STARTING, seconds=0)
     assert observed(move, failing(reason), seconds=5).unstarted == reason
     late = observed(observed(move, STARTING, seconds=20), failing(reason), seconds=40)
@@ -75,8 +76,8 @@ def test_a_replacement_whose_kubelet_says_why_it_does_not_run_is_overdue(reason:
     assert not is_proof(late, at(400))
     between = observed(late, STARTING, seconds=41)
     assert between.unstarted == reason, "a container that crashes runs for some seconds each time"
-    assert observed(between, STARTING, seconds=55.9).unstarted == reason
-    well = observed(between, STARTING, seconds=56)
+    assert observed(between, STARTING, seconds=160.9).unstarted == reason
+    well = observed(between, STARTING, seconds=161)
     assert (well.unstarted, well.arrived) == (None, True)
     assert observed(late, new(), seconds=41).unstarted is None
 
@@ -97,9 +98,12 @@ def test_a_replacement_without_a_sandbox_is_overdue_after_two_minutes() -> None:
     """Every pod is without for some seconds; one that is for long does not run."""
     move = observed(EVICTED, failing(NO_SANDBOX), seconds=1)
     assert (move.unstarted, move.arrived) == (None, False)
-    arrived = observed(move, failing(NO_SANDBOX), seconds=16)
-    assert (arrived.unstarted, arrived.arrived) == (None, True)
-    late = observed(arrived, failing(NO_SANDBOX), seconds=121)
+    waiting = observed(move, failing(NO_SANDBOX), seconds=120.9)
+    assert (waiting.unstarted, waiting.arrived) == (None, False)
+    assert observed(waiting, STARTING, seconds=120.9).arrived, (
+        "it has been bound for long, and nothing is wrong any more"
+    )
+    late = observed(waiting, failing(NO_SANDBOX), seconds=121)
     assert (late.unstarted, late.arrived) == (NO_SANDBOX, False)
     assert observed(late, failing(NO_SANDBOX), seconds=122).unstarted == NO_SANDBOX
     assert observed(late, STARTING, seconds=123).unstarted is None
@@ -113,10 +117,35 @@ def test_a_replacement_that_failed_is_overdue_until_another_one_runs() -> None:
     again = new("another", ready=False, name="web-2")
     next_one = observed(move, failed, again, seconds=3)
     assert (next_one.state, next_one.replacement, next_one.unstarted) == (MoveState.PENDING, "another", FAILED)
-    assert observed(next_one, again, seconds=18).unstarted is None
+    assert observed(move, failed, seconds=4).unstarted == FAILED, "also while there is none yet"
+    assert observed(next_one, again, seconds=122.9).unstarted == FAILED
+    assert observed(next_one, again, seconds=123).unstarted is None
     assert observed(observed(EVICTED, STARTING, seconds=1), seconds=2).unstarted is None, (
         "one that is deleted says nothing"
     )
+
+
+def test_a_stream_of_replacements_that_fail_never_arrives() -> None:
+    """Their owner makes the next one within the second: a snapshot shows both, and time begins anew with each."""
+    pods = [new(f"r{number}", name=f"web-{number}", ready=False) for number in range(30)]
+    move = observed(EVICTED, pods[0], seconds=0)
+    for number, (failed, following) in enumerate(pairwise(pods), start=1):
+        gone = structs.replace(failed, phase=PodPhase.FAILED)
+        move = observed(move, gone, following, seconds=10 * number)
+        assert (move.replacement, move.unstarted, move.arrived) == (following.uid, FAILED, False)
+        assert not is_proof(move, at(10 * number))
+    late = observed(observed(EVICTED, failing(), seconds=1), failing(), seconds=700)
+    failed_late = structs.replace(failing(), phase=PodPhase.FAILED, start_failure="")
+    assert observed(observed(late, failed_late, seconds=701), failed_late, seconds=900).unstarted == FAILED
+
+
+def test_a_replacement_that_is_replaced_itself_has_to_arrive_anew() -> None:
+    """Somebody deleted it."""
+    arrived = observed(observed(EVICTED, STARTING, seconds=0), STARTING, seconds=15)
+    assert arrived.arrived
+    following = new("another", ready=False, name="web-2")
+    move = observed(arrived, following, seconds=20)
+    assert (move.replacement, move.arrived, move.unstarted) == ("another", False, None)
 
 
 def test_a_lost_move_whose_replacement_does_not_run_is_overdue_until_it_does() -> None:
@@ -139,8 +168,8 @@ def test_a_pod_that_takes_long_to_end_leaves_its_place() -> None:
         assert is_ending(move, seen(going), at(second)) is leaves
         assert under_way(move, going, seconds=second) is not leaves
     assert under_way(move, seconds=61)
-    pending = observed(EVICTED, going, STARTING, seconds=61)
-    assert not is_ending(pending, seen(going, STARTING), at(61)), "a ReplicaSet does not wait for it"
+    pending = observed(EVICTED, going, STARTING, seconds=1)
+    assert not is_ending(pending, seen(going, STARTING), at(600)), "a ReplicaSet does not wait for it"
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet"])
@@ -195,4 +224,5 @@ def test_the_next_change_by_time_alone() -> None:
 def test_a_clock_that_was_set_back_delays_no_arrival() -> None:
     move = structs.replace(observed(EVICTED, STARTING, seconds=1), bound_since=at(3600), victim_seen=at(3600))
     move = observed(move, STARTING, seconds=2)
+    assert move.victim_seen == at(2)
     assert observed(move, STARTING, seconds=17).arrived

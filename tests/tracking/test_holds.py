@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec import structs
 
-from rebalancer.model.moves import Move, MoveState, Reference
+from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.tracking.arrivals import PROOF
 from rebalancer.tracking.holds import (
     FIRST_PROBE,
@@ -14,6 +14,7 @@ from rebalancer.tracking.holds import (
     find_holds,
     find_next_probe,
     find_unreplaced,
+    note_proof,
 )
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
@@ -86,48 +87,70 @@ def test_a_pod_that_takes_long_to_end_holds_its_workload() -> None:
 
 def test_the_cluster_holds_where_replacements_are_overdue_in_two_namespaces() -> None:
     """Whatever is wrong with them; not for one namespace, however many of its workloads."""
-    assert find_unreplaced((overdue("a", "shop"), overdue("b", "shop", name="db")), at(10)) == ()
+    assert find_unreplaced((overdue("a", "shop"), overdue("b", "shop", name="db")), None) == ()
     two = (unstarted("b", "cart", seconds=1), overdue("a", "shop", uncreated=DOWN))
-    assert [one.uid for one in find_unreplaced(two, at(10))] == ["a", "b"]
+    assert [one.uid for one in find_unreplaced(two, None)] == ["a", "b"]
 
 
 @pytest.mark.parametrize("refusal", REAL_REFUSALS)
 def test_what_concerns_a_namespace_alone_does_not_hold_the_cluster(refusal: str) -> None:
     """Two tenants without quota are no sign of a cluster in trouble; a webhook that is down is."""
     full = (overdue("a", "shop", uncreated=refusal), overdue("b", "cart", uncreated=refusal))
-    assert find_unreplaced(full, at(10)) == ()
-    assert find_unreplaced((*full, overdue("c", "api", uncreated=DOWN)), at(10)) == ()
-    assert len(find_unreplaced((*full, overdue("c", "api", uncreated=DOWN), unstarted("d", "web")), at(10))) == 2
+    assert find_unreplaced(full, None) == ()
+    assert find_unreplaced((*full, overdue("c", "api", uncreated=DOWN)), None) == ()
+    assert len(find_unreplaced((*full, overdue("c", "api", uncreated=DOWN), unstarted("d", "web")), None)) == 2
 
 
-def test_a_replacement_that_arrived_later_says_that_the_cluster_replaces() -> None:
-    """It was requested after them, and became Ready or has run for long; one of the same time says nothing."""
+def test_a_replacement_that_arrived_says_that_the_cluster_replaces() -> None:
+    """It was requested no earlier than they, and became Ready or has run for two minutes."""
     two = (overdue("a", "shop"), overdue("b", "cart", seconds=5))
-    assert find_unreplaced((*two, replaced("c", "api", seconds=5.1)), at(10)) == ()
-    assert len(find_unreplaced((*two, replaced("c", "api", seconds=0)), at(10))) == 2
-    assert find_unreplaced((*two, replaced("c", "api", seconds=3)), at(10)) == (), "after the first one: one is left"
+
+    def unreplaced(*moves: Move, seconds: float = 10) -> int:
+        memory = note_proof(Memory(moves=(*two, *moves)), at(seconds))
+        return len(find_unreplaced(memory.moves, memory.replaced_at))
+
+    assert unreplaced() == 2
+    for second in (3, 5):
+        assert unreplaced(replaced("c", "api", seconds=second)) == 0, "at most one is left"
+    assert unreplaced(replaced("c", "api", seconds=-1)) == 2
     running = structs.replace(
         replaced("c", "api", seconds=6), state=MoveState.PENDING, arrived=True, bound_since=at(7), replacement="r"
     )
-    assert len(find_unreplaced((*two, running), at(7) + PROOF - timedelta(seconds=1))) == 2
-    assert find_unreplaced((*two, running), at(7) + PROOF) == ()
+    assert unreplaced(running, seconds=6 + PROOF.total_seconds()) == 2
+    assert unreplaced(running, seconds=7 + PROOF.total_seconds()) == 0
+
+
+def test_a_proof_outlives_its_move() -> None:
+    """Moves that have ended are forgotten, overdue ones are not; a clock that was set back forgets nothing."""
+    two = (overdue("a", "shop"), overdue("b", "cart", seconds=5))
+    proved = note_proof(Memory(moves=(*two, replaced("c", "api", seconds=6))), at(10))
+    later = note_proof(structs.replace(proved, moves=two), at(20))
+    assert later.replaced_at == at(6)
+    back = note_proof(structs.replace(later, moves=()), at(1))
+    assert back.replaced_at == at(1)
+    set_back = tuple(structs.replace(one, requested_at=at(1)) for one in two)
+    assert find_unreplaced(set_back, back.replaced_at) == ()
 
 
 def test_a_probe_goes_after_a_minute_and_each_that_fails_doubles_the_wait() -> None:
     """None while one is tried; one that was refused, or that its owner has overtaken, says nothing."""
     two = (overdue("a", "shop"), overdue("b", "cart"))
     since = at(10)
-    assert find_next_probe(two, since, at(20)) == since + FIRST_PROBE
+    assert find_next_probe(two, seen(), since, at(20)) == since + FIRST_PROBE
     probe = move("p", at(70), namespace="api", state=MoveState.EVICTED)
-    assert find_next_probe((*two, probe), since, at(71)) is None
+    assert find_next_probe((*two, probe), seen(), since, at(71)) is None
     failed = (*two, overdue("p", "api", seconds=70))
-    assert find_next_probe(failed, since, at(80)) == at(70) + 2 * FIRST_PROBE
+    assert find_next_probe(failed, seen(), since, at(80)) == at(70) + 2 * FIRST_PROBE
     twice = (*failed, overdue("q", "web", seconds=200))
-    assert find_next_probe(twice, since, at(210)) == at(200) + 4 * FIRST_PROBE
+    assert find_next_probe(twice, seen(), since, at(210)) == at(200) + 4 * FIRST_PROBE
     for state in (MoveState.REFUSED, MoveState.GONE, MoveState.OVERTAKEN):
         ended = structs.replace(probe, state=state)
-        assert find_next_probe((*two, ended), since, at(80)) == since + FIRST_PROBE
+        assert find_next_probe((*two, ended), seen(), since, at(80)) == since + FIRST_PROBE
+    victim = structs.replace(OLD, uid="p", deleted=at(3600))
+    ending = seen(victim)
+    assert find_next_probe((*two, probe), ending, since, at(129)) is None
+    assert find_next_probe((*two, probe), ending, since, at(130)) == at(130), "it shows nothing for an hour"
     lost = structs.replace(probe, state=MoveState.LOST)
-    assert find_next_probe((*two, lost), since, at(800)) == at(70) + FIRST_PROBE
+    assert find_next_probe((*two, lost), seen(), since, at(800)) == at(70) + FIRST_PROBE
     many = (*two, *(overdue(str(number), f"s{number}", seconds=100 + number) for number in range(30)))
-    assert find_next_probe(many, since, at(200)) == at(129) + LONGEST_PROBE
+    assert find_next_probe(many, seen(), since, at(200)) == at(129) + LONGEST_PROBE

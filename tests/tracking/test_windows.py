@@ -33,7 +33,10 @@ def test_a_window_that_limits_grows_by_one_for_each_replacement_that_arrived() -
     known = (window(), window("cart", 1, limited=False), window("shop", 1))
     grown = grow_windows(Memory(moves=after, windows=known), before, NOW + SECOND)
     assert sizes(grown) == {"": 5, "cart": 1, "shop": 3}
-    assert sizes(grow_windows(grown, after, NOW + SECOND)) == sizes(grown), "each is counted once"
+    assert sizes(grow_windows(grown, grown.moves, NOW + SECOND)) == sizes(grown), "each is counted once"
+    crashed = tuple(structs.replace(one, arrived=False) for one in grown.moves)
+    again = tuple(structs.replace(one, arrived=True) for one in crashed)
+    assert sizes(grow_windows(structs.replace(grown, moves=again), crashed, NOW)) == sizes(grown), "also after a crash"
 
 
 def test_nothing_else_lets_a_window_grow() -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moments import Moment
 from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest, StartWindow, Target
 
@@ -52,6 +53,8 @@ class _Written(Memory, frozen=True, kw_only=True):
     """A memory with what earlier releases read, and have stored, of the evictions of the last minute: their times."""
 
     times: tuple[Moment, ...] = msgspec.field(default=(), name="sent")
+    unreplaced: OpenCause | None = None
+    """A cause of the breaker that earlier releases do not know, and for which they would forget everything."""
 
 
 class _StoredMemory(msgspec.Struct, frozen=True):
@@ -98,8 +101,10 @@ def _encode(memory: Memory) -> str:
     since: dict[str, list[str]] = {}
     for token, moment in memory.seen:
         since.setdefault(moment.isoformat(), []).append(token)
-    fields = {**_fields_of(memory), "seen": ()}
-    written = _Written(**fields, times=tuple(request.at for request in memory.sent))
+    unreplaced = memory.breaker.find(BreakerCause.REPLACEMENTS)
+    others = tuple(known for known in memory.breaker.causes if known is not unreplaced)
+    fields = {**_fields_of(memory), "seen": (), "breaker": BreakerState(others)}
+    written = _Written(**fields, times=tuple(request.at for request in memory.sent), unreplaced=unreplaced)
     data = msgspec.json.encode(_StoredMemory(written, since))
     return msgspec.json.encode(_Envelope(_FORMAT, b64encode(zlib.compress(data)).decode())).decode()
 
@@ -170,7 +175,10 @@ def parse_memory(text: str) -> Memory:
         stored = msgspec.json.decode(data, type=_StoredMemory)
         seen = ((token, _parse_moment(moment)) for moment, tokens in stored.since.items() for token in tokens)
         sent = stored.memory.sent or tuple(map(SentRequest, stored.memory.times))
-        return Memory(**{**_fields_of(stored.memory), "seen": tuple(sorted(seen)), "sent": sent})
+        unreplaced = (stored.memory.unreplaced,) if stored.memory.unreplaced is not None else ()
+        breaker = BreakerState((*stored.memory.breaker.causes, *unreplaced))
+        fields = {**_fields_of(stored.memory), "seen": tuple(sorted(seen)), "sent": sent, "breaker": breaker}
+        return Memory(**fields)
     except (msgspec.DecodeError, zlib.error, ValueError, RecursionError):
         return NO_MEMORY
 

@@ -35,7 +35,7 @@ _MOST_REFUSED: Final = 100
 
 
 class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
-    """One move of the controller."""
+    """One move of the controller; `overdue` is why its replacement is missing or does not run, "" if it is not late."""
 
     namespace: Text
     pod: Text
@@ -44,6 +44,7 @@ class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
     workload: WorkloadName
     state: Text
     since: datetime
+    overdue: str = ""
 
 
 class TeamPolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
@@ -282,6 +283,7 @@ def move_entry(move: Move) -> MoveEntry:
         workload=workload_name(move.workload),
         state=move.state,
         since=move.changed_at,
+        overdue=(move.uncreated or move.unstarted or "no replacement was created") if move.overdue else "",
     )
 
 

@@ -77,7 +77,8 @@ def _newest(moves: Sequence[MoveEntry]) -> Sequence[MoveEntry]:
 
 def _move(move: MoveEntry, now: datetime) -> tuple[str, ...]:
     workload = f"{move.workload.name} ({move.workload.kind})"
-    return f"{move.namespace}/{move.pod}", workload, move.node, move.state, ago(move.since, now)
+    state = f"{move.state}, overdue: {move.overdue}" if move.overdue else move.state
+    return f"{move.namespace}/{move.pod}", workload, move.node, state, ago(move.since, now)
 
 
 def _titled(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], layout: TextLayout) -> list[str]:
