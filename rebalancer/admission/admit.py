@@ -50,7 +50,7 @@ from rebalancer.admission.causes import (
 )
 from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.admission.pause import Pause
-from rebalancer.admission.slow_start import Windows
+from rebalancer.admission.slow_start import Windows, find_unplaceable
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
 from rebalancer.model.moves import Memory, Move, Proposal, SentRequest, StartWindow, make_place, make_token
 from rebalancer.model.reasons import Cause, Reason
@@ -58,7 +58,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import OF_TEAM, Fact, Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Mode, Policy, Window
-from rebalancer.tracking.arrivals import find_next_change
+from rebalancer.scheduling.view import View
+from rebalancer.tracking.arrivals import UNANSWERED, find_next_change
 from rebalancer.tracking.backoff import find_backoff, find_refusals
 from rebalancer.tracking.holds import Holds, find_holds, find_next_probe
 from rebalancer.tracking.moves import ANSWER_TIMEOUT, find_undecided, is_deferred
@@ -139,8 +140,10 @@ class AdmissionContext:
     """Whether `spread.for` is ignored, as with `--once`."""
 
 
-def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionContext) -> Admission:
-    """Admit what may be sent now.
+def admit(
+    plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionContext, view: View | None = None
+) -> Admission:
+    """Admit what may be sent now; `view` is that of the snapshot, None: it is made where it is needed.
 
     The rates are shared fairly: every step first gets as many evictions as it needs, then one more in turn, so that a
     large repair does not delay the others. Another step is first in each cycle. The admitted evictions of a step are a
@@ -148,7 +151,8 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     """
     unexecuted = memory.unexecuted
     steps = _order(_split_repeated(split_steps(plan.evictions), unexecuted), context)
-    holds = find_holds(memory.moves, snapshot, context.now)
+    unplaceable = find_unplaceable(memory, snapshot, view)
+    holds = find_holds(memory.moves, snapshot, context.now, unplaceable)
     held = context.breaker.find(BreakerCause.REPLACEMENTS)
     obstacles = _find_obstacles(steps, holds, memory, context)
     probe_at = find_next_probe(memory.moves, snapshot, held.since, context.now) if held is not None else None
@@ -160,6 +164,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
         context.now,
         known=() if held is not None else [one for one in memory.windows if one.namespace not in holds.namespaces],
         enabled=context.policy.budgets.slow_start,
+        unplaceable=unplaceable,
     )
     if _carries_out(memory, context):
         steps, obstacles = _put_first(steps, obstacles, windows)
@@ -170,6 +175,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
         rates.frees_at,
         probe_at if probe_at is not None and probe_at > context.now else None,
         find_next_change(memory.moves, pending_for, context.now) if windows.limited else None,
+        context.now + UNANSWERED if windows.limited and made.evictions else None,
         *(_may_be_executed_until(move) for move in unexecuted),
     ]
     return replace(

@@ -5,20 +5,23 @@ a controller manager that is frozen, a registry that does not answer) then costs
 workload. `tracking.arrivals` says when a replacement has arrived, `tracking.windows` how the windows grow.
 
 A step that needs several concurrent evictions may exceed a window, once nothing else is under way there. So that it
-gets its turn, nothing overtakes it after `PATIENCE`.
+gets its turn, nothing overtakes it after `PATIENCE`. Some repairs have a replacement wait without a node until their
+next step has made its place: where no node admits it, it does not keep that step from being admitted.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from rebalancer.admission.causes import StepQueued, WindowFull
-from rebalancer.model.moves import Memory, StartWindow, make_token
+from rebalancer.model.moves import Memory, MoveState, StartWindow, make_token
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.causes import Refusal
 from rebalancer.planning.plan import Eviction
+from rebalancer.scheduling.feasibility import feasible
+from rebalancer.scheduling.view import View
 from rebalancer.tracking.arrivals import is_under_way
 from rebalancer.tracking.windows import first_size
 
@@ -46,6 +49,24 @@ def describe_windows(memory: Memory, snapshot: Snapshot, now: datetime) -> Windo
     return WindowUses(windows.use(""), {namespace: windows.use(namespace) for namespace in limited})
 
 
+def find_unplaceable(memory: Memory, snapshot: Snapshot, view: View | None) -> frozenset[str]:
+    """Return the UIDs of moves whose replacement waits for a node, and none admits it now.
+
+    `view` is that of the snapshot, None: it is made where it is needed.
+    """
+    waiting = [
+        (move.uid, pod)
+        for move in memory.moves
+        if move.state is MoveState.PENDING
+        and (pod := snapshot.pod.get(move.replacement)) is not None
+        and pod.node is None
+    ]
+    if not waiting:
+        return frozenset()
+    state = View(snapshot) if view is None else view
+    return frozenset(uid for uid, pod in waiting if not feasible(pod, state))
+
+
 class Windows:
     """The windows of slow start, counted down as evictions are admitted; the `known` ones go on, others begin anew.
 
@@ -53,16 +74,26 @@ class Windows:
     """
 
     def __init__(
-        self, memory: Memory, snapshot: Snapshot, now: datetime, *, known: Iterable[StartWindow], enabled: bool
+        self,
+        memory: Memory,
+        snapshot: Snapshot,
+        now: datetime,
+        *,
+        known: Iterable[StartWindow],
+        enabled: bool,
+        unplaceable: Collection[str] = (),
     ) -> None:
         self._enabled = enabled
         self.sizes = {window.namespace: window.size for window in known} if enabled else {}
         self.under_way = Counter[str]()
-        for move in memory.moves:
-            if is_under_way(move, snapshot, now):
-                self.under_way[""] += 1
-                self.under_way[move.namespace] += 1
-        self._unexecuted = {move.uid for move in memory.unexecuted}
+        self._unplaceable: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """How many of those under way are moves of a group whose replacement no node admits, by group."""
+        moves = [move for move in memory.moves if is_under_way(move, snapshot, now)]
+        for move in moves:
+            for namespace in ("", move.namespace):
+                self.under_way[namespace] += 1
+                self._unplaceable[move.group][namespace] += move.uid in unplaceable
+        self._unexecuted = {move.uid for move in moves if move.unexecuted}
         """Pods that are counted as under way already: a new request for one is no further move."""
         self.limited: set[str] = set()
         """The namespaces whose window has refused an eviction, and "" for the cluster's."""
@@ -97,7 +128,12 @@ class Windows:
             return None
         wanted = Counter(eviction.pod.namespace for eviction in further)
         wanted[""] = len(further)
-        full = [space for space, number in sorted(wanted.items()) if not self._fits(space, number, len(evictions))]
+        own = self._unplaceable[evictions[0].group]
+        full = [
+            space
+            for space, number in sorted(wanted.items())
+            if not self._fits(space, number, len(evictions), own[space])
+        ]
         if not full:
             self.under_way.update(wanted)
             return None
@@ -113,8 +149,9 @@ class Windows:
         if len(evictions) > 1:
             self.refused.add(make_token(evictions[0].group))
 
-    def _fits(self, namespace: str, number: int, needed: int) -> bool:
-        under_way = self.under_way[namespace]
+    def _fits(self, namespace: str, number: int, needed: int, own: int) -> bool:
+        """Say whether a window allows more; of those under way `own` wait for this very step."""
+        under_way = self.under_way[namespace] - own
         return under_way + number <= self.size(namespace) or (needed > 1 and under_way == 0)
 
     def queued_since(self, waiting: Iterable[str]) -> tuple[tuple[str, datetime], ...]:

@@ -154,7 +154,7 @@ def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> 
         breaker = _observe(inputs, evaluation.view, snapshot, tracked)
         memory = _remember(inputs, evaluation, tracked, breaker)
         context = replace(inputs.context, breaker=breaker)
-        admission = admit(evaluation.plan, snapshot, memory, context)
+        admission = admit(evaluation.plan, snapshot, memory, context, evaluation.view)
         cycle = Cycle(
             snapshot=snapshot,
             evaluation=evaluation,

@@ -347,6 +347,9 @@ class Runner:
         if isinstance(outcome, Answered):
             self._observer.answered(outcome.answer.result)
         self.tell(outcome)
+        is_granted = isinstance(outcome, Answered) and outcome.answer.result is EvictionResult.EVICTED
+        if not is_granted and any(window.limited for window in self.state.memory.windows):
+            self.ask_cycle_within(EARLY_SECONDS)  # the place in the window is free for another eviction
 
     def _create(self, request: CreatePlaceholders) -> None:
         self.tell(self._jobs.create(request, self.state.in_force.policy.capacity))

@@ -33,6 +33,9 @@ SANDBOX: Final = timedelta(minutes=2)
 LONG_GRACE: Final = timedelta(minutes=1)
 """A pod that still terminates after this time keeps no place in the windows of slow start, only its workload waits."""
 
+UNANSWERED: Final = timedelta(seconds=10)
+"""Without an answer for this long, and with its pod as it was, an eviction was probably not granted."""
+
 PROOF: Final = timedelta(minutes=2)
 """Bound for this long, a replacement proves that the cluster replaces pods, though it is not Ready: an image that
 cannot be pulled shows within that time."""
@@ -117,9 +120,12 @@ def note_victim(move: Move, snapshot: Snapshot, now: datetime) -> Move:
 def is_under_way(move: Move, snapshot: Snapshot, now: datetime) -> bool:
     """Return whether a move takes a place in the windows of slow start: its replacement has still to arrive.
 
-    One that is overdue holds its workload or namespace instead, one whose victim takes long to end its workload.
+    One that is overdue holds its workload or namespace instead, one whose victim takes long to end its workload. A
+    request without an answer takes one for as long as it may show that it was granted.
     """
-    return not (move.state.over or move.arrived or move.overdue or is_ending(move, snapshot, now))
+    if move.state.over or move.arrived or move.overdue or is_ending(move, snapshot, now):
+        return False
+    return move.state is not MoveState.PLANNED or now - move.requested_at < UNANSWERED
 
 
 def is_ending(move: Move, snapshot: Snapshot, now: datetime) -> bool:
@@ -151,7 +157,9 @@ def find_next_change(moves: Iterable[Move], pending_for: timedelta, now: datetim
 
 def _deadlines(move: Move, pending_for: timedelta) -> Iterator[datetime]:
     """Yield when a replacement has arrived, or is overdue, and when a victim has terminated for long."""
-    if move.bound_since is not None:
+    if move.state is MoveState.PLANNED:
+        yield move.requested_at + UNANSWERED
+    elif move.bound_since is not None:
         yield from (move.bound_since + ARRIVAL, move.bound_since + SANDBOX)
     elif move.state is MoveState.PENDING:
         yield move.changed_at + pending_for

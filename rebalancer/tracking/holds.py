@@ -42,11 +42,15 @@ class Holds(NamedTuple):
     workloads: Mapping[Reference, Move]
 
 
-def find_holds(moves: Collection[Move], snapshot: Snapshot, now: datetime) -> Holds:
-    """Return what waits for a replacement that is not created or does not run, or for a pod that takes long to end."""
+def find_holds(moves: Collection[Move], snapshot: Snapshot, now: datetime, unplaceable: Collection[str] = ()) -> Holds:
+    """Return what waits for a replacement that is not created or does not run, or for a pod that takes long to end.
+
+    `unplaceable` are the UIDs of moves whose replacement no node admits: their own repair goes on, since planning knows
+    of that pod, and the next evictions of the repair may be what makes its place.
+    """
     workloads: dict[Reference, Move] = {}
     for move in moves:
-        if move.overdue or is_ending(move, snapshot, now):
+        if (move.overdue and move.uid not in unplaceable) or is_ending(move, snapshot, now):
             workloads.setdefault(move.workload, move)
     return Holds(find_held_namespaces(moves), workloads)
 

@@ -25,11 +25,13 @@ from rebalancer.admission.slow_start import PATIENCE, WindowUse, describe_window
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, Proposal, Reference, StartWindow
+from rebalancer.model.pods import PodPhase, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Amount, Breaker, Budgets, Mode, Policy
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.tracking.arrivals import UNSCHEDULABLE
 from rebalancer.tracking.holds import FIRST_PROBE
 from rebalancer.tracking.windows import grow_windows
 from tests.controller.simulated import eager
@@ -420,3 +422,28 @@ def test_the_same_pod_takes_the_place_that_it_has_taken() -> None:
     admission = admitted(Memory(moves=(unexecuted, other)))
     assert [one.pod.uid for one in admission.evictions] == [first.pod.uid]
     assert WindowFull("", 2, 2) in causes(admission)
+
+
+def test_a_replacement_that_no_node_admits_keeps_nothing_of_its_own_repair() -> None:
+    """Planning knows of it: the next step may be what makes its place. Other workloads wait for it as ever."""
+    web = Reference("team-0", "Deployment", "web")
+    group = next(one.group for one in PLAN.evictions if one.pod.namespace == "team-0")
+    sample = next(pod for pod in SNAPSHOT.pods if pod.namespace == "team-0")
+    everywhere = structs.replace(sample.spec, requests=Resources(cpu=10_000_000))
+    for spec, goes in ((everywhere, True), (sample.spec, False)):
+        pending = structs.replace(sample, uid="r", name="r", node=None, phase=PodPhase.PENDING, ready=False, spec=spec)
+        snapshot = replace(SNAPSHOT, pods=(*SNAPSHOT.pods, pending))
+        fresh = under_way("x", "team-0", workload=web, group=group, state=MoveState.PENDING, replacement="r")
+        overdue = structs.replace(fresh, unstarted=UNSCHEDULABLE)
+        for move_, others in ((fresh, 1), (overdue, 2)):
+            alone = structs.replace(PLAN, evictions=tuple(e for e in PLAN.evictions if e.pod.namespace == "team-0"))
+            assert bool(admitted(Memory(moves=(move_,)), snapshot=snapshot, made=alone).evictions) is goes
+            elsewhere = structs.replace(PLAN, evictions=tuple(e for e in PLAN.evictions if e.pod.namespace != "team-0"))
+            assert len(admitted(Memory(moves=(move_,)), snapshot=snapshot, made=elsewhere).evictions) == others
+
+
+def test_a_request_without_an_answer_takes_a_place_for_ten_seconds() -> None:
+    """By then a snapshot shows whether it was granted."""
+    for second, number in ((9.9, 1), (10, 2)):
+        unanswered = under_way("x", "elsewhere", state=MoveState.PLANNED, at=NOW - second * SECOND)
+        assert len(admitted(Memory(moves=(unanswered,))).evictions) == number

@@ -13,7 +13,8 @@ from tests.control_plane.manifests import ZONE, namespace
 from tests.control_plane.plane import ControlPlane
 
 OTHER: Final = "unconcerned"
-ALL_AT_ONCE: Final = {"perNode": 100, "perNamespace": 100, "perMinute": 1000, "parallel": 2}
+ALL_AT_ONCE: Final = {"perNode": 100, "perNamespace": 100, "perMinute": 1000, "parallel": 2, "slowStart": False}
+"""Slow start would let few requests be sent; what they do is seen better of many."""
 
 
 def skewed(name: str, space: str) -> Workload:

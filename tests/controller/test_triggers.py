@@ -12,10 +12,10 @@ from rebalancer.controller.runner import EARLY_SECONDS
 from rebalancer.controller.state import Leading, Stopping, change
 from rebalancer.controller.triggers import Awaited, calls_for_cycle, find_awaited
 from rebalancer.model.pods import Pod
-from rebalancer.policy import Amount
+from rebalancer.policy import Amount, Policy
 from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, Watching, eager
-from tests.controller.test_loop import BUDGETS, CYCLE, SNAPSHOT, after, led
+from tests.controller.test_loop import BUDGETS, CYCLE, SNAPSHOT, after, led, two_workloads
 from tests.controller.test_simulated import skewed
 from tests.scheduling.build import node
 
@@ -97,15 +97,21 @@ def test_an_owner_that_says_that_it_cannot_create_a_replacement_calls_for_a_cycl
     assert not calls_for_cycle(WEB, changed(WEB, creation_failure="exceeded quota"), AWAITED)
 
 
-@pytest.mark.parametrize("limited", [True, False])
-def test_what_waits_for_a_rate_or_for_replacements_waits_no_interval_besides(limited: bool) -> None:
-    """A cycle is due when time alone admits more."""
-    budgets = BUDGETS.model_copy(update={"per_cycle": Amount(value=1), "max_unavailable": Amount(value=9)})
-    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot())
-    simulation = Simulation(cluster, eager(budgets=budgets if limited else BUDGETS))
+@pytest.mark.parametrize(
+    ("policy", "due"),
+    [
+        (eager(budgets=BUDGETS), None),
+        (eager(budgets=BUDGETS.model_copy(update={"per_cycle": Amount(value=1)})), 60),
+        (eager(budgets=BUDGETS, slow_start=True), 10),
+    ],
+    ids=["nothing waits", "for a rate", "for replacements"],
+)
+def test_what_time_alone_admits_waits_no_interval_besides(policy: Policy, due: int | None) -> None:
+    """A cycle is due when a rate frees, or a replacement is overdue at the latest."""
+    simulation = Simulation(SimulatedCluster(two_workloads()), policy)
     simulation.runner.tick()
-    due = simulation.runner.time_to_cycle()
-    assert (due is not None and 59 <= due <= 60) is limited
+    seconds = simulation.runner.time_to_cycle()
+    assert (round(seconds) if seconds is not None else None) == due
 
 
 def test_what_is_awaited() -> None:
