@@ -146,8 +146,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
     large repair does not delay the others. Another step is first in each cycle. The admitted evictions of a step are a
     prefix of the step.
     """
-    unexecuted = memory.unexecuted
-    steps = _order(_split_repeated(split_steps(plan.evictions), unexecuted), context)
+    steps = _order(_split_repeated(split_steps(plan.evictions), memory.unexecuted_pods), context)
     holds = find_holds(memory.moves, snapshot, context.now)
     held = context.breaker.find(BreakerCause.REPLACEMENTS)
     obstacles = _find_obstacles(steps, holds, memory, context)
@@ -169,7 +168,7 @@ def admit(plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionCont
         rates.frees_at,
         probe_at if probe_at is not None and probe_at > context.now else None,
         find_next_change(memory.moves, pending_for, context.now) if windows.limited else None,
-        *(_may_be_executed_until(move) for move in unexecuted),
+        *(_may_be_executed_until(move) for move in memory.unexecuted),
     ]
     return replace(
         made,
@@ -185,12 +184,11 @@ def _order(steps: Sequence[tuple[Eviction, ...]], context: AdmissionContext) -> 
     return [*steps[first:], *steps[:first]]
 
 
-def _split_repeated(steps: Iterable[tuple[Eviction, ...]], unexecuted: Collection[Move]) -> list[tuple[Eviction, ...]]:
-    """Return the steps; one that begins with evictions of unexecuted moves is two, since those alone may go now."""
-    uids = {move.uid for move in unexecuted}
+def _split_repeated(steps: Iterable[tuple[Eviction, ...]], unexecuted: Collection[str]) -> list[tuple[Eviction, ...]]:
+    """Return the steps; one that begins with pods of unexecuted moves, by UID, is two: those alone may go now."""
     parts: list[tuple[Eviction, ...]] = []
     for step in steps:
-        repeated = len(tuple(takewhile(lambda eviction: eviction.pod.uid in uids, step)))
+        repeated = len(tuple(takewhile(lambda eviction: eviction.pod.uid in unexecuted, step)))
         parts += [step[:repeated], step[repeated:]] if step[0].needed <= repeated < len(step) else [step]
     return parts
 

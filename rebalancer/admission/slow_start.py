@@ -62,7 +62,7 @@ class Windows:
             if is_under_way(move, snapshot, now):
                 self.under_way[""] += 1
                 self.under_way[move.namespace] += 1
-        self._unexecuted = {move.uid for move in memory.unexecuted}
+        self._unexecuted = memory.unexecuted_pods
         """Pods that are counted as under way already: a new request for one is no further move."""
         self.limited: set[str] = set()
         """The namespaces whose window has refused an eviction, and "" for the cluster's."""

@@ -322,5 +322,10 @@ class Memory(Struct, frozen=True, kw_only=True):
         """The planned moves whose pods a new leader has found as they were."""
         return tuple(move for move in self.moves if move.unexecuted)
 
+    @property
+    def unexecuted_pods(self) -> frozenset[str]:
+        """The UIDs of their pods."""
+        return frozenset(move.uid for move in self.unexecuted)
+
 
 NO_MEMORY = Memory()

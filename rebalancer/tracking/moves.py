@@ -250,7 +250,7 @@ def find_undecided(memory: Memory, pod_uid: str, workload: Reference, group: str
 
     That is one of another pod of its workload or group, unless the eviction of this pod is unexecuted as well.
     """
-    if any(move.uid == pod_uid for move in memory.unexecuted):
+    if pod_uid in memory.unexecuted_pods:
         return None
     return next((move for move in memory.unexecuted if move.workload == workload or move.group == group), None)
 

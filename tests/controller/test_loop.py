@@ -795,12 +795,12 @@ def test_the_next_leader_requests_at_once_what_was_stored_and_never_requested() 
     planned = [move.uid for move in stored.memory.moves]
     assert len(planned) == 4
     later = NOW + 20 * SECOND
-    for found in (planned, planned[:1], []):
-        state, _ = after(led(), Leading(leads=True, memory=stored.memory, remaining=frozenset(found)))
-        assert [move.uid for move in state.memory.unexecuted] == found
+    for remaining in (planned, planned[:1], []):
+        state, _ = after(led(), Leading(leads=True, memory=stored.memory, remaining=frozenset(remaining)))
+        assert [move.uid for move in state.memory.unexecuted] == remaining
         state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
         assert state.cycle is not None
-        assert {one.pod.uid for one in state.cycle.admission.evictions} == set(found)
+        assert {one.pod.uid for one in state.cycle.admission.evictions} == set(remaining)
     state, _ = after(led(), Leading(leads=True, memory=stored.memory, remaining=frozenset(planned)))
     state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
     assert {(move.uid, move.requested_at) for move in state.memory.in_flight} == {(uid, later) for uid in planned}

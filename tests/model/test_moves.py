@@ -52,6 +52,7 @@ NEW_IN_MOVES = {
     "unstarted": None,
     "victim_seen": None,
     "deferred_until": None,
+    "unexecuted": False,
 }
 NEW_IN_REFUSED = {"refuser": "", "words": "", "pod": ""}
 NEW = {"settling": [], "windows": [], "queued": [], "requests": [["2026-01-01T00:00:00Z", "", ""]]}
