@@ -115,6 +115,11 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
 
     The leader before may have ended before it requested the eviction, or the API server may still carry it out.
     """
+    repeats: Moment | None = None
+    """When the last leader had stored this eviction, if this one repeats an unexecuted move: that one's `requested_at`.
+
+    If the repeated request is refused or not sent, the first one may still be carried out.
+    """
 
     @property
     def in_flight(self) -> bool:

@@ -53,6 +53,7 @@ NEW_IN_MOVES = {
     "victim_seen": None,
     "deferred_until": None,
     "unexecuted": False,
+    "repeats": None,
 }
 NEW_IN_REFUSED = {"refuser": "", "words": "", "pod": ""}
 NEW = {"settling": [], "windows": [], "queued": [], "requests": [["2026-01-01T00:00:00Z", "", ""]]}
