@@ -50,6 +50,7 @@ def test_what_was_never_sent_leaves_no_trace(goal: int | None) -> None:
     assert len(requested.extra_evictions) == (1 if goal is None else 2)
     assert forget_request(requested, "old") == BEFORE
     assert forget_request(BEFORE, "unknown") == BEFORE
+    assert forget_request(Memory(moves=(MOVE,), sent=BEFORE.sent), "old") == Memory(sent=BEFORE.sent), "after a minute"
     other = msgspec.structs.replace(MOVE, group="other")
     assert [spare.uid for spare in record_request(BEFORE, other, extra_goal=1).extra_evictions] == ["old"], (
         "one for each group"
