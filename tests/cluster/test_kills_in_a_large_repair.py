@@ -300,7 +300,7 @@ def check_pods(recorders: Sequence[PodRecorder], initial: frozenset[str], evicte
         assert len(of_workload) == PER_SPACE
         for those in of_workload.values():
             worst = max(worst, *(one.ours + one.others for one in follow_absences(those, evicted, REPLICAS)))
-    print(f"pods of a workload that were out at once: at most {worst}")
+    print(f"concurrently evicted pods of a workload: at most {worst}")
     assert worst == 1
     most = max(count_under_way(recorder.changes, initial, evicted, 1) for recorder in recorders)
     changes = [change for recorder in recorders for change in recorder.changes]
