@@ -149,8 +149,7 @@ def admit(
     large repair does not delay the others. Another step is first in each cycle. The admitted evictions of a step are a
     prefix of the step.
     """
-    unexecuted = memory.unexecuted
-    steps = _order(_split_repeated(split_steps(plan.evictions), unexecuted), context)
+    steps = _order(_split_repeated(split_steps(plan.evictions), memory.unexecuted_pods), context)
     unplaceable = find_unplaceable(memory, snapshot, view)
     holds = find_holds(memory.moves, snapshot, context.now, unplaceable)
     held = context.breaker.find(BreakerCause.REPLACEMENTS)
@@ -158,35 +157,46 @@ def admit(
     probe_at = find_next_probe(memory.moves, snapshot, held.since, context.now) if held is not None else None
     if probe_at is not None and context.now >= probe_at:
         _probe(steps, obstacles, holds, memory, context)
-    windows = Windows(
-        memory,
-        snapshot,
-        context.now,
-        known=() if held is not None else [one for one in memory.windows if one.namespace not in holds.namespaces],
-        enabled=context.policy.budgets.slow_start,
-        unplaceable=unplaceable,
-    )
+    windows = _open_windows(snapshot, memory, holds, unplaceable, context)
     if _carries_out(memory, context):
         steps, obstacles = _put_first(steps, obstacles, windows)
     rates = _Rates(context.policy, snapshot, memory, context.now)
     made = _admit(plan, steps, obstacles, _Limits(rates, windows), memory, context)
-    pending_for = context.policy.breaker.pending_for
-    moments = [
-        rates.frees_at,
-        probe_at if probe_at is not None and probe_at > context.now else None,
-        find_next_change(memory.moves, pending_for, context.now) if windows.limited else None,
-        context.now + UNANSWERED if windows.limited and made.evictions else None,
-        *(_may_be_executed_until(move) for move in unexecuted),
-    ]
+    moments = [rates.frees_at, probe_at, *_find_changes(memory, windows, made, context)]
     return replace(
         made,
-        next_try=min((moment for moment in moments if moment is not None), default=None),
+        next_try=min((one for one in moments if one is not None and one > context.now), default=None),
         windows=store_windows(memory.windows, windows.sizes, windows.limited, context.now),
         queued=windows.queued_since(
             {waits.eviction.group for waits in made.waiting if waits.eviction.needed > 1}
             - {eviction.group for eviction in made.evictions}
         ),
     )
+
+
+def _open_windows(
+    snapshot: Snapshot, memory: Memory, holds: Holds, unplaceable: Collection[str], context: AdmissionContext
+) -> Windows:
+    """Return the windows of slow start; those of held namespaces begin anew, and all while the cluster holds."""
+    is_held = context.breaker.find(BreakerCause.REPLACEMENTS) is not None
+    return Windows(
+        memory,
+        snapshot,
+        context.now,
+        known=[] if is_held else [one for one in memory.windows if one.namespace not in holds.namespaces],
+        enabled=context.policy.budgets.slow_start,
+        unplaceable=unplaceable,
+    )
+
+
+def _find_changes(
+    memory: Memory, windows: Windows, made: Admission, context: AdmissionContext
+) -> Iterable[datetime | None]:
+    """Yield when time alone may free a place in a window, or let another pod be evicted than an undecided one."""
+    if windows.limited:
+        yield find_next_change(memory.moves, context.policy.breaker.pending_for, context.now)
+        yield context.now + UNANSWERED if made.evictions else None
+    yield from map(_may_be_executed_until, memory.unexecuted)
 
 
 def _carries_out(memory: Memory, context: AdmissionContext) -> bool:
@@ -201,12 +211,11 @@ def _order(steps: Sequence[tuple[Eviction, ...]], context: AdmissionContext) -> 
     return [*steps[first:], *steps[:first]]
 
 
-def _split_repeated(steps: Iterable[tuple[Eviction, ...]], unexecuted: Collection[Move]) -> list[tuple[Eviction, ...]]:
-    """Return the steps; one that begins with evictions of unexecuted moves is two, since those alone may go now."""
-    uids = {move.uid for move in unexecuted}
+def _split_repeated(steps: Iterable[tuple[Eviction, ...]], unexecuted: Collection[str]) -> list[tuple[Eviction, ...]]:
+    """Return the steps; one that begins with pods of unexecuted moves, by UID, is two: those alone may go now."""
     parts: list[tuple[Eviction, ...]] = []
     for step in steps:
-        repeated = len(tuple(takewhile(lambda eviction: eviction.pod.uid in uids, step)))
+        repeated = len(tuple(takewhile(lambda eviction: eviction.pod.uid in unexecuted, step)))
         parts += [step[:repeated], step[repeated:]] if step[0].needed <= repeated < len(step) else [step]
     return parts
 

@@ -31,7 +31,7 @@ def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: 
     since = dict(memory.seen)
     names = {group.spread.name for group in assessment.violated} | {group.name for group in plan.groups}
     names |= {limit.name for limit in assessment.limits if limit.state is not State.SATISFIED}
-    repaired = names | {move.group for move in memory.moves if not move.state.over}
+    repaired = names | {move.group for move in (*memory.in_flight, *memory.unexecuted)}
     return msgspec.structs.replace(
         memory,
         # A time in the future, from another clock, must not delay anything without end.

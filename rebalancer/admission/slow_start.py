@@ -93,7 +93,7 @@ class Windows:
             for namespace in ("", move.namespace):
                 self.under_way[namespace] += 1
                 self._unplaceable[move.group][namespace] += move.uid in unplaceable
-        self._unexecuted = {move.uid for move in moves if move.unexecuted}
+        self._unexecuted = memory.unexecuted_pods & {move.uid for move in moves}
         """Pods that are counted as under way already: a new request for one is no further move."""
         self.limited: set[str] = set()
         """The namespaces whose window has refused an eviction, and "" for the cluster's."""

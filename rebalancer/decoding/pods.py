@@ -113,19 +113,25 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         mirror=_MIRROR in (metadata.annotations or ()),
         local_volumes=intern(local) if local else (),
         disruption_target=disruption_target,
-        start_failure="" if ready else _read_start_failure(status) or ("" if has_sandbox else NO_SANDBOX),
-        grace_seconds=_DEFAULT_GRACE if grace is None else grace,
+        start_failure=_read_start_failure(status, is_ready=ready, has_sandbox=has_sandbox),
+        grace_seconds=_read_grace(grace),
         resource_version=metadata.resource_version,
     )
 
 
-def _read_start_failure(status: wire.RawPodStatus) -> str:
+def _read_grace(seconds: int | None) -> int:
+    return _DEFAULT_GRACE if seconds is None else seconds
+
+
+def _read_start_failure(status: wire.RawPodStatus, *, is_ready: bool, has_sandbox: bool) -> str:
     """Return why a container of a pod does not run, as its kubelet says it; "" where nothing is wrong."""
+    if is_ready:
+        return ""
     for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = container.state.waiting if container.state is not None else None
         if waiting is not None and waiting.reason in _START_FAILURES:
             return sys.intern(waiting.reason)
-    return ""
+    return "" if has_sandbox else NO_SANDBOX
 
 
 def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:

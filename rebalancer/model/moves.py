@@ -120,6 +120,11 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
 
     The leader before may have ended before it requested the eviction, or the API server may still carry it out.
     """
+    repeats: Moment | None = None
+    """When the last leader had stored this eviction, if this one repeats an unexecuted move: that one's `requested_at`.
+
+    If the repeated request is refused or not sent, the first one may still be carried out.
+    """
 
     @property
     def in_flight(self) -> bool:
@@ -328,6 +333,11 @@ class Memory(Struct, frozen=True, kw_only=True):
     def unexecuted(self) -> tuple[Move, ...]:
         """The planned moves whose pods a new leader has found as they were."""
         return tuple(move for move in self.moves if move.unexecuted)
+
+    @property
+    def unexecuted_pods(self) -> frozenset[str]:
+        """The UIDs of their pods."""
+        return frozenset(move.uid for move in self.unexecuted)
 
 
 NO_MEMORY = Memory()

@@ -76,7 +76,7 @@ class _Planner:
         self._limits = cache.limits
         self._failed = {failed.group: failed.times for failed in memory.failed_predictions}
         # An extra eviction that was not carried out is still to be had, by that of the same pod.
-        unused = {move.uid for move in memory.unexecuted}
+        unused = memory.unexecuted_pods
         self._extras = {extra.group: extra.goal for extra in memory.extra_evictions if extra.uid not in unused}
         self._moving = {move.group for move in memory.in_flight}
         self._now: datetime = view.snapshot.taken_at

@@ -16,7 +16,7 @@ A move that an earlier leader has stored may never have been requested: the proc
 reads the pods of planned moves at the API server. A move whose pod is there and not terminating is `unexecuted`: its
 pod counts as it is, and its repair is planned again. But a request that was sent may still be carried out, for as long
 as after a lost answer. Until then no other pod of the workload or group is evicted; the same pod may be, since two
-requests with its UID evict it once.
+requests with its UID evict it once. If the second request is refused or not sent, the first one counts as before.
 
 A snapshot corrected by the requested evictions: watches lag behind the answers to eviction requests.
 """
@@ -35,7 +35,7 @@ from rebalancer.model.moves import NEVER_GRANTED, Memory, Move, MoveState, Refer
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.arrivals import note_arrival, note_victim
 from rebalancer.tracking.replacements import Replacements
-from rebalancer.tracking.requests import sent_request
+from rebalancer.tracking.requests import resume_first, sent_request
 from rebalancer.tracking.uncreated import note_creation
 
 ANSWER_TIMEOUT = timedelta(minutes=2)
@@ -95,6 +95,8 @@ def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = 
         return move
     if what is MoveEvent.EXECUTED:
         return msgspec.structs.replace(move, state=following, changed_at=now, deferred_until=None)
+    if what is MoveEvent.REFUSED and move.repeats is not None and now - move.repeats < ANSWER_TIMEOUT:
+        return resume_first(move, move.repeats)
     move = msgspec.structs.replace(move, unexecuted=False)
     if what is MoveEvent.VANISHED:  # the time that a replacement may take began with the eviction
         fresh = {"replacement": "", "awaited_since": now, "bound_since": None, "arrived": False}
@@ -248,7 +250,7 @@ def find_undecided(memory: Memory, pod_uid: str, workload: Reference, group: str
 
     That is one of another pod of its workload or group, unless the eviction of this pod is unexecuted as well.
     """
-    if any(move.uid == pod_uid for move in memory.unexecuted):
+    if pod_uid in memory.unexecuted_pods:
         return None
     return next((move for move in memory.unexecuted if move.workload == workload or move.group == group), None)
 

@@ -1,5 +1,7 @@
 """Stores an eviction in the memory before it is requested, and removes it if the eviction did not happen."""
 
+from datetime import datetime
+
 import msgspec
 
 from rebalancer.model.moves import ExtraEviction, Memory, Move, SentRequest, make_place
@@ -21,6 +23,7 @@ def record_request(memory: Memory, move: Move, *, extra_goal: int | None) -> Mem
     for known in memory.moves:
         if known.uid == move.uid and known.unexecuted:
             memory = msgspec.structs.replace(memory, sent=_without(memory.sent, sent_request(known)))
+            move = msgspec.structs.replace(move, repeats=known.requested_at)
     others = (other for other in memory.moves if other.uid != move.uid)
     memory = msgspec.structs.replace(memory, moves=(*others, move), sent=(*memory.sent, sent_request(move)))
     if extra_goal is None:
@@ -32,18 +35,27 @@ def record_request(memory: Memory, move: Move, *, extra_goal: int | None) -> Mem
 
 
 def forget_request(memory: Memory, uid: str) -> Memory:
-    """Return the memory without a move that was never sent.
+    """Return the memory without a move that was never sent; if it repeats another one, with that one.
 
     A process that takes over from what was saved in between still knows the move, as one whose answer was lost: it
     counts as in flight for two minutes, unless its pod is read (`note_remaining`), and for one minute against the rate.
     """
-    request = next((sent_request(move) for move in memory.moves if move.uid == uid), None)
-    moves = tuple(move for move in memory.moves if move.uid != uid)
-    without = msgspec.structs.replace(memory, moves=moves, sent=_without(memory.sent, request))
-    return forget_extra_eviction(without, uid)
+    known = next((move for move in memory.moves if move.uid == uid), None)
+    if known is None:
+        return forget_extra_eviction(memory, uid)
+    moves, sent = tuple(move for move in memory.moves if move.uid != uid), _without(memory.sent, sent_request(known))
+    if known.repeats is not None:
+        first = resume_first(known, known.repeats)
+        moves, sent = (*moves, first), tuple(sorted((*sent, sent_request(first))))
+    return forget_extra_eviction(msgspec.structs.replace(memory, moves=moves, sent=sent), uid)
 
 
-def _without(sent: tuple[SentRequest, ...], request: SentRequest | None) -> tuple[SentRequest, ...]:
+def resume_first(move: Move, first: datetime) -> Move:
+    """Return the unexecuted move of `first` which a move repeats: that request may still be carried out."""
+    return msgspec.structs.replace(move, requested_at=first, repeats=None, unexecuted=True)
+
+
+def _without(sent: tuple[SentRequest, ...], request: SentRequest) -> tuple[SentRequest, ...]:
     """Return the requests without one of those that are equal to this one, if there is any."""
     if request not in sent:
         return sent

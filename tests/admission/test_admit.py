@@ -454,7 +454,7 @@ def test_of_an_eviction_that_may_still_be_carried_out_only_the_same_pod_goes() -
 
 
 @pytest.mark.parametrize(
-    ("found", "needed", "goes"),
+    ("repeated", "needed", "goes"),
     [
         pytest.param([0, 1, 2, 3], 1, 4, id="the same step"),
         pytest.param([0, 1], 2, 2, id="as many of it as it needs at once"),
@@ -462,11 +462,11 @@ def test_of_an_eviction_that_may_still_be_carried_out_only_the_same_pod_goes() -
         pytest.param([1], 1, 0, id="another pod comes first"),
     ],
 )
-def test_a_step_goes_as_far_as_its_pods_are_the_same(found: list[int], needed: int, goes: int) -> None:
+def test_a_step_goes_as_far_as_its_pods_are_the_same(repeated: list[int], needed: int, goes: int) -> None:
     snapshot, assessment, made = assess_and_plan(rules())
     evictions = tuple(structs.replace(one, repair=structs.replace(one.repair, needed=needed)) for one in made.evictions)
     now = snapshot.taken_at
-    memory = update_memory(of_last_leader(*found), assessment, {}, made, now)
+    memory = update_memory(of_last_leader(*repeated), assessment, {}, made, now)
     context = AdmissionContext(policy=rules(), mode=Mode.EVICT, now=now)
     admission = admit(structs.replace(made, evictions=evictions), snapshot, memory, context)
     assert sum(one.pod.namespace == "one" for one in admission.evictions) == goes

@@ -795,12 +795,12 @@ def test_the_next_leader_requests_at_once_what_was_stored_and_never_requested() 
     planned = [move.uid for move in stored.memory.moves]
     assert len(planned) == 4
     later = NOW + 20 * SECOND
-    for found in (planned, planned[:1], []):
-        state, _ = after(led(), Leading(leads=True, memory=stored.memory, remaining=frozenset(found)))
-        assert [move.uid for move in state.memory.unexecuted] == found
+    for remaining in (planned, planned[:1], []):
+        state, _ = after(led(), Leading(leads=True, memory=stored.memory, remaining=frozenset(remaining)))
+        assert [move.uid for move in state.memory.unexecuted] == remaining
         state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
         assert state.cycle is not None
-        assert {one.pod.uid for one in state.cycle.admission.evictions} == set(found)
+        assert {one.pod.uid for one in state.cycle.admission.evictions} == set(remaining)
     state, _ = after(led(), Leading(leads=True, memory=stored.memory, remaining=frozenset(planned)))
     state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
     assert {(move.uid, move.requested_at) for move in state.memory.in_flight} == {(uid, later) for uid in planned}
@@ -826,3 +826,20 @@ def test_once_waits_for_what_may_still_be_carried_out() -> None:
     idle = replace(state.cycle, admission=replace(state.cycle.admission, evictions=()))
     assert not any(once.is_done(msgspec.structs.replace(quiet, cycle=idle)) for _ in range(10))
     assert any(once.is_done(msgspec.structs.replace(quiet, cycle=idle, memory=Memory())) for _ in range(10))
+
+
+@pytest.mark.parametrize("result", [EvictionResult.BUDGET, EvictionResult.FAILED, None])
+def test_a_repeated_request_without_effect_leaves_what_may_be_carried_out(result: EvictionResult | None) -> None:
+    """Refused, or not sent (None): the request of the last leader may still be carried out, so its workload waits."""
+    stored, _ = after(led(), CycleDue(snapshot=SNAPSHOT))
+    planned = frozenset(move.uid for move in stored.memory.moves)
+    state, _ = after(led(), Leading(leads=True, memory=stored.memory, remaining=planned))
+    later = NOW + 20 * SECOND
+    state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
+    state, requests = step(state, Saved(), later)
+    (repeated,) = (request for request in requests if isinstance(request, Evict))
+    uid = repeated.move.uid
+    event = NotSent(uid=uid, why="not Ready", term=repeated.term) if result is None else answered(repeated, result)
+    state, _ = step(state, event, later)
+    assert {move.uid for move in state.memory.unexecuted} == planned
+    assert {move.requested_at for move in state.memory.unexecuted} == {NOW}

@@ -57,16 +57,16 @@ def test_after_a_pod_that_cannot_be_read_no_other_is() -> None:
     """The Lease must be renewed meanwhile; those that were read before count."""
     cluster = Pods(remain={*UIDS}, unreadable=frozenset({"b"}))
     with capture_logs() as logs:
-        found = find_remaining(cluster, Memory(moves=tuple(move(uid, NOW) for uid in UIDS)), cluster.seconds)
-    assert found == {"a"}
+        remaining = find_remaining(cluster, Memory(moves=tuple(move(uid, NOW) for uid in UIDS)), cluster.seconds)
+    assert remaining == {"a"}
     assert cluster.read == ["a", "b"]
     assert [(entry["pods"], entry["error"]) for entry in logs if entry["log_level"] == "warning"] == [(2, "HTTP 500")]
 
 
 def test_reading_ends_after_a_while() -> None:
     cluster = Pods(remain={*UIDS}, takes=READ_SECONDS * 0.6)
-    found = find_remaining(cluster, Memory(moves=tuple(move(uid, NOW) for uid in UIDS)), cluster.seconds)
-    assert found == {"a", "b"}
+    remaining = find_remaining(cluster, Memory(moves=tuple(move(uid, NOW) for uid in UIDS)), cluster.seconds)
+    assert remaining == {"a", "b"}
 
 
 def killed_before_its_request(cluster: SimulatedCluster) -> tuple[Simulation, list[Callable[[], None]]]:

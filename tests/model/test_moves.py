@@ -54,6 +54,7 @@ NEW_IN_MOVES = {
     "deferred_until": None,
     "counted": False,
     "unexecuted": False,
+    "repeats": None,
 }
 NEW_IN_REFUSED = {"refuser": "", "words": "", "pod": ""}
 NEW = {

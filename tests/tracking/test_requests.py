@@ -9,7 +9,15 @@ from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, 
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from rebalancer.tracking.backoff import record_outcomes
-from rebalancer.tracking.moves import ANSWER_TIMEOUT, adopt_moves, merge_memory, note_remaining, observe_moves
+from rebalancer.tracking.moves import (
+    ANSWER_TIMEOUT,
+    MoveEvent,
+    adopt_moves,
+    advance_move,
+    merge_memory,
+    note_remaining,
+    observe_moves,
+)
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request, sent_request
 from tests.planning.build import changed, planned, together
 from tests.scheduling.build import NOW
@@ -42,6 +50,7 @@ def test_what_was_never_sent_leaves_no_trace(goal: int | None) -> None:
     assert len(requested.extra_evictions) == (1 if goal is None else 2)
     assert forget_request(requested, "old") == BEFORE
     assert forget_request(BEFORE, "unknown") == BEFORE
+    assert forget_request(Memory(moves=(MOVE,), sent=BEFORE.sent), "old") == Memory(sent=BEFORE.sent), "after a minute"
     other = msgspec.structs.replace(MOVE, group="other")
     assert [spare.uid for spare in record_request(BEFORE, other, extra_goal=1).extra_evictions] == ["old"], (
         "one for each group"
@@ -162,9 +171,28 @@ def test_a_repeated_request_is_an_ordinary_one() -> None:
     repeated = msgspec.structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20))
     sent = (SentRequest(NOW), sent_request(MOVE))
     memory = record_request(Memory(moves=(unexecuted,), sent=sent), repeated, extra_goal=None)
-    assert (memory.moves, memory.in_flight, memory.unexecuted) == ((repeated,), (repeated,), ())
+    repeating = msgspec.structs.replace(repeated, repeats=NOW)
+    assert (memory.moves, memory.in_flight, memory.unexecuted) == ((repeating,), (repeating,), ())
     assert memory.sent == (SentRequest(NOW), sent_request(repeated)), "it counts once against the rates"
     assert record_request(Memory(moves=(MOVE,), sent=sent), repeated, extra_goal=None).sent == (
         *sent,
         sent_request(repeated),
     )
+
+
+def test_a_repeated_request_that_was_not_sent_leaves_the_first_one() -> None:
+    """That one may still be carried out, and holds the other pods of its workload; the rates count it as before."""
+    unexecuted = msgspec.structs.replace(MOVE, unexecuted=True)
+    memory = Memory(moves=(unexecuted,), sent=(sent_request(MOVE),))
+    repeated = msgspec.structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20))
+    assert forget_request(record_request(memory, repeated, extra_goal=1), "old") == memory
+
+
+@pytest.mark.parametrize(("seconds", "stays"), [(119, True), (120, False)])
+def test_a_repeated_request_that_was_refused_leaves_the_first_one(seconds: int, stays: bool) -> None:
+    """As long as the first one may be carried out; one that was granted is an ordinary move."""
+    repeated = msgspec.structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20), repeats=NOW)
+    after = advance_move(repeated, MoveEvent.REFUSED, NOW + timedelta(seconds=seconds))
+    assert (after.state, after.unexecuted) == ((MoveState.PLANNED, True) if stays else (MoveState.REFUSED, False))
+    assert (after.requested_at == NOW) is stays
+    assert advance_move(repeated, MoveEvent.GRANTED, NOW).state is MoveState.EVICTED

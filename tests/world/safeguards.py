@@ -238,10 +238,6 @@ def _approvals_are_of_the_present_proposal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(admission, "find_proposal", find)
 
 
-def _unexecuted_moves_hold_their_workload(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(admission, "find_undecided", lambda *_: None)
-
-
 _ALL: tuple[Patch, ...] = (
     _pause_is_read_before_a_request,
     _pause_is_read_again_soon,
@@ -270,7 +266,6 @@ _ALL: tuple[Patch, ...] = (
     _events_are_not_lost_while_others_are_handled,
     _only_what_is_approved_is_admitted,
     _approvals_are_of_the_present_proposal,
-    _unexecuted_moves_hold_their_workload,
 )
 SAFEGUARDS = {patch.__name__.removeprefix("_").replace("_", " "): patch for patch in _ALL}
 

@@ -39,6 +39,7 @@ from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 
 _NODE: Final = attrgetter("node")
+_UID: Final = attrgetter("uid")
 
 
 _DELETION_TIMEOUT = timedelta(minutes=2)
@@ -312,11 +313,10 @@ class GroupBudgets:
         self._groups: dict[str, list[LimitGroup]] = {}
         """By the pod's UID."""
         self._unavailable: dict[str, int] = {}
-        self._unexecuted: dict[str, set[str]] = {}
+        self._unexecuted: dict[str, frozenset[str]] = {}
         """UIDs of pods of a group whose evictions may still be carried out: they count against those of others."""
         self._last_ready: dict[str, datetime | None] = {}
         arrived = {move.replacement: move.changed_at for move in memory.moves if move.state in _ENDED}
-        unexecuted = {move.uid for move in memory.unexecuted}
         for group in gathered:
             rule = group.policy_group.disruption
             if rule.max_in_flight is None and not rule.settle:
@@ -324,7 +324,7 @@ class GroupBudgets:
             for pod in group.pods:
                 self._groups.setdefault(pod.uid, []).append(group)
             self._unavailable[group.name] = self._count_missing(group)
-            self._unexecuted[group.name] = unexecuted & {pod.uid for pod in group.pods}
+            self._unexecuted[group.name] = memory.unexecuted_pods.intersection(map(_UID, group.pods))
             if rule.settle:
                 since = [pod.ready_since for pod in group.pods if pod.ready_since is not None]
                 since = [moment for moment in since if moment <= view.snapshot.taken_at]
