@@ -142,7 +142,9 @@ def _one_refusal_holds_one_group(patch: pytest.MonkeyPatch) -> None:
     )
     honest = admission.admit
     patch.setattr(
-        cycle, "admit", lambda plan, snapshot, memory, context: honest(plan, snapshot, memory, replace(context, turn=0))
+        cycle,
+        "admit",
+        lambda plan, snapshot, memory, context, view: honest(plan, snapshot, memory, replace(context, turn=0), view),
     )
 
 
