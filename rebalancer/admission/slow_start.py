@@ -160,6 +160,6 @@ class Windows:
         `waiting` are the groups of steps that were not admitted: one that was not even asked, as a rate or stale data
         kept it, has waited all the same.
         """
-        kept = self._queued.keys() & set(map(make_token, waiting))
-        tokens = sorted(self.refused | kept) if self._enabled else ()
+        earlier = self._queued.keys() & set(map(make_token, waiting))
+        tokens = sorted(self.refused | earlier) if self._enabled else ()
         return tuple((token, min(self._now, self._queued.get(token, self._now))) for token in tokens)
