@@ -149,6 +149,8 @@ def take_what_matters(memory: Memory) -> Memory:
         causes=memory.causes,
         capacity=memory.capacity,
         settling=memory.settling,
+        node_changes=memory.node_changes,
+        domains_in_motion=memory.domains_in_motion,
     )
 
 

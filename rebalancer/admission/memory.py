@@ -10,7 +10,7 @@ from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import Causes, causes_to_store
 from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import State
-from rebalancer.planning.causes import NodeSettling
+from rebalancer.planning.causes import NodeChanged, NodeSettling
 from rebalancer.planning.plan import Plan
 
 MOST_IN_FLIGHT: Final = 400
@@ -63,6 +63,6 @@ def _first_waits(
     """Return when each group under repair first waited for a node to settle; a further node does not change it."""
     first = dict(memory.settling)
     for group in plan.groups:
-        if group.refusal is not None and isinstance(group.refusal.cause, NodeSettling):
+        if group.refusal is not None and isinstance(group.refusal.cause, NodeSettling | NodeChanged):
             first.setdefault(make_token(group.name), now)
     return tuple(sorted((token, min(now, first[token])) for token in map(make_token, repaired) if token in first))

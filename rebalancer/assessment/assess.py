@@ -1,6 +1,7 @@
 """The assessment: for every spread group and every limit of the policy, the counts and whether they satisfy it."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from msgspec import Struct
 
@@ -11,12 +12,22 @@ from rebalancer.assessment.limit_groups import LimitGroup, find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
+from rebalancer.model.moments import Clock
+from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.reasons import State
 from rebalancer.policy import Policy
 from rebalancer.scheduling.pod_topology_spread import Counts, counts
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint
 from rebalancer.scheduling.view import View
+from rebalancer.tracking.motion import find_window
+
+
+class UnsettledDomain(Struct, frozen=True, gc=False):
+    """A domain in motion, and from when on replacements may land in it again if nothing changes."""
+
+    motion: DomainMotion
+    until: datetime
 
 
 class EvaluatedConstraint(Struct, frozen=True, kw_only=True, gc=False):
@@ -74,6 +85,8 @@ class Assessment:
     """Pending pods whose own rules exclude each other."""
     domains_without_nodes: tuple[DomainWithoutNodes, ...] = ()
     """Domains that constraints do not count because no node carries them, although they exist."""
+    unsettled_domains: tuple[UnsettledDomain, ...] = ()
+    """Domains that lose nodes, or have until a moment ago."""
 
     @property
     def violated(self) -> tuple[EvaluatedGroup, ...]:
@@ -93,7 +106,15 @@ def assess(view: View, policy: Policy, memory: Memory) -> Assessment:
         limits=evaluate_limits(limit_groups, view, memory, knowledge),
         deadlocks=find_deadlocks(view),
         domains_without_nodes=find_domains_without_nodes(counted, view, knowledge),
+        unsettled_domains=find_unsettled(memory, policy, view.clock),
     )
+
+
+def find_unsettled(memory: Memory, policy: Policy, clock: Clock) -> tuple[UnsettledDomain, ...]:
+    """Return the domains into which nothing is moved for now."""
+    window = find_window(policy)
+    domains = (UnsettledDomain(motion, motion.settles_at(window)) for motion in memory.domains_in_motion)
+    return tuple(domain for domain in domains if not clock.has_passed(domain.until))
 
 
 def _evaluate(group: SpreadGroup, view: View) -> EvaluatedGroup:

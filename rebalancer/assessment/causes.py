@@ -155,7 +155,7 @@ class _CauseFinder:
 
         def make() -> tuple[datetime | None]:
             nodes = map(self._view.nodes.by_name.__getitem__, self._view.nodes.groups(key).get(value, ()))
-            taking = [node for node in nodes if node.ready and not node.unschedulable]
+            taking = [node for node in nodes if node.takes_pods]
             return (min((max(node.created, node.ready_since or node.created) for node in taking), default=None),)
 
         return self._view.memo(("taking pods since", key, value), make)[0]

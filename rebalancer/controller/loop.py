@@ -11,6 +11,7 @@ from datetime import datetime
 from msgspec import structs
 
 from rebalancer.admission.admit import AdmissionContext
+from rebalancer.assessment.assess import UnsettledDomain, find_unsettled
 from rebalancer.controller.cycle import CycleInputs, Feature, run_cycle
 from rebalancer.controller.evictions import (
     drop_queue,
@@ -47,11 +48,13 @@ from rebalancer.controller.state import (
     Saved,
     Stopping,
     TeamPoliciesRead,
+    Watched,
     change,
     uses_capacity,
 )
 from rebalancer.engine import Stopwatch, without_stopwatch
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
+from rebalancer.model.moments import Clock
 from rebalancer.model.moves import Memory, Move, make_token
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
@@ -64,6 +67,7 @@ from rebalancer.reporting.events import (
     deadlock_events,
     ended_move_events,
     limit_events,
+    motion_events,
     overdue_events,
     prevention_events,
     problem_events,
@@ -71,6 +75,7 @@ from rebalancer.reporting.events import (
     team_events,
 )
 from rebalancer.tracking.moves import adopt_moves, merge_memory, note_remaining
+from rebalancer.tracking.track import watch
 
 
 # Many branches: one for each event.
@@ -83,6 +88,8 @@ def step(  # noqa: C901, PLR0912  # one case for each event
     match event:
         case CycleDue():
             return _handle_cycle(state, event, now, stopwatch)
+        case Watched():
+            return _handle_watched(state, event, now), ()
         case Saved():
             saved, evictions = handle_saved(state, event, now)
             following, placeholders = request_placeholders(saved)
@@ -164,6 +171,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         context=context,
         # Moves are not followed on a stale view, so it is no view to compare the next one with.
         before=last.snapshot if last is not None and not last.context.stale else None,
+        nodes=state.nodes,
         known=last.evaluation if last is not None else None,
         features=_find_features(state, event),
     )
@@ -175,6 +183,9 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     for move in ended:
         events += ended_move_events(move)
     events += overdue_events(state.memory.moves, cycle.memory.moves)
+    if state.process.policy_object is not None:
+        reported_motion = _find_reported_motion(state, now)
+        events += motion_events(reported_motion, cycle.assessment.unsettled_domains, state.process.policy_object)
     if cycle.capacity is not None:
         events += capacity_events(cycle.capacity.decision)
     if state.process.approval_object is not None:
@@ -184,6 +195,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         cycle=cycle,
         read_at=event.read_at,
         turn=state.turn + 1,
+        nodes=state.nodes if event.stale else event.snapshot.node,
         memory=cycle.memory,
         reported=structs.replace(
             state.reported,
@@ -198,6 +210,21 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         following, () if state.leadership.stopping else cycle.admission.evictions, now
     )
     return following, (*_publish(events), *requests)
+
+
+def _handle_watched(state: LoopState, event: Watched, now: datetime) -> LoopState:
+    """Follow what becomes of nodes while another process leads: if this one does next, nothing else would tell it."""
+    if state.leadership.leads:
+        return state
+    memory = watch(state.memory, state.nodes, event.snapshot, state.in_force.policy, now)
+    return structs.replace(state, memory=memory, nodes=event.snapshot.node)
+
+
+def _find_reported_motion(state: LoopState, now: datetime) -> tuple[UnsettledDomain, ...]:
+    """Return the domains that had not settled after the last cycle; a new leader knows them from the memory."""
+    if state.cycle is not None:
+        return state.cycle.assessment.unsettled_domains
+    return find_unsettled(state.memory, state.in_force.policy, Clock(now))
 
 
 def _find_features(state: LoopState, event: CycleDue) -> tuple[Feature, ...]:

@@ -39,6 +39,7 @@ from rebalancer.controller.state import (
     Requests,
     Save,
     Saved,
+    Watched,
     uses_capacity,
 )
 from rebalancer.controller.status import status_documents
@@ -260,6 +261,8 @@ class Runner:
                 self.ask_cycle_within(CAPACITY_SECONDS)
             self._await_next_try()
             gc.collect(0)  # now that nothing waits: during planning it would cost a fifth of the time
+        elif not self._cluster.staleness():
+            self._handle(Watched(snapshot=self._cluster.snapshot(self._clocks.now())))
         ended = self._clocks.monotonic()
         self._last_cycle = ended, ended - began
         self._cycle_ended()

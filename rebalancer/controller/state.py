@@ -16,6 +16,7 @@ from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
+from rebalancer.model.nodes import Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import CapacityMode, Mode, Policy, TeamReading
@@ -69,6 +70,13 @@ class CycleDue:
     stale: str = ""
     requests: RequestCounts = NO_REQUESTS
     capacity: CapacityReading | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """The cluster as a process sees it that does not lead, while its view is not stale."""
+
+    snapshot: Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +195,7 @@ class Stopping:
 
 LoopEvent = (
     CycleDue
+    | Watched
     | Answered
     | NotSent
     | Saved
@@ -362,6 +371,8 @@ class LoopState(Struct, frozen=True, kw_only=True):
     """When the cluster was read for it, by the monotonic clock."""
     turn: int = 0
     """How many cycles there were."""
+    nodes: Mapping[str, Node] | None = None
+    """As they were seen last, also while another process led; None before the first look."""
 
     @property
     def busy(self) -> bool:

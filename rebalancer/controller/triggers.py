@@ -75,7 +75,7 @@ def _refuses_pods(before: Workload, after: Workload, awaited: Awaited) -> bool:
 
 
 def _takes_pods(node: object) -> bool:
-    return isinstance(node, Node) and node.ready and not node.unschedulable
+    return isinstance(node, Node) and node.takes_pods
 
 
 def _workload_matters(before: Workload, after: Workload) -> bool:

@@ -176,6 +176,7 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
         labels=decode_labels(metadata.labels),
         annotations=decode_annotations(metadata.annotations),
         unschedulable=source.spec.unschedulable,
+        cordoned_by=_find_cordoner(source) if source.spec.unschedulable else "",
         taints=intern(decode_taints(source.spec.taints, "spec.taints")),
         allocatable=intern(resources.make_resources(allocatable)),
         pods=pods,
@@ -185,6 +186,12 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
     )
+
+
+def _find_cordoner(source: wire.Node) -> str:
+    """Return the field manager that owns `spec.unschedulable`, "" where none is named."""
+    managers = source.metadata.managed_fields or ()
+    return next((one.manager for one in managers if one.fields_v1.spec.unschedulable is not None), "")
 
 
 def decode_taints(source: Sequence[wire.Taint] | None, field: str) -> tuple[Taint, ...]:

@@ -64,7 +64,10 @@ def _reduce_metadata(shape: Any) -> Any:
 
 
 def _without_private(metadata: wire.Metadata | wire.TemplateMetadata) -> wire.Metadata | wire.TemplateMetadata:
-    return structs.replace(metadata, annotations=_read_annotations(metadata.annotations or {}) or None)
+    changes: dict[str, Any] = {"annotations": _read_annotations(metadata.annotations or {}) or None}
+    if isinstance(metadata, wire.NodeMetadata):
+        changes["managed_fields"] = None  # programs and people that are nobody else's business
+    return structs.replace(metadata, **changes)
 
 
 def _read_annotations(annotations: Mapping[str, str]) -> dict[str, str]:

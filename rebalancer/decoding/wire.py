@@ -365,8 +365,27 @@ class NodeStatus(Wire, frozen=True):
     images: list[Image] | None = None
 
 
+class OwnedNodeSpec(Wire, frozen=True):
+    unschedulable: dict[str, Raw] | None = field(default=None, name="f:unschedulable")
+
+
+class OwnedNodeFields(Wire, frozen=True):
+    spec: OwnedNodeSpec = field(default=OwnedNodeSpec(), name="f:spec")
+
+
+class NodeFieldManager(Wire, frozen=True):
+    """Who owns which fields of a node; of these only `spec.unschedulable` is read."""
+
+    manager: str = ""
+    fields_v1: OwnedNodeFields = OwnedNodeFields()
+
+
+class NodeMetadata(Metadata, frozen=True):
+    managed_fields: list[NodeFieldManager] | None = None
+
+
 class Node(Wire, frozen=True):
-    metadata: Metadata
+    metadata: NodeMetadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 

@@ -17,6 +17,8 @@ class EventReason(StrEnum):
     SHARE_LIMIT_RECOVERED = "ShareLimitRecovered"
     SHARE_LIMIT_INFEASIBLE = "ShareLimitInfeasible"
     PLACEMENT_DEADLOCK = "PlacementDeadlock"
+    DOMAIN_UNSETTLED = "DomainUnsettled"
+    DOMAIN_SETTLED = "DomainSettled"
     EVICTED = "Evicted"
     EVICTION_BLOCKED = "EvictionBlocked"
     EVICTION_FAILED = "EvictionFailed"
@@ -42,6 +44,8 @@ _ACTIONS = {
     EventReason.SHARE_LIMIT_RECOVERED: "Assess",
     EventReason.SHARE_LIMIT_INFEASIBLE: "Assess",
     EventReason.PLACEMENT_DEADLOCK: "Assess",
+    EventReason.DOMAIN_UNSETTLED: "Watch",
+    EventReason.DOMAIN_SETTLED: "Watch",
     EventReason.EVICTED: "Evict",
     EventReason.EVICTION_BLOCKED: "Evict",
     EventReason.EVICTION_FAILED: "Evict",
@@ -65,6 +69,7 @@ _WARNINGS = frozenset(
         EventReason.SHARE_LIMIT_VIOLATED,
         EventReason.SHARE_LIMIT_INFEASIBLE,
         EventReason.PLACEMENT_DEADLOCK,
+        EventReason.DOMAIN_UNSETTLED,
         EventReason.EVICTION_FAILED,
         EventReason.MOVE_INEFFECTIVE,
         EventReason.CAPACITY_FAILED,

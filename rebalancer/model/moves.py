@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from rebalancer.model.breaker import CLOSED, BreakerState
 from rebalancer.model.moments import Moment
+from rebalancer.model.motion import DomainMotion, NodeChange
 from rebalancer.model.reasons import Cause, ViolationCause
 
 
@@ -317,6 +318,10 @@ class Memory(Struct, frozen=True, kw_only=True):
     """The time since which a repair has lacked nothing but capacity, by token."""
     settling: tuple[tuple[str, Moment], ...] = ()
     """When a repair that is not done yet first waited for a node to settle, by token."""
+    node_changes: tuple[NodeChange, ...] = ()
+    """Those within `nodes.settle`, at least a minute, the newest last."""
+    domains_in_motion: tuple[DomainMotion, ...] = ()
+    """Domains that lose nodes, or have until a moment ago."""
     windows: tuple[StartWindow, ...] = ()
     """Those of slow start that differ from the first ones, the cluster's first."""
     queued: tuple[tuple[str, Moment], ...] = ()

@@ -21,7 +21,8 @@ TO_BE_REMOVED: Final = BEING_REMOVED | {"DeletionCandidateOfClusterAutoscaler"}
 class Node(Struct, frozen=True, gc=False, kw_only=True):
     """A node. `pods` is how many pods it may hold; `images` are (name, bytes), one row for each name of an image.
 
-    `ready_since` is when its Ready condition last became true, None while it is not.
+    `ready_since` is when its Ready condition last became true, None while it is not. `cordoned_by` is the field manager
+    that has cordoned it, "" where that is not known.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     labels: Labels = NO_LABELS
     annotations: Labels = NO_LABELS
     unschedulable: bool = False
+    cordoned_by: str = ""
     taints: tuple[Taint, ...] = ()
     allocatable: Resources = NOTHING
     pods: int = 110
@@ -39,3 +41,8 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     deleted: datetime | None = None
     resource_version: str = ""
     """The simulator's; "" of what a server sent: nothing depends on it, and every heartbeat changes it."""
+
+    @property
+    def takes_pods(self) -> bool:
+        """Whether it is Ready and not cordoned."""
+        return self.ready and not self.unschedulable

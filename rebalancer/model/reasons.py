@@ -46,6 +46,7 @@ class Reason(StrEnum):
     CANNOT_CREATE = "CannotCreate"
     NODE_LEAVING = "NodeLeaving"
     NODE_SETTLING = "NodeSettling"
+    DOMAIN_UNSETTLED = "DomainUnsettled"
     ZONE_IN_MAINTENANCE = "ZoneInMaintenance"
     # assessment
     PLACEMENT_DEADLOCK = "PlacementDeadlock"
@@ -100,6 +101,8 @@ class FindingKind(StrEnum):
     TOO_FEW_DOMAINS = "TooFewDomains"
     DOMAIN_WITHOUT_NODES = "DomainWithoutNodes"
     """A domain exists although no node carries it; with a node there, a constraint would be violated."""
+    DOMAIN_UNSETTLED = "DomainUnsettled"
+    """A domain loses nodes, or has until a moment ago: a drain, a zonal shift, a failure."""
     SCALE_DOWN_UNSAFE = "ScaleDownUnsafe"
     """A scale-down is likely to leave pods skewed, and need not."""
     DOMAIN_UNUSED = "DomainUnused"

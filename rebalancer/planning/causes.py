@@ -8,7 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from rebalancer.model.moves import Reference
+from rebalancer.model.motion import DomainMotion, NodeChange
+from rebalancer.model.moves import DomainName, Reference
 from rebalancer.model.pods import LocalVolume
 from rebalancer.model.reasons import Reason
 
@@ -347,6 +348,33 @@ class NodeSettling(Fact, frozen=True, gc=False):
 
     node: str
     since: datetime
+    settle: timedelta
+    until: datetime
+
+
+class NodeChanged(Fact, frozen=True, gc=False):
+    """A replacement may land on a node that was uncordoned, relabelled or lost lately, or near it if it is lost.
+
+    `domain` is that of a lost node, in which the step waits with it; else None.
+    """
+
+    change: NodeChange
+    domain: DomainName | None
+    settle: timedelta
+    until: datetime
+
+
+class DomainInMotion(Fact, frozen=True, gc=False):
+    """A replacement may land in a domain that loses nodes, or has until a moment ago."""
+
+    motion: DomainMotion
+    until: datetime
+
+
+class CountsInMotion(Fact, frozen=True, gc=False):
+    """What is to be repaired was not so, or less so, before a node changed: it waits until that has lasted."""
+
+    change: NodeChange
     settle: timedelta
     until: datetime
 

@@ -36,6 +36,7 @@ from rebalancer.planning.scope.components import (
     needs_repair,
     stuck_pods,
 )
+from rebalancer.planning.scope.lasting import RecentChanges
 from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.planning.scope.settling import SettlingNodes
 from rebalancer.planning.search.cache import SearchCache
@@ -83,7 +84,8 @@ class _Planner:
         self._ledger = BudgetLedger(view, policy, memory, assessment.pod_groups)
         arriving = frozenset([move.replacement for move in memory.in_flight if move.replacement])
         self._builder = ProblemBuilder(view, policy, self._ledger, cache, _avoided(assessment.pod_groups), arriving)
-        self._settling = SettlingNodes(view, policy, dict(memory.settling))
+        self._settling = SettlingNodes(view, policy, memory)
+        self._recent = RecentChanges(view, policy, memory)
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []
         self._groups: list[ComponentPlan] = []
@@ -109,6 +111,10 @@ class _Planner:
         """Plan for a component; one that needs lookahead on the real nodes is planned later."""
         if not needs_repair(component, self._policy.spread.act_on, stuck):
             self._leave(component, Decision(refusal=Refusal(Reason.EXCLUDED, NotActedOn())))
+            return
+        refusal = self._recent.refuse(component, stuck)
+        if refusal is not None:
+            self._leave(component, Decision(refusal=refusal))
             return
         problem = self._builder.problem(component)
         if problem is None:
@@ -185,7 +191,7 @@ class _Planner:
         """Spend the budgets for a prefix of a step, and record the evictions that wait for them, or for a node."""
         component, victims = problem.component, step.victims
         outlook = Outlook(problem.outlook(step))
-        blocked = self._settling.refuse(component.name, problem.landings(step, self._settling.names))
+        blocked = self._settling.refuse(component.name, lambda nodes: problem.landings(step, nodes))
         granted = 0
         if blocked is None:
             granted, blocked = self._ledger.grant(victims, step.needed, step.concurrent)

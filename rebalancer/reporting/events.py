@@ -12,6 +12,8 @@ Events about the plans that are proposed in mode Approve.
 
 Kubernetes events about capacity that was requested for a repair, on its workloads.
 
+Events about domains that lose nodes, once for each, on the policy's ConfigMap.
+
 Events about prevention: it cannot go on, or can again.
 
 Events about team policies, on the ConfigMap of the team's namespace: what its team sees of the policy in force.
@@ -24,9 +26,10 @@ from typing import Final
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.admission.approval import expires_at
 from rebalancer.admission.causes import overdue_replacement
-from rebalancer.assessment.assess import Assessment, EvaluatedGroup
+from rebalancer.assessment.assess import Assessment, EvaluatedGroup, UnsettledDomain
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.deadlocks import Deadlock
+from rebalancer.assessment.findings.motion import describe_motion, describe_unsettled
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.capacity.decision import CapacityDecision
 from rebalancer.capacity.requests import RequestChange, Result
@@ -253,6 +256,22 @@ def prevention_events(before: PreventionReport, after: PreventionReport, policy:
     else:
         note = "deletion costs are written again"
         yield Event(reason=EventReason.PREVENTION_RESUMED, note=note, regarding=policy)
+
+
+def motion_events(
+    before: Iterable[UnsettledDomain], after: Iterable[UnsettledDomain], policy: Regarding
+) -> Iterator[Event]:
+    """Yield an event on the policy's ConfigMap for each domain that has begun to lose nodes, or has settled."""
+    known = {(domain.motion.key, domain.motion.value): domain.motion for domain in before}
+    moving = {(domain.motion.key, domain.motion.value): domain for domain in after}
+    for place, domain in moving.items():
+        if place not in known:
+            note = describe_unsettled(domain)
+            yield Event(reason=EventReason.DOMAIN_UNSETTLED, note=note[:NOTE_LIMIT], regarding=policy)
+    for place, motion in known.items():
+        if place not in moving:
+            note = f"{describe_motion(motion)}; it may take replacements again"
+            yield Event(reason=EventReason.DOMAIN_SETTLED, note=note[:NOTE_LIMIT], regarding=policy)
 
 
 TEAM_CONFIG_MAP: Final = "rebalancer-policy"

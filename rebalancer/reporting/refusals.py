@@ -9,8 +9,11 @@ from math import ceil
 from typing import Any, Final
 
 from rebalancer.admission import causes as admission
+from rebalancer.assessment.assess import UnsettledDomain
+from rebalancer.assessment.findings.motion import describe_unsettled
 from rebalancer.capacity import causes as capacity
 from rebalancer.model.breaker import BreakerCause
+from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName
 from rebalancer.model.pods import LocalStorage
 from rebalancer.planning import causes as planning
@@ -338,6 +341,31 @@ def _budget(cause: Any) -> str:
     return f"PodDisruptionBudget {cause.budget}"
 
 
+_NODE_VERBS: Final[Mapping[NodeEvent, str]] = {
+    NodeEvent.CORDONED: "was cordoned",
+    NodeEvent.UNREADY: "is not Ready any more",
+    NodeEvent.UNCORDONED: "was uncordoned",
+    NodeEvent.READY: "is Ready again",
+}
+
+
+def _change_text(change: NodeChange) -> str:
+    """Say what has become of a node, and when."""
+    at = f"at {change.at:%Y-%m-%d %H:%M:%SZ}"
+    if change.event is NodeEvent.RELABELLED:
+        was = "not there" if change.value is None else change.value or '""'
+        return f"{change.key} of node {change.node} was {was} until {change.at:%Y-%m-%d %H:%M:%SZ}"
+    return f"node {change.node} {_NODE_VERBS[change.event]}, {at}"
+
+
+def _node_changed(cause: planning.NodeChanged) -> str:
+    where = "there" if cause.domain is None else f"in {cause.domain}"
+    return (
+        f"a replacement may land {where}: {_change_text(cause.change)}; "
+        f"waiting until {cause.until:%Y-%m-%d %H:%M:%SZ}, at most nodes.settle ({format_duration(cause.settle)}) in all"
+    )
+
+
 _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     # who may move
     planning.Modelled: _modelled,
@@ -421,6 +449,14 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     planning.NodeSettling: lambda c: (
         f"node {c.node} may take a replacement and has been Ready only since {c.since:%Y-%m-%d %H:%M:%SZ}; "
         f"waiting until {c.until:%Y-%m-%d %H:%M:%SZ}, at most nodes.settle ({format_duration(c.settle)}) in all"
+    ),
+    planning.NodeChanged: _node_changed,
+    planning.DomainInMotion: lambda c: (
+        f"a replacement may land there: {describe_unsettled(UnsettledDomain(c.motion, c.until))}"
+    ),
+    planning.CountsInMotion: lambda c: (
+        f"it was not violated so before a node changed ({_change_text(c.change)}): waiting until that has lasted for "
+        f"nodes.settle ({format_duration(c.settle)}), until {c.until:%Y-%m-%d %H:%M:%SZ}"
     ),
     planning.OwnPodsNotSelected: lambda _: "a constraint's selector does not match the workload's own pods",
     planning.NothingRecreates: lambda _: "no known owner would create its pods again",

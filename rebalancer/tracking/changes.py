@@ -94,7 +94,7 @@ def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Ite
     if not lost and not came and not relabelled:
         return
     for key in keys:
-        served = {node.labels.get(key) for node in before.nodes if _takes_pods(node)} if came else set()
+        served = {node.labels.get(key) for node in before.nodes if node.takes_pods} if came else set()
         yield from ((ViolationCause.NODE_LOST, domain_subject(key, value)) for value in _values(lost, key))
         yield from (
             (ViolationCause.DOMAIN_RETURNED, domain_subject(key, value))
@@ -107,7 +107,7 @@ def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Ite
 
 def _nodes_lost(before: Snapshot, after: Snapshot) -> list[Node]:
     """Return the nodes that took pods before, and after do not or are gone."""
-    return [node for name, node in before.node.items() if _takes_pods(node) and not _takes_pods(after.node.get(name))]
+    return [node for name, node in before.node.items() if node.takes_pods and not _takes_pods(after.node.get(name))]
 
 
 def _values(nodes: Iterable[Node], key: str) -> Iterator[str]:
@@ -123,5 +123,4 @@ def _label_changes(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> 
 
 
 def _takes_pods(node: Node | None) -> bool:
-    """Return whether a node is Ready and not cordoned."""
-    return node is not None and node.ready and not node.unschedulable
+    return node is not None and node.takes_pods

@@ -34,6 +34,7 @@ import msgspec
 from rebalancer.model.moves import NEVER_GRANTED, Memory, Move, MoveState, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.arrivals import note_arrival, note_victim
+from rebalancer.tracking.motion import merge_motion
 from rebalancer.tracking.replacements import Replacements
 from rebalancer.tracking.requests import resume_first, sent_request
 from rebalancer.tracking.uncreated import note_creation
@@ -192,7 +193,8 @@ def merge_memory(own: Memory, saved: Memory) -> Memory:
     moves |= {move.uid: _choose(move, moves[move.uid]) if move.uid in moves else move for move in own.moves}
     sent = tuple(sorted((Counter(saved.sent) | Counter(own.sent)).elements()))
     extras = tuple(sorted({*saved.extra_evictions, *own.extra_evictions}))
-    return msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent, extra_evictions=extras)
+    merged = msgspec.structs.replace(saved, moves=tuple(moves.values()), sent=sent, extra_evictions=extras)
+    return merge_motion(merged, own)
 
 
 def _choose(own: Move, saved: Move) -> Move:

@@ -1,31 +1,52 @@
 """What the memory says after a snapshot: how moves ended, which zones exist, what changed in the cluster."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
 from rebalancer.model.moves import Memory
+from rebalancer.model.nodes import Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
 from rebalancer.tracking.backoff import record_outcomes
 from rebalancer.tracking.changes import observe_changes
 from rebalancer.tracking.holds import note_proof
+from rebalancer.tracking.motion import observe_nodes
 from rebalancer.tracking.moves import observe_moves
 from rebalancer.tracking.windows import grow_windows
 from rebalancer.tracking.zones import zones_seen
 
 
-def track(memory: Memory, before: Snapshot | None, snapshot: Snapshot, policy: Policy, now: datetime) -> Memory:
-    """Return the memory after a snapshot; `before` is the snapshot of the last cycle, None in the first cycle."""
+def track(
+    memory: Memory,
+    before: Snapshot | None,
+    snapshot: Snapshot,
+    policy: Policy,
+    now: datetime,
+    nodes: Mapping[str, Node] | None = None,
+) -> Memory:
+    """Return the memory after a snapshot; `before` is the snapshot of the last cycle, None in the first cycle.
+
+    `nodes` are those that were seen last, also while another process led; None where none were.
+    """
     keys = _topology_keys(snapshot, policy)
+    followed = observe_nodes(memory, nodes, snapshot, policy, keys, now)
     observed = msgspec.structs.replace(
-        memory,
+        followed,
         moves=observe_moves(memory.moves, before, snapshot, now, pending_for=policy.breaker.pending_for),
-        zones=zones_seen(memory, snapshot, policy, keys, now),
+        zones=zones_seen(followed, snapshot, policy, keys, now),
         changes=observe_changes(memory, before, snapshot, keys),
     )
     arrived = note_proof(grow_windows(observed, memory.moves, now), now)
     return record_outcomes(arrived, memory.moves, now)
+
+
+def watch(
+    memory: Memory, nodes: Mapping[str, Node] | None, snapshot: Snapshot, policy: Policy, now: datetime
+) -> Memory:
+    """Return the memory of a process that does not lead: what becomes of nodes it may have to know in a moment."""
+    return observe_nodes(memory, nodes, snapshot, policy, _topology_keys(snapshot, policy), now)
 
 
 def _topology_keys(snapshot: Snapshot, policy: Policy) -> frozenset[str]:

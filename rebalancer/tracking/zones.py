@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
+from rebalancer.model.motion import NodeEvent
 from rebalancer.model.moves import Memory, ZoneSeen
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
@@ -68,12 +69,14 @@ def _stored_keys(memory: Memory, snapshot: Snapshot, policy: Policy, keys: Itera
 
     A key that no node has, and none had lately, has no domains to store, and takes no other's place.
     """
+    # A value that was given to a node a moment ago may be a mistake, and no zone for an hour.
+    recent = {(change.node, change.key) for change in memory.node_changes if change.event is NodeEvent.RELABELLED}
     zone_keys = find_zone_keys(policy)
     own = {limit.topology_key for group in policy.cluster.groups for limit in group.limits}
     remembered = {zone.key for zone in memory.zones}
     chosen: dict[str, list[str]] = {}
     for key in sorted(zone_keys.union(keys), key=lambda key: (key not in zone_keys, key not in own, key)):
-        values = [node.labels[key] for node in snapshot.nodes if key in node.labels]
+        values = [node.labels[key] for node in snapshot.nodes if key in node.labels and (node.name, key) not in recent]
         if not values and key not in remembered:
             continue
         if key in zone_keys or (len(chosen) < _MOST_KEYS and not is_node_key(key, values, zone_keys)):

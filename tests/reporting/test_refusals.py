@@ -11,6 +11,7 @@ from rebalancer.admission import causes as admission
 from rebalancer.assessment.assess import assess
 from rebalancer.capacity import causes as capacity
 from rebalancer.model.breaker import BreakerCause, OpenCause
+from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import NO_MEMORY, DomainName, Reference
 from rebalancer.model.pods import LocalStorage, LocalVolume, Resources
 from rebalancer.model.reasons import Reason, State
@@ -32,6 +33,20 @@ from tests.planning.diagnosis.test_relaxation import shards
 CART = Reference("shop", "Deployment", "cart")
 MINUTE = timedelta(minutes=1)
 IN_C, IN_D = (DomainName(ZONE, zone) for zone in "cd")
+
+NINE = datetime(2026, 7, 12, 9, tzinfo=UTC)
+MOTION = DomainMotion(
+    key=ZONE,
+    value="c",
+    since=NINE,
+    until=NINE + MINUTE,
+    moved=NINE + MINUTE,
+    lasting=False,
+    had=6,
+    lost=6,
+    events=(NodeEvent.CORDONED,),
+    by=("kubectl",),
+)
 
 BREAKER_AT = datetime(2026, 6, 1, 20, 0, tzinfo=UTC)
 
@@ -256,6 +271,57 @@ SENTENCES: list[tuple[Fact, str]] = [
         (
             "node c-1 may take a replacement and has been Ready only since 2026-07-12 09:00:00Z; "
             "waiting until 2026-07-12 09:05:00Z, at most nodes.settle (5m) in all"
+        ),
+    ),
+    (
+        planning.NodeChanged(NodeChange(NINE, "c-1", NodeEvent.UNCORDONED), None, 5 * MINUTE, NINE + 5 * MINUTE),
+        (
+            "a replacement may land there: node c-1 was uncordoned, at 2026-07-12 09:00:00Z; "
+            "waiting until 2026-07-12 09:05:00Z, at most nodes.settle (5m) in all"
+        ),
+    ),
+    (
+        planning.NodeChanged(
+            NodeChange(NINE, "c-1", NodeEvent.CORDONED, ZONE, "c", "kubectl"), IN_C, 5 * MINUTE, NINE + 5 * MINUTE
+        ),
+        (
+            "a replacement may land in topology.kubernetes.io/zone=c: node c-1 was cordoned, at 2026-07-12 09:00:00Z; "
+            "waiting until 2026-07-12 09:05:00Z, at most nodes.settle (5m) in all"
+        ),
+    ),
+    (
+        planning.CountsInMotion(
+            NodeChange(NINE, "c-1", NodeEvent.RELABELLED, ZONE, "c"), 5 * MINUTE, NINE + 5 * MINUTE
+        ),
+        (
+            "it was not violated so before a node changed (topology.kubernetes.io/zone of node c-1 was c until "
+            "2026-07-12 09:00:00Z): waiting until that has lasted for nodes.settle (5m), until 2026-07-12 09:05:00Z"
+        ),
+    ),
+    (
+        planning.CountsInMotion(NodeChange(NINE, "c-1", NodeEvent.RELABELLED, ZONE), 5 * MINUTE, NINE + 5 * MINUTE),
+        (
+            "it was not violated so before a node changed (topology.kubernetes.io/zone of node c-1 was not there until "
+            "2026-07-12 09:00:00Z): waiting until that has lasted for nodes.settle (5m), until 2026-07-12 09:05:00Z"
+        ),
+    ),
+    (
+        planning.DomainInMotion(MOTION, NINE + 5 * MINUTE),
+        (
+            "a replacement may land there: 6 of 6 nodes of topology.kubernetes.io/zone=c were cordoned within 60 s by "
+            "kubectl: nothing is moved there until 2026-07-12 09:05:00Z"
+        ),
+    ),
+    (
+        planning.DomainInMotion(
+            structs.replace(
+                MOTION, lasting=True, lost=1, had=1, until=NINE, events=(NodeEvent.DELETED, NodeEvent.UNREADY), by=()
+            ),
+            NINE + 60 * MINUTE,
+        ),
+        (
+            "a replacement may land there: 1 of 1 node of topology.kubernetes.io/zone=c was deleted or not Ready any "
+            "more: nothing is moved there until they take pods again, at most until 2026-07-12 10:00:00Z"
         ),
     ),
     (planning.OwnPodsNotSelected(), "a constraint's selector does not match the workload's own pods"),

@@ -21,6 +21,7 @@ from rebalancer.assessment.findings.domains import (
     unused_domain_findings,
 )
 from rebalancer.assessment.findings.finding import Finding
+from rebalancer.assessment.findings.motion import domain_motion_findings
 from rebalancer.assessment.findings.replacements import replacement_findings
 from rebalancer.assessment.unmatched import Unmatched
 from rebalancer.model.reasons import FindingKind
@@ -52,6 +53,7 @@ def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatc
             *too_few_domains_findings(groups, assessment.limits, view),
             *domain_without_nodes_findings(assessment.domains_without_nodes),
             *unused_domain_findings(assessment.pod_groups, view),
+            *domain_motion_findings(assessment.unsettled_domains),
         ]
     unique = dict.fromkeys(findings)
     return tuple(sorted(unique, key=lambda finding: (_ORDER[finding.kind], finding.object, finding.message)))

@@ -1,53 +1,131 @@
-"""Nodes on which a replacement should not land yet: they are not Ready, or have become Ready lately.
+"""Nodes on which a replacement should not land yet, because they are not Ready or in motion.
 
 They stay in the model, since the scheduler counts them and may place pods on them; so a step waits where one of its
-replacements may land on such a node, and no other step does. In an autoscaled cluster nodes join all the time, so a
-component waits for nodes that have become Ready at most `nodes.settle` in all: from then on until it is repaired these
-count like any other. A node that is not Ready is waited for as long as it is a target.
+replacements may land on such a node, and no other step does. A node has to settle when it has become Ready, or was
+uncordoned or given another value of a topology key. A node that was lost a moment ago takes no replacement; but what
+has happened to it may happen to its neighbours, so for the same time the smallest of its domains waits with it. In an
+autoscaled cluster nodes join all the time, so a component waits for nodes that settle at most `nodes.settle` in all:
+from then on until it is repaired these count like any other.
+
+A node that is not Ready is waited for as long as it is a target, and a domain in motion until it has settled.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
+from typing import NamedTuple
 
-from rebalancer.model.moves import make_token
+from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
+from rebalancer.model.moves import DomainName, Memory, make_token
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.causes import NodeNotReady, NodeSettling, Refusal
+from rebalancer.planning.causes import DomainInMotion, NodeChanged, NodeNotReady, NodeSettling, Refusal
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
+from rebalancer.tracking.motion import find_window
+
+
+class _Wait(NamedTuple):
+    """Since when a node settles, and what says so: a change, or None where it has become Ready."""
+
+    since: datetime
+    node: str
+    change: NodeChange | None = None
+    domain: DomainName | None = None
 
 
 class SettlingNodes:
-    """The nodes of one view that are not Ready or settle; `waiting` is since when components wait, by token."""
+    """The nodes of one view that are not Ready or in motion; the memory says since when components wait."""
 
-    def __init__(self, view: View, policy: Policy, waiting: Mapping[str, datetime]) -> None:
-        self._nodes = view.snapshot.nodes
-        self._by_name = view.nodes.by_name
+    def __init__(self, view: View, policy: Policy, memory: Memory) -> None:
+        self._nodes = view.nodes
         self._clock = view.clock
         self._settle = policy.nodes.settle
-        self._waiting = waiting
+        self._window = find_window(policy)
+        self._waiting = dict(memory.settling)
+        self._changes = memory.node_changes
+        self._motions = memory.domains_in_motion
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The nodes' names."""
-        now, settle = self._clock.now, self._settle
-        return frozenset(
-            node.name
-            for node in self._nodes
-            if not node.ready or (node.ready_since is not None and now - node.ready_since < settle)
-        )
+        unready = (name for name, node in self._nodes.by_name.items() if not node.ready)
+        return frozenset({*unready, *self._waits, *self._unsettled})
 
-    def refuse(self, component: str, landings: Collection[str]) -> Refusal | None:
-        """Return why a step waits of which a replacement may land on these nodes, all of them of `names`; or None."""
-        for name in sorted(landings):
-            if not self._by_name[name].ready:
-                return Refusal(Reason.NODE_SETTLING, NodeNotReady(name))
-        if not landings:
-            return None
+    @cached_property
+    def _waits(self) -> Mapping[str, _Wait]:
+        """The nodes for which steps wait, with the last reason of each."""
         now, settle = self._clock.now, self._settle
-        since, last = max((self._by_name[name].ready_since or now, name) for name in landings)
+        waits = {
+            name: _Wait(node.ready_since, name)
+            for name, node in self._nodes.by_name.items()
+            if node.ready_since is not None and now - node.ready_since < settle
+        }
+        for change in self._changes:
+            if now - change.at < settle:
+                for name, domain in self._find_settling(change):
+                    wait = _Wait(change.at, change.node, change, domain)
+                    if name not in waits or waits[name].since <= wait.since:
+                        waits[name] = wait
+        return waits
+
+    def _find_settling(self, change: NodeChange) -> Iterator[tuple[str, DomainName | None]]:
+        """Yield the nodes that settle after a change; with the domain where they do for a neighbour."""
+        if change.event in {NodeEvent.UNCORDONED, NodeEvent.READY, NodeEvent.RELABELLED}:
+            yield change.node, None
+            return
+        node = self._nodes.by_name.get(change.node)
+        if change.value is None or change.event is NodeEvent.DELETED or (node is not None and node.takes_pods):
+            return
+        if self._smallest_domains.get(change.node) == (change.key, change.value):
+            domain = DomainName(change.key, change.value)
+            for name in self._nodes.groups(change.key).get(change.value, ()):
+                yield name, domain
+
+    @cached_property
+    def _smallest_domains(self) -> Mapping[str, tuple[str, str]]:
+        """The domain with the fewest nodes of each lost node."""
+        smallest: dict[str, tuple[int, str, str]] = {}
+        for change in self._changes:
+            if change.event.is_loss and change.value is not None:
+                size = len(self._nodes.groups(change.key).get(change.value, ()))
+                domain = size, change.key, change.value
+                smallest[change.node] = min(smallest.get(change.node, domain), domain)
+        return {node: (key, value) for node, (_, key, value) in smallest.items()}
+
+    @cached_property
+    def _unsettled(self) -> Mapping[str, DomainMotion]:
+        """The nodes of domains in motion."""
+        return {
+            name: motion
+            for motion in self._motions
+            if not self._clock.has_passed(motion.settles_at(self._window))
+            for name in self._nodes.groups(motion.key).get(motion.value, ())
+        }
+
+    def refuse(self, component: str, find_landings: Callable[[frozenset[str]], Collection[str]]) -> Refusal | None:
+        """Return why a step waits; None where it need not.
+
+        `find_landings` returns those of some nodes on which one of its replacements may land.
+        """
+        landings = find_landings(self.names) if self.names else ()
+        for name in sorted(landings):
+            if not self._nodes.by_name[name].ready:
+                return Refusal(Reason.NODE_SETTLING, NodeNotReady(name))
+        unsettled = [self._unsettled[name] for name in landings if name in self._unsettled]
+        if unsettled:
+            motion = max(unsettled, key=lambda one: (one.settles_at(self._window), one.key, one.value))
+            return Refusal(Reason.DOMAIN_UNSETTLED, DomainInMotion(motion, motion.settles_at(self._window)))
+        waits = [self._waits[name] for name in landings if name in self._waits]
+        if not waits:
+            return None
+        return self._wait(component, max(waits, key=lambda wait: (wait.since, wait.node, wait.change is None)))
+
+    def _wait(self, component: str, wait: _Wait) -> Refusal | None:
+        now, settle = self._clock.now, self._settle
         # A time in the future, from another clock, must not delay anything without end: no wait begins later than now.
-        until = min(now, since, self._waiting.get(make_token(component), now)) + settle
+        until = min(now, wait.since, self._waiting.get(make_token(component), now)) + settle
         if self._clock.has_passed(until):
             return None
-        return Refusal(Reason.NODE_SETTLING, NodeSettling(last, since, settle, until))
+        if wait.change is None:
+            return Refusal(Reason.NODE_SETTLING, NodeSettling(wait.node, wait.since, settle, until))
+        return Refusal(Reason.NODE_SETTLING, NodeChanged(wait.change, wait.domain, settle, until))

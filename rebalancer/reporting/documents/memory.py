@@ -6,7 +6,7 @@ violation whose beginning is not stored lasts from the next process's first cycl
 
 The bound is one of bytes. If the memory exceeds it, parts are left out, in the order in which they are missed least:
 first what delays, then moves that have ended, then the host names by which a move is verified, then what has failed and
-the names that only messages need, and last the domains that have lost their nodes.
+the names that only messages need, and last the domains that have lost their nodes, and what has changed of nodes.
 """
 
 import zlib
@@ -147,8 +147,8 @@ def _drop_failed(memory: Memory) -> Memory:
     return msgspec.structs.replace(memory, moves=moves, failed_predictions=(), refused=())
 
 
-def _drop_zones(memory: Memory) -> Memory:
-    return msgspec.structs.replace(memory, zones=())
+def _drop_places(memory: Memory) -> Memory:
+    return msgspec.structs.replace(memory, zones=(), node_changes=(), domains_in_motion=())
 
 
 _REDUCTIONS: Final[tuple[Callable[[Memory], Memory], ...]] = (
@@ -158,7 +158,7 @@ _REDUCTIONS: Final[tuple[Callable[[Memory], Memory], ...]] = (
     _drop_large_targets,
     _shorten_failed,
     _drop_failed,
-    _drop_zones,
+    _drop_places,
 )
 """What is left out of a memory that is too large, one after the other until it fits."""
 

@@ -1,0 +1,130 @@
+"""What is to be repaired only because a node has changed a moment ago: a wrong label must not move a pod.
+
+A constraint or limit is judged with the nodes as they are and as they were before the changes of the last
+`nodes.settle`. What is violated with both waits for nothing. What is violated only now, or more than it was, waits
+until the change has lasted. Labels decide which nodes make a domain; cordons and readiness do where a constraint
+honours the nodes' taints. A pod that no node admits since then waits, too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import cached_property
+
+from msgspec import structs
+
+from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.known_domains import DomainKnowledge
+from rebalancer.assessment.limits.evaluate import evaluate_limits
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.affinity import Taint, TaintEffect
+from rebalancer.model.labels import Labels
+from rebalancer.model.motion import NodeChange, NodeEvent
+from rebalancer.model.moves import Memory
+from rebalancer.model.nodes import Node
+from rebalancer.model.reasons import Reason, State
+from rebalancer.model.spread import InclusionPolicy
+from rebalancer.planning.causes import CountsInMotion, Refusal
+from rebalancer.planning.scope.components import Component
+from rebalancer.policy import Policy
+from rebalancer.scheduling.feasibility import feasible
+from rebalancer.scheduling.pod_topology_spread import counts
+from rebalancer.scheduling.view import View
+
+_UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
+_NOT_READY = Taint("node.kubernetes.io/not-ready", TaintEffect.NO_SCHEDULE)
+_TRANSIENT = frozenset({_UNSCHEDULABLE.key, _NOT_READY.key, "node.kubernetes.io/unreachable"})
+"""Keys of the taints that follow a cordon, and a node's being not Ready."""
+
+
+class RecentChanges:
+    """The changes of nodes that have not lasted, and what would be violated without them."""
+
+    def __init__(self, view: View, policy: Policy, memory: Memory) -> None:
+        self._view = view
+        self._policy = policy
+        self._memory = memory
+        self._settle: timedelta = policy.nodes.settle
+
+    def refuse(self, component: Component, stuck: frozenset[str]) -> Refusal | None:
+        """Return why a component waits of which something is violated, or a pod `stuck`, since a node has changed."""
+        if not self._changes or self._has_lasted(component, stuck):
+            return None
+        last = max(self._changes)
+        until = min(self._view.clock.now, last.at) + self._settle
+        return Refusal(Reason.NODE_SETTLING, CountsInMotion(last, self._settle, until))
+
+    @cached_property
+    def _changes(self) -> Sequence[NodeChange]:
+        """The changes that have not lasted of nodes that exist."""
+        clock, settle = self._view.clock, self._settle
+        there = (change for change in self._memory.node_changes if change.node in self._view.nodes.by_name)
+        return [change for change in there if not clock.has_passed(min(clock.now, change.at) + settle)]
+
+    @cached_property
+    def _labels_changed(self) -> bool:
+        return any(change.event is NodeEvent.RELABELLED for change in self._changes)
+
+    def _has_lasted(self, component: Component, stuck: frozenset[str]) -> bool:
+        """Return whether all that is to be repaired of a component would be without the recent changes."""
+        for evaluated in component.groups:
+            if not all(self._has_constraint_lasted(evaluated, one) for one in (*evaluated.hard, *evaluated.soft)):
+                return False
+        if not all(map(self._has_limit_lasted, component.limits)):
+            return False
+        pods = (pod for pod in component.pods if pod.uid in stuck) if stuck else ()
+        return not any(feasible(pod, self._before) for pod in pods)
+
+    def _has_constraint_lasted(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> bool:
+        constraint = evaluated.constraint
+        if not evaluated.counts.violated or constraint.when_unsatisfiable not in self._policy.spread.act_on:
+            return True
+        if not self._labels_changed and constraint.node_taints_policy is InclusionPolicy.IGNORE:
+            return True
+        before = counts(constraint, group.spread.sample, self._before)
+        return before.violated and before.skew >= evaluated.skew
+
+    def _has_limit_lasted(self, limit: EvaluatedLimit) -> bool:
+        if limit.state is State.SATISFIED or not self._labels_changed:
+            return True
+        knowledge = DomainKnowledge.of(self._before, self._policy, self._memory)
+        evaluated = evaluate_limits([limit.gathered], self._before, self._memory, knowledge)
+        before = next((one for one in evaluated if one.name == limit.name), None)
+        return before is not None and before.state is not State.SATISFIED and before.headroom <= limit.headroom
+
+    @cached_property
+    def _before(self) -> View:
+        """The cluster with the nodes as they were before these changes."""
+        snapshot = self._view.snapshot
+        earlier = self._find_earlier()
+        nodes = tuple(earlier.get(node.name, node) for node in snapshot.nodes)
+        # Pods are counted by label with their nodes' labels at hand, so that no index may be shared.
+        return View(replace(snapshot, nodes=nodes), self._view.profile, self._view.clock)
+
+    def _find_earlier(self) -> Mapping[str, Node]:
+        """Return the nodes as they were: of several changes of the same the first one tells."""
+        earlier: dict[str, Node] = {}
+        told: set[tuple[str, str]] = set()
+        for change in self._changes:
+            subject = change.node, change.key if change.event is NodeEvent.RELABELLED else ""
+            if subject not in told:
+                told.add(subject)
+                earlier[change.node] = _undo(earlier.get(change.node, self._view.nodes.by_name[change.node]), change)
+        return earlier
+
+
+def _undo(node: Node, change: NodeChange) -> Node:
+    """Return a node as it was before a change."""
+    if change.event is NodeEvent.RELABELLED:
+        labels = {key: value for key, value in node.labels.items() if key != change.key}
+        return structs.replace(
+            node, labels=Labels(labels if change.value is None else labels | {change.key: change.value})
+        )
+    taints = tuple(taint for taint in node.taints if taint.key not in _TRANSIENT)
+    match change.event:
+        case NodeEvent.UNCORDONED:
+            return structs.replace(node, unschedulable=True, taints=(*taints, _UNSCHEDULABLE))
+        case NodeEvent.READY:
+            return structs.replace(node, ready=False, ready_since=None, taints=(*taints, _NOT_READY))
+        case _:
+            return structs.replace(node, unschedulable=False, ready=True, taints=taints)
