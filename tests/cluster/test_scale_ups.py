@@ -62,7 +62,7 @@ def test_a_scale_up_that_waits_for_seconds_does_not_delay_a_repair(
 def test_a_job_that_waits_for_nodes_that_are_not_there_does_not_delay_a_repair(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
-    """Thirty pods of a Job request a gpu beside 111 pods that run, with the breaker of the shipped policy.
+    """A hundred pods of a Job request a gpu beside 370 pods that run, with the breaker of the shipped policy.
 
     Counted like others they open it after a minute, for eleven minutes, and again with each Job.
     """
@@ -78,7 +78,7 @@ def test_a_job_that_waits_for_nodes_that_are_not_there_does_not_delay_a_repair(
                 namespace="shop",
                 topologySpreadConstraints=[spread(ZONE, labels={"app": "web"})],
             ),
-            deployment("burst", six * 17, namespace="shop"),
+            deployment("burst", [*six * 60, "a-0"], namespace="shop"),
         ],
     )
     pod = {
@@ -90,13 +90,13 @@ def test_a_job_that_waits_for_nodes_that_are_not_there_does_not_delay_a_repair(
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": "train", "namespace": "shop"},
-        "spec": {"parallelism": 30, "completions": 30, "template": {"spec": pod}},
+        "spec": {"parallelism": 100, "completions": 100, "template": {"spec": pod}},
     }
     with Controller(cluster, tmp_path, policy("Observe", interval="1s")) as controller:
         controller.wait_for("cycle")
         cluster.api.create(job)
         waiting = "/api/v1/namespaces/shop/pods"
-        wait_until(lambda: len(cluster.api.list(waiting, labels="job-name=train")) == 30, what="the Job's pods")
+        wait_until(lambda: len(cluster.api.list(waiting, labels="job-name=train")) == 100, what="the Job's pods")
         time.sleep(65)
         count = len(controller.log("cycle"))
         controller.wait_for("cycle", count=count + 2)
@@ -109,7 +109,7 @@ def test_a_job_that_waits_for_nodes_that_are_not_there_does_not_delay_a_repair(
     print(
         f"first eviction after {waited:.1f} s beside {len(pods)} waiting pods; the breaker opened for {sorted(opened)}"
     )
-    assert [pod["spec"].get("nodeName") for pod in pods] == [None] * 30
+    assert [pod["spec"].get("nodeName") for pod in pods] == [None] * 100
     assert opened == set()
 
 
