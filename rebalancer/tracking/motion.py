@@ -60,7 +60,7 @@ def observe_nodes(
         structs.replace(change, at=min(now, change.at)) for change in memory.node_changes if now - change.at < window
     ]
     new = [] if before is None else _find_changes(before, snapshot, policy, keys, now)
-    if not new and not known and not memory.domains_in_motion:
+    if not (new or memory.node_changes or memory.domains_in_motion):
         return memory
     changes = [*known, *new]
     return structs.replace(

@@ -1,9 +1,10 @@
 """What is to be repaired only because a node has changed a moment ago: a wrong label must not move a pod.
 
 A constraint or limit is judged with the nodes as they are and as they were before the changes of the last
-`nodes.settle`. What is violated with both waits for nothing. What is violated only now, or more than it was, waits
-until the change has lasted. Labels decide which nodes make a domain; cordons and readiness do where a constraint
-honours the nodes' taints. A pod that no node admits since then waits, too.
+`nodes.settle`. What is violated with both, by the same pods in the same domains, waits for nothing. What is violated
+only now, or more than it was, or by other pods, waits until the change has lasted. Labels decide which nodes make a
+domain; cordons and readiness do where a constraint honours the nodes' taints. A pod that no node admits since then
+waits, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,8 +82,8 @@ class RecentChanges:
             return True
         if not self._labels_changed and constraint.node_taints_policy is InclusionPolicy.IGNORE:
             return True
-        before = counts(constraint, group.spread.sample, self._before)
-        return before.violated and before.skew >= evaluated.skew
+        before, now = counts(constraint, group.spread.sample, self._before), evaluated.counts
+        return before.skew >= now.skew and before.by_domain.filled == now.by_domain.filled
 
     def _has_limit_lasted(self, limit: EvaluatedLimit) -> bool:
         if limit.state is State.SATISFIED or not self._labels_changed:
@@ -90,7 +91,7 @@ class RecentChanges:
         knowledge = DomainKnowledge.of(self._before, self._policy, self._memory)
         evaluated = evaluate_limits([limit.gathered], self._before, self._memory, knowledge)
         before = next((one for one in evaluated if one.name == limit.name), None)
-        return before is not None and before.state is not State.SATISFIED and before.headroom <= limit.headroom
+        return before is not None and before.headroom <= limit.headroom and before.counts.filled == limit.counts.filled
 
     @cached_property
     def _before(self) -> View:

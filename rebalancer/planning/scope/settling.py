@@ -94,10 +94,11 @@ class SettlingNodes:
 
     @cached_property
     def _unsettled(self) -> Mapping[str, DomainMotion]:
-        """The nodes of domains in motion."""
+        """The nodes of domains in motion, each with the one that settles last."""
+        motions = sorted(self._motions, key=lambda one: (one.settles_at(self._window), one.key, one.value))
         return {
             name: motion
-            for motion in self._motions
+            for motion in motions
             if not self._clock.has_passed(motion.settles_at(self._window))
             for name in self._nodes.groups(motion.key).get(motion.value, ())
         }

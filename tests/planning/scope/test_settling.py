@@ -4,24 +4,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from rebalancer.adapters.files import read_snapshot
+from rebalancer.admission.memory import update_memory
 from rebalancer.engine import evaluate
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import NO_MEMORY, Memory, make_token
+from rebalancer.model.motion import LONGEST_UNSETTLED, DomainMotion, NodeChange, NodeEvent
+from rebalancer.model.moves import NO_MEMORY, DomainName, Memory, make_token
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import NodeNotReady, NodeSettling
+from rebalancer.planning.causes import DomainInMotion, NodeChanged, NodeNotReady, NodeSettling
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import default_policy
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import cause_of
 from tests.planning.clusters import nodes, planned, policy
+from tests.scheduling.build import taint
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "zone-returned.json"
 
@@ -129,6 +133,145 @@ def test_a_node_that_is_not_ready_is_waited_for_only_where_it_is_a_target() -> N
     held = unready("c-2", waited(unready("a-3"), snapshot.taken_at - 2 * SETTLE))
     assert held.evictions == ()
     assert cause_of(held.groups[0]) == NodeNotReady("c-2")
+
+
+def changed(seconds: int, name: str, event: NodeEvent, key: str = "", value: str | None = None) -> NodeChange:
+    """Return a change of a node so many seconds ago."""
+    return NodeChange(zone_returned().taken_at - timedelta(seconds=seconds), name, event, key, value)
+
+
+def lost(name: str, snapshot: Snapshot | None = None) -> Snapshot:
+    """Return a cluster with a node that is cordoned, and has its taint."""
+    cordoned = {"unschedulable": True, "taints": (taint("node.kubernetes.io/unschedulable"),)}
+    return nodes(
+        snapshot or zone_returned(), lambda node: structs.replace(node, **cordoned) if node.name == name else node
+    )
+
+
+UNCORDONED = changed(60, "c-1", NodeEvent.UNCORDONED)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [UNCORDONED, changed(60, "c-1", NodeEvent.READY), changed(60, "c-1", NodeEvent.RELABELLED, HOSTNAME, "d-1")],
+    ids=lambda change: change.event.value,
+)
+def test_a_node_that_has_changed_delays_a_step_that_may_land_there(change: NodeChange) -> None:
+    """It waits from the change on, in all no longer than for a node that has become Ready."""
+    snapshot = zone_returned()
+    made = planned(snapshot, RULES, Memory(node_changes=(change,)))
+    assert made.evictions == ()
+    assert [waiting.reason for waiting in made.waiting] == [Reason.NODE_SETTLING] * 4
+    assert cause_of(made.groups[0]) == NodeChanged(change, None, SETTLE, change.at + SETTLE)
+    first = waited(made, snapshot.taken_at - timedelta(seconds=299))
+    held = cause_of(planned(snapshot, RULES, structs.replace(first, node_changes=(change,))).groups[0])
+    assert isinstance(held, NodeChanged)
+    assert held.until == snapshot.taken_at + timedelta(seconds=1)
+    over = waited(made, snapshot.taken_at - timedelta(seconds=300))
+    assert len(planned(snapshot, RULES, structs.replace(over, node_changes=(change,))).evictions) == 4
+
+
+def test_a_change_that_has_lasted_or_is_of_another_zone_delays_nothing() -> None:
+    settled = structs.replace(UNCORDONED, at=UNCORDONED.at - timedelta(seconds=240))
+    for change in (settled, structs.replace(UNCORDONED, node="a-3"), structs.replace(UNCORDONED, node="gone")):
+        assert len(planned(zone_returned(), RULES, Memory(node_changes=(change,))).evictions) == 4
+
+
+def test_the_last_of_several_reasons_is_told() -> None:
+    """A node that became Ready after another was uncordoned, and the other way round."""
+    snapshot = ready_since(zone_returned(), {"c-2": 30})
+    cause = cause_of(planned(snapshot, RULES, Memory(node_changes=(UNCORDONED,))).groups[0])
+    assert isinstance(cause, NodeSettling)
+    assert cause.node == "c-2"
+    same = cause_of(
+        planned(ready_since(zone_returned(), {"c-1": 30}), RULES, Memory(node_changes=(UNCORDONED,))).groups[0]
+    )
+    assert isinstance(same, NodeSettling)
+    older = ready_since(zone_returned(), {"c-1": 90, "c-2": 90})
+    cause = cause_of(planned(older, RULES, Memory(node_changes=(UNCORDONED,))).groups[0])
+    assert cause == NodeChanged(UNCORDONED, None, SETTLE, UNCORDONED.at + SETTLE)
+
+
+@pytest.mark.parametrize("event", [NodeEvent.CORDONED, NodeEvent.UNREADY])
+def test_a_node_that_was_lost_delays_what_may_land_in_its_zone_as_long_as_it_is_away(event: NodeEvent) -> None:
+    """What has happened to it may happen to its neighbours. Once it is back it has to settle by itself."""
+    change, zoneless = changed(60, "c-1", event, ZONE, "c"), changed(60, "x", event)
+    made = planned(lost("c-1"), RULES, Memory(node_changes=(zoneless, change)))
+    assert made.evictions == ()
+    assert cause_of(made.groups[0]) == NodeChanged(change, DomainName(ZONE, "c"), SETTLE, change.at + SETTLE)
+    assert (
+        len(planned(lost("c-1"), RULES, Memory(node_changes=(changed(300, "c-1", event, ZONE, "c"),))).evictions) == 4
+    )
+    assert len(planned(zone_returned(), RULES, Memory(node_changes=(change,))).evictions) == 4
+    elsewhere = changed(60, "a-1", event, ZONE, "a")
+    assert len(planned(lost("a-1"), RULES, Memory(node_changes=(elsewhere,))).evictions) == 4
+
+
+def test_a_deleted_node_and_one_without_a_zone_delay_no_neighbour() -> None:
+    """A node pool that shrinks deletes nodes."""
+    for change in (changed(60, "c-9", NodeEvent.DELETED, ZONE, "c"), changed(60, "c-1", NodeEvent.CORDONED)):
+        assert len(planned(lost("c-1"), RULES, Memory(node_changes=(change,))).evictions) == 4
+
+
+def test_of_several_domains_of_a_lost_node_the_smallest_waits() -> None:
+    """Its region is the whole cluster; a node that is gone by now counts like one that is away."""
+    snapshot = nodes(lost("a-1"), lambda node: structs.replace(node, labels=Labels({**node.labels, "region": "r"})))
+    rows = tuple(changed(60, "a-1", NodeEvent.CORDONED, *domain) for domain in (("region", "r"), (ZONE, "a")))
+    assert len(planned(snapshot, RULES, Memory(node_changes=rows)).evictions) == 4
+    gone = tuple(structs.replace(row, node="c-9", value="c" if row.key == ZONE else "r") for row in rows)
+    cause = cause_of(planned(snapshot, RULES, Memory(node_changes=gone)).groups[0])
+    assert isinstance(cause, NodeChanged)
+    assert cause.domain == DomainName(ZONE, "c")
+
+
+def in_motion(**fields: Any) -> DomainMotion:
+    """Return zone c in motion, settled in 60 seconds, with other fields."""
+    at = zone_returned().taken_at - timedelta(minutes=4)
+    common: dict[str, Any] = {"value": "c", "since": at, "until": at, "moved": at, "lasting": False}
+    return DomainMotion(key=ZONE, had=3, lost=2, **{**common, **fields})
+
+
+def test_nothing_lands_in_a_domain_in_motion_until_it_has_settled_however_long_a_component_has_waited() -> None:
+    snapshot = zone_returned()
+    made = planned(snapshot, RULES, Memory(domains_in_motion=(in_motion(),)))
+    assert made.evictions == ()
+    assert [waiting.reason for waiting in made.waiting] == [Reason.DOMAIN_UNSETTLED] * 4
+    assert cause_of(made.groups[0]) == DomainInMotion(in_motion(), snapshot.taken_at + timedelta(minutes=1))
+    memory = waited(made, snapshot.taken_at - timedelta(days=1))
+    motion = in_motion(lasting=True)
+    lasting = planned(snapshot, RULES, structs.replace(memory, domains_in_motion=(motion,)))
+    assert cause_of(lasting.groups[0]) == DomainInMotion(motion, snapshot.taken_at + timedelta(minutes=56))
+
+
+def test_a_domain_that_has_settled_or_in_which_nothing_can_land_delays_nothing() -> None:
+    past = zone_returned().taken_at - timedelta(minutes=5)
+    for motion in (
+        in_motion(moved=past),
+        in_motion(value="a"),
+        in_motion(since=past - LONGEST_UNSETTLED, lasting=True),
+    ):
+        assert len(planned(zone_returned(), RULES, Memory(domains_in_motion=(motion,))).evictions) == 4
+
+
+def test_of_several_domains_in_motion_the_one_that_settles_last_is_told() -> None:
+    """A zone within a region, say."""
+    snapshot = nodes(zone_returned(), lambda node: structs.replace(node, labels=Labels({**node.labels, "region": "r"})))
+    region = structs.replace(in_motion(value="r", moved=snapshot.taken_at), key="region")
+    for motions in ((in_motion(), region), (region, in_motion())):
+        cause = cause_of(planned(snapshot, RULES, Memory(domains_in_motion=motions)).groups[0])
+        assert cause == DomainInMotion(region, snapshot.taken_at + SETTLE)
+
+
+def test_a_component_that_waits_for_a_node_that_has_changed_has_its_wait_stored() -> None:
+    """As for a node that has become Ready; not while a whole domain is in motion."""
+    snapshot = zone_returned()
+    for memory, stored in (
+        (Memory(node_changes=(UNCORDONED,)), 1),
+        (Memory(domains_in_motion=(in_motion(),)), 0),
+    ):
+        made = evaluate(snapshot, RULES, memory=memory)
+        kept = update_memory(memory, made.assessment, made.causes, made.plan, snapshot.taken_at)
+        assert len(kept.settling) == stored
 
 
 def test_the_example_with_a_node_that_has_just_joined_a_full_zone() -> None:

@@ -1,0 +1,281 @@
+"""What is violated only since a node has changed: nothing is moved for it until the change has lasted."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.engine import evaluate
+from rebalancer.model.labels import Labels
+from rebalancer.model.motion import NodeChange, NodeEvent
+from rebalancer.model.moves import Memory
+from rebalancer.model.nodes import Node
+from rebalancer.model.pods import PodPhase, PodSpec
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.spread import InclusionPolicy, WhenUnsatisfiable
+from rebalancer.planning.causes import CountsInMotion, Refusal
+from rebalancer.planning.plan import Plan
+from rebalancer.policy import Spread, load_policy
+from rebalancer.policy.sections import Nodes
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.planning.build import HEAD, cause_of, limit
+from tests.planning.build import changed as with_specs
+from tests.planning.clusters import nodes, planned, policy
+from tests.scheduling.build import taint
+
+SETTLE = timedelta(minutes=5)
+NAMES = [f"{zone}-{number}" for zone in "abc" for number in (1, 2)]
+RULES = policy(nodes=Nodes(settle=SETTLE))
+
+
+def cluster(*, on: dict[str, int] | None = None) -> Snapshot:
+    """Return six balanced pods, two in each of three zones of two nodes."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    blueprint.deployment("web", on=on or {"a-1": 2, "b-1": 2, "c-1": 2}, spread={ZONE: 1}, namespace="shop")
+    return blueprint.snapshot()
+
+
+def labelled(snapshot: Snapshot, name: str, value: str | None, key: str = ZONE) -> Snapshot:
+    def change(node: Node) -> Node:
+        labels = {label: text for label, text in node.labels.items() if label != key}
+        return structs.replace(node, labels=Labels(labels if value is None else labels | {key: value}))
+
+    return nodes(snapshot, lambda node: change(node) if node.name == name else node)
+
+
+def changed(
+    snapshot: Snapshot,
+    name: str,
+    event: NodeEvent,
+    value: str | None = None,
+    *,
+    key: str = "",
+    seconds: int = 60,
+) -> NodeChange:
+    """Return a change of a node so many seconds ago."""
+    return NodeChange(snapshot.taken_at - timedelta(seconds=seconds), name, event, key, value)
+
+
+def relabelled(snapshot: Snapshot, name: str, value: str | None, seconds: int = 60, key: str = ZONE) -> NodeChange:
+    """Return a change of a label; `value` is the one before."""
+    return changed(snapshot, name, NodeEvent.RELABELLED, value, key=key, seconds=seconds)
+
+
+def waits(made: Plan, change: NodeChange) -> bool:
+    """Say whether the plan's only component waits because it was not violated so before this change.
+
+    Else its evictions are decided, and may wait for a node that settles.
+    """
+    (group,) = made.groups
+    if group.refusal is None or not isinstance(group.refusal.cause, CountsInMotion):
+        assert made.evictions or made.waiting
+        return False
+    assert (made.evictions, made.waiting) == ((), ())
+    assert group.refusal == Refusal(Reason.NODE_SETTLING, CountsInMotion(change, SETTLE, change.at + SETTLE))
+    return True
+
+
+def test_a_label_that_has_just_been_changed_moves_no_pod() -> None:
+    """Another zone's, or a new zone's: kube-scheduler counts it at once, and it may be a mistake."""
+    for name, value in (("c-1", "a"), ("c-2", "d")):
+        snapshot = labelled(cluster(), name, value)
+        change = relabelled(snapshot, name, "c")
+        assert planned(snapshot, RULES).evictions
+        assert waits(planned(snapshot, RULES, Memory(node_changes=(change,))), change)
+        lasted = relabelled(snapshot, name, "c", seconds=300)
+        assert planned(snapshot, RULES, Memory(node_changes=(lasted,))).evictions
+
+
+def test_a_label_that_was_not_there_and_one_that_is_gone_are_changes_too() -> None:
+    snapshot = labelled(cluster(), "c-2", "d")
+    change = relabelled(snapshot, "c-2", None)
+    assert waits(planned(snapshot, RULES, Memory(node_changes=(change,))), change)
+    gone = labelled(cluster(on={"a-1": 4, "b-1": 1, "c-1": 3, "c-2": 1}), "c-1", None)
+    made = planned(gone, RULES, Memory(node_changes=(relabelled(gone, "c-1", "c"),)))
+    assert made.evictions == ()
+
+
+def test_what_was_violated_as_much_before_waits_for_nothing() -> None:
+    """What the change has made worse does."""
+    snapshot = labelled(cluster(on={"a-1": 6, "b-1": 2, "c-1": 1, "c-2": 1}), "b-2", "c")
+    change = relabelled(snapshot, "b-2", "b")
+    assert not waits(planned(snapshot, RULES, Memory(node_changes=(change,))), change)
+    worse = labelled(cluster(on={"a-1": 4, "b-1": 3, "c-1": 1, "c-2": 1}), "c-2", "b")
+    change = relabelled(worse, "c-2", "c")
+    assert waits(planned(worse, RULES, Memory(node_changes=(change,))), change)
+
+
+def test_a_label_that_is_put_right_again_changes_nothing() -> None:
+    """Of several changes of one label the first tells how it was."""
+    snapshot = cluster(on={"a-1": 4, "b-1": 2, "c-1": 1})
+    rows = (relabelled(snapshot, "c-1", "c", seconds=14), relabelled(snapshot, "c-1", "d", seconds=1))
+    assert not waits(planned(snapshot, RULES, Memory(node_changes=rows)), rows[1])
+    wrong = labelled(cluster(), "c-2", "d")
+    rows = (relabelled(wrong, "c-2", "c", seconds=14), relabelled(wrong, "c-2", "e", seconds=1))
+    assert waits(planned(wrong, RULES, Memory(node_changes=rows)), rows[1])
+
+
+def test_a_change_of_a_node_that_is_gone_or_was_deleted_reverts_nothing() -> None:
+    snapshot = labelled(cluster(), "c-2", "d")
+    gone = relabelled(snapshot, "z-1", "z")
+    assert planned(snapshot, RULES, Memory(node_changes=(gone,))).evictions
+
+
+def test_the_plan_that_waits_holds_until_the_first_change_has_lasted() -> None:
+    snapshot = labelled(cluster(), "c-2", "d")
+    rows = (relabelled(snapshot, "c-2", "c", seconds=200), relabelled(snapshot, "c-1", "c", seconds=60, key=HOSTNAME))
+    assert evaluate(snapshot, RULES, memory=Memory(node_changes=rows)).valid_until == snapshot.taken_at + timedelta(
+        seconds=100
+    )
+    ahead = structs.replace(rows[0], at=snapshot.taken_at + timedelta(days=1))
+    made = planned(snapshot, RULES, Memory(node_changes=(ahead,)))
+    cause = cause_of(made.groups[0])
+    assert isinstance(cause, CountsInMotion)
+    assert cause.until == snapshot.taken_at + SETTLE
+
+
+# Taints that a constraint honours
+
+
+def honouring(snapshot: Snapshot) -> Snapshot:
+    """Let the constraints honour the nodes' taints."""
+
+    def honour(_: str, spec: PodSpec) -> PodSpec:
+        spread = (structs.replace(one, node_taints_policy=InclusionPolicy.HONOR) for one in spec.spread)
+        return structs.replace(spec, spread=tuple(spread))
+
+    return with_specs(snapshot, honour)
+
+
+def tainted(snapshot: Snapshot, name: str, key: str, **fields: Any) -> Snapshot:
+    return nodes(
+        snapshot, lambda node: structs.replace(node, taints=(taint(key),), **fields) if node.name == name else node
+    )
+
+
+CORDON = "node.kubernetes.io/unschedulable"
+
+
+@pytest.mark.parametrize(
+    ("event", "key", "fields"),
+    [
+        (NodeEvent.CORDONED, CORDON, {"unschedulable": True}),
+        (NodeEvent.UNREADY, "node.kubernetes.io/not-ready", {"ready": False, "ready_since": None}),
+        (NodeEvent.UNREADY, "node.kubernetes.io/unreachable", {"ready": False, "ready_since": None}),
+    ],
+)
+def test_a_node_that_was_lost_a_moment_ago_counts_as_before_where_a_constraint_honours_taints(
+    event: NodeEvent, key: str, fields: dict[str, Any]
+) -> None:
+    """Its pods do not count any more: zone c seems to hold one of three, and zone a too many."""
+    laid_out = cluster(on={"a-1": 3, "b-1": 2, "c-1": 2, "c-2": 1})
+    snapshot = tainted(honouring(laid_out), "c-1", key, **fields)
+    change = changed(snapshot, "c-1", event, "c", key=ZONE)
+    assert planned(snapshot, RULES).evictions
+    assert waits(planned(snapshot, RULES, Memory(node_changes=(change,))), change)
+    lasted = changed(snapshot, "c-1", event, "c", key=ZONE, seconds=300)
+    assert planned(snapshot, RULES, Memory(node_changes=(lasted,))).evictions
+
+
+@pytest.mark.parametrize("event", [NodeEvent.UNCORDONED, NodeEvent.READY])
+def test_a_node_that_is_back_is_no_reason_where_a_constraint_honours_taints(event: NodeEvent) -> None:
+    """Zone c was no domain before."""
+    snapshot = honouring(cluster(on={"a-1": 3, "b-1": 3}))
+    snapshot = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "c-2"))
+    change = changed(snapshot, "c-1", event)
+    assert waits(planned(snapshot, RULES, Memory(node_changes=(change,))), change)
+
+
+def test_where_taints_do_not_count_a_node_that_is_back_may_be_a_reason_but_no_target() -> None:
+    snapshot = cluster(on={"a-1": 3, "b-1": 3})
+    made = planned(snapshot, RULES, Memory(node_changes=(changed(snapshot, "c-1", NodeEvent.UNCORDONED),)))
+    assert {waiting.reason for waiting in made.waiting} == {Reason.NODE_SETTLING}
+    assert made.waiting
+
+
+# Limits, soft constraints, pods that no node admits
+
+
+HALF = load_policy(
+    f"{HEAD.replace('settle: 0s', 'settle: 5m')}{limit('maxShare: <1/2', key=ZONE)}".encode(), source="test"
+)
+
+
+def test_a_limit_that_is_violated_only_since_a_label_has_changed_waits() -> None:
+    """A limit that was violated as much before does not."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    blueprint.deployment("web", on={"a-1": 2, "b-1": 2, "c-1": 2}, namespace="shop")
+    snapshot = labelled(blueprint.snapshot(), "c-1", "a")
+    change = relabelled(snapshot, "c-1", "c")
+    assert planned(snapshot, HALF).evictions
+    assert waits(planned(snapshot, HALF, Memory(node_changes=(change,))), change)
+    for row in (relabelled(snapshot, "c-2", "c"), changed(snapshot, "c-1", NodeEvent.UNCORDONED)):
+        assert not waits(planned(snapshot, HALF, Memory(node_changes=(row,))), row)
+
+
+def test_a_soft_constraint_that_is_acted_on_waits_too_and_one_that_is_not_waits_for_nothing() -> None:
+    soft = with_specs(
+        labelled(cluster(on={"a-1": 3, "b-1": 2, "c-1": 2}), "b-2", "d"),
+        lambda _, spec: structs.replace(
+            spec,
+            spread=tuple(
+                structs.replace(one, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY) for one in spec.spread
+            ),
+        ),
+    )
+    change = relabelled(soft, "b-2", "b")
+    acting = policy(nodes=Nodes(settle=SETTLE), spread=Spread(for_=timedelta(0), act_on=tuple(WhenUnsatisfiable)))
+    assert waits(planned(soft, acting, Memory(node_changes=(change,))), change)
+    assert planned(soft, RULES, Memory(node_changes=(change,))).groups == ()
+
+
+def test_a_pod_that_no_node_admits_since_a_node_was_lost_waits_with_all_of_its_workload() -> None:
+    """A pod that no node admitted before either does not."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, replicas=3, spread={ZONE: 1, HOSTNAME: 1}, namespace="shop")
+    laid_out = blueprint.snapshot()
+    pending = structs.replace(
+        laid_out.pods[0], name="web-3", uid="web-3", node=None, phase=PodPhase.PENDING, ready=False
+    )
+    snapshot = tainted(replace(laid_out, pods=(*laid_out.pods, pending)), "c-1", CORDON, unschedulable=True)
+    row = changed(snapshot, "c-1", NodeEvent.CORDONED, "c", key=ZONE)
+    (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).groups
+    assert group.refusal == Refusal(Reason.NODE_SETTLING, CountsInMotion(row, SETTLE, row.at + SETTLE))
+    for name, memory in (("a-1", structs.replace(row, node="a-1")), ("c-1", structs.replace(row, at=row.at - SETTLE))):
+        (group,) = planned(snapshot, RULES, Memory(node_changes=(memory,))).groups
+        assert group.refusal is not None
+        assert not isinstance(group.refusal.cause, CountsInMotion), name
+
+
+@settings(max_examples=100)
+@given(
+    pods_on=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 4), min_size=1),
+    swaps=st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from([*"abcd", None])), min_size=1, max_size=3),
+)
+def test_only_what_was_violated_with_the_old_labels_too_is_ever_decided(
+    pods_on: dict[str, int], swaps: list[tuple[str, str | None]]
+) -> None:
+    """And with as great a skew, by the same pods in the same zones."""
+    before = cluster(on=pods_on)
+    after = before
+    for name, value in swaps:
+        after = labelled(after, name, value)
+    rows = tuple(
+        relabelled(after, name, before.node[name].labels[ZONE]) for name in sorted({name for name, _ in swaps})
+    )
+    made = planned(after, RULES, Memory(node_changes=rows))
+    old, new = (evaluate(snapshot, RULES).assessment.groups[0].hard[0].counts for snapshot in (before, after))
+    same = old.violated and old.skew >= new.skew and dict(old.by_domain.filled) == dict(new.by_domain.filled)
+    assert not (made.evictions or made.waiting) or same
+    if new.violated:
+        (group,) = made.groups
+        waits_for_nodes = group.refusal is not None and isinstance(group.refusal.cause, CountsInMotion)
+        assert waits_for_nodes != same
