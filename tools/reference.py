@@ -92,7 +92,11 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.TEMPLATE_REFUSED: "The API server would refuse the replacement.",
     Reason.CANNOT_CREATE: "No pod can be created in the namespace: it is being deleted, or a replacement is missing.",
     Reason.NODE_LEAVING: "An autoscaler is removing the node.",
-    Reason.NODE_SETTLING: "A node that may take a replacement is not Ready, or has not been for `nodes.settle`.",
+    Reason.NODE_SETTLING: (
+        "A node that may take a replacement is not Ready, or has changed within `nodes.settle`; or it was not violated "
+        "so before a node changed."
+    ),
+    Reason.DOMAIN_UNSETTLED: "A domain that may take a replacement loses nodes, or has until a moment ago.",
     Reason.ZONE_IN_MAINTENANCE: "Every node of a domain is cordoned; the repair waits for its return.",
     Reason.PLACEMENT_DEADLOCK: "No node is feasible for a pending pod, since its own rules exclude each other.",
     Reason.OBSERVE_ONLY: "The mode is Observe.",
@@ -138,6 +142,8 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.EVICTION_FAILED: "An eviction failed for another reason or got no answer; on the pod and its workload.",
     EventReason.MOVE_VERIFIED: "The replacement is Ready where predicted; on the pod and its workload.",
     EventReason.MOVE_INEFFECTIVE: "The replacement is Ready elsewhere, or is late; on the pod and its workload.",
+    EventReason.DOMAIN_UNSETTLED: "A domain has begun to lose nodes, so that nothing is moved there; on the policy.",
+    EventReason.DOMAIN_SETTLED: "Replacements may land in such a domain again; on the policy.",
     EventReason.PLAN_PROPOSED: "In mode Approve a plan waits for approval; on rebalancer-approval.",
     EventReason.PLAN_APPROVED: "Somebody approved the proposed plan, which is now carried out; on rebalancer-approval.",
     EventReason.PLAN_EXPIRED: "A plan was not approved, or made no progress, for `planTTL`; on rebalancer-approval.",
@@ -168,6 +174,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.TOPOLOGY_KEY_MISSING: "Nodes that pods may use lack a constraint's key, or all nodes a policy's.",
     FindingKind.CONSTRAINTS_CONTRADICT: "Rules of one workload that cannot be satisfied together.",
     FindingKind.TOO_FEW_DOMAINS: "A limit, `minDomains` or anti-affinity needs more domains than exist.",
+    FindingKind.DOMAIN_UNSETTLED: "A domain loses nodes, or has until a moment ago: nothing is moved there.",
     FindingKind.DOMAIN_WITHOUT_NODES: "A domain exists, no node carries it, and with a node a constraint is violated.",
     FindingKind.SCALE_DOWN_UNSAFE: "A scale-down is likely to leave skew that another order would not leave.",
     FindingKind.DOMAIN_UNUSED: "No pod runs in a zone that affinity or a limit names.",

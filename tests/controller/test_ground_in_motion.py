@@ -31,12 +31,12 @@ class Telling(SimulatedCluster):
         blueprint.zones("abc", zones)
         blueprint.deployment("web", on=on or {"a-1": 2, "b-1": 2, "c-1": 2}, spread={ZONE: 1})
         super().__init__(blueprint.snapshot())
-        self.told: list[Event] = []
+        self.recorded: list[Event] = []
 
     def record(self, event: Event) -> None:
         """Keep an event."""
         if event.regarding == POLICY:
-            self.told.append(event)
+            self.recorded.append(event)
 
     def staleness(self) -> str:
         """Say that the view is stale."""
@@ -149,8 +149,8 @@ def test_a_zonal_shift_is_one_finding_and_one_event_at_its_beginning_and_its_end
     ]
     assert finding.object == "node label topology.kubernetes.io/zone=c"
     assert finding.message.startswith("4 of 4 nodes of topology.kubernetes.io/zone=c were cordoned within 30 s: ")
-    assert [str(event.reason) for event in cluster.told] == ["DomainUnsettled"]
-    assert "2 of 4 nodes" in cluster.told[0].note
+    assert [str(event.reason) for event in cluster.recorded] == ["DomainUnsettled"]
+    assert "2 of 4 nodes" in cluster.recorded[0].note
     simulation.restart()
     simulation.runner.state = change(simulation.runner.state, "process", policy_object=POLICY)
     for number in range(1, 5):
@@ -158,8 +158,8 @@ def test_a_zonal_shift_is_one_finding_and_one_event_at_its_beginning_and_its_end
         simulation.cycles(2, apart=5.0)
     assert simulation.evictions == 1, "that of the cycle before"
     simulation.cycles(30, apart=5.0)
-    assert [str(event.reason) for event in cluster.told] == ["DomainUnsettled", "DomainSettled"]
-    assert cluster.told[1].note == (
+    assert [str(event.reason) for event in cluster.recorded] == ["DomainUnsettled", "DomainSettled"]
+    assert cluster.recorded[1].note == (
         "4 of 4 nodes of topology.kubernetes.io/zone=c were cordoned within 30 s; it may take replacements again"
     )
     assert dict(cycle_of(simulation).assessment.groups[0].hard[0].counts.by_domain) == {"a": 3, "b": 3, "c": 2}

@@ -1,4 +1,4 @@
-"""Namespaces as the API server sends them."""
+"""Namespaces and nodes as the API server sends them."""
 
 import json
 from typing import Any
@@ -22,3 +22,26 @@ def test_a_namespace_that_is_being_deleted_is_known_from_the_dump_too(
     text = json.dumps({"metadata": {"name": "shop", **fields}, "status": {"phase": "Active"}}).encode()
     for data in (text, reduce_object(kind, msgspec.Raw(text))):
         assert decode(kind, data, Interner()).terminating is terminating
+
+
+@pytest.mark.parametrize(
+    ("unschedulable", "managers", "cordoned_by"),
+    [
+        (True, [("kubelet", {"f:status": {}}), ("kubectl", {"f:spec": {"f:unschedulable": {}}})], "kubectl"),
+        (True, [("kubelet", {"f:status": {}}), ("cloud", {"f:spec": {"f:providerID": {}}})], ""),
+        (True, [("apply", {})], ""),
+        (False, [("kubectl", {"f:spec": {"f:unschedulable": {}}})], ""),
+    ],
+)
+def test_who_has_cordoned_a_node_is_the_field_manager_that_owns_the_field(
+    unschedulable: bool, managers: list[tuple[str, dict[str, Any]]], cordoned_by: str
+) -> None:
+    """A dump that is handed to somebody else does not say it."""
+    kind = KIND_NAMED["Node"]
+    fields = [{"manager": name, "operation": "Update", "fieldsV1": owned} for name, owned in managers]
+    node = {"metadata": {"name": "a-1", "managedFields": fields}, "spec": {"unschedulable": unschedulable}}
+    text = json.dumps(node).encode()
+    assert decode(kind, text, Interner()).cordoned_by == cordoned_by
+    assert decode(kind, reduce_object(kind, msgspec.Raw(text)), Interner()).cordoned_by == ""
+    bare = json.dumps({**node, "metadata": {"name": "a-1"}}).encode()
+    assert decode(kind, bare, Interner()).cordoned_by == ""

@@ -109,7 +109,7 @@ def test_a_node_that_is_cordoned_is_stored_with_its_zone_and_who_did_it() -> Non
     assert memory.domains_in_motion == ()
 
 
-def test_a_node_that_is_not_ready_or_gone_is_stored_and_who_had_cordoned_it_is_not_asked() -> None:
+def test_a_node_that_is_not_ready_or_gone_is_stored_without_who_had_cordoned_it() -> None:
     before = zone_of(9)
     unready = structs.replace(before[1], ready=False, ready_since=None, cordoned_by="kubectl")
     memory = observed(before, [before[0], unready, *before[3:]])
@@ -425,9 +425,7 @@ HAPPENINGS = st.lists(
 
 @settings(max_examples=200)
 @given(nodes=st.integers(1, 5), happenings=HAPPENINGS)
-def test_a_drawn_history_is_told_as_its_definition_tells_it(
-    nodes: int, happenings: list[tuple[int, str, int, bool]]
-) -> None:
+def test_a_drawn_history_agrees_with_the_definition(nodes: int, happenings: list[tuple[int, str, int, bool]]) -> None:
     """From the whole history, without a memory; the stored text may be read by another process at any moment."""
     history = History(zone_of(nodes))
     losses: list[tuple[datetime, str]] = []

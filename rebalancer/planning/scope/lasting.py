@@ -1,6 +1,6 @@
 """What is to be repaired only because a node has changed a moment ago: a wrong label must not move a pod.
 
-A constraint or limit is judged with the nodes as they are and as they were before the changes of the last
+A constraint or limit is evaluated with the nodes as they are and as they were before the changes of the last
 `nodes.settle`. What is violated with both, by the same pods in the same domains, waits for nothing. What is violated
 only now, or more than it was, or by other pods, waits until the change has lasted. Labels decide which nodes make a
 domain; cordons and readiness do where a constraint honours the nodes' taints. A pod that no node admits since then
@@ -103,13 +103,13 @@ class RecentChanges:
         return View(replace(snapshot, nodes=nodes), self._view.profile, self._view.clock)
 
     def _find_earlier(self) -> Mapping[str, Node]:
-        """Return the nodes as they were: of several changes of the same the first one tells."""
+        """Return the nodes as they were: of several changes of the same the first one counts."""
         earlier: dict[str, Node] = {}
-        told: set[tuple[str, str]] = set()
+        counted: set[tuple[str, str]] = set()
         for change in self._changes:
             subject = change.node, change.key if change.event is NodeEvent.RELABELLED else ""
-            if subject not in told:
-                told.add(subject)
+            if subject not in counted:
+                counted.add(subject)
                 earlier[change.node] = _undo(earlier.get(change.node, self._view.nodes.by_name[change.node]), change)
         return earlier
 

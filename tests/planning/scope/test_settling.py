@@ -177,7 +177,7 @@ def test_a_change_that_has_lasted_or_is_of_another_zone_delays_nothing() -> None
         assert len(planned(zone_returned(), RULES, Memory(node_changes=(change,))).evictions) == 4
 
 
-def test_the_last_of_several_reasons_is_told() -> None:
+def test_the_last_of_several_reasons_is_reported() -> None:
     """A node that became Ready after another was uncordoned, and the other way round."""
     snapshot = ready_since(zone_returned(), {"c-2": 30})
     cause = cause_of(planned(snapshot, RULES, Memory(node_changes=(UNCORDONED,))).groups[0])
@@ -253,7 +253,7 @@ def test_a_domain_that_has_settled_or_in_which_nothing_can_land_delays_nothing()
         assert len(planned(zone_returned(), RULES, Memory(domains_in_motion=(motion,))).evictions) == 4
 
 
-def test_of_several_domains_in_motion_the_one_that_settles_last_is_told() -> None:
+def test_of_several_domains_in_motion_the_one_that_settles_last_is_reported() -> None:
     """A zone within a region, say."""
     snapshot = nodes(zone_returned(), lambda node: structs.replace(node, labels=Labels({**node.labels, "region": "r"})))
     region = structs.replace(in_motion(value="r", moved=snapshot.taken_at), key="region")
@@ -270,8 +270,8 @@ def test_a_component_that_waits_for_a_node_that_has_changed_has_its_wait_stored(
         (Memory(domains_in_motion=(in_motion(),)), 0),
     ):
         made = evaluate(snapshot, RULES, memory=memory)
-        kept = update_memory(memory, made.assessment, made.causes, made.plan, snapshot.taken_at)
-        assert len(kept.settling) == stored
+        later = update_memory(memory, made.assessment, made.causes, made.plan, snapshot.taken_at)
+        assert len(later.settling) == stored
 
 
 def test_the_example_with_a_node_that_has_just_joined_a_full_zone() -> None:

@@ -20,6 +20,7 @@ from rebalancer.admission.approval import MOST_PROPOSED
 from rebalancer.admission.memory import MOST_IN_FLIGHT
 from rebalancer.assessment.causes import MOST_STORED
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
+from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import (
     NO_MEMORY,
     ExtraEviction,
@@ -49,9 +50,11 @@ from rebalancer.reporting.documents.memory import (
     parse_memory,
 )
 from rebalancer.tracking.changes import MOST_CHANGES
+from rebalancer.tracking.motion import MOST_CHANGES as MOST_NODE_CHANGES
+from rebalancer.tracking.motion import MOST_DOMAINS
 from rebalancer.tracking.moves import DEFERRED_MOVES_STORED, ENDED_MOVES_STORED
 from rebalancer.tracking.requests import sent_request
-from tests.scheduling.build import NOW
+from tests.scheduling.build import NOW, ZONE
 from tests.tracking.build import move
 from tests.tracking.test_moves import MOVE
 
@@ -268,6 +271,13 @@ def largest(*, name_length: int, targets: int, zones: int) -> Memory:
             deferred_until=moment() if state is MoveState.REFUSED else None,
         )
 
+    def motion() -> DomainMotion:
+        at = moment()
+        names = tuple(text(name_length) for _ in range(50))
+        return DomainMotion(
+            key=ZONE, value=text(63), since=at, until=at, moved=at, lasting=True, had=60, lost=50, nodes=names
+        )
+
     moves = [in_flight(MoveState.PENDING) for _ in range(MOST_IN_FLIGHT)]
     moves += [in_flight(MoveState.VERIFIED) for _ in range(ENDED_MOVES_STORED)]
     moves += [in_flight(MoveState.REFUSED) for _ in range(DEFERRED_MOVES_STORED)]
@@ -285,6 +295,11 @@ def largest(*, name_length: int, targets: int, zones: int) -> Memory:
         proposal=Proposal(hash="0a1b", policy="2c3d", since=NOW, uids=tuple(uid() for _ in range(MOST_PROPOSED))),
         windows=tuple(StartWindow(namespace=text(63), size=2, moved_at=moment()) for _ in range(1_000)),
         queued=tuple((make_token(text(9)), moment()) for _ in range(1_000)),
+        node_changes=tuple(
+            NodeChange(moment(), text(name_length), NodeEvent.CORDONED, ZONE, text(10), "kubectl")
+            for _ in range(MOST_NODE_CHANGES)
+        ),
+        domains_in_motion=tuple(motion() for _ in range(MOST_DOMAINS)),
     )
 
 
@@ -323,7 +338,8 @@ def test_no_bound_leaves_out_a_move_in_flight(bound: int, monkeypatch: pytest.Mo
 
 def test_parts_are_left_out_in_the_order_in_which_they_are_missed_least() -> None:
     """A memory that is a little too large loses the newest beginnings of violations, and nothing else."""
-    memory = msgspec.structs.replace(largest(name_length=1, targets=0, zones=100), extra_evictions=())
+    largest_one = largest(name_length=1, targets=0, zones=100)
+    memory = msgspec.structs.replace(largest_one, extra_evictions=(), node_changes=(), domains_in_motion=())
     stored = parse_memory(memory_text(memory))
     assert len(stored.seen) == MOST_SINCE // 5
     assert max(moment for _, moment in stored.seen) <= sorted(moment for _, moment in memory.seen)[MOST_SINCE // 5]
