@@ -1,4 +1,4 @@
-"""Findings about domains in motion: a drain of several nodes, a zonal shift, a zone that fails, told once.
+"""Findings about domains in motion: a drain of several nodes, a zonal shift, a zone that fails, in one finding.
 
 DomainUnsettled: a domain that loses nodes, or has until a moment ago. Nothing is moved into it until it has settled.
 """
