@@ -11,7 +11,7 @@ from datetime import datetime
 from msgspec import structs
 
 from rebalancer.admission.admit import AdmissionContext
-from rebalancer.assessment.assess import UnsettledDomain, find_unsettled
+from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.controller.cycle import CycleInputs, Feature, run_cycle
 from rebalancer.controller.evictions import (
     drop_queue,
@@ -54,7 +54,6 @@ from rebalancer.controller.state import (
 )
 from rebalancer.engine import Stopwatch, without_stopwatch
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
-from rebalancer.model.moments import Clock
 from rebalancer.model.moves import Memory, Move, make_token
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
@@ -74,6 +73,7 @@ from rebalancer.reporting.events import (
     skew_events,
     team_events,
 )
+from rebalancer.tracking.motion import find_window
 from rebalancer.tracking.moves import adopt_moves, merge_memory, note_remaining
 from rebalancer.tracking.track import watch
 
@@ -132,13 +132,17 @@ def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Reques
     under_way = {request.uid for request in state.queue.under_way}
     memory = note_remaining(merge_memory(state.memory, event.memory), event.remaining - under_way)
     violated = frozenset(token for token, _ in memory.seen)
+    # Only what the last leader has saved was reported, not what this process has seen since.
+    window = find_window(state.in_force.policy)
+    unsettled = tuple(UnsettledDomain(one, one.settles_at(window)) for one in event.memory.domains_in_motion)
+    limits = dict.fromkeys(violated, State.VIOLATED)
     following = structs.replace(
         state,
         leadership=structs.replace(state.leadership, leads=True, term=event.term),
         memory=memory,
         queue=structs.replace(state.queue, unsaved=""),
         capacity=CapacityQueue(refused=state.capacity.refused),
-        reported=structs.replace(state.reported, violated=violated, limits=dict.fromkeys(violated, State.VIOLATED)),
+        reported=structs.replace(state.reported, violated=violated, limits=limits, unsettled=unsettled),
         cycle=None,
     )
     return following, (*_publish_pause(following), *_publish(problem_events(following.in_force.team_problems)))
@@ -184,8 +188,8 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         events += ended_move_events(move)
     events += overdue_events(state.memory.moves, cycle.memory.moves)
     if state.process.policy_object is not None:
-        reported_motion = _find_reported_motion(state, now)
-        events += motion_events(reported_motion, cycle.assessment.unsettled_domains, state.process.policy_object)
+        unsettled = cycle.assessment.unsettled_domains
+        events += motion_events(state.reported.unsettled, unsettled, state.process.policy_object)
     if cycle.capacity is not None:
         events += capacity_events(cycle.capacity.decision)
     if state.process.approval_object is not None:
@@ -202,6 +206,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
             violated=frozenset(make_token(group.spread.name) for group in cycle.assessment.violated),
             limits=reported,
             deadlocked=deadlocked,
+            unsettled=cycle.assessment.unsettled_domains,
         ),
     )
     following = queue_placeholders(following, cycle)
@@ -218,13 +223,6 @@ def _handle_watched(state: LoopState, event: Watched, now: datetime) -> LoopStat
         return state
     memory = watch(state.memory, state.nodes, event.snapshot, state.in_force.policy, now)
     return structs.replace(state, memory=memory, nodes=event.snapshot.node)
-
-
-def _find_reported_motion(state: LoopState, now: datetime) -> tuple[UnsettledDomain, ...]:
-    """Return the domains that had not settled after the last cycle; a new leader knows them from the memory."""
-    if state.cycle is not None:
-        return state.cycle.assessment.unsettled_domains
-    return find_unsettled(state.memory, state.in_force.policy, Clock(now))
 
 
 def _find_features(state: LoopState, event: CycleDue) -> tuple[Feature, ...]:

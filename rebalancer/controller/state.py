@@ -12,6 +12,7 @@ from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.slow_start import WindowUses, describe_windows
+from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.events import Event, Regarding
@@ -351,6 +352,8 @@ class Reported(Struct, frozen=True, kw_only=True):
     """Limits that are not Satisfied, by token."""
     deadlocked: frozenset[str] = frozenset()
     """Pending pods, by UID."""
+    unsettled: tuple[UnsettledDomain, ...] = ()
+    """Domains that had not settled."""
     prevention: PreventionReport = NO_REPORT
 
 

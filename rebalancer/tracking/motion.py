@@ -235,7 +235,26 @@ def merge_motion(memory: Memory, other: Memory) -> Memory:
     domains = {(motion.key, motion.value): motion for motion in memory.domains_in_motion}
     for motion in other.domains_in_motion:
         known = domains.get((motion.key, motion.value), motion)
-        domains[motion.key, motion.value] = max(known, motion, key=lambda one: (one.moved, one.lost))
+        domains[motion.key, motion.value] = _unite(known, motion)
     merged = sorted(domains.values(), key=lambda motion: (motion.moved, motion.key, motion.value))
     changes = sorted({*memory.node_changes, *other.node_changes}, key=_sort_key)
     return structs.replace(memory, node_changes=tuple(changes), domains_in_motion=tuple(merged))
+
+
+def _unite(one: DomainMotion, other: DomainMotion) -> DomainMotion:
+    """Return a motion of a domain that two processes have seen, each maybe from another moment on."""
+    older, newer = sorted((one, other), key=lambda motion: (motion.moved, motion.lost))
+    if older.moved < newer.since:  # it had come to its end
+        return newer
+    names = sorted({*one.nodes, *other.nodes})
+    had = max(one.had, other.had)
+    return structs.replace(
+        newer,
+        since=min(one.since, other.since),
+        until=max(one.until, other.until),
+        had=had,
+        lost=min(had, max(one.lost, other.lost, len(names))),
+        nodes=tuple(names[:_MOST_NODES]),
+        events=tuple(sorted({*one.events, *other.events})),
+        by=tuple(sorted({*one.by, *other.by})),
+    )

@@ -1,13 +1,17 @@
 """What is to be repaired only because a node has changed a moment ago: a wrong label must not move a pod.
 
-A constraint or limit is evaluated with the nodes as they are and as they were before the changes of the last
-`nodes.settle`. What is violated with both, by the same pods in the same domains, waits for nothing. What is violated
-only now, or more than it was, or by other pods, waits until the change has lasted. Labels decide which nodes make a
-domain; cordons and readiness do where a constraint honours the nodes' taints. A pod that no node admits since then
-waits, too.
+A constraint or limit is evaluated with the nodes as they are, as they were before the changes of the last
+`nodes.settle`, and, where a node has changed several times, as they were before the last change of each. What is
+violated with all of them, by the same pods in the same domains, waits for nothing. What is violated only now, or more
+than it was, or by other pods, waits until the change has lasted. Without the last changes a label that is wrong, right
+and wrong again would be a violation that has lasted as soon as its first change is older than `nodes.settle`: what it
+was changed from since is the wrong value.
+
+Labels decide which nodes make a domain; cordons and readiness do where a constraint honours the nodes' taints. A pod
+that no node admits since then waits, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
@@ -74,7 +78,7 @@ class RecentChanges:
         if not all(map(self._has_limit_lasted, component.limits)):
             return False
         pods = (pod for pod in component.pods if pod.uid in stuck) if stuck else ()
-        return not any(feasible(pod, self._before) for pod in pods)
+        return not any(feasible(pod, before) for pod in pods for before in self._befores)
 
     def _has_constraint_lasted(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> bool:
         constraint = evaluated.constraint
@@ -82,34 +86,42 @@ class RecentChanges:
             return True
         if not self._labels_changed and constraint.node_taints_policy is InclusionPolicy.IGNORE:
             return True
-        before, now = counts(constraint, group.spread.sample, self._before), evaluated.counts
-        return before.skew >= now.skew and before.by_domain.filled == now.by_domain.filled
+        now = evaluated.counts
+        earlier = (counts(constraint, group.spread.sample, before) for before in self._befores)
+        return all(one.skew >= now.skew and one.by_domain.filled == now.by_domain.filled for one in earlier)
 
     def _has_limit_lasted(self, limit: EvaluatedLimit) -> bool:
         if limit.state is State.SATISFIED or not self._labels_changed:
             return True
-        knowledge = DomainKnowledge.of(self._before, self._policy, self._memory)
-        evaluated = evaluate_limits([limit.gathered], self._before, self._memory, knowledge)
+        return all(self._is_limit_violated(limit, before) for before in self._befores)
+
+    def _is_limit_violated(self, limit: EvaluatedLimit, view: View) -> bool:
+        """Return whether a limit is violated in a view, too, by the same pods and no less than it is now."""
+        knowledge = DomainKnowledge.of(view, self._policy, self._memory)
+        evaluated = evaluate_limits([limit.gathered], view, self._memory, knowledge)
         before = next((one for one in evaluated if one.name == limit.name), None)
         return before is not None and before.headroom <= limit.headroom and before.counts.filled == limit.counts.filled
 
     @cached_property
-    def _before(self) -> View:
-        """The cluster with the nodes as they were before these changes."""
+    def _befores(self) -> Sequence[View]:
+        """The cluster with the nodes as they were before these changes, and before the last one of each node."""
         snapshot = self._view.snapshot
-        earlier = self._find_earlier()
-        nodes = tuple(earlier.get(node.name, node) for node in snapshot.nodes)
-        # Pods are counted by label with their nodes' labels at hand, so that no index may be shared.
-        return View(replace(snapshot, nodes=nodes), self._view.profile, self._view.clock)
+        views: list[View] = []
+        first, last = self._find_earlier(self._changes), self._find_earlier(reversed(self._changes))
+        for earlier in (first,) if first == last else (first, last):
+            nodes = tuple(earlier.get(node.name, node) for node in snapshot.nodes)
+            # Pods are counted by label with their nodes' labels at hand, so that no index may be shared.
+            views.append(View(replace(snapshot, nodes=nodes), self._view.profile, self._view.clock))
+        return views
 
-    def _find_earlier(self) -> Mapping[str, Node]:
-        """Return the nodes as they were: of several changes of the same the first one counts."""
+    def _find_earlier(self, changes: Iterable[NodeChange]) -> Mapping[str, Node]:
+        """Return the nodes as they were before the changes; of several ones of the same, before the first in order."""
         earlier: dict[str, Node] = {}
-        counted: set[tuple[str, str]] = set()
-        for change in self._changes:
+        undone: set[tuple[str, str]] = set()
+        for change in changes:
             subject = change.node, change.key if change.event is NodeEvent.RELABELLED else ""
-            if subject not in counted:
-                counted.add(subject)
+            if subject not in undone:
+                undone.add(subject)
                 earlier[change.node] = _undo(earlier.get(change.node, self._view.nodes.by_name[change.node]), change)
         return earlier
 

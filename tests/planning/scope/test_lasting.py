@@ -112,10 +112,12 @@ def test_what_was_violated_as_much_before_waits_for_nothing() -> None:
 
 
 def test_a_label_that_is_put_right_again_changes_nothing() -> None:
-    """Of several changes of one label the first tells how it was."""
+    """Of several changes of one label the first says how it was, and the last what it was in between."""
     snapshot = cluster(on={"a-1": 4, "b-1": 2, "c-1": 1})
-    rows = (relabelled(snapshot, "c-1", "c", seconds=14), relabelled(snapshot, "c-1", "d", seconds=1))
+    rows = (relabelled(snapshot, "c-2", "c", seconds=14), relabelled(snapshot, "c-2", "a", seconds=1))
     assert not waits(planned(snapshot, RULES, Memory(node_changes=rows)), rows[1])
+    rows = (relabelled(snapshot, "c-1", "c", seconds=14), relabelled(snapshot, "c-1", "d", seconds=1))
+    assert waits(planned(snapshot, RULES, Memory(node_changes=rows)), rows[1])
     wrong = labelled(cluster(), "c-2", "d")
     rows = (relabelled(wrong, "c-2", "c", seconds=14), relabelled(wrong, "c-2", "e", seconds=1))
     assert waits(planned(wrong, RULES, Memory(node_changes=rows)), rows[1])
