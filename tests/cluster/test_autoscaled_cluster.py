@@ -48,7 +48,7 @@ def lay_out_shop(plane: ControlPlane) -> None:
     def constraints(app: str, *keys: str) -> list[dict[str, Any]]:
         return [spread(key, labels={"app": app}) for key in keys]
 
-    one_each = ["a-0", "b-0", "c-0", "a-1", "b-1", "c-1"]
+    six = ["a-0", "b-0", "c-0", "a-1", "b-1", "c-1"]
     lay_out(
         plane,
         [
@@ -65,9 +65,9 @@ def lay_out_shop(plane: ControlPlane) -> None:
                 namespace="shop",
                 topologySpreadConstraints=constraints("cart", ZONE, HOSTNAME),
             ),
-            deployment("api", one_each, namespace="search", topologySpreadConstraints=constraints("api", ZONE)),
+            deployment("api", six, namespace="search", topologySpreadConstraints=constraints("api", ZONE)),
             deployment(
-                "index", one_each, namespace="search", topologySpreadConstraints=constraints("index", ZONE, HOSTNAME)
+                "index", six, namespace="search", topologySpreadConstraints=constraints("index", ZONE, HOSTNAME)
             ),
             pdb("web", {"app": "web"}, namespace="shop", max_unavailable=1),
             pdb("index", {"app": "index"}, namespace="search", max_unavailable=1),
