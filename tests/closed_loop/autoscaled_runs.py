@@ -4,6 +4,7 @@ Every minute a node joins and another one leaves: the cluster-autoscaler taints 
 a disruption budget still protects, and removes the node 20 to 40 seconds after the taint. In ten minutes 15% of the
 pods are restarted, as CronJobs do. A HorizontalPodAutoscaler changes the replicas of one Deployment every minute or
 two. Some Deployments violate their constraint over zones at the beginning: a zone came back, or pods are unbalanced.
+Constraints over host names have fewer pods than nodes: with more, every node that joins or leaves violates them anew.
 
 The policy is the default one in mode Evict, with slow start, `spread.for` 2m and `eligibility.minAge` 5m: all the waits
 that a real cluster has. Only `nodes.settle` is drawn.
