@@ -12,7 +12,7 @@ _CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=TaintEffect.NO_
 
 
 class NodeChanges:
-    """Adds, removes, restores, cordons and uncordons nodes."""
+    """Adds, removes, restores, cordons, uncordons and taints nodes."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -64,6 +64,13 @@ class NodeChanges:
             self._state.note(TraceKind.NODE_UNCORDONED, f"Node {name}")
             taints = tuple(taint for taint in node.taints if taint != _CORDONED)
             self._state.store.nodes.put(structs.replace(node, unschedulable=False, taints=taints))
+
+    def taint(self, name: str, taint: Taint) -> None:
+        """Add a taint to a node; ValueError if it does not exist."""
+        node = self._named(name)
+        if taint not in node.taints:
+            self._state.note(TraceKind.NODE_TAINTED, f"Node {name}", taint.key)
+            self._state.store.nodes.put(structs.replace(node, taints=(*node.taints, taint)))
 
     def remove_domain(self, key: str, value: str) -> None:
         """Remove every node with a label; ValueError if there is none."""

@@ -25,6 +25,7 @@ class TraceKind(StrEnum):
     NODE_ADDED = "NodeAdded"
     NODE_CORDONED = "NodeCordoned"
     NODE_UNCORDONED = "NodeUncordoned"
+    NODE_TAINTED = "NodeTainted"
     EVENT = "Event"
     """A Kubernetes event was published."""
 
