@@ -1,16 +1,16 @@
 """Which changes in the cluster call for a cycle at once, so that a repair takes as long as its pods take to start.
 
 A watch delivers thousands of changes a minute, of which almost none matters before the next interval. Those that do: a
-node begins or ceases to take pods, a workload is scaled down or has finished its rollout, a pod of an owner whose
-replacement is awaited becomes Ready or is gone, such an owner says that it cannot create one, a budget that an eviction
-waits for allows more.
+node begins or ceases to take pods, or an autoscaler begins to remove it, a workload is scaled down or has finished its
+rollout, a pod of an owner whose replacement is awaited becomes Ready or is gone, such an owner says that it cannot
+create one, a budget that an eviction waits for allows more.
 """
 
 from typing import NamedTuple
 
 from rebalancer.controller.state import LoopState
 from rebalancer.model.cluster import DisruptionBudget
-from rebalancer.model.nodes import Node
+from rebalancer.model.nodes import BEING_REMOVED, Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 
@@ -43,7 +43,7 @@ def calls_for_cycle(before: object, after: object, awaited: Awaited) -> bool:
         case Pod():
             return _pod_matters(before, after, awaited)
         case Node():
-            return _takes_pods(before) != _takes_pods(after)
+            return _takes_pods(before) != _takes_pods(after) or _is_marked(before) != _is_marked(after)
         case Workload():
             if not (isinstance(before, Workload) and isinstance(after, Workload)):
                 return False
@@ -76,6 +76,11 @@ def _refuses_pods(before: Workload, after: Workload, awaited: Awaited) -> bool:
 
 def _takes_pods(node: object) -> bool:
     return isinstance(node, Node) and node.takes_pods
+
+
+def _is_marked(node: object) -> bool:
+    """Return whether an autoscaler is removing a node: it may be gone before the next cycle that is due."""
+    return isinstance(node, Node) and any(taint.key in BEING_REMOVED for taint in node.taints)
 
 
 def _workload_matters(before: Workload, after: Workload) -> bool:

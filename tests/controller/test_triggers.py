@@ -17,7 +17,7 @@ from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, Watching, eager
 from tests.controller.test_loop import BUDGETS, CYCLE, SNAPSHOT, after, led, two_workloads
 from tests.controller.test_simulated import skewed
-from tests.scheduling.build import node
+from tests.scheduling.build import node, taint
 
 AWAITED = Awaited(frozenset({"owner"}), frozenset({"shop"}))
 NODE = node("n1")
@@ -45,6 +45,8 @@ ROLLING = changed(WEB, updated=0)
         pytest.param(NODE, None, True, id="a node is deleted"),
         pytest.param(None, NODE, True, id="a node joins"),
         pytest.param(changed(NODE, unschedulable=True), NODE, True, id="a node is uncordoned"),
+        pytest.param(NODE, changed(NODE, taints=(taint("ToBeDeletedByClusterAutoscaler"),)), True, id="an autoscaler"),
+        pytest.param(NODE, changed(NODE, taints=(taint("gpu"),)), False, id="a node is tainted"),
         pytest.param(None, changed(NODE, ready=False), False, id="a node registers"),
         pytest.param(NODE, NODE, False, id="a node's heartbeat"),
         pytest.param(WEB, changed(WEB, replicas=WEB.replicas - 1), True, id="a scale-down"),
