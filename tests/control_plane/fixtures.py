@@ -1,7 +1,8 @@
 """The control plane as pytest fixtures; loaded with `pytest_plugins` in tests/conftest.py.
 
-`control_plane` is started once a session, `cluster` is the same one cleaned for each test. Tests in `tests/cluster` get
-the marker `cluster`. A test that needs other options starts a `ControlPlane` of its own.
+`control_plane` is started once a session. `cluster` is the same one cleaned for each test, `module_cluster` cleaned
+once for the tests of a file. Tests in `tests/cluster` get the marker `cluster`. A test that needs other options starts
+a `ControlPlane` of its own.
 """
 
 from __future__ import annotations
@@ -61,4 +62,17 @@ def cluster(_started: tuple[ControlPlane, Cleaner]) -> ControlPlane:
     plane.check()
     cleaner.clean()
     plane.begin_test()
+    return plane
+
+
+@pytest.fixture(scope="module")
+def module_cluster(_started: tuple[ControlPlane, Cleaner]) -> ControlPlane:
+    """Return the control plane without anything that tests of other files have left in it.
+
+    For tests that need the same nodes, which have to grow old first. They tidy up after themselves, and call
+    `begin_test`.
+    """
+    plane, cleaner = _started
+    plane.check()
+    cleaner.clean()
     return plane

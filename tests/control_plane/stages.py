@@ -7,6 +7,10 @@ budgets, so that a pod needs a while, differently long for each. Labels and anno
     annotation kwok.test/ready-after   becomes Ready after exactly this time, e.g. "5s"
     annotation kwok.test/gone-after    takes exactly this time to terminate, e.g. "10s"
     label      kwok.test/no-image-on   on nodes whose name begins with its value the pod's image cannot be pulled
+
+An annotation bends it for a node:
+
+    annotation kwok.test/lost          the node's Ready condition is Unknown while it has this annotation (any value)
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ READY_AFTER: Final = "kwok.test/ready-after"
 GONE_AFTER: Final = "kwok.test/gone-after"
 
 NO_IMAGE_ON: Final = "kwok.test/no-image-on"
+
+LOST: Final = "kwok.test/lost"
 
 _NODE: Final = {"apiGroup": "v1", "kind": "Node"}
 _POD: Final = {"apiGroup": "v1", "kind": "Pod"}
@@ -39,6 +45,12 @@ _NODE_STATUS: Final = """
 conditions:
 - {type: Ready, status: "True", reason: KubeletReady, message: simulated,
    lastHeartbeatTime: {{ Now | Quote }}, lastTransitionTime: {{ Now | Quote }}}
+"""
+
+_NODE_LOST_STATUS: Final = """
+conditions:
+- {type: Ready, status: Unknown, reason: NodeStatusUnknown, message: simulated,
+   lastTransitionTime: {{ Now | Quote }}}
 """
 
 _POD_STATUS: Final = """
@@ -101,7 +113,8 @@ def stages(*, ready_after: tuple[float, float], gone_after: float) -> list[dict[
         _is(_IMAGE, "there"),
     )
     return [
-        _stage("node-ready", _NODE, [_isnt(_READY, "True")], {"statusTemplate": _NODE_STATUS}),
+        _stage("node-ready", _NODE, [_isnt(_READY, "True"), _no_annotation(LOST)], {"statusTemplate": _NODE_STATUS}),
+        _stage("node-lost", _NODE, [_is(_READY, "True"), _annotation(LOST)], {"statusTemplate": _NODE_LOST_STATUS}),
         _stage(
             "pod-ready",
             _POD,
