@@ -65,7 +65,7 @@ class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
     until: Moment
     """When the last one was."""
     moved: Moment
-    """When a node was last lost, or the last one came back that matters."""
+    """When a node was last lost or came back, or a new one took the place of the last one that was missing."""
     lasting: bool
     """Whether so many of its nodes take no pods still."""
     had: int

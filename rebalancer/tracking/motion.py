@@ -156,11 +156,15 @@ def _follow_domains(
             losses.setdefault(_Domain(change.key, change.value), []).append(change)
     moving = {_Domain(motion.key, motion.value): motion for motion in known}
     fresh = {_Domain(change.key, change.value) for change in new if change.event.is_loss and change.value is not None}
+    back = {change.node for change in new if change.event in {NodeEvent.UNCORDONED, NodeEvent.READY}}
     followed: list[DomainMotion] = []
     for domain in sorted({*moving, *fresh}):
         nodes = [node for node in snapshot.nodes if node.labels.get(domain.key) == domain.value]
         lost, old = losses.get(domain, []), moving.get(domain)
-        motion = _begin(domain, lost, nodes, now, window) if old is None else _go_on(old, lost, nodes, now, window)
+        if old is None:
+            motion = _begin(domain, lost, nodes, now, window)
+        else:
+            motion = _go_on(old, lost, nodes, now, window, is_back=any(node.name in back for node in nodes))
         if motion is not None:
             followed.append(motion)
     followed.sort(key=lambda motion: (motion.moved, motion.key, motion.value))
@@ -194,13 +198,22 @@ def _begin(
 
 
 def _go_on(
-    motion: DomainMotion, lost: Sequence[NodeChange], nodes: Iterable[Node], now: datetime, window: timedelta
+    motion: DomainMotion,
+    lost: Sequence[NodeChange],
+    nodes: Iterable[Node],
+    now: datetime,
+    window: timedelta,
+    *,
+    is_back: bool,
 ) -> DomainMotion | None:
-    """Return the motion of a domain with what it has lost since; None when it has settled."""
+    """Return the motion of a domain with what it has lost since; None when it has settled.
+
+    `is_back`: a node of it takes pods again, as at the end of a drain.
+    """
     times = {name: min(now, getattr(motion, name)) for name in ("since", "until", "moved")}
     motion = _count(structs.replace(motion, **times), [change for change in lost if change.at > times["until"]])
     lasting = _is_lasting(motion.had, nodes)
-    if motion.lasting and not lasting:
+    if is_back or (motion.lasting and not lasting):
         motion = structs.replace(motion, moved=now)
     motion = structs.replace(motion, lasting=lasting)
     # After the longest time it is stored until it is quiet: else the next loss would begin another hour.

@@ -83,5 +83,5 @@ def test_what_the_last_leader_has_reported_is_not_reported_again(started: LoopSt
     follower = watch(started, 2, "c-1", "c-2")
     state, first = run(lead(follower, 5, last.memory), 6, "c-1", "c-2")
     assert first == {}
-    _, end = run(lead(follower, 100, run(state, 7)[0].memory), 101)
+    _, end = run(lead(watch(follower, 8), 100, run(state, 7)[0].memory), 101)
     assert end == {EventReason.DOMAIN_SETTLED: 1}
