@@ -14,7 +14,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import Memory
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import PodPhase, PodSpec
+from rebalancer.model.pods import PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import InclusionPolicy, WhenUnsatisfiable
@@ -281,3 +281,48 @@ def test_only_what_was_violated_with_the_old_labels_too_is_ever_decided(
         (group,) = made.groups
         waits_for_nodes = group.refusal is not None and isinstance(group.refusal.cause, CountsInMotion)
         assert waits_for_nodes != same
+
+
+def test_what_is_satisfied_waits_for_nothing_where_something_else_is_violated_as_before() -> None:
+    """A soft constraint that is not acted on does not, either; one that is violated since then does."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 2)
+    blueprint.deployment("web", on={"a-1": 4, "b-1": 1, "c-1": 1}, spread={ZONE: 1, HOSTNAME: 9}, namespace="shop")
+    snapshot = labelled(blueprint.snapshot(), "a-1", "x", HOSTNAME)
+    row = relabelled(snapshot, "a-1", "y", key=HOSTNAME)
+    assert not waits(planned(snapshot, RULES, Memory(node_changes=(row,))), row)
+
+    def with_host_names(max_skew: int, *, soft: bool) -> Snapshot:
+        when = WhenUnsatisfiable.SCHEDULE_ANYWAY if soft else WhenUnsatisfiable.DO_NOT_SCHEDULE
+
+        def change(_: str, spec: PodSpec) -> PodSpec:
+            zone, name = spec.spread
+            return structs.replace(
+                spec, spread=(zone, structs.replace(name, max_skew=max_skew, when_unsatisfiable=when))
+            )
+
+        return with_specs(snapshot, change)
+
+    assert not waits(planned(with_host_names(1, soft=True), RULES, Memory(node_changes=(row,))), row)
+    assert waits(planned(with_host_names(1, soft=False), RULES, Memory(node_changes=(row,))), row)
+
+
+def test_changes_of_other_kinds_beside_a_label_hide_nothing() -> None:
+    snapshot = labelled(cluster(), "c-2", "d")
+    row = relabelled(snapshot, "c-2", "c", seconds=1)
+    rows = (changed(snapshot, "b-1", NodeEvent.UNCORDONED), row)
+    assert waits(planned(snapshot, RULES, Memory(node_changes=rows)), row)
+
+
+def test_only_the_pods_that_no_node_admits_are_asked_for() -> None:
+    """Whether a running pod had a node then says nothing."""
+    laid_out = cluster()
+    huge = structs.replace(laid_out.pods[0].spec, requests=Resources(cpu=10**9))
+    pending = structs.replace(
+        laid_out.pods[0], name="web-7", uid="web-7", node=None, phase=PodPhase.PENDING, ready=False, spec=huge
+    )
+    snapshot = replace(laid_out, pods=(*laid_out.pods, structs.replace(pending, requests=huge.requests)))
+    row = changed(snapshot, "a-2", NodeEvent.CORDONED, "a", key=ZONE)
+    (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).groups
+    assert group.refusal is not None
+    assert not isinstance(group.refusal.cause, CountsInMotion)
