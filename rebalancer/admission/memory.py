@@ -8,9 +8,10 @@ import msgspec
 
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import Causes, causes_to_store
+from rebalancer.model.motion import NodeEvent
 from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import State
-from rebalancer.planning.causes import NodeChanged, NodeSettling
+from rebalancer.planning.causes import CountsInMotion, Fact, NodeChanged, NodeSettling
 from rebalancer.planning.plan import Plan
 
 MOST_IN_FLIGHT: Final = 400
@@ -63,6 +64,13 @@ def _first_waits(
     """Return when each group under repair first waited for a node to settle; a further node does not change it."""
     first = dict(memory.settling)
     for group in plan.groups:
-        if group.refusal is not None and isinstance(group.refusal.cause, NodeSettling | NodeChanged):
+        if group.refusal is not None and _waits_for_nodes(group.refusal.cause):
             first.setdefault(make_token(group.name), now)
     return tuple(sorted((token, min(now, first[token])) for token in map(make_token, repaired) if token in first))
+
+
+def _waits_for_nodes(cause: Fact) -> bool:
+    """Return whether a cause is a wait for nodes of which a component has one in all."""
+    if isinstance(cause, CountsInMotion):
+        return cause.change.event is not NodeEvent.RELABELLED
+    return isinstance(cause, NodeSettling | NodeChanged)

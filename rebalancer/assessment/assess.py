@@ -117,6 +117,16 @@ def find_unsettled(memory: Memory, policy: Policy, clock: Clock) -> tuple[Unsett
     return tuple(domain for domain in domains if not clock.has_passed(domain.until))
 
 
+def find_unreported_ends(memory: Memory, policy: Policy, now: datetime) -> tuple[UnsettledDomain, ...]:
+    """Return the domains of a stored memory whose end was not reported: they have not settled, or have since then.
+
+    A domain that settles is stored no longer, but for one that still loses nodes after the longest time.
+    """
+    window = find_window(policy)
+    domains = (UnsettledDomain(motion, motion.settles_at(window)) for motion in memory.domains_in_motion)
+    return tuple(one for one in domains if now < one.until or one.until < one.motion.latest_end)
+
+
 def _evaluate(group: SpreadGroup, view: View) -> EvaluatedGroup:
     hard, soft = (
         tuple(

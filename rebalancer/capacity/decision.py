@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
+from rebalancer.assessment.assess import find_unsettled
 from rebalancer.capacity.causes import (
     CapacityBackingOff,
     CapacityNeeded,
@@ -30,7 +31,7 @@ from rebalancer.model.moves import (
     Reference,
 )
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.causes import Fact, Refusal
+from rebalancer.planning.causes import DomainInMotion, Fact, Refusal
 from rebalancer.planning.plan import PlanRefusal
 from rebalancer.policy import CapacityMode, Policy
 from rebalancer.scheduling.view import View
@@ -167,18 +168,25 @@ class _Wishes:
         self._granted.append(need)
 
     def _find_wait(self, token: str, domain: DomainName) -> Fact | None:
-        """Return why a domain is left alone: what came of the last request, or that it has just lost its nodes."""
+        """Return why a domain is left alone: what came of the last request, or that it loses its nodes, or has."""
         timeout = self._policy.capacity.timeout
         waiting = find_wait(self._memory, token, domain, self._now, timeout)
         if waiting is not None:
             attempt, left = waiting
             return CapacityBackingOff(domain, attempt.failure, attempt.times, left)
         if domain.value in self._view.nodes.values(domain.topology_key).values():
-            return None
+            return self._find_motion(domain)
         for zone in self._memory.zones:
             if (zone.key, zone.zone) == (domain.topology_key, domain.value):
                 ago = max(timedelta(0), self._now - zone.last)
                 return DomainJustLost(domain, ago, timeout - ago) if ago < timeout else None
+        return None
+
+    def _find_motion(self, domain: DomainName) -> DomainInMotion | None:
+        """Return that a domain with nodes loses others: new ones would come to where nothing is moved."""
+        for one in find_unsettled(self._memory, self._policy, self._view.clock):
+            if (one.motion.key, one.motion.value) == (domain.topology_key, domain.value):
+                return DomainInMotion(one.motion, one.until)
         return None
 
     def begin(

@@ -24,7 +24,6 @@ from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.engine import Evaluation, Inputs, Stopwatch, evaluate, without_stopwatch
 from rebalancer.model.breaker import BreakerState
 from rebalancer.model.moves import Memory, Reference
-from rebalancer.model.nodes import Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.planning.plan import Eviction, Plan
@@ -34,6 +33,7 @@ from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document, proposal_document
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
+from rebalancer.tracking.motion import Look
 from rebalancer.tracking.track import track
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class CycleInputs:
     """What admission knows besides; it has the policy."""
     before: Snapshot | None = None
     """The snapshot of the last cycle, None where there is none or its view was stale."""
-    nodes: Mapping[str, Node] | None = None
-    """The nodes as they were seen last, also while another process led; None where they were not."""
+    look: Look | None = None
+    """The last look at the nodes, also while another process led; None where there was none."""
     known: Evaluation | None = None
     """The last evaluation, which is used again while it serves."""
     features: tuple[Feature, ...] = ()
@@ -181,7 +181,7 @@ def _track(inputs: CycleInputs, snapshot: Snapshot) -> Memory:
     context = inputs.context
     if context.stale:
         return inputs.memory
-    return track(inputs.memory, inputs.before, snapshot, context.policy, context.now, inputs.nodes)
+    return track(inputs.memory, inputs.before, snapshot, context.policy, context.now, inputs.look, inputs.profile)
 
 
 def _evaluate(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory, stopwatch: Stopwatch) -> Evaluation:

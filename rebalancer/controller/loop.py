@@ -11,7 +11,7 @@ from datetime import datetime
 from msgspec import structs
 
 from rebalancer.admission.admit import AdmissionContext
-from rebalancer.assessment.assess import UnsettledDomain
+from rebalancer.assessment.assess import find_unreported_ends
 from rebalancer.controller.cycle import CycleInputs, Feature, run_cycle
 from rebalancer.controller.evictions import (
     drop_queue,
@@ -73,7 +73,7 @@ from rebalancer.reporting.events import (
     skew_events,
     team_events,
 )
-from rebalancer.tracking.motion import find_window
+from rebalancer.tracking.motion import Look
 from rebalancer.tracking.moves import adopt_moves, merge_memory, note_remaining
 from rebalancer.tracking.track import watch
 
@@ -108,7 +108,7 @@ def step(  # noqa: C901, PLR0912  # one case for each event
             following = _put_in_force(state, state.in_force.policy.cluster, event.teams, now)
             return following, _publish_team_events(state, following)
         case Leading():
-            return _handle_leading(state, event)
+            return _handle_leading(state, event, now)
         case PauseRead():
             return _handle_pause(state, event, now)
         case ApprovalRead():
@@ -123,7 +123,7 @@ def step(  # noqa: C901, PLR0912  # one case for each event
             return following, (*requests, *released, *save_if_leading(following))
 
 
-def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Requests]:
+def _handle_leading(state: LoopState, event: Leading, now: datetime) -> tuple[LoopState, Requests]:
     """Begin with what the last leader saved, and without a snapshot from before; or end."""
     state = drop_queue(state)
     if not event.leads:
@@ -133,8 +133,7 @@ def _handle_leading(state: LoopState, event: Leading) -> tuple[LoopState, Reques
     memory = note_remaining(merge_memory(state.memory, event.memory), event.remaining - under_way)
     violated = frozenset(token for token, _ in memory.seen)
     # Only what the last leader has saved was reported, not what this process has seen since.
-    window = find_window(state.in_force.policy)
-    unsettled = tuple(UnsettledDomain(one, one.settles_at(window)) for one in event.memory.domains_in_motion)
+    unsettled = find_unreported_ends(event.memory, state.in_force.policy, now)
     limits = dict.fromkeys(violated, State.VIOLATED)
     following = structs.replace(
         state,
@@ -175,7 +174,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         context=context,
         # Moves are not followed on a stale view, so it is no view to compare the next one with.
         before=last.snapshot if last is not None and not last.context.stale else None,
-        nodes=state.nodes,
+        look=state.look,
         known=last.evaluation if last is not None else None,
         features=_find_features(state, event),
     )
@@ -199,7 +198,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         cycle=cycle,
         read_at=event.read_at,
         turn=state.turn + 1,
-        nodes=state.nodes if event.stale else event.snapshot.node,
+        look=state.look if event.stale else Look(event.snapshot.node, now),
         memory=cycle.memory,
         reported=structs.replace(
             state.reported,
@@ -221,8 +220,9 @@ def _handle_watched(state: LoopState, event: Watched, now: datetime) -> LoopStat
     """Follow what becomes of nodes while another process leads: if this one does next, nothing else would tell it."""
     if state.leadership.leads:
         return state
-    memory = watch(state.memory, state.nodes, event.snapshot, state.in_force.policy, now)
-    return structs.replace(state, memory=memory, nodes=event.snapshot.node)
+    in_force = state.in_force
+    memory = watch(state.memory, state.look, event.snapshot, in_force.policy, now, in_force.profile)
+    return structs.replace(state, memory=memory, look=Look(event.snapshot.node, now))
 
 
 def _find_features(state: LoopState, event: CycleDue) -> tuple[Feature, ...]:

@@ -15,7 +15,13 @@ _PATIENCE: Final = 2
 """Intervals without progress before a violation is left whose repair waits for something that ends by itself."""
 
 _ENDS_BY_ITSELF: Final = frozenset(
-    {Reason.BLOCKED_BY_BUDGET, Reason.GROUP_IN_FLIGHT, Reason.ROLLOUT_IN_PROGRESS, Reason.NODE_SETTLING}
+    {
+        Reason.BLOCKED_BY_BUDGET,
+        Reason.DOMAIN_UNSETTLED,
+        Reason.GROUP_IN_FLIGHT,
+        Reason.NODE_SETTLING,
+        Reason.ROLLOUT_IN_PROGRESS,
+    }
 )
 """Reasons of waiting that often end within minutes: a pod becomes available, a node settles."""
 

@@ -17,7 +17,6 @@ from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
-from rebalancer.model.nodes import Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import CapacityMode, Mode, Policy, TeamReading
@@ -25,6 +24,7 @@ from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.events import ReportedStates
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.tracking.motion import Look
 
 
 class Clocks(NamedTuple):
@@ -374,8 +374,8 @@ class LoopState(Struct, frozen=True, kw_only=True):
     """When the cluster was read for it, by the monotonic clock."""
     turn: int = 0
     """How many cycles there were."""
-    nodes: Mapping[str, Node] | None = None
-    """As they were seen last, also while another process led; None before the first look."""
+    look: Look | None = None
+    """The last look at the nodes, also while another process led; None before the first one."""
 
     @property
     def busy(self) -> bool:

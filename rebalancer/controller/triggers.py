@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rebalancer.controller.state import LoopState
 from rebalancer.model.cluster import DisruptionBudget
-from rebalancer.model.nodes import BEING_REMOVED, Node
+from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 
@@ -43,7 +43,7 @@ def calls_for_cycle(before: object, after: object, awaited: Awaited) -> bool:
         case Pod():
             return _pod_matters(before, after, awaited)
         case Node():
-            return _takes_pods(before) != _takes_pods(after) or _is_marked(before) != _is_marked(after)
+            return _takes_pods(before) != _takes_pods(after) or _is_removed(before) != _is_removed(after)
         case Workload():
             if not (isinstance(before, Workload) and isinstance(after, Workload)):
                 return False
@@ -78,9 +78,9 @@ def _takes_pods(node: object) -> bool:
     return isinstance(node, Node) and node.takes_pods
 
 
-def _is_marked(node: object) -> bool:
+def _is_removed(node: object) -> bool:
     """Return whether an autoscaler is removing a node: it may be gone before the next cycle that is due."""
-    return isinstance(node, Node) and any(taint.key in BEING_REMOVED for taint in node.taints)
+    return isinstance(node, Node) and node.being_removed
 
 
 def _workload_matters(before: Workload, after: Workload) -> bool:

@@ -11,6 +11,7 @@ HorizontalPodAutoscalers.
 
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from rebalancer.decoding import constraints, resources, wire
@@ -183,9 +184,18 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
         images=intern(tuple((name, image.size_bytes) for image in status.images or () for name in image.names or ())),
         ready=ready,
         ready_since=condition.last_transition_time if condition is not None and ready else None,
+        lost_since=_find_loss(source, None if ready else condition),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
     )
+
+
+def _find_loss(source: wire.Node, unready: wire.Condition | None) -> datetime | None:
+    """Return since when a node has been cordoned or not Ready, by its taint and condition; of both the earlier."""
+    times = [unready.last_transition_time] if unready is not None else []
+    if source.spec.unschedulable:
+        times += [taint.time_added for taint in source.spec.taints or () if taint.key == _UNSCHEDULABLE]
+    return min((moment for moment in times if moment is not None), default=None)
 
 
 def _find_cordoner(source: wire.Node) -> str:
@@ -201,6 +211,9 @@ def decode_taints(source: Sequence[wire.Taint] | None, field: str) -> tuple[Tain
         for position, taint in enumerate(source or ())
     )
 
+
+_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+"""The taint that the node lifecycle controller adds to a cordoned node, with the time."""
 
 _OPERATORS: Final = frozenset(map(str, Operator))
 """Newer releases of Karpenter have further operators on numbers; no domain depends on them."""

@@ -347,6 +347,7 @@ class Taint(Wire, frozen=True):
     key: str
     effect: str
     value: str = ""
+    time_added: Moment | None = None
 
 
 class NodeSpec(Wire, frozen=True):

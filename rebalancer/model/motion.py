@@ -22,8 +22,6 @@ class NodeEvent(StrEnum):
     UNREADY = "unready"
     DELETED = "deleted"
     UNCORDONED = "uncordoned"
-    READY = "ready"
-    """It is Ready again."""
     RELABELLED = "relabelled"
     """Its value of a topology key is another."""
 
@@ -36,11 +34,12 @@ class NodeEvent(StrEnum):
 _LOSSES: Final = frozenset({NodeEvent.CORDONED, NodeEvent.UNREADY, NodeEvent.DELETED})
 
 
-class NodeChange(Struct, frozen=True, gc=False, order=True, array_like=True):
+class NodeChange(Struct, frozen=True, gc=False, array_like=True):
     """A change of a node that was observed. Nothing on the object says when an uncordon or a change of a label was.
 
-    For a loss, `key` and `value` are one of its domains (a row for each, at least one), and `by` is who has cordoned
-    it, where that is known. For a change of a label they are its key and the value before, None where it had none.
+    `node` is "" where more labels have changed than are stored: then any may have. For a loss, `key` and `value` are
+    one of its domains (a row for each, at least one), and `by` is who has cordoned it, where that is known. For a
+    change of a label they are its key and the value before, None where it had none.
     """
 
     at: Moment
@@ -55,7 +54,7 @@ class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
     """A domain that has lost many of its nodes within a short time, without an autoscaler's mark on them.
 
     `had` is how many nodes took pods there before, `lost` how many of them do no more or did not for a while. `nodes`
-    are the first of these by name; `events` and `by` say what became of them and who cordoned them.
+    are some of these, by name; `events` and `by` say what became of them and who cordoned them.
     """
 
     key: str
@@ -67,7 +66,7 @@ class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
     moved: Moment
     """When a node was last lost or came back, or a new one took the place of the last one that was missing."""
     lasting: bool
-    """Whether so many of its nodes take no pods still."""
+    """Whether so many of them are there and take no pods still."""
     had: int
     lost: int
     nodes: tuple[str, ...] = ()

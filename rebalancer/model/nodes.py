@@ -21,7 +21,8 @@ TO_BE_REMOVED: Final = BEING_REMOVED | {"DeletionCandidateOfClusterAutoscaler"}
 class Node(Struct, frozen=True, gc=False, kw_only=True):
     """A node. `pods` is how many pods it may hold; `images` are (name, bytes), one row for each name of an image.
 
-    `ready_since` is when its Ready condition last became true, None while it is not. `cordoned_by` is the field manager
+    `ready_since` is when its Ready condition last became true, None while it is not. `lost_since` is since when it has
+    been cordoned or not Ready, None while it is neither or where that is not known. `cordoned_by` is the field manager
     that has cordoned it, "" where that is not known.
     """
 
@@ -37,6 +38,7 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     images: tuple[tuple[str, int], ...] = ()
     ready: bool = True
     ready_since: datetime | None = None
+    lost_since: datetime | None = None
     created: datetime
     deleted: datetime | None = None
     resource_version: str = ""
@@ -46,3 +48,8 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     def takes_pods(self) -> bool:
         """Whether it is Ready and not cordoned."""
         return self.ready and not self.unschedulable
+
+    @property
+    def being_removed(self) -> bool:
+        """Whether a taint says that an autoscaler removes it."""
+        return any(taint.key in BEING_REMOVED for taint in self.taints)

@@ -355,12 +355,13 @@ class NodeSettling(Fact, frozen=True, gc=False):
 class NodeChanged(Fact, frozen=True, gc=False):
     """A replacement may land on a node that was uncordoned, relabelled or lost lately, or near it if it is lost.
 
-    `domain` is that of a lost node, in which the step waits with it; else None.
+    `domain` is that of a lost node, in which the step waits with it; else None. The component waits at most `longest`
+    in all.
     """
 
     change: NodeChange
     domain: DomainName | None
-    settle: timedelta
+    longest: timedelta
     until: datetime
 
 

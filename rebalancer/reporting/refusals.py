@@ -343,26 +343,28 @@ def _budget(cause: Any) -> str:
 
 _NODE_VERBS: Final[Mapping[NodeEvent, str]] = {
     NodeEvent.CORDONED: "was cordoned",
-    NodeEvent.UNREADY: "is not Ready any more",
+    NodeEvent.UNREADY: "became not Ready",
     NodeEvent.UNCORDONED: "was uncordoned",
-    NodeEvent.READY: "is Ready again",
 }
+"""What has become of a node, of the changes for which a repair waits; of another label the old value is named."""
 
 
 def _change_text(change: NodeChange) -> str:
     """Say what has become of a node, and when."""
-    at = f"at {change.at:%Y-%m-%d %H:%M:%SZ}"
+    at = f"{change.at:%Y-%m-%d %H:%M:%SZ}"
+    if not change.node:
+        return f"more labels of nodes than are stored, until {at}"
     if change.event is NodeEvent.RELABELLED:
         was = "not there" if change.value is None else change.value or '""'
-        return f"{change.key} of node {change.node} was {was} until {change.at:%Y-%m-%d %H:%M:%SZ}"
-    return f"node {change.node} {_NODE_VERBS[change.event]}, {at}"
+        return f"{change.key} of node {change.node} was {was} until {at}"
+    return f"node {change.node} {_NODE_VERBS[change.event]} at {at}"
 
 
 def _node_changed(cause: planning.NodeChanged) -> str:
-    where = "there" if cause.domain is None else f"in {cause.domain}"
+    where = f"on node {cause.change.node}" if cause.domain is None else f"in {cause.domain}"
     return (
         f"a replacement may land {where}: {_change_text(cause.change)}; "
-        f"waiting until {cause.until:%Y-%m-%d %H:%M:%SZ}, at most nodes.settle ({format_duration(cause.settle)}) in all"
+        f"waiting until {cause.until:%Y-%m-%d %H:%M:%SZ}, at most {format_duration(cause.longest)} in all"
     )
 
 
@@ -452,7 +454,7 @@ _SENTENCES: Final[Mapping[type[Fact], Callable[[Any], str]]] = {
     ),
     planning.NodeChanged: _node_changed,
     planning.DomainInMotion: lambda c: (
-        f"a replacement may land there: {describe_unsettled(UnsettledDomain(c.motion, c.until))}"
+        f"a replacement may land in a domain in motion: {describe_unsettled(UnsettledDomain(c.motion, c.until))}"
     ),
     planning.CountsInMotion: lambda c: (
         f"it was not violated so before a node changed ({_change_text(c.change)}): waiting until that has lasted for "

@@ -1,15 +1,16 @@
 """Which nodes have changed lately, and which domains lose nodes.
 
-A node that becomes Ready or not Ready, is cordoned or uncordoned, or whose value of a topology key changes, may change
-again in a moment: a drain goes from node to node, a reboot ends, a mistake is put right. Where two nodes of a domain
-(or its only one), and at least a quarter, are lost within the window, the domain itself is in motion: a zone that
-fails, a zonal shift, a drain of several nodes one after the other. A node with an autoscaler's taint goes as part of
-routine.
+A node that is cordoned or uncordoned, becomes not Ready, or whose value of a topology key changes, may change again in
+a moment: a drain goes from node to node, a reboot ends, a mistake is put right. Where two nodes of a domain (or its
+only one), and at least a quarter, are lost within the window, the domain itself is in motion: a zone that fails, a
+zonal shift, a drain of several nodes one after the other. A node with an autoscaler's taint goes as part of routine.
 
 Changes are seen between two looks at the nodes, since nothing on the object says when it was uncordoned or relabelled.
-What is stored is bounded; beyond that the oldest changes are forgotten, and domains in motion last of all.
+A first look sees the losses that have their time on the object. What is stored is bounded: losses are forgotten before
+changes of labels, and domains that have settled before others.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
@@ -19,23 +20,30 @@ from msgspec import structs
 
 from rebalancer.model.motion import LEAST_WINDOW, DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import Memory
-from rebalancer.model.nodes import TO_BE_REMOVED, Node
+from rebalancer.model.nodes import Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
 from rebalancer.scheduling.spread_constraints import ZONE
 from rebalancer.tracking.zones import find_zone_keys, is_node_key
 
 MOST_CHANGES: Final = 1_000
-"""Changes of nodes that are stored, the newest."""
+"""Changes of nodes that are stored, those of labels first, and of these the newest."""
 
-MOST_DOMAINS: Final = 50
-"""Domains in motion that are stored, those that moved last."""
+MOST_DOMAINS: Final = 200
+"""Domains in motion that are stored: those whose nodes are still away, then those that moved last."""
 
-_MOST_NODES: Final = 50
+_MOST_NODES: Final = 20
 """Names of lost nodes that are stored for a domain in motion."""
 
 _PART: Final = 4
 """A domain is in motion when it loses one of so many of its nodes."""
+
+
+class Look(NamedTuple):
+    """The nodes by name as they were seen last, and when."""
+
+    nodes: Mapping[str, Node]
+    at: datetime
 
 
 def find_window(policy: Policy) -> timedelta:
@@ -44,96 +52,41 @@ def find_window(policy: Policy) -> timedelta:
 
 
 def observe_nodes(
-    memory: Memory,
-    before: Mapping[str, Node] | None,
-    snapshot: Snapshot,
-    policy: Policy,
-    keys: Collection[str],
-    now: datetime,
+    memory: Memory, last: Look | None, snapshot: Snapshot, policy: Policy, keys: Collection[str], now: datetime
 ) -> Memory:
     """Return the memory with the changes of nodes since the last look, and the domains that are in motion.
 
-    `before` are the nodes as they were then, None where nobody has looked yet. `keys` are the topology keys in use.
+    `last` is None where nobody has looked yet. `keys` are the topology keys in use.
     """
     window = find_window(policy)
     known = [
         structs.replace(change, at=min(now, change.at)) for change in memory.node_changes if now - change.at < window
     ]
-    new = [] if before is None else _find_changes(before, snapshot, policy, keys, now)
+    observer = _Observer(snapshot, policy, keys, now, window)
+    new = observer.find_losses({change.node for change in known}) if last is None else observer.compare(last)
     if not (new or memory.node_changes or memory.domains_in_motion):
         return memory
     changes = [*known, *new]
     return structs.replace(
         memory,
-        node_changes=tuple(sorted(changes, key=_sort_key)[-MOST_CHANGES:]),
-        domains_in_motion=_follow_domains(memory.domains_in_motion, changes, new, snapshot, now, window),
+        node_changes=_bound(changes, now),
+        domains_in_motion=observer.follow(memory.domains_in_motion, changes, new, last),
     )
+
+
+def _bound(changes: Sequence[NodeChange], now: datetime) -> tuple[NodeChange, ...]:
+    """Return the changes to store, the newest last; a label of which it is not known any more may be any."""
+    ordered = sorted(changes, key=_sort_key)
+    labels = [change for change in ordered if change.event is NodeEvent.RELABELLED]
+    if len(labels) > MOST_CHANGES:
+        return (*labels[1 - MOST_CHANGES :], NodeChange(now, "", NodeEvent.RELABELLED))
+    others = [change for change in ordered if change.event is not NodeEvent.RELABELLED]
+    stored = [*labels, *others[max(0, len(ordered) - MOST_CHANGES) :]]
+    return tuple(sorted(stored, key=_sort_key))
 
 
 def _sort_key(change: NodeChange) -> tuple[datetime, str, str, str]:
     return change.at, change.node, change.event, change.key
-
-
-# What has changed
-
-
-def _find_changes(
-    before: Mapping[str, Node], snapshot: Snapshot, policy: Policy, keys: Collection[str], now: datetime
-) -> list[NodeChange]:
-    after = snapshot.node
-    pairs = [(node, after.get(name)) for name, node in before.items() if after.get(name) is not node]
-    if not pairs:
-        return []
-    large = _find_domain_keys(snapshot, policy, keys)
-    settle = policy.nodes.settle
-    return list(chain.from_iterable(_compare(old, node, large, {ZONE, *keys}, now, settle) for old, node in pairs))
-
-
-def _find_domain_keys(snapshot: Snapshot, policy: Policy, keys: Collection[str]) -> Sequence[str]:
-    """Return the keys in use whose domains hold several nodes; a zone is one of several whoever uses the key."""
-    zone_keys = find_zone_keys(policy)
-    values = {
-        key: [node.labels[key] for node in snapshot.nodes if key in node.labels] for key in {ZONE, *zone_keys, *keys}
-    }
-    return [key for key in sorted(values) if not is_node_key(key, values[key], zone_keys)]
-
-
-# Many branches: one for each way in which a node changes.
-def _compare(
-    old: Node, node: Node | None, large: Sequence[str], keys: Iterable[str], now: datetime, settle: timedelta
-) -> Iterator[NodeChange]:
-    """Yield what has become of one node."""
-    if node is None or node.uid != old.uid:
-        if old.takes_pods and not _is_marked(old):
-            yield from _losses(old, NodeEvent.DELETED, large, now)
-        return
-    if old.takes_pods and not node.takes_pods and not _is_marked(node):
-        yield from _losses(node, NodeEvent.CORDONED if node.unschedulable else NodeEvent.UNREADY, large, now)
-    if node.takes_pods and not old.takes_pods:
-        yield NodeChange(now, node.name, NodeEvent.UNCORDONED if old.unschedulable else NodeEvent.READY)
-    if old.labels is node.labels:
-        return
-    for key in sorted(keys):
-        # A new node gets some of its labels after it has joined.
-        is_first = key not in old.labels and now - node.created < settle
-        if old.labels.get(key) != node.labels.get(key) and not is_first:
-            yield NodeChange(now, node.name, NodeEvent.RELABELLED, key, old.labels.get(key))
-
-
-def _is_marked(node: Node) -> bool:
-    """Return whether a taint says that an autoscaler removes the node."""
-    return any(taint.key in TO_BE_REMOVED for taint in node.taints)
-
-
-def _losses(node: Node, event: NodeEvent, large: Sequence[str], now: datetime) -> Iterator[NodeChange]:
-    """Yield a row for each domain of a lost node, and one without a domain where it has none."""
-    by = node.cordoned_by if event is NodeEvent.CORDONED else ""
-    domains: list[tuple[str, str | None]] = [(key, node.labels[key]) for key in large if key in node.labels]
-    for key, value in domains or [("", None)]:
-        yield NodeChange(now, node.name, event, key, value, by)
-
-
-# Domains in motion
 
 
 class _Domain(NamedTuple):
@@ -141,34 +94,158 @@ class _Domain(NamedTuple):
     value: str
 
 
-def _follow_domains(
-    known: Iterable[DomainMotion],
-    changes: Sequence[NodeChange],
-    new: Sequence[NodeChange],
-    snapshot: Snapshot,
-    now: datetime,
-    window: timedelta,
-) -> tuple[DomainMotion, ...]:
-    """Return the domains that are in motion, or were until a moment ago."""
-    losses: dict[_Domain, list[NodeChange]] = {}
-    for change in changes:
-        if change.event.is_loss and change.value is not None:
-            losses.setdefault(_Domain(change.key, change.value), []).append(change)
-    moving = {_Domain(motion.key, motion.value): motion for motion in known}
-    fresh = {_Domain(change.key, change.value) for change in new if change.event.is_loss and change.value is not None}
-    back = {change.node for change in new if change.event in {NodeEvent.UNCORDONED, NodeEvent.READY}}
-    followed: list[DomainMotion] = []
-    for domain in sorted({*moving, *fresh}):
-        nodes = [node for node in snapshot.nodes if node.labels.get(domain.key) == domain.value]
-        lost, old = losses.get(domain, []), moving.get(domain)
-        if old is None:
-            motion = _begin(domain, lost, nodes, now, window)
-        else:
-            motion = _go_on(old, lost, nodes, now, window, is_back=any(node.name in back for node in nodes))
-        if motion is not None:
-            followed.append(motion)
-    followed.sort(key=lambda motion: (motion.moved, motion.key, motion.value))
-    return tuple(followed[-MOST_DOMAINS:])
+class _Observer:
+    """Looks at the nodes of one snapshot."""
+
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, keys: Collection[str], now: datetime, window: timedelta
+    ) -> None:
+        self._snapshot = snapshot
+        self._policy = policy
+        self._keys = {ZONE, *keys}
+        self._now = now
+        self._window = window
+
+    # What has changed
+
+    def find_losses(self, known: Collection[str]) -> list[NodeChange]:
+        """Return the nodes that were lost within the window, by the times on the objects, without those known."""
+        lost = [
+            (node, node.lost_since)
+            for node in self._snapshot.nodes
+            if node.lost_since is not None and node.name not in known and not node.being_removed
+        ]
+        recent = [(node, since) for node, since in lost if self._now - since < self._window]
+        large = self._find_domain_keys() if recent else ()
+        return list(chain.from_iterable(_losses(node, large, min(self._now, since)) for node, since in recent))
+
+    def compare(self, last: Look) -> list[NodeChange]:
+        """Return what has become of the nodes since the last look."""
+        after = self._snapshot.node
+        pairs = [(node, after.get(name)) for name, node in last.nodes.items() if after.get(name) is not node]
+        if not pairs:
+            return []
+        large = self._find_domain_keys()
+        # After a long time without a look, what was deleted may have been marked before.
+        is_recent = self._now - last.at <= self._window
+        return list(chain.from_iterable(self._compare(old, node, large, is_recent=is_recent) for old, node in pairs))
+
+    def _find_domain_keys(self) -> Sequence[str]:
+        """Return the keys in use whose domains hold several nodes; a zone is one of several whoever uses the key."""
+        zone_keys, nodes = find_zone_keys(self._policy), self._snapshot.nodes
+        values = {key: [node.labels[key] for node in nodes if key in node.labels] for key in {*zone_keys, *self._keys}}
+        return [key for key in sorted(values) if not is_node_key(key, values[key], zone_keys)]
+
+    # Many branches: one for each way in which a node changes.
+    def _compare(self, old: Node, node: Node | None, large: Sequence[str], *, is_recent: bool) -> Iterator[NodeChange]:
+        """Yield what has become of one node; another one of the same name may hold the pods of the old one."""
+        is_same = node is not None and node.uid == old.uid
+        if not is_same and old.takes_pods and not old.being_removed and is_recent:
+            yield from _losses(old, large, self._now, deleted=True)
+        if node is None:
+            return
+        if is_same and old.takes_pods and not node.takes_pods and not node.being_removed:
+            yield from _losses(node, large, self._now)
+        if is_same and old.unschedulable and not node.unschedulable:
+            yield NodeChange(self._now, node.name, NodeEvent.UNCORDONED)
+        if old.labels is node.labels:
+            return
+        for key in sorted(self._keys):
+            # A new node gets some of its labels after it has joined.
+            is_first = is_same and key not in old.labels and self._now - node.created < self._policy.nodes.settle
+            if old.labels.get(key) != node.labels.get(key) and not is_first:
+                yield NodeChange(self._now, node.name, NodeEvent.RELABELLED, key, old.labels.get(key))
+
+    # Domains in motion
+
+    def follow(
+        self,
+        known: Iterable[DomainMotion],
+        changes: Iterable[NodeChange],
+        new: Iterable[NodeChange],
+        last: Look | None,
+    ) -> tuple[DomainMotion, ...]:
+        """Return the domains that are in motion, or were until a moment ago."""
+        losses: defaultdict[_Domain, list[NodeChange]] = defaultdict(list)
+        for change in changes:
+            if change.event.is_loss and change.value is not None:
+                losses[_Domain(change.key, change.value)].append(change)
+        moving = {_Domain(motion.key, motion.value): motion for motion in known}
+        lost_now = [change for change in new if change.event.is_loss]
+        fresh = {_Domain(change.key, change.value) for change in lost_now if change.value is not None}
+        nodes = self._group({*moving, *fresh})
+        followed: list[DomainMotion] = []
+        for domain in sorted({*moving, *fresh}):
+            lost, old = losses[domain], moving.get(domain)
+            motion = self._go_on(old, lost, nodes[domain], last) if old is not None else None
+            if motion is None and domain in fresh:
+                motion = self._begin(domain, lost, nodes[domain])
+            if motion is not None:
+                followed.append(motion)
+        followed.sort(key=lambda motion: (motion.lasting, motion.moved, motion.key, motion.value))
+        return tuple(followed[-MOST_DOMAINS:])
+
+    def _group(self, domains: Collection[_Domain]) -> Mapping[_Domain, Sequence[Node]]:
+        """Return the nodes of some domains."""
+        keys = {domain.key for domain in domains}
+        grouped: defaultdict[_Domain, list[Node]] = defaultdict(list)
+        for node in self._snapshot.nodes if keys else ():
+            for key in keys:
+                if key in node.labels:
+                    grouped[_Domain(key, node.labels[key])].append(node)
+        return grouped
+
+    def _begin(self, domain: _Domain, lost: Sequence[NodeChange], nodes: Sequence[Node]) -> DomainMotion | None:
+        """Return the motion of a domain that has lost enough of the nodes that it had when the window began."""
+        names = {change.node for change in lost}
+        settled = {node.name for node in nodes if node.takes_pods and self._now - node.created >= self._window}
+        had = len(names | settled)
+        if len(names) < _threshold(had):
+            return None
+        last = max(change.at for change in lost)
+        began = DomainMotion(
+            key=domain.key,
+            value=domain.value,
+            since=min(change.at for change in lost),
+            until=last,
+            moved=last,
+            lasting=False,
+            had=had,
+            lost=0,
+        )
+        motion = _count(began, lost)
+        return structs.replace(motion, lasting=_is_lasting(motion, nodes))
+
+    def _go_on(
+        self, motion: DomainMotion, lost: Sequence[NodeChange], nodes: Sequence[Node], last: Look | None
+    ) -> DomainMotion | None:
+        """Return the motion of a domain with what it has lost since; None when it has settled.
+
+        One that is lost again after its longest time begins anew.
+        """
+        times = {name: min(self._now, getattr(motion, name)) for name in ("since", "until", "moved")}
+        before = structs.replace(motion, **times)
+        more = [change for change in lost if change.at > before.until]
+        motion = _count(before, more)
+        lasting = _is_lasting(motion, nodes)
+        if _is_back(nodes, last) or (before.lasting and not lasting):
+            motion = structs.replace(motion, moved=self._now)
+        motion = structs.replace(motion, lasting=lasting)
+        if self._now < before.latest_end:
+            return None if self._now >= motion.settles_at(self._window) else motion
+        if lasting and not before.lasting:
+            return None  # a new motion begins
+        # It is stored until it is quiet: else the next loss would begin another hour.
+        return None if self._now - motion.until >= self._window and not lasting else motion
+
+
+def _losses(node: Node, large: Sequence[str], at: datetime, *, deleted: bool = False) -> Iterator[NodeChange]:
+    """Yield a row for each domain of a lost node, and one without a domain where it has none."""
+    event = NodeEvent.DELETED if deleted else NodeEvent.CORDONED if node.unschedulable else NodeEvent.UNREADY
+    by = node.cordoned_by if event is NodeEvent.CORDONED else ""
+    domains: list[tuple[str, str | None]] = [(key, node.labels[key]) for key in large if key in node.labels]
+    for key, value in domains or [("", None)]:
+        yield NodeChange(at, node.name, event, key, value, by)
 
 
 def _threshold(had: int) -> int:
@@ -176,54 +253,19 @@ def _threshold(had: int) -> int:
     return 1 if had == 1 else max(2, -(-had // _PART))
 
 
-def _begin(
-    domain: _Domain, lost: Sequence[NodeChange], nodes: Iterable[Node], now: datetime, window: timedelta
-) -> DomainMotion | None:
-    """Return the motion of a domain that has lost enough of the nodes that it had when the window began."""
-    names = {change.node for change in lost}
-    had = len(names | {node.name for node in nodes if node.takes_pods and now - node.created >= window})
-    if len(names) < _threshold(had):
-        return None
-    began = DomainMotion(
-        key=domain.key,
-        value=domain.value,
-        since=min(change.at for change in lost),
-        until=now,
-        moved=now,
-        lasting=_is_lasting(had, nodes),
-        had=had,
-        lost=0,
-    )
-    return _count(began, lost)
+def _is_back(nodes: Iterable[Node], last: Look | None) -> bool:
+    """Return whether a node of a domain takes pods that took none at the last look."""
+    seen = last.nodes if last is not None else {}
+    return any(node.takes_pods and node.name in seen and not seen[node.name].takes_pods for node in nodes)
 
 
-def _go_on(
-    motion: DomainMotion,
-    lost: Sequence[NodeChange],
-    nodes: Iterable[Node],
-    now: datetime,
-    window: timedelta,
-    *,
-    is_back: bool,
-) -> DomainMotion | None:
-    """Return the motion of a domain with what it has lost since; None when it has settled.
-
-    `is_back`: a node of it takes pods again, as at the end of a drain.
-    """
-    times = {name: min(now, getattr(motion, name)) for name in ("since", "until", "moved")}
-    motion = _count(structs.replace(motion, **times), [change for change in lost if change.at > times["until"]])
-    lasting = _is_lasting(motion.had, nodes)
-    if is_back or (motion.lasting and not lasting):
-        motion = structs.replace(motion, moved=now)
-    motion = structs.replace(motion, lasting=lasting)
-    # After the longest time it is stored until it is quiet: else the next loss would begin another hour.
-    quiet = now - motion.until >= window
-    return None if quiet and now >= motion.settles_at(window) else motion
-
-
-def _is_lasting(had: int, nodes: Iterable[Node]) -> bool:
-    """Return whether a domain has so many nodes fewer that take pods; new nodes take the place of lost ones."""
-    return had - sum(node.takes_pods for node in nodes) >= _threshold(had)
+def _is_lasting(motion: DomainMotion, nodes: Collection[Node]) -> bool:
+    """Return whether so many lost nodes are still there and take no pods, and no new ones have taken their place."""
+    away = {node.name for node in nodes if not node.takes_pods}
+    # Where not all names are stored, those that are away are taken for lost ones.
+    still = away if motion.lost > len(motion.nodes) else away.intersection(motion.nodes)
+    fewer = motion.had - (len(nodes) - len(away))
+    return min(len(still), fewer) >= _threshold(motion.had)
 
 
 def _count(motion: DomainMotion, lost: Sequence[NodeChange]) -> DomainMotion:
@@ -243,6 +285,9 @@ def _count(motion: DomainMotion, lost: Sequence[NodeChange]) -> DomainMotion:
     )
 
 
+# What two processes have seen
+
+
 def merge_motion(memory: Memory, other: Memory) -> Memory:
     """Return a memory with what another one has stored of nodes and domains in motion besides its own."""
     domains = {(motion.key, motion.value): motion for motion in memory.domains_in_motion}
@@ -257,7 +302,7 @@ def merge_motion(memory: Memory, other: Memory) -> Memory:
 def _unite(one: DomainMotion, other: DomainMotion) -> DomainMotion:
     """Return a motion of a domain that two processes have seen, each maybe from another moment on."""
     older, newer = sorted((one, other), key=lambda motion: (motion.moved, motion.lost))
-    if older.moved < newer.since:  # it had come to its end
+    if (older.latest_end if older.lasting else older.moved) < newer.since:  # it had come to its end
         return newer
     names = sorted({*one.nodes, *other.nodes})
     had = max(one.had, other.had)
@@ -265,6 +310,7 @@ def _unite(one: DomainMotion, other: DomainMotion) -> DomainMotion:
         newer,
         since=min(one.since, other.since),
         until=max(one.until, other.until),
+        lasting=one.lasting or other.lasting,
         had=had,
         lost=min(had, max(one.lost, other.lost, len(names))),
         nodes=tuple(names[:_MOST_NODES]),

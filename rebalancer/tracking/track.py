@@ -1,18 +1,17 @@
 """What the memory says after a snapshot: how moves ended, which zones exist, what changed in the cluster."""
 
-from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
 from rebalancer.model.moves import Memory
-from rebalancer.model.nodes import Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.tracking.backoff import record_outcomes
 from rebalancer.tracking.changes import observe_changes
 from rebalancer.tracking.holds import note_proof
-from rebalancer.tracking.motion import observe_nodes
+from rebalancer.tracking.motion import Look, observe_nodes
 from rebalancer.tracking.moves import observe_moves
 from rebalancer.tracking.windows import grow_windows
 from rebalancer.tracking.zones import zones_seen
@@ -24,14 +23,15 @@ def track(
     snapshot: Snapshot,
     policy: Policy,
     now: datetime,
-    nodes: Mapping[str, Node] | None = None,
+    last: Look | None = None,
+    profile: Profile = DEFAULT_PROFILE,
 ) -> Memory:
     """Return the memory after a snapshot; `before` is the snapshot of the last cycle, None in the first cycle.
 
-    `nodes` are those that were seen last, also while another process led; None where none were.
+    `last` is the last look at the nodes, also while another process led; None where there was none.
     """
-    keys = _topology_keys(snapshot, policy)
-    followed = observe_nodes(memory, nodes, snapshot, policy, keys, now)
+    keys = _topology_keys(snapshot, policy, profile)
+    followed = observe_nodes(memory, last, snapshot, policy, keys, now)
     observed = msgspec.structs.replace(
         followed,
         moves=observe_moves(memory.moves, before, snapshot, now, pending_for=policy.breaker.pending_for),
@@ -43,15 +43,16 @@ def track(
 
 
 def watch(
-    memory: Memory, nodes: Mapping[str, Node] | None, snapshot: Snapshot, policy: Policy, now: datetime
+    memory: Memory, last: Look | None, snapshot: Snapshot, policy: Policy, now: datetime, profile: Profile
 ) -> Memory:
     """Return the memory of a process that does not lead: what becomes of nodes it may have to know in a moment."""
-    return observe_nodes(memory, nodes, snapshot, policy, _topology_keys(snapshot, policy), now)
+    return observe_nodes(memory, last, snapshot, policy, _topology_keys(snapshot, policy, profile), now)
 
 
-def _topology_keys(snapshot: Snapshot, policy: Policy) -> frozenset[str]:
-    """Return the topology keys of the policy's limits and of the constraints in the workloads' templates."""
+def _topology_keys(snapshot: Snapshot, policy: Policy, profile: Profile) -> frozenset[str]:
+    """Return the topology keys of the policy's limits and of all constraints: the templates' and the scheduler's."""
     limit_keys = {limit.topology_key for group in policy.groups for limit in group.limits}
     templates = [workload.template for workload in snapshot.workloads if workload.template is not None]
     spreads = {spread for spread in {template.spec.spread for template in templates} if spread}
-    return frozenset(limit_keys | {constraint.topology_key for spread in spreads for constraint in spread})
+    defaults = {constraint.topology_key for constraint in profile.default_constraints or ()}
+    return frozenset(limit_keys | defaults | {constraint.topology_key for spread in spreads for constraint in spread})

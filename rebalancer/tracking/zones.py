@@ -76,9 +76,10 @@ def _stored_keys(memory: Memory, snapshot: Snapshot, policy: Policy, keys: Itera
     remembered = {zone.key for zone in memory.zones}
     chosen: dict[str, list[str]] = {}
     for key in sorted(zone_keys.union(keys), key=lambda key: (key not in zone_keys, key not in own, key)):
-        values = [node.labels[key] for node in snapshot.nodes if key in node.labels and (node.name, key) not in recent]
+        values = [node.labels[key] for node in snapshot.nodes if key in node.labels]
         if not values and key not in remembered:
             continue
         if key in zone_keys or (len(chosen) < _MOST_KEYS and not is_node_key(key, values, zone_keys)):
-            chosen[key] = values
+            named = [node for node in snapshot.nodes if key in node.labels and (node.name, key) not in recent]
+            chosen[key] = [node.labels[key] for node in named]
     return chosen

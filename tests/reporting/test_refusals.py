@@ -274,10 +274,10 @@ SENTENCES: list[tuple[Fact, str]] = [
         ),
     ),
     (
-        planning.NodeChanged(NodeChange(NINE, "c-1", NodeEvent.UNCORDONED), None, 5 * MINUTE, NINE + 5 * MINUTE),
+        planning.NodeChanged(NodeChange(NINE, "c-1", NodeEvent.UNCORDONED), None, 60 * MINUTE, NINE + 5 * MINUTE),
         (
-            "a replacement may land there: node c-1 was uncordoned, at 2026-07-12 09:00:00Z; "
-            "waiting until 2026-07-12 09:05:00Z, at most nodes.settle (5m) in all"
+            "a replacement may land on node c-1: node c-1 was uncordoned at 2026-07-12 09:00:00Z; "
+            "waiting until 2026-07-12 09:05:00Z, at most 1h in all"
         ),
     ),
     (
@@ -285,8 +285,8 @@ SENTENCES: list[tuple[Fact, str]] = [
             NodeChange(NINE, "c-1", NodeEvent.CORDONED, ZONE, "c", "kubectl"), IN_C, 5 * MINUTE, NINE + 5 * MINUTE
         ),
         (
-            "a replacement may land in topology.kubernetes.io/zone=c: node c-1 was cordoned, at 2026-07-12 09:00:00Z; "
-            "waiting until 2026-07-12 09:05:00Z, at most nodes.settle (5m) in all"
+            "a replacement may land in topology.kubernetes.io/zone=c: node c-1 was cordoned at 2026-07-12 09:00:00Z; "
+            "waiting until 2026-07-12 09:05:00Z, at most 5m in all"
         ),
     ),
     (
@@ -299,6 +299,13 @@ SENTENCES: list[tuple[Fact, str]] = [
         ),
     ),
     (
+        planning.CountsInMotion(NodeChange(NINE, "", NodeEvent.RELABELLED), 5 * MINUTE, NINE + 5 * MINUTE),
+        (
+            "it was not violated so before a node changed (more labels of nodes than are stored, until 2026-07-12 "
+            "09:00:00Z): waiting until that has lasted for nodes.settle (5m), until 2026-07-12 09:05:00Z"
+        ),
+    ),
+    (
         planning.CountsInMotion(NodeChange(NINE, "c-1", NodeEvent.RELABELLED, ZONE), 5 * MINUTE, NINE + 5 * MINUTE),
         (
             "it was not violated so before a node changed (topology.kubernetes.io/zone of node c-1 was not there until "
@@ -308,8 +315,8 @@ SENTENCES: list[tuple[Fact, str]] = [
     (
         planning.DomainInMotion(MOTION, NINE + 5 * MINUTE),
         (
-            "a replacement may land there: 6 of 6 nodes of topology.kubernetes.io/zone=c were cordoned within 60 s by "
-            "kubectl: nothing is moved there until 2026-07-12 09:05:00Z"
+            "a replacement may land in a domain in motion: 6 of 6 nodes of topology.kubernetes.io/zone=c were cordoned "
+            "within 60 s by kubectl: nothing is moved there until 2026-07-12 09:05:00Z"
         ),
     ),
     (
@@ -320,8 +327,9 @@ SENTENCES: list[tuple[Fact, str]] = [
             NINE + 60 * MINUTE,
         ),
         (
-            "a replacement may land there: 1 of 1 node of topology.kubernetes.io/zone=c was deleted or not Ready any "
-            "more: nothing is moved there until they take pods again, at most until 2026-07-12 10:00:00Z"
+            "a replacement may land in a domain in motion: 1 of 1 node of topology.kubernetes.io/zone=c was deleted or "
+            "not Ready any more: nothing is moved there until they have taken pods again for a while, at most until "
+            "2026-07-12 10:00:00Z"
         ),
     ),
     (planning.OwnPodsNotSelected(), "a constraint's selector does not match the workload's own pods"),

@@ -17,8 +17,9 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, default_policy
 from rebalancer.policy.sections import Nodes
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
+from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.tracking import motion as motion_module
-from rebalancer.tracking.motion import MOST_CHANGES, MOST_DOMAINS, find_window, merge_motion, observe_nodes
+from rebalancer.tracking.motion import MOST_CHANGES, MOST_DOMAINS, Look, find_window, merge_motion, observe_nodes
 from rebalancer.tracking.track import watch
 from tests.scheduling.build import HOSTNAME, NOW, ZONE, node, taint
 
@@ -55,9 +56,8 @@ def observed(
     keys: Sequence[str] = (ZONE, HOSTNAME),
 ) -> Memory:
     snapshot = Snapshot(taken_at=now, nodes=tuple(after))
-    return observe_nodes(
-        memory, None if before is None else by_name(before), snapshot, policy or rules(), frozenset(keys), now
-    )
+    last = None if before is None else Look(by_name(before), now - SECOND)
+    return observe_nodes(memory, last, snapshot, policy or rules(), frozenset(keys), now)
 
 
 def relabelled(one: Node, key: str, value: str | None) -> Node:
@@ -73,14 +73,14 @@ class History:
         self.policy = policy or rules()
         self.memory = NO_MEMORY
         self.now = NOW
-        self._seen: Mapping[str, Node] | None = None
+        self._last: Look | None = None
         self.look()
 
     def look(self, seconds: float = 0) -> None:
         self.now += timedelta(seconds=seconds)
         snapshot = Snapshot(taken_at=self.now, nodes=tuple(self.nodes.values()))
-        self.memory = watch(self.memory, self._seen, snapshot, self.policy, self.now)
-        self._seen = dict(self.nodes)
+        self.memory = watch(self.memory, self._last, snapshot, self.policy, self.now, DEFAULT_PROFILE)
+        self._last = Look(dict(self.nodes), self.now)
 
     def put(self, *names: str, **fields: Any) -> None:
         for name in names:
@@ -125,13 +125,11 @@ def test_a_node_of_the_same_name_that_is_another_one_counts_as_deleted() -> None
     assert memory.node_changes == (NodeChange(NOW, "a-0", NodeEvent.DELETED, ZONE, "a"),)
 
 
-def test_a_node_that_takes_pods_again_is_stored_with_what_it_was() -> None:
+def test_a_node_that_is_uncordoned_is_stored() -> None:
+    """One that is Ready again says since when by itself."""
     after = zone_of(2)
     before = [structs.replace(after[0], unschedulable=True), structs.replace(after[1], ready=False)]
-    assert observed(before, after).node_changes == (
-        NodeChange(NOW, "a-0", NodeEvent.UNCORDONED),
-        NodeChange(NOW, "a-1", NodeEvent.READY),
-    )
+    assert observed(before, after).node_changes == (NodeChange(NOW, "a-0", NodeEvent.UNCORDONED),)
 
 
 def test_a_lost_node_that_is_lost_in_another_way_too_is_lost_once() -> None:
@@ -165,15 +163,54 @@ def test_a_label_that_a_new_node_gets_after_it_has_joined_is_no_change() -> None
     assert [change.node for change in memory.node_changes] == ["n-1"]
 
 
-@pytest.mark.parametrize(
-    "key", ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted"]
-)
+@pytest.mark.parametrize("key", ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disruption", "karpenter.sh/disrupted"])
 def test_a_node_that_an_autoscaler_removes_is_routine(key: str) -> None:
     """Its taint says why, before or with the cordon, and when the node is gone."""
     before = zone_of(4)
     marked = [structs.replace(one, taints=(taint(key),)) for one in before]
     assert observed(before, [structs.replace(one, unschedulable=True) for one in marked]) == NO_MEMORY
     assert observed(marked, []) == NO_MEMORY
+
+
+def test_a_node_that_an_autoscaler_only_considers_is_lost_like_any_other() -> None:
+    """Its soft taint says that the node is hardly used, and nothing of a failure."""
+    before = [structs.replace(one, taints=(taint("DeletionCandidateOfClusterAutoscaler"),)) for one in zone_of(4)]
+    assert len(observed(before, [structs.replace(one, ready=False) for one in before]).node_changes) == 4
+
+
+def test_a_first_look_sees_the_losses_that_have_their_time_on_the_object() -> None:
+    """As long as they would be stored; what the memory knows is not stored twice."""
+    ages = {"a-0": 59, "a-1": 10, "a-2": -30, "a-3": 60}
+    nodes = [structs.replace(one, unschedulable=True, lost_since=NOW - ages[one.name] * SECOND) for one in zone_of(4)]
+    nodes += [structs.replace(nodes[1], name="m", taints=(taint("karpenter.sh/disrupted"),)), member("n")]
+    known = NodeChange(NOW - 9 * SECOND, "a-1", NodeEvent.CORDONED, ZONE, "a")
+    memory = observed(None, nodes, Memory(node_changes=(known,)))
+    assert [(change.node, (NOW - change.at).total_seconds()) for change in memory.node_changes] == [
+        ("a-0", 59),
+        ("a-1", 9),
+        ("a-2", 0),
+    ]
+    assert [one.lost for one in memory.domains_in_motion] == [3]
+
+
+def test_after_a_long_time_without_a_look_what_is_gone_may_have_been_marked() -> None:
+    """What is there and has changed has changed."""
+    before = zone_of(3)
+    after = [structs.replace(before[0], unschedulable=True), relabelled(before[1], ZONE, "b")]
+    for seconds, events in ((60, 3), (61, 2)):
+        look = Look(by_name(before), NOW - seconds * SECOND)
+        snapshot = Snapshot(taken_at=NOW, nodes=tuple(after))
+        assert len(observe_nodes(NO_MEMORY, look, snapshot, rules(), frozenset(), NOW).node_changes) == events
+
+
+def test_a_node_that_registers_again_with_another_label_or_without_is_relabelled() -> None:
+    """Its pods are still there. The label that it gets a moment later is the second change, or none."""
+    before = [member("c-1", "c")]
+    other, bare = (member("c-1", zone, uid="new", created=NOW) for zone in ("a", None))
+    for again in (other, bare):
+        memory = observed(before, [again])
+        assert NodeChange(NOW, "c-1", NodeEvent.RELABELLED, ZONE, "c") in memory.node_changes
+    assert observed([bare], [other]).node_changes == ()
 
 
 def test_without_an_earlier_look_nothing_has_changed() -> None:
@@ -211,16 +248,25 @@ def test_the_newest_changes_and_domains_are_stored() -> None:
     """A domain in motion is counted before the changes are cut."""
     before = [member(f"{zone}-{number:04}", zone) for zone in ("a", "b") for number in range(MOST_CHANGES)]
     gone = [structs.replace(one, ready=False) for one in before]
-    memory = observed(before, gone)
+    memory = observed(before, [*gone[:-1], relabelled(before[-1], ZONE, "c")])
     assert len(memory.node_changes) == MOST_CHANGES
+    assert [one.node for one in memory.node_changes if one.event is NodeEvent.RELABELLED] == [before[-1].name]
     assert [(one.value, one.lost, one.had) for one in memory.domains_in_motion] == [
         ("a", MOST_CHANGES, MOST_CHANGES),
-        ("b", MOST_CHANGES, MOST_CHANGES),
+        ("b", MOST_CHANGES - 1, MOST_CHANGES - 1),
     ]
-    many = [member(f"n-{zone:02}", f"z{zone:02}") for zone in range(MOST_DOMAINS + 1)]
-    dark = [structs.replace(one, ready=False) for one in many]
+    many = [member(f"n-{zone:03}", f"z{zone:03}") for zone in range(MOST_DOMAINS + 1)]
+    dark = [structs.replace(one, ready=False) for one in many[:-1]]
     values = [one.value for one in observed(many, dark).domains_in_motion]
-    assert values == [f"z{zone:02}" for zone in range(1, MOST_DOMAINS + 1)]
+    assert values == [f"z{zone:03}" for zone in range(MOST_DOMAINS)], "the last one is gone, and does not last"
+
+
+def test_where_more_labels_have_changed_than_are_stored_any_may_have() -> None:
+    before = [member(f"a-{number:04}") for number in range(MOST_CHANGES + 1)]
+    memory = observed(before, [relabelled(one, ZONE, "b") for one in before])
+    assert len(memory.node_changes) == MOST_CHANGES
+    assert memory.node_changes[-1] == NodeChange(NOW, "", NodeEvent.RELABELLED)
+    assert len(observed(before[1:], [relabelled(one, ZONE, "b") for one in before[1:]]).node_changes) == MOST_CHANGES
 
 
 # Domains in motion
@@ -414,7 +460,7 @@ def test_a_new_leader_knows_what_the_last_one_and_it_itself_have_seen() -> None:
 
 HAPPENINGS = st.lists(
     st.tuples(
-        st.integers(1, 90),
+        st.integers(1, 60),
         st.sampled_from(["cordon", "uncordon", "fail", "recover", "delete", "add"]),
         st.integers(0, 4),
         st.booleans(),
@@ -430,7 +476,7 @@ def test_a_drawn_history_agrees_with_the_definition(nodes: int, happenings: list
     history = History(zone_of(nodes))
     losses: list[tuple[datetime, str]] = []
     began: tuple[datetime, int] | None = None
-    moved, lasting = NOW, False
+    moved, lasting, names = NOW, False, set[str]()
     for seconds, what, number, restarts in happenings:
         before = dict(history.nodes)
         change(history, what, f"a-{number}")
@@ -449,9 +495,11 @@ def test_a_drawn_history_agrees_with_the_definition(nodes: int, happenings: list
             had = len(recent | settled)
             if lost and len(recent) >= threshold(had):
                 first = min(at for at, name in losses if now - at < MINUTE)
-                began, moved, lasting = (first, had), now, had - usable >= threshold(had)
+                began, moved, names = (first, had), now, recent
+                lasting = min(away(history, names), had - usable) >= threshold(had)
         else:
-            still = began[1] - usable >= threshold(began[1])
+            names |= set(lost)
+            still = min(away(history, names), began[1] - usable) >= threshold(began[1])
             back = any(
                 one.takes_pods and name in before and not before[name].takes_pods for name, one in history.nodes.items()
             )
@@ -468,6 +516,11 @@ def test_a_drawn_history_agrees_with_the_definition(nodes: int, happenings: list
         assert (history.motion is not None) == (began is not None)
         if restarts:
             history.memory = parse_memory(memory_text(history.memory))
+
+
+def away(history: History, names: set[str]) -> int:
+    """Count those of these nodes that are there and take no pods."""
+    return sum(not one.takes_pods for name, one in history.nodes.items() if name in names)
 
 
 def threshold(had: int) -> int:

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+from msgspec import structs
+
 from rebalancer.model.motion import DomainMotion, NodeEvent
 from rebalancer.model.moves import Memory
 from rebalancer.tracking.motion import merge_motion
@@ -43,3 +45,9 @@ def test_a_motion_that_was_over_does_not_shorten_the_next_one() -> None:
     later = motion(7200, 7210, "c-4", "c-5")
     assert merged(later, motion(0, 20, "c-0", "c-1")) == later
     assert merged(motion(0, 20, "c-0", "c-1"), later) == later
+
+
+def test_a_motion_that_lasts_is_not_over_however_long_ago_its_last_node_was_lost() -> None:
+    """The follower has seen two further nodes go, and come back; those that the leader saw are still away."""
+    saved, own = motion(0, 20, "c-0", "c-1", "c-2"), structs.replace(motion(1200, 1210, "c-4", "c-5"), lasting=False)
+    assert merged(saved, own) == merged(own, saved) == motion(0, 1210, "c-0", "c-1", "c-2", "c-4", "c-5")

@@ -35,5 +35,5 @@ def describe_unsettled(domain: UnsettledDomain) -> str:
     """Return the same, and until when nothing is moved there."""
     until = f"{domain.until:%Y-%m-%d %H:%M:%SZ}"
     if domain.motion.lasting:
-        until = f"they take pods again, at most until {until}"
+        until = f"they have taken pods again for a while, at most until {until}"
     return f"{describe_motion(domain.motion)}: nothing is moved there until {until}"

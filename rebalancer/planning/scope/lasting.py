@@ -7,13 +7,14 @@ than it was, or by other pods, waits until the change has lasted. Without the la
 and wrong again would be a violation that has lasted as soon as its first change is older than `nodes.settle`: what it
 was changed from since is the wrong value.
 
-Labels decide which nodes make a domain; cordons and readiness do where a constraint honours the nodes' taints. A pod
-that no node admits since then waits, too.
+Labels decide which nodes make a domain; where a constraint honours the nodes' taints, losses and uncordons do, too. A
+pod that no node admits since then waits as well. Labels change seldom. Nodes are lost and come back all the time, so
+for these a component waits at most `nodes.settle` in all.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime
 from functools import cached_property
 
 from msgspec import structs
@@ -25,7 +26,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.nodes import Node
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import InclusionPolicy
@@ -37,8 +38,7 @@ from rebalancer.scheduling.pod_topology_spread import counts
 from rebalancer.scheduling.view import View
 
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
-_NOT_READY = Taint("node.kubernetes.io/not-ready", TaintEffect.NO_SCHEDULE)
-_TRANSIENT = frozenset({_UNSCHEDULABLE.key, _NOT_READY.key, "node.kubernetes.io/unreachable"})
+_TRANSIENT = frozenset({_UNSCHEDULABLE.key, "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 """Keys of the taints that follow a cordon, and a node's being not Ready."""
 
 
@@ -49,51 +49,82 @@ class RecentChanges:
         self._view = view
         self._policy = policy
         self._memory = memory
-        self._settle: timedelta = policy.nodes.settle
+        self._waiting = dict(memory.settling)
 
     def refuse(self, component: Component, stuck: frozenset[str]) -> Refusal | None:
         """Return why a component waits of which something is violated, or a pod `stuck`, since a node has changed."""
-        if not self._changes or self._has_lasted(component, stuck):
+        now, settle = self._view.clock.now, self._policy.nodes.settle
+        if self._labels.unknown is not None:
+            return self._wait(self._labels.unknown, self._labels.unknown.at + settle)
+        if self._labels.changes and not self._labels.have_lasted(component, stuck):
+            last = self._labels.find_last(component)
+            return self._wait(last, min(now, last.at) + settle)
+        if self._taints.changes and not self._taints.have_lasted(component, stuck):
+            last = self._taints.find_last(component)
+            first = self._waiting.get(make_token(component.name), now)
+            return self._wait(last, min(now, last.at, first) + settle)
+        return None
+
+    def _wait(self, change: NodeChange, until: datetime) -> Refusal | None:
+        if self._view.clock.has_passed(until):
             return None
-        last = max(self._changes)
-        until = min(self._view.clock.now, last.at) + self._settle
-        return Refusal(Reason.NODE_SETTLING, CountsInMotion(last, self._settle, until))
+        return Refusal(Reason.NODE_SETTLING, CountsInMotion(change, self._policy.nodes.settle, until))
 
     @cached_property
-    def _changes(self) -> Sequence[NodeChange]:
-        """The changes that have not lasted of nodes that exist."""
-        clock, settle = self._view.clock, self._settle
-        there = (change for change in self._memory.node_changes if change.node in self._view.nodes.by_name)
-        return [change for change in there if not clock.has_passed(min(clock.now, change.at) + settle)]
+    def _labels(self) -> "_Changes":
+        return _Changes(self._view, self._policy, self._memory, {NodeEvent.RELABELLED})
 
     @cached_property
-    def _labels_changed(self) -> bool:
-        return any(change.event is NodeEvent.RELABELLED for change in self._changes)
+    def _taints(self) -> "_Changes":
+        events = {NodeEvent.CORDONED, NodeEvent.UNREADY, NodeEvent.UNCORDONED}
+        return _Changes(self._view, self._policy, self._memory, events)
 
-    def _has_lasted(self, component: Component, stuck: frozenset[str]) -> bool:
-        """Return whether all that is to be repaired of a component would be without the recent changes."""
+
+class _Changes:
+    """Recent changes of some kinds."""
+
+    def __init__(self, view: View, policy: Policy, memory: Memory, events: Collection[NodeEvent]) -> None:
+        self._view = view
+        self._policy = policy
+        self._memory = memory
+        self._are_labels = NodeEvent.RELABELLED in events
+        clock, settle = view.clock, policy.nodes.settle
+        recent = [
+            change
+            for change in memory.node_changes
+            if change.event in events and not clock.has_passed(min(clock.now, change.at) + settle)
+        ]
+        self.changes: Sequence[NodeChange] = [change for change in recent if change.node in view.nodes.by_name]
+        """Those of nodes that exist, the newest last."""
+        self.unknown = next((change for change in recent if not change.node), None)
+        """Set where more labels have changed than are known."""
+
+    def find_last(self, component: Component) -> NodeChange:
+        """Return the last change of a node that holds pods of a component, else the last of all."""
+        held = {pod.node for pod in component.pods}
+        return next((change for change in reversed(self.changes) if change.node in held), self.changes[-1])
+
+    def have_lasted(self, component: Component, stuck: frozenset[str]) -> bool:
+        """Return whether all that is to be repaired of a component would be without these changes."""
         for evaluated in component.groups:
             if not all(self._has_constraint_lasted(evaluated, one) for one in (*evaluated.hard, *evaluated.soft)):
                 return False
-        if not all(map(self._has_limit_lasted, component.limits)):
+        if self._are_labels and not all(map(self._has_limit_lasted, component.limits)):
             return False
         pods = (pod for pod in component.pods if pod.uid in stuck) if stuck else ()
         return not any(feasible(pod, before) for pod in pods for before in self._befores)
 
     def _has_constraint_lasted(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> bool:
-        constraint = evaluated.constraint
-        if not evaluated.counts.violated or constraint.when_unsatisfiable not in self._policy.spread.act_on:
+        constraint, now = evaluated.constraint, evaluated.counts
+        if not now.violated or constraint.when_unsatisfiable not in self._policy.spread.act_on:
             return True
-        if not self._labels_changed and constraint.node_taints_policy is InclusionPolicy.IGNORE:
+        if not self._are_labels and constraint.node_taints_policy is InclusionPolicy.IGNORE:
             return True
-        now = evaluated.counts
         earlier = (counts(constraint, group.spread.sample, before) for before in self._befores)
         return all(one.skew >= now.skew and one.by_domain.filled == now.by_domain.filled for one in earlier)
 
     def _has_limit_lasted(self, limit: EvaluatedLimit) -> bool:
-        if limit.state is State.SATISFIED or not self._labels_changed:
-            return True
-        return all(self._is_limit_violated(limit, before) for before in self._befores)
+        return limit.state is State.SATISFIED or all(self._is_limit_violated(limit, view) for view in self._befores)
 
     def _is_limit_violated(self, limit: EvaluatedLimit, view: View) -> bool:
         """Return whether a limit is violated in a view, too, by the same pods and no less than it is now."""
@@ -107,7 +138,7 @@ class RecentChanges:
         """The cluster with the nodes as they were before these changes, and before the last one of each node."""
         snapshot = self._view.snapshot
         views: list[View] = []
-        first, last = self._find_earlier(self._changes), self._find_earlier(reversed(self._changes))
+        first, last = self._find_earlier(self.changes), self._find_earlier(reversed(self.changes))
         for earlier in (first,) if first == last else (first, last):
             nodes = tuple(earlier.get(node.name, node) for node in snapshot.nodes)
             # Pods are counted by label with their nodes' labels at hand, so that no index may be shared.
@@ -119,7 +150,7 @@ class RecentChanges:
         earlier: dict[str, Node] = {}
         undone: set[tuple[str, str]] = set()
         for change in changes:
-            subject = change.node, change.key if change.event is NodeEvent.RELABELLED else ""
+            subject = change.node, change.key if self._are_labels else ""
             if subject not in undone:
                 undone.add(subject)
                 earlier[change.node] = _undo(earlier.get(change.node, self._view.nodes.by_name[change.node]), change)
@@ -130,14 +161,9 @@ def _undo(node: Node, change: NodeChange) -> Node:
     """Return a node as it was before a change."""
     if change.event is NodeEvent.RELABELLED:
         labels = {key: value for key, value in node.labels.items() if key != change.key}
-        return structs.replace(
-            node, labels=Labels(labels if change.value is None else labels | {change.key: change.value})
-        )
+        before = labels if change.value is None else labels | {change.key: change.value}
+        return structs.replace(node, labels=Labels(before))
     taints = tuple(taint for taint in node.taints if taint.key not in _TRANSIENT)
-    match change.event:
-        case NodeEvent.UNCORDONED:
-            return structs.replace(node, unschedulable=True, taints=(*taints, _UNSCHEDULABLE))
-        case NodeEvent.READY:
-            return structs.replace(node, ready=False, ready_since=None, taints=(*taints, _NOT_READY))
-        case _:
-            return structs.replace(node, unschedulable=False, ready=True, taints=taints)
+    if change.event is NodeEvent.UNCORDONED:
+        return structs.replace(node, unschedulable=True, taints=(*taints, _UNSCHEDULABLE))
+    return structs.replace(node, unschedulable=False, ready=True, taints=taints)

@@ -3,10 +3,12 @@
 They stay in the model, since the scheduler counts them and may place pods on them; so a step waits where one of its
 replacements may land on such a node, and no other step does. A node has to settle when it has become Ready, or was
 uncordoned or given another value of a topology key. A node that was lost a moment ago takes no replacement; but what
-has happened to it may happen to its neighbours, so for the same time the smallest of its domains waits with it. In an
-autoscaled cluster nodes join all the time, so a component waits for nodes that settle at most `nodes.settle` in all:
-from then on until it is repaired these count like any other.
+has happened to it may happen to its neighbours, so for the same time its zone waits with it, or the smallest domain of
+a node without one.
 
+In an autoscaled cluster nodes join all the time, so a component waits for nodes that have become Ready, and for the
+neighbours of lost ones, at most `nodes.settle` in all: from then on until it is repaired these count like any other.
+For nodes that were uncordoned or relabelled, as in a maintenance that goes from node to node, it waits an hour at most.
 A node that is not Ready is waited for as long as it is a target, and a domain in motion until it has settled.
 """
 
@@ -15,11 +17,12 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
+from rebalancer.model.motion import LONGEST_UNSETTLED, DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName, Memory, make_token
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.causes import DomainInMotion, NodeChanged, NodeNotReady, NodeSettling, Refusal
 from rebalancer.policy import Policy
+from rebalancer.scheduling.spread_constraints import ZONE
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.motion import find_window
 
@@ -60,37 +63,40 @@ class SettlingNodes:
             for name, node in self._nodes.by_name.items()
             if node.ready_since is not None and now - node.ready_since < settle
         }
-        for change in self._changes:
-            if now - change.at < settle:
-                for name, domain in self._find_settling(change):
-                    wait = _Wait(change.at, change.node, change, domain)
-                    if name not in waits or waits[name].since <= wait.since:
-                        waits[name] = wait
+        for name, wait in self._find_changed():
+            if now - wait.since < settle and (name not in waits or waits[name].since <= wait.since):
+                waits[name] = wait
         return waits
 
-    def _find_settling(self, change: NodeChange) -> Iterator[tuple[str, DomainName | None]]:
-        """Yield the nodes that settle after a change; with the domain where they do for a neighbour."""
-        if change.event in {NodeEvent.UNCORDONED, NodeEvent.READY, NodeEvent.RELABELLED}:
-            yield change.node, None
-            return
+    def _find_changed(self) -> Iterator[tuple[str, _Wait]]:
+        """Yield the nodes that settle after a change, the newest last, and those that do for a neighbour."""
+        newest: dict[DomainName, NodeChange] = {}
+        for change in self._changes:
+            if not change.event.is_loss:
+                yield change.node, _Wait(change.at, change.node, change)
+            elif self._is_away(change) and change.value is not None:
+                domain = DomainName(change.key, change.value)
+                if self._neighbourhoods[change.node] == domain:
+                    newest[domain] = change
+        for domain, change in newest.items():
+            for name in self._nodes.groups(domain.topology_key).get(domain.value, ()):
+                yield name, _Wait(change.at, change.node, change, domain)
+
+    def _is_away(self, change: NodeChange) -> bool:
+        """Return whether a lost node may come back, and has not: one that is deleted does not."""
         node = self._nodes.by_name.get(change.node)
-        if change.value is None or change.event is NodeEvent.DELETED or (node is not None and node.takes_pods):
-            return
-        if self._smallest_domains.get(change.node) == (change.key, change.value):
-            domain = DomainName(change.key, change.value)
-            for name in self._nodes.groups(change.key).get(change.value, ()):
-                yield name, domain
+        return change.event is not NodeEvent.DELETED and (node is None or not node.takes_pods)
 
     @cached_property
-    def _smallest_domains(self) -> Mapping[str, tuple[str, str]]:
-        """The domain with the fewest nodes of each lost node."""
-        smallest: dict[str, tuple[int, str, str]] = {}
+    def _neighbourhoods(self) -> Mapping[str, DomainName]:
+        """The zone of each lost node, or the domain with the fewest nodes."""
+        found: dict[str, tuple[bool, int, DomainName]] = {}
         for change in self._changes:
             if change.event.is_loss and change.value is not None:
                 size = len(self._nodes.groups(change.key).get(change.value, ()))
-                domain = size, change.key, change.value
-                smallest[change.node] = min(smallest.get(change.node, domain), domain)
-        return {node: (key, value) for node, (_, key, value) in smallest.items()}
+                one = change.key != ZONE, size, DomainName(change.key, change.value)
+                found[change.node] = min(found.get(change.node, one), one)
+        return {node: domain for node, (_, _, domain) in found.items()}
 
     @cached_property
     def _unsettled(self) -> Mapping[str, DomainMotion]:
@@ -123,10 +129,12 @@ class SettlingNodes:
 
     def _wait(self, component: str, wait: _Wait) -> Refusal | None:
         now, settle = self._clock.now, self._settle
+        first = min(now, self._waiting.get(make_token(component), now))
+        longest = settle if wait.change is None or wait.domain is not None else LONGEST_UNSETTLED
         # A time in the future, from another clock, must not delay anything without end: no wait begins later than now.
-        until = min(now, wait.since, self._waiting.get(make_token(component), now)) + settle
+        until = min(min(now, wait.since) + settle, first + longest)
         if self._clock.has_passed(until):
             return None
         if wait.change is None:
             return Refusal(Reason.NODE_SETTLING, NodeSettling(wait.node, wait.since, settle, until))
-        return Refusal(Reason.NODE_SETTLING, NodeChanged(wait.change, wait.domain, settle, until))
+        return Refusal(Reason.NODE_SETTLING, NodeChanged(wait.change, wait.domain, longest, until))

@@ -185,12 +185,11 @@ def test_a_node_that_was_lost_a_moment_ago_counts_as_before_where_a_constraint_h
     assert planned(snapshot, RULES, Memory(node_changes=(lasted,))).evictions
 
 
-@pytest.mark.parametrize("event", [NodeEvent.UNCORDONED, NodeEvent.READY])
-def test_a_node_that_is_back_is_no_reason_where_a_constraint_honours_taints(event: NodeEvent) -> None:
+def test_a_node_that_is_back_is_no_reason_where_a_constraint_honours_taints() -> None:
     """Zone c was no domain before."""
     snapshot = honouring(cluster(on={"a-1": 3, "b-1": 3}))
     snapshot = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "c-2"))
-    change = changed(snapshot, "c-1", event)
+    change = changed(snapshot, "c-1", NodeEvent.UNCORDONED)
     assert waits(planned(snapshot, RULES, Memory(node_changes=(change,))), change)
 
 
