@@ -45,3 +45,32 @@ def test_who_has_cordoned_a_node_is_the_field_manager_that_owns_the_field(
     assert decode(kind, reduce_object(kind, msgspec.Raw(text)), Interner()).cordoned_by == ""
     bare = json.dumps({**node, "metadata": {"name": "a-1"}}).encode()
     assert decode(kind, bare, Interner()).cordoned_by == ""
+
+
+@pytest.mark.parametrize(
+    ("unschedulable", "taints", "ready", "lost_since"),
+    [
+        (False, {}, "True", None),
+        (False, {}, "Unknown", "2026-01-02T03:04:05+00:00"),
+        (True, {"node.kubernetes.io/unschedulable": "2026-01-02T03:00:00Z"}, "True", "2026-01-02T03:00:00+00:00"),
+        (True, {"node.kubernetes.io/unschedulable": "2026-01-02T03:00:00Z"}, "False", "2026-01-02T03:00:00+00:00"),
+        (True, {"node.kubernetes.io/unschedulable": None}, "True", None),
+        (True, {"gpu": "2026-01-02T03:00:00Z"}, "True", None),
+        (False, {"node.kubernetes.io/unschedulable": "2026-01-02T03:00:00Z"}, "True", None),
+    ],
+)
+def test_since_when_a_node_takes_no_pods_is_known_by_its_taint_and_condition(
+    unschedulable: bool, taints: dict[str, str | None], ready: str, lost_since: str | None
+) -> None:
+    """The earlier time of both; a cordon without its taint has no time."""
+    listed = [{"key": key, "effect": "NoSchedule", "timeAdded": at} for key, at in taints.items()]
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-02T03:04:05Z"}
+    node = {
+        "metadata": {"name": "a-1"},
+        "spec": {"unschedulable": unschedulable, "taints": listed},
+        "status": {"conditions": [condition]},
+    }
+    kind = KIND_NAMED["Node"]
+    for data in (json.dumps(node).encode(), reduce_object(kind, msgspec.Raw(json.dumps(node).encode()))):
+        since = decode(kind, data, Interner()).lost_since
+        assert (since and since.isoformat()) == lost_since

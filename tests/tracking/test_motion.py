@@ -385,6 +385,21 @@ def test_nothing_lands_for_an_hour_at_most_and_a_drain_that_goes_on_begins_no_ot
     assert history.motion is None
 
 
+def test_a_domain_that_is_lost_again_after_its_longest_time_is_in_motion_again() -> None:
+    """A drain has gone on for more than an hour, and now the zone fails."""
+    history = History(zone_of(8))
+    for number in range(200):
+        history.put(f"a-{number % 8}", unschedulable=True)
+        history.look(10)
+        history.put(f"a-{number % 8}", unschedulable=False)
+        history.look(10)
+    assert (len(history.memory.domains_in_motion), history.unsettled) == (1, False)
+    history.put(*history.nodes, ready=False)
+    history.look(5)
+    assert (is_lasting(history), history.unsettled) == (True, True)
+    assert history.memory.domains_in_motion[0].since >= history.now - MINUTE
+
+
 def test_a_node_that_is_lost_several_times_counts_once() -> None:
     history = History(zone_of(6))
     for name in ("a-0", "a-1", "a-0", "a-1", "a-0"):

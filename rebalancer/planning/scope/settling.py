@@ -12,12 +12,13 @@ For nodes that were uncordoned or relabelled, as in a maintenance that goes from
 A node that is not Ready is waited for as long as it is a target, and a domain in motion until it has settled.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from rebalancer.model.motion import LONGEST_UNSETTLED, DomainMotion, NodeChange, NodeEvent
+from rebalancer.model.motion import LONGEST_UNSETTLED, NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName, Memory, make_token
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.causes import DomainInMotion, NodeChanged, NodeNotReady, NodeSettling, Refusal
@@ -36,6 +37,17 @@ class _Wait(NamedTuple):
     domain: DomainName | None = None
 
 
+_Chunks = Sequence[frozenset[str]]
+"""Nodes, some at a time: mostly the first ones answer for thousands whether a replacement may land on any."""
+
+_CHUNK: Final = 16
+
+
+def _divide(nodes: Collection[str]) -> _Chunks:
+    names = sorted(nodes)
+    return [frozenset(names[place : place + _CHUNK]) for place in range(0, len(names), _CHUNK)]
+
+
 class SettlingNodes:
     """The nodes of one view that are not Ready or in motion; the memory says since when components wait."""
 
@@ -49,14 +61,12 @@ class SettlingNodes:
         self._motions = memory.domains_in_motion
 
     @cached_property
-    def names(self) -> frozenset[str]:
-        """The nodes' names."""
-        unready = (name for name, node in self._nodes.by_name.items() if not node.ready)
-        return frozenset({*unready, *self._waits, *self._unsettled})
+    def _unready(self) -> frozenset[str]:
+        return frozenset(name for name, node in self._nodes.by_name.items() if not node.ready)
 
     @cached_property
-    def _waits(self) -> Mapping[str, _Wait]:
-        """The nodes for which steps wait, with the last reason of each."""
+    def _waits(self) -> Sequence[tuple[_Wait, _Chunks]]:
+        """The nodes that settle, by the last reason of each, the newest first."""
         now, settle = self._clock.now, self._settle
         waits = {
             name: _Wait(node.ready_since, name)
@@ -66,7 +76,11 @@ class SettlingNodes:
         for name, wait in self._find_changed():
             if now - wait.since < settle and (name not in waits or waits[name].since <= wait.since):
                 waits[name] = wait
-        return waits
+        nodes: defaultdict[_Wait, list[str]] = defaultdict(list)
+        for name, wait in waits.items():
+            nodes[wait].append(name)
+        newest = sorted(nodes, key=lambda wait: (wait.since, wait.node, wait.change is None), reverse=True)
+        return [(wait, _divide(nodes[wait])) for wait in newest]
 
     def _find_changed(self) -> Iterator[tuple[str, _Wait]]:
         """Yield the nodes that settle after a change, the newest last, and those that do for a neighbour."""
@@ -90,42 +104,39 @@ class SettlingNodes:
     @cached_property
     def _neighbourhoods(self) -> Mapping[str, DomainName]:
         """The zone of each lost node, or the domain with the fewest nodes."""
-        found: dict[str, tuple[bool, int, DomainName]] = {}
+        smallest: dict[str, tuple[bool, int, DomainName]] = {}
         for change in self._changes:
             if change.event.is_loss and change.value is not None:
                 size = len(self._nodes.groups(change.key).get(change.value, ()))
                 one = change.key != ZONE, size, DomainName(change.key, change.value)
-                found[change.node] = min(found.get(change.node, one), one)
-        return {node: domain for node, (_, _, domain) in found.items()}
+                smallest[change.node] = min(smallest.get(change.node, one), one)
+        return {node: domain for node, (_, _, domain) in smallest.items()}
 
     @cached_property
-    def _unsettled(self) -> Mapping[str, DomainMotion]:
-        """The nodes of domains in motion, each with the one that settles last."""
-        motions = sorted(self._motions, key=lambda one: (one.settles_at(self._window), one.key, one.value))
-        return {
-            name: motion
-            for motion in motions
-            if not self._clock.has_passed(motion.settles_at(self._window))
-            for name in self._nodes.groups(motion.key).get(motion.value, ())
-        }
+    def _unsettled(self) -> Sequence[tuple[DomainInMotion, _Chunks]]:
+        """The nodes of domains in motion, those first that settle last."""
+        ends = ((motion.settles_at(self._window), motion) for motion in self._motions)
+        lasting = [(end, motion) for end, motion in ends if not self._clock.has_passed(end)]
+        lasting.sort(key=lambda one: (one[0], one[1].key, one[1].value), reverse=True)
+        return [
+            (DomainInMotion(motion, end), _divide(self._nodes.groups(motion.key).get(motion.value, ())))
+            for end, motion in lasting
+        ]
 
     def refuse(self, component: str, find_landings: Callable[[frozenset[str]], Collection[str]]) -> Refusal | None:
         """Return why a step waits; None where it need not.
 
         `find_landings` returns those of some nodes on which one of its replacements may land.
         """
-        landings = find_landings(self.names) if self.names else ()
-        for name in sorted(landings):
-            if not self._nodes.by_name[name].ready:
-                return Refusal(Reason.NODE_SETTLING, NodeNotReady(name))
-        unsettled = [self._unsettled[name] for name in landings if name in self._unsettled]
-        if unsettled:
-            motion = max(unsettled, key=lambda one: (one.settles_at(self._window), one.key, one.value))
-            return Refusal(Reason.DOMAIN_UNSETTLED, DomainInMotion(motion, motion.settles_at(self._window)))
-        waits = [self._waits[name] for name in landings if name in self._waits]
-        if not waits:
-            return None
-        return self._wait(component, max(waits, key=lambda wait: (wait.since, wait.node, wait.change is None)))
+        for name in sorted(find_landings(self._unready)) if self._unready else ():
+            return Refusal(Reason.NODE_SETTLING, NodeNotReady(name))
+        for cause, nodes in self._unsettled:
+            if any(map(find_landings, nodes)):
+                return Refusal(Reason.DOMAIN_UNSETTLED, cause)
+        for wait, nodes in self._waits:
+            if any(map(find_landings, nodes)):
+                return self._wait(component, wait)
+        return None
 
     def _wait(self, component: str, wait: _Wait) -> Refusal | None:
         now, settle = self._clock.now, self._settle

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.admission.memory import update_memory
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import NO_MEMORY, Memory, make_token
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
@@ -313,7 +314,7 @@ def test_changes_of_other_kinds_beside_a_label_hide_nothing() -> None:
     assert waits(planned(snapshot, RULES, Memory(node_changes=rows)), row)
 
 
-def test_only_the_pods_that_no_node_admits_are_asked_for() -> None:
+def test_only_of_the_pods_that_no_node_admits_it_matters_what_was_before() -> None:
     """Whether a running pod had a node then says nothing."""
     laid_out = cluster()
     huge = structs.replace(laid_out.pods[0].spec, requests=Resources(cpu=10**9))
@@ -325,3 +326,49 @@ def test_only_the_pods_that_no_node_admits_are_asked_for() -> None:
     (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).groups
     assert group.refusal is not None
     assert not isinstance(group.refusal.cause, CountsInMotion)
+
+
+def test_where_more_labels_have_changed_than_are_stored_every_repair_waits() -> None:
+    snapshot = cluster(on={"a-1": 4, "b-1": 1, "c-1": 1})
+    unknown = NodeChange(snapshot.taken_at - timedelta(seconds=60), "", NodeEvent.RELABELLED)
+    assert waits(planned(snapshot, RULES, Memory(node_changes=(unknown,))), unknown)
+    lasted = structs.replace(unknown, at=snapshot.taken_at - SETTLE)
+    assert planned(snapshot, RULES, Memory(node_changes=(lasted,))).evictions
+
+
+def test_a_node_that_was_deleted_and_registered_again_is_no_change_of_its_own() -> None:
+    snapshot = labelled(cluster(), "c-2", "d")
+    row = relabelled(snapshot, "c-2", "c")
+    rows = (row, changed(snapshot, "c-2", NodeEvent.DELETED, "c", key=ZONE, seconds=1))
+    assert waits(planned(snapshot, RULES, Memory(node_changes=rows)), row)
+
+
+def test_a_component_waits_for_nodes_that_are_lost_and_come_back_only_once() -> None:
+    """Where a constraint honours taints, one that is lost every minute would else delay a repair without end."""
+    snapshot = honouring(cluster(on={"a-1": 3, "b-1": 3}))
+    snapshot = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "c-2"))
+    row = changed(snapshot, "c-1", NodeEvent.UNCORDONED)
+    memory = Memory(node_changes=(row,))
+    (group,) = planned(snapshot, RULES, memory).groups
+    token = make_token(group.name)
+    held = planned(
+        snapshot, RULES, structs.replace(memory, settling=((token, snapshot.taken_at - timedelta(seconds=290)),))
+    )
+    assert held.groups[0].refusal == Refusal(
+        Reason.NODE_SETTLING, CountsInMotion(row, SETTLE, snapshot.taken_at + timedelta(seconds=10))
+    )
+    over = structs.replace(memory, settling=((token, snapshot.taken_at - SETTLE),))
+    assert not waits(planned(snapshot, RULES, over), row)
+    for change, stored in ((row, 1), (relabelled(snapshot, "a-1", "c"), 0)):
+        made = evaluate(snapshot, RULES, memory=Memory(node_changes=(change,)))
+        assert isinstance(made.plan.groups[0].refusal, Refusal)
+        assert isinstance(made.plan.groups[0].refusal.cause, CountsInMotion)
+        later = update_memory(NO_MEMORY, made.assessment, made.causes, made.plan, snapshot.taken_at)
+        assert len(later.settling) == stored
+
+
+def test_the_last_change_of_a_node_with_pods_of_the_component_is_named() -> None:
+    snapshot = labelled(cluster(), "c-1", "a")
+    row = relabelled(snapshot, "c-1", "c", seconds=30)
+    rows = (row, relabelled(snapshot, "b-2", "a", seconds=10, key="rack"))
+    assert waits(planned(snapshot, RULES, Memory(node_changes=rows)), row)
