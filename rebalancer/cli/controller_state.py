@@ -14,9 +14,11 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, Transport
 from rebalancer.cli.errors import CliError
 from rebalancer.decoding.team_policies import POLICY_KEY, POLICY_MAP
 from rebalancer.locations import PREFIX, own_namespace
+from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.policy import Mode, Policy, PolicyError, load_policy
-from rebalancer.ports import STATUS_KEY, LeaseRecord, LeaseUnavailable
+from rebalancer.ports import MEMORY_KEY, STATUS_KEY, LeaseRecord, LeaseUnavailable
 from rebalancer.reporting.acting import describe_controller, describe_mode, describe_no_leader
+from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.reporting.documents.status import BlockedNamespace, LeaseStatus, RefusedEviction, StatusDocument
 
 _LEASE_SECONDS: Final = 5.0
@@ -84,12 +86,14 @@ def _lifetime(record: LeaseRecord) -> timedelta:
 class Acting(NamedTuple):
     """What the controller does with a plan, in one line, and what it does not send, as far as that is known.
 
-    `blocked` are the namespaces in which it evicts nothing, `refused` evictions that it requests again later.
+    `blocked` are the namespaces in which it evicts nothing, `refused` evictions that it requests again later. `memory`
+    is what it knows of nodes that have changed: nothing on them says so.
     """
 
     line: str
     blocked: tuple[BlockedNamespace, ...] = ()
     refused: tuple[RefusedEviction, ...] = ()
+    memory: Memory = NO_MEMORY
 
 
 def read_acting(transport: Transport, now: datetime, mode: Mode) -> Acting:
@@ -98,6 +102,7 @@ def read_acting(transport: Transport, now: datetime, mode: Mode) -> Acting:
     lease = read_lease(transport, namespace, now)
     try:
         status = read_status(transport, namespace)
+        memory = _read_motion(transport, namespace)
     except (ClusterError, CliError):
         unread = "its status cannot be read"
         return Acting(f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread))
@@ -106,7 +111,15 @@ def read_acting(transport: Transport, now: datetime, mode: Mode) -> Acting:
         return Acting(never)
     ran = status.last_cycle is not None
     line = describe_controller(structs.replace(status, lease=lease), now) if ran else never
-    return Acting(line, status.breaker.namespaces, status.refused_evictions)
+    return Acting(line, status.breaker.namespaces, status.refused_evictions, memory)
+
+
+def _read_motion(transport: Transport, namespace: str) -> Memory:
+    """Return the part of the controller's memory that is about nodes and domains in motion."""
+    memory = parse_memory(StatusMap(transport, namespace).load(MEMORY_KEY))
+    return Memory(
+        node_changes=memory.node_changes, domains_in_motion=memory.domains_in_motion, settling=memory.settling
+    )
 
 
 def read_cluster_policy(transport: Transport, namespace: str, name: str) -> Policy | None:

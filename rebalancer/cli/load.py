@@ -29,7 +29,7 @@ from rebalancer.decoding.config_maps import ConfigMap
 from rebalancer.decoding.team_policies import POLICY_MAP, read_team_policy
 from rebalancer.engine import Evaluation, evaluate
 from rebalancer.locations import own_namespace
-from rebalancer.model.moves import NO_MEMORY, Reference
+from rebalancer.model.moves import NO_MEMORY, Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 from rebalancer.policy import Mode, Policy, ScaleDownPrevention, merge, select_team_namespaces
@@ -155,7 +155,7 @@ def load_profile(options: ReadOptions) -> Profile:
 def load_cluster(options: ReadOptions) -> LoadedCluster:
     """Read, assess and plan; warn on standard error about references of the policy to objects that do not exist.
 
-    The plan is the controller's own, made without memory and not carried out.
+    The plan is the controller's own, made without memory but for nodes in motion, and not carried out.
     """
     profile = load_profile(options)
     with progress("reading the cluster"):
@@ -168,7 +168,7 @@ def _plan(
     options: ReadOptions, snapshot: Snapshot, profile: Profile, read_teams: _ReadTeams, acting: Acting
 ) -> LoadedCluster:
     policy = _merge_team_policies(options.policy, snapshot, read_teams)
-    evaluation = evaluate_without_memory(snapshot, policy, profile)
+    evaluation = evaluate_without_memory(snapshot, policy, profile, acting.memory)
     unmatched = find_unmatched(evaluation.view, evaluation.assessment, policy)
     warn([entry.message for entry in unmatched[:_MOST_WARNINGS]])
     if len(unmatched) > _MOST_WARNINGS:
@@ -177,13 +177,16 @@ def _plan(
     return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting.line, blocked=acting.blocked)
 
 
-def evaluate_without_memory(snapshot: Snapshot, policy: Policy, profile: Profile) -> Evaluation:
+def evaluate_without_memory(
+    snapshot: Snapshot, policy: Policy, profile: Profile, motion: Memory = NO_MEMORY
+) -> Evaluation:
     """Evaluate as the first cycle of a controller does, with the reasons why repairs wait for capacity.
 
-    Placeholders are outside of all counts. Nothing is requested: a command only reads.
+    `motion` is what is known of nodes that have changed. Placeholders are outside of all counts. Nothing is requested:
+    a command only reads.
     """
     snapshot = without_pods(snapshot, placeholder_pods(snapshot, policy.capacity.namespace))
-    evaluation = evaluate(snapshot, policy, profile=profile)
+    evaluation = evaluate(snapshot, policy, profile=profile, memory=motion)
     decision = decide_capacity(
         evaluation,
         NO_MEMORY,

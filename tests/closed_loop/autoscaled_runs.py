@@ -1,10 +1,12 @@
 """Drawn runs in an autoscaled cluster: `python -m tests.closed_loop.autoscaled_runs FIRST [LAST]`.
 
-Every minute a node joins and another one leaves: the cluster-autoscaler taints it, evicts its pods, deletes those that
-a disruption budget still protects, and removes the node 20 to 40 seconds after the taint. In ten minutes 15% of the
-pods are restarted, as CronJobs do. A HorizontalPodAutoscaler changes the replicas of one Deployment every minute or
-two. Some Deployments violate their constraint over zones at the beginning: a zone came back, or pods are unbalanced.
-Constraints over host names have fewer pods than nodes: with more, every node that joins or leaves violates them anew.
+Every minute a node joins, and is Ready 20 seconds later, and another one leaves: the cluster-autoscaler taints it,
+evicts its pods, deletes those that a disruption budget still protects, and removes the node 20 to 40 seconds after the
+taint. Every few minutes a node is not Ready for a while, and nothing says why. In ten minutes 15% of the pods are
+restarted, as CronJobs do. A HorizontalPodAutoscaler changes the replicas of one Deployment every minute or two. Some
+Deployments violate their constraint over zones at the beginning: a zone came back, or pods are unbalanced. The
+constraints of some honour the nodes' taints. Constraints over host names have fewer pods than nodes: with more, every
+node that joins or leaves violates them anew.
 
 The policy is the default one in mode Evict, with slow start, `spread.for` 2m and `eligibility.minAge` 5m: all the waits
 that a real cluster has. Only `nodes.settle` is drawn.
@@ -18,7 +20,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count, cycle
@@ -32,9 +34,11 @@ from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.reasons import Cause
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.spread import InclusionPolicy
+from rebalancer.model.workloads import Workload
 from rebalancer.policy import Mode, Policy, default_policy
 from rebalancer.policy.sections import Nodes
 from rebalancer.ports import EvictionAnswer, EvictionResult
@@ -45,6 +49,8 @@ ZONES = ("a", "b", "c")
 NAMESPACES = ("shop", "search")
 MINUTES = 30
 LONGEST = timedelta(minutes=10)
+HONOURING = 0.3
+"""The share of the Deployments whose constraints honour the nodes' taints."""
 RESTARTED = 0.15
 """The share of the pods that is restarted in ten minutes."""
 TAINT = Taint(key="ToBeDeletedByClusterAutoscaler", effect=TaintEffect.NO_SCHEDULE)
@@ -108,6 +114,28 @@ class AutoscaledCluster(SimulatedCluster):
             self.delete_pod(pod.uid)
 
 
+def _honour_taints(snapshot: Snapshot, names: set[str]) -> Snapshot:
+    """Let the constraints of some Deployments, by their label `app`, honour the nodes' taints."""
+
+    def honour(spec: PodSpec) -> PodSpec:
+        spread = (structs.replace(one, node_taints_policy=InclusionPolicy.HONOR) for one in spec.spread)
+        return structs.replace(spec, spread=tuple(spread))
+
+    def change_owner(owner: Workload) -> Workload:
+        template = owner.template
+        if template is None or template.labels["app"] not in names:
+            return owner
+        return structs.replace(owner, template=structs.replace(template, spec=honour(template.spec)))
+
+    return replace(
+        snapshot,
+        pods=tuple(
+            structs.replace(pod, spec=honour(pod.spec)) if pod.labels["app"] in names else pod for pod in snapshot.pods
+        ),
+        workloads=tuple(map(change_owner, snapshot.workloads)),
+    )
+
+
 def _make_move(pod: Pod, now: datetime) -> Move:
     return Move(
         uid=pod.uid,
@@ -138,6 +166,11 @@ class Run:
     """The Deployments that are laid out with a violated constraint."""
     joined: int = 0
     left: int = 0
+    failed: int = 0
+    watched: int = 0
+    """Cycles in which a change of a node had not lasted."""
+    fails: bool = True
+    """Whether nodes fail for a while."""
     restarted: int = 0
     most_moving: Counter[Reference] = field(default_factory=Counter)
     violations: list[Violation] = field(default_factory=list)
@@ -172,7 +205,8 @@ class Run:
             builder.node(zones[zone][-1], zone=zone, cpu=4_000)
         for index in range(random.randint(4, 8)):
             self._draw_deployment(builder, zones, index)
-        return builder.snapshot()
+        honouring = {f"app-{index}" for index in range(8) if random.random() < HONOURING}
+        return _honour_taints(builder.snapshot(), honouring)
 
     def _draw_deployment(self, builder: ClusterBuilder, zones: Mapping[str, Sequence[str]], index: int) -> None:
         random = self.random
@@ -216,6 +250,8 @@ class Run:
         self._at(Span(1, 60).draw(self.random), self._join)
         self._at(Span(1, 60).draw(self.random), self._leave)
         self._at(Span(1, 60).draw(self.random), self._breathe)
+        if self.fails:
+            self._at(Span(1, 240).draw(self.random), self._fail)
         self._at(0, self._draw_restarts)
         interval = self.policy.interval.total_seconds()
         next_cycle = 0.0
@@ -249,7 +285,21 @@ class Run:
         name = f"{zone}-new-{self.joined}"
         labels = Labels({**self._like.labels, HOSTNAME: name, ZONE: zone})
         self.cluster.nodes.add(structs.replace(self._like, name=name, labels=labels))
+        self.cluster.nodes.fail(name)
+        self._at(20, lambda: self._recover(name))
         self._at(60, self._join)
+
+    def _fail(self) -> None:
+        """Let a node be not Ready for a while, as one whose kubelet is restarted: nothing on it says why."""
+        name = self.random.choice([node.name for node in self._nodes if node.ready])
+        self.failed += 1
+        self.cluster.nodes.fail(name)
+        self._at(Span(20, 60).draw(self.random), lambda: self._recover(name))
+        self._at(Span(120, 360).draw(self.random), self._fail)
+
+    def _recover(self, name: str) -> None:
+        if name in self.cluster.snapshot(self.cluster.now).node:
+            self.cluster.nodes.recover(name)
 
     def _leave(self) -> None:
         """Begin to remove a node of a zone that is not at its smallest."""
@@ -300,6 +350,7 @@ class Run:
 
     def _observe(self) -> None:
         """Note after a cycle which workloads are violated, and why their repairs wait."""
+        self.watched += bool(self.simulation.runner.state.memory.node_changes)
         cycle = self.simulation.runner.state.cycle
         assert cycle is not None
         violated = {workload for group in cycle.assessment.violated for workload in group.workloads}

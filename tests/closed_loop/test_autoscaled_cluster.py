@@ -21,14 +21,16 @@ def test_drawn_runs(first: int) -> None:
     runs = play(first, first + 9)
     assert all(run.joined >= run.minutes - 1 and run.left >= run.minutes - 1 for run in runs)
     assert sum(len(run.cluster.evicted) for run in runs) > 0
+    assert all(run.failed and run.watched for run in runs), "no change of a node had to be waited for"
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_an_autoscalers_routine_is_no_motion(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the rules for changed nodes and for domains in motion everything happens at the same time."""
-    run = Run(seed=seed).play()
+    run = Run(seed=seed, fails=False).play()
+    assert not run.watched
     monkeypatch.setattr(track, "observe_nodes", lambda memory, *_: memory)
-    assert Run(seed=seed).play().violations == run.violations
+    assert Run(seed=seed, fails=False).play().violations == run.violations
 
 
 @pytest.mark.thorough
