@@ -14,6 +14,7 @@ from rebalancer.engine import evaluate
 from rebalancer.model.affinity import NodeAffinity, Taint, TaintEffect, Toleration
 from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
+from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import (
     NO_MEMORY,
     CapacityAttempt,
@@ -28,6 +29,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import PlanRefusal
 from rebalancer.policy import Capacity, CapacityMode, Policy, PolicyGroup, Topology
+from rebalancer.policy.sections import Nodes
 from rebalancer.reporting.refusals import refusal_text
 from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
@@ -208,6 +210,23 @@ def test_a_domain_that_has_just_lost_a_node_is_left_alone(memory: Memory, text: 
     (refusal,) = refusals(snapshot, policy, memory)
     assert refusal.reason is (Reason.NO_CAPACITY if text else Reason.AWAITING_CAPACITY)
     assert text in refusal_text(refusal.refusal)
+
+
+def test_no_node_is_requested_where_nodes_are_lost() -> None:
+    """In a zonal shift a full zone would get new nodes."""
+    snapshot = two_zones({ZONE: 1}, zones="abc")
+    full = tuple(
+        structs.replace(node, allocatable=Resources(cpu=100)) if node.labels[ZONE] == "c" else node
+        for node in snapshot.nodes
+    )
+    at = START - timedelta(minutes=4)
+    motion = DomainMotion(key=ZONE, value="c", since=at, until=at, moved=at, lasting=False, had=2, lost=2)
+    policy = eager(topology=DECLARED, capacity=OBSERVE, nodes=Nodes(settle=timedelta(minutes=5)))
+    for value, reason in (("c", Reason.NO_CAPACITY), ("b", Reason.AWAITING_CAPACITY)):
+        memory = Memory(domains_in_motion=(structs.replace(motion, value=value),))
+        (refusal,) = refusals(replace(snapshot, nodes=full), policy, memory)
+        assert refusal.reason is reason
+        assert ("nothing is moved there" in refusal_text(refusal.refusal)) == (value == "c")
 
 
 @pytest.mark.parametrize(("share", "expected"), [("<=2/5", 4), ("<=1/2", 0), ("<=1/4", 0)])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from rebalancer.cli import main as entry
@@ -16,8 +17,11 @@ from rebalancer.cli.controller_state import read_acting
 from rebalancer.cli.errors import Exit
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import status_documents
+from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
+from rebalancer.model.moves import Memory
 from rebalancer.policy import Mode
-from rebalancer.ports import STATUS_KEY
+from rebalancer.ports import MEMORY_KEY, STATUS_KEY
+from rebalancer.reporting.documents.memory import memory_text
 from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import answer, served
 from tests.cli.reachable import reachable
@@ -57,6 +61,7 @@ class Server:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.memory = ""
         self.leases: list[dict[str, Any] | int] = [held()]
         """Its specs; a number is a refusal."""
 
@@ -73,7 +78,7 @@ class Server:
             return
         text = self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
         metadata = {"name": "rebalancer-status", "namespace": "rebalancer-system"}
-        answer(request, 200, {"metadata": metadata, "data": {STATUS_KEY: text}})
+        answer(request, 200, {"metadata": metadata, "data": {STATUS_KEY: text, MEMORY_KEY: self.memory}})
 
 
 @pytest.fixture
@@ -302,3 +307,15 @@ def test_commands_know_in_which_namespaces_nothing_is_evicted() -> None:
     assert acting.line == "mode Evict: the controller evicts"
     assert [(one.namespace, one.pod, one.failure) for one in acting.blocked] == [("shop", "web-1", "exceeded quota")]
     assert [(one.group, one.refuser) for one in acting.refused] == [("shop web", "admission webhook guard")]
+
+
+def test_commands_know_the_nodes_in_motion_that_the_controller_has_seen() -> None:
+    """Nothing on the nodes says so; the rest of the memory is the controller's own."""
+    now = datetime.now(UTC)
+    change = NodeChange(now, "c-1", NodeEvent.UNCORDONED)
+    motion = DomainMotion(key="zone", value="c", since=now, until=now, moved=now, lasting=True, had=2, lost=2)
+    known = Memory(node_changes=(change,), domains_in_motion=(motion,), settling=(("t", now),))
+    server = Server()
+    server.texts, server.memory = [written(working())], memory_text(structs.replace(known, seen=(("t", now),)))
+    with served(server) as transport:
+        assert read_acting(transport, now, Mode.EVICT).memory == known

@@ -10,6 +10,7 @@ from msgspec import structs
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState, ProcessFacts, Publish, Watched
 from rebalancer.model.events import EventReason, Regarding
+from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy.sections import Nodes
@@ -85,3 +86,11 @@ def test_what_the_last_leader_has_reported_is_not_reported_again(started: LoopSt
     assert first == {}
     _, end = run(lead(watch(follower, 8), 100, run(state, 7)[0].memory), 101)
     assert end == {EventReason.DOMAIN_SETTLED: 1}
+
+
+def test_a_domain_that_still_loses_nodes_after_an_hour_settles_once(started: LoopState) -> None:
+    """Its end was reported when the hour was over; it is stored until it is quiet."""
+    at = NOW - timedelta(hours=2)
+    motion = DomainMotion(key=ZONE, value="c", since=at, until=NOW, moved=NOW, lasting=False, had=4, lost=4)
+    _, reported = run(lead(started, 5, Memory(domains_in_motion=(motion,))), 6)
+    assert reported == {}
