@@ -69,8 +69,6 @@ def _stored_keys(memory: Memory, snapshot: Snapshot, policy: Policy, keys: Itera
 
     A key that no node has, and none had lately, has no domains to store, and takes no other's place.
     """
-    # A value that was given to a node a moment ago may be a mistake, and no zone for an hour.
-    recent = {(change.node, change.key) for change in memory.node_changes if change.event is NodeEvent.RELABELLED}
     zone_keys = find_zone_keys(policy)
     own = {limit.topology_key for group in policy.cluster.groups for limit in group.limits}
     remembered = {zone.key for zone in memory.zones}
@@ -80,6 +78,12 @@ def _stored_keys(memory: Memory, snapshot: Snapshot, policy: Policy, keys: Itera
         if not values and key not in remembered:
             continue
         if key in zone_keys or (len(chosen) < _MOST_KEYS and not is_node_key(key, values, zone_keys)):
-            named = [node for node in snapshot.nodes if key in node.labels and (node.name, key) not in recent]
-            chosen[key] = [node.labels[key] for node in named]
+            chosen[key] = _settled_values(memory, snapshot, key)
     return chosen
+
+
+def _settled_values(memory: Memory, snapshot: Snapshot, key: str) -> list[str]:
+    """Return the values of a key, but for those that nodes were given a moment ago: a mistake is no zone for an hour."""
+    changed = {(change.node, change.key) for change in memory.node_changes if change.event is NodeEvent.RELABELLED}
+    named = (node for node in snapshot.nodes if key in node.labels and (node.name, key) not in changed)
+    return [node.labels[key] for node in named]
