@@ -83,7 +83,7 @@ def _stored_keys(memory: Memory, snapshot: Snapshot, policy: Policy, keys: Itera
 
 
 def _settled_values(memory: Memory, snapshot: Snapshot, key: str) -> list[str]:
-    """Return the values of a key, but for those that nodes were given a moment ago: a mistake is no zone for an hour."""
+    """Return the values of a key, without those that nodes were given a moment ago: a mistake is no zone for long."""
     changed = {(change.node, change.key) for change in memory.node_changes if change.event is NodeEvent.RELABELLED}
     named = (node for node in snapshot.nodes if key in node.labels and (node.name, key) not in changed)
     return [node.labels[key] for node in named]
