@@ -87,6 +87,7 @@ def _answer_status(request: BaseHTTPRequestHandler, status: StatusDocument) -> N
     answer(request, 200, {"metadata": {"name": "rebalancer-status"}, "data": data})
 
 
+_HASH = re.compile(r"(?<=\bpolicy )[0-9a-f]{16}\b|(?<=\bhash )[0-9a-f]{16}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ|\d+(?=s ago)")
 
 
@@ -109,7 +110,7 @@ def reached(make: Callable[[], Handler]) -> Iterator[None]:
 
 
 def printed(command: tuple[str, ...], width: int, color: str, server: Callable[[], Handler] | None = None) -> str:
-    """Return what a command prints on a terminal of a width; the times of now are hidden, equally wide.
+    """Return what a command prints on a terminal of a width; hashes of policies and the times of now are hidden.
 
     `server` makes the handler of the API server that the command reaches.
     """
@@ -123,8 +124,13 @@ def printed(command: tuple[str, ...], width: int, color: str, server: Callable[[
     ):
         entry.main([*command, *colors])
     out.seek(0)
-    text = out.read()
+    text = hide_hashes(out.read())
     return hide_times(text) if server is not None else text
+
+
+def hide_hashes(text: str) -> str:
+    """Write H in the place of the figures of a policy's hash, equally wide: every new field changes it."""
+    return _HASH.sub("H" * 16, text)
 
 
 def hide_times(text: str) -> str:

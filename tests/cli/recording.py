@@ -1,7 +1,7 @@
 """What each documented command shows in a terminal: recorded in a real tmux pane, 80 and 120 columns wide.
 
 `make recordings` writes the files of docs/recordings anew. Commands that need a cluster reach a small API server. What
-differs from run to run is hidden: times, and the port of the demo's status page.
+differs from run to run is hidden: times, and the port of the demo's status page; so are hashes of policies.
 """
 
 import os
@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from tests.cli.printing import hide_times, reached
+from tests.cli.printing import hide_hashes, hide_times, reached
 from tests.cli.test_golden import COMMANDS, SERVERS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -52,8 +52,9 @@ _POLL: Final = 0.1
 _INDEX: Final = """\
 # Recordings
 
-What each command shows in a terminal of 80 and of 120 columns, recorded in a tmux pane by `make recordings`. Times, and
-the port of the demo's status page, are hidden. `tests/cli/test_recordings.py` compares them with what is shown today.
+What each command shows in a terminal of 80 and of 120 columns, recorded in a tmux pane by `make recordings`. Times, the
+port of the demo's status page, and hashes of policies are hidden. `tests/cli/test_recordings.py` compares them with
+what is shown today.
 
 | command | 80 columns | 120 columns |
 | --- | --- | --- |
@@ -80,7 +81,8 @@ def record(name: str, width: int) -> str:
     server = SERVERS.get(name)
     with nullcontext() if server is None else reached(server), tempfile.TemporaryDirectory() as folder:
         shown = _run_in_pane(COMMANDS[name], width, Path(folder))
-    shown = re.sub(r"localhost:\d+", "localhost:PORT", hide_times(shown) if server is not None else shown)
+    shown = hide_hashes(hide_times(shown) if server is not None else shown)
+    shown = re.sub(r"localhost:\d+", "localhost:PORT", shown)
     return f"$ rebalancer {shlex.join(COMMANDS[name])}\n{shown}"
 
 
