@@ -19,6 +19,7 @@ from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.labels import Labels
+from rebalancer.model.motion import NodeEvent
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
@@ -48,11 +49,14 @@ class PodGroup:
     pods: tuple[Pod, ...]
     problem: ScaleDown
     skipped: tuple[str, ...] = field(default=())
+    relabelled: bool = False
+    """Whether a node of these pods was given another label a moment ago, which may be a mistake."""
 
     @property
     def settled(self) -> bool:
-        """Whether the controller has as many pods as it wants, and all are Ready."""
-        return self.owner.observed and len(self.pods) == len(self.member.pods) == self.owner.replicas
+        """Whether the controller has as many pods as it wants, and all are Ready, on nodes that stay where they are."""
+        complete = len(self.pods) == len(self.member.pods) == self.owner.replicas
+        return self.owner.observed and complete and not self.relabelled
 
 
 # Many branches: one for each kind of owner, pod or rule that is left out.
@@ -70,6 +74,7 @@ def find_pod_groups(
     constraints = _index_constraints(assessment, view)
     limits = _index_limits(view, assessment, policy, memory)
     avoided = _find_avoided(assessment)
+    relabelled = {change.node for change in memory.node_changes if change.event is NodeEvent.RELABELLED}
     for member in members(view):
         owner = member.owner
         if owner is None or owner.kind not in kinds or len(member.pods) < 2:
@@ -98,6 +103,7 @@ def find_pod_groups(
                     else frozenset(),
                 ),
                 skipped=skipped,
+                relabelled=not relabelled.isdisjoint(pod.node for pod in pods),
             )
 
 

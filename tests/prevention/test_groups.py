@@ -8,7 +8,8 @@ from rebalancer.assessment.assess import assess
 from rebalancer.model.cluster import Autoscaler
 from rebalancer.model.deletion_costs import DELETION_COST
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import NO_MEMORY, Reference
+from rebalancer.model.motion import NodeChange, NodeEvent
+from rebalancer.model.moves import NO_MEMORY, Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.scope.bounds import Bound
 from rebalancer.policy import Policy, load_policy
@@ -59,6 +60,19 @@ def test_pods_that_are_not_ready_have_no_place_in_the_order() -> None:
     (group,) = groups(replace(snapshot, pods=tuple(pods)), policy())
     assert group.problem.size == 11
     assert not group.settled
+
+
+def test_pods_on_a_node_with_another_label_a_moment_ago_are_not_settled() -> None:
+    """The order waits as in a rollout: a wrong label would say which pods a scale-down deletes."""
+    view, rules = View(web()), policy()
+    for name, event, settled in (
+        ("a-1", NodeEvent.RELABELLED, False),
+        ("a-1", NodeEvent.UNCORDONED, True),
+        ("d-1", NodeEvent.RELABELLED, True),
+    ):
+        memory = Memory(node_changes=(NodeChange(view.snapshot.taken_at, name, event, ZONE, "b"),))
+        (group,) = find_pod_groups(view, assess(view, rules, memory), rules, memory)
+        assert group.settled is settled
 
 
 def test_a_limit_depends_on_how_many_pods_remain() -> None:
