@@ -15,6 +15,8 @@ from random import Random
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import pytest
+
 from tests.cluster.controller import USER, Controller, install, policy
 from tests.control_plane.api import Api, ApiError, in_parallel, wait_until
 from tests.control_plane.audit import Request
@@ -202,6 +204,7 @@ def find_app(eviction: Request) -> str:
     return eviction.name.split("-")[0]
 
 
+@pytest.mark.thorough
 def test_violated_workloads_are_repaired(cluster: ControlPlane, tmp_path: Path) -> None:
     """Within the time, and never while another pod of the same workload is unavailable."""
     install(cluster, "base", "evict")

@@ -299,6 +299,7 @@ def test_a_zonal_shift_holds_a_repair_until_it_is_over(old_nodes: ControlPlane, 
         assert len(events(plane.api, "DomainUnsettled")) == len(events(plane.api, "DomainSettled")) == 1
 
 
+@pytest.mark.thorough
 def test_a_drain_of_six_nodes_is_repaired_once_it_is_over(old_nodes: ControlPlane, tmp_path: Path) -> None:
     """None is evicted until a minute after the last node is back, then the proved minimum; the constraint is soft."""
     plane, pool = old_nodes, "drain"
@@ -385,6 +386,7 @@ def test_a_zone_label_that_is_wrong_for_a_moment_moves_no_pod(old_nodes: Control
         assert pair.leader().log("cycle")[-1]["violated"] == 0
 
 
+@pytest.mark.thorough
 def test_a_zone_label_that_is_changed_for_good_moves_pods_after_a_minute(
     old_nodes: ControlPlane, tmp_path: Path
 ) -> None:
