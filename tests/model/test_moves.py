@@ -63,6 +63,8 @@ NEW = {
     "settling": [],
     "windows": [],
     "queued": [],
+    "node_changes": [],
+    "domains_in_motion": [],
     "requests": [["2026-01-01T00:00:00Z", "", ""]],
 }
 """Keys that came later: version 0.1 ignores them."""
