@@ -1,5 +1,6 @@
 """The assessment: for every spread group and every limit of the policy, the counts and whether they satisfy it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -106,15 +107,13 @@ def assess(view: View, policy: Policy, memory: Memory) -> Assessment:
         limits=evaluate_limits(limit_groups, view, memory, knowledge),
         deadlocks=find_deadlocks(view),
         domains_without_nodes=find_domains_without_nodes(counted, view, knowledge),
-        unsettled_domains=find_unsettled(memory, policy, view.clock),
+        unsettled_domains=_find_unsettled(memory, policy, view.clock),
     )
 
 
-def find_unsettled(memory: Memory, policy: Policy, clock: Clock) -> tuple[UnsettledDomain, ...]:
+def _find_unsettled(memory: Memory, policy: Policy, clock: Clock) -> tuple[UnsettledDomain, ...]:
     """Return the domains into which nothing is moved for now."""
-    window = find_window(policy)
-    domains = (UnsettledDomain(motion, motion.settles_at(window)) for motion in memory.domains_in_motion)
-    return tuple(domain for domain in domains if not clock.has_passed(domain.until))
+    return tuple(domain for domain in _find_ends(memory, policy) if not clock.has_passed(domain.until))
 
 
 def find_unreported_ends(memory: Memory, policy: Policy, now: datetime) -> tuple[UnsettledDomain, ...]:
@@ -122,9 +121,13 @@ def find_unreported_ends(memory: Memory, policy: Policy, now: datetime) -> tuple
 
     A domain that settles is stored no longer, but for one that still loses nodes after the longest time.
     """
-    window = find_window(policy)
-    domains = (UnsettledDomain(motion, motion.settles_at(window)) for motion in memory.domains_in_motion)
+    domains = _find_ends(memory, policy)
     return tuple(one for one in domains if now < one.until or one.until < one.motion.latest_end)
+
+
+def _find_ends(memory: Memory, policy: Policy) -> Iterator[UnsettledDomain]:
+    window = find_window(policy)
+    return (UnsettledDomain(motion, motion.settles_at(window)) for motion in memory.domains_in_motion)
 
 
 def _evaluate(group: SpreadGroup, view: View) -> EvaluatedGroup:

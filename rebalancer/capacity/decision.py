@@ -7,7 +7,6 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from rebalancer.assessment.assess import find_unsettled
 from rebalancer.capacity.causes import (
     CapacityBackingOff,
     CapacityNeeded,
@@ -86,7 +85,8 @@ def decide_capacity(
         find = partial(_find_need, view=view, policy=policy, memory=memory)
     busy = {workload for request in progress.requests for workload in request.workloads}
     busy |= {move.workload for move in memory.in_flight}
-    wishes = _Wishes(view, policy, memory, find, obstacle, policy.spread.for_ if lasting is None else lasting)
+    lasting = policy.spread.for_ if lasting is None else lasting
+    wishes = _Wishes(evaluation, memory, find, obstacle, lasting)
     for candidate in find_candidates(view, evaluation.assessment, seen.plan, policy, memory):
         if busy.isdisjoint(candidate.workloads):
             wishes.consider(candidate)
@@ -126,9 +126,11 @@ class _Wishes:
     """Collects the repairs that lack capacity, and those of them for which it may be requested."""
 
     def __init__(
-        self, view: View, policy: Policy, memory: Memory, find: FindNeed, obstacle: Fact | None, lasting: timedelta
+        self, evaluation: Evaluation, memory: Memory, find: FindNeed, obstacle: Fact | None, lasting: timedelta
     ) -> None:
+        view, policy = evaluation.view, evaluation.inputs.policy
         self._view = view
+        self._unsettled = evaluation.assessment.unsettled_domains
         self._find_need = find
         self._policy = policy
         self._memory = memory
@@ -184,7 +186,7 @@ class _Wishes:
 
     def _find_motion(self, domain: DomainName) -> DomainInMotion | None:
         """Return that a domain with nodes loses others: new ones would come to where nothing is moved."""
-        for one in find_unsettled(self._memory, self._policy, self._view.clock):
+        for one in self._unsettled:
             if (one.motion.key, one.motion.value) == (domain.topology_key, domain.value):
                 return DomainInMotion(one.motion, one.until)
         return None

@@ -29,6 +29,7 @@ from rebalancer.model.cluster import Autoscaler, DisruptionBudget, Namespace, No
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.nodes import Node
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from rebalancer.scheduling.node_unschedulable import CORDONED
 
 _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -194,7 +195,7 @@ def _find_loss(source: wire.Node, unready: wire.Condition | None) -> datetime | 
     """Return since when a node has been cordoned or not Ready, by its taint and condition; of both the earlier."""
     times = [unready.last_transition_time] if unready is not None else []
     if source.spec.unschedulable:
-        times += [taint.time_added for taint in source.spec.taints or () if taint.key == _UNSCHEDULABLE]
+        times += [taint.time_added for taint in source.spec.taints or () if taint.key == CORDONED.key]
     return min((moment for moment in times if moment is not None), default=None)
 
 
@@ -211,9 +212,6 @@ def decode_taints(source: Sequence[wire.Taint] | None, field: str) -> tuple[Tain
         for position, taint in enumerate(source or ())
     )
 
-
-_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-"""The taint that the node lifecycle controller adds to a cordoned node, with the time."""
 
 _OPERATORS: Final = frozenset(map(str, Operator))
 """Newer releases of Karpenter have further operators on numbers; no domain depends on them."""

@@ -84,7 +84,7 @@ class _Planner:
         self._ledger = BudgetLedger(view, policy, memory, assessment.pod_groups)
         arriving = frozenset([move.replacement for move in memory.in_flight if move.replacement])
         self._builder = ProblemBuilder(view, policy, self._ledger, cache, _avoided(assessment.pod_groups), arriving)
-        self._settling = SettlingNodes(view, policy, memory)
+        self._settling = SettlingNodes(view, policy, memory, assessment.unsettled_domains)
         self._recent = RecentChanges(view, policy, memory)
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []

@@ -127,4 +127,4 @@ class Nodes(Section):
     """When a node counts as a target."""
 
     settle: Annotated[Duration, at_most(DAY)] = timedelta(minutes=5)
-    """A node that became Ready, was uncordoned or relabelled is no target, or reason, before. A repair waits once."""
+    """How long a node that became Ready, was uncordoned or relabelled is no target, and its new label no reason."""

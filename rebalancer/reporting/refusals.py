@@ -353,7 +353,7 @@ def _change_text(change: NodeChange) -> str:
     """Say what has become of a node, and when."""
     at = f"{change.at:%Y-%m-%d %H:%M:%SZ}"
     if not change.node:
-        return f"more labels of nodes than are stored, until {at}"
+        return f"more nodes were relabelled at {at} than can be stored"
     if change.event is NodeEvent.RELABELLED:
         was = "not there" if change.value is None else change.value or '""'
         return f"{change.key} of node {change.node} was {was} until {at}"

@@ -4,15 +4,12 @@ from msgspec import structs
 
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.nodes import Node
+from rebalancer.scheduling.node_unschedulable import CORDONED
 from rebalancer.simulator.state import ClusterState
 from rebalancer.simulator.trace import TraceKind
 
-_CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=TaintEffect.NO_SCHEDULE)
-"""What the node lifecycle controller adds to a node that is cordoned."""
-
-
 _NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect=TaintEffect.NO_SCHEDULE)
-"""What it adds to a node that is not Ready."""
+"""What the node lifecycle controller adds to a node that is not Ready, as `CORDONED` to one that is cordoned."""
 
 
 class NodeChanges:
@@ -34,7 +31,7 @@ class NodeChanges:
             ready=True,
             ready_since=now,
             unschedulable=False,
-            taints=tuple(taint for taint in node.taints if taint != _CORDONED),
+            taints=tuple(taint for taint in node.taints if taint != CORDONED),
         )
         self._removed.pop(node.name, None)
         self._state.note(TraceKind.NODE_ADDED, f"Node {node.name}")
@@ -58,7 +55,7 @@ class NodeChanges:
         node = self._named(name)
         if not node.unschedulable:
             self._state.note(TraceKind.NODE_CORDONED, f"Node {name}")
-            taints = (*node.taints, _CORDONED)
+            taints = (*node.taints, CORDONED)
             self._state.store.nodes.put(structs.replace(node, unschedulable=True, taints=taints))
 
     def uncordon(self, name: str) -> None:
@@ -66,7 +63,7 @@ class NodeChanges:
         node = self._named(name)
         if node.unschedulable:
             self._state.note(TraceKind.NODE_UNCORDONED, f"Node {name}")
-            taints = tuple(taint for taint in node.taints if taint != _CORDONED)
+            taints = tuple(taint for taint in node.taints if taint != CORDONED)
             self._state.store.nodes.put(structs.replace(node, unschedulable=False, taints=taints))
 
     def taint(self, name: str, taint: Taint) -> None:

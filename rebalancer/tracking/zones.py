@@ -78,7 +78,7 @@ def _stored_keys(memory: Memory, snapshot: Snapshot, policy: Policy, keys: Itera
         if not values and key not in remembered:
             continue
         if key in zone_keys or (len(chosen) < _MOST_KEYS and not is_node_key(key, values, zone_keys)):
-            chosen[key] = _settled_values(memory, snapshot, key)
+            chosen[key] = _settled_values(memory, snapshot, key) if memory.node_changes else values
     return chosen
 
 

@@ -23,6 +23,7 @@ from tests.control_plane.audit import Request
 from tests.control_plane.layout import deployment, lay_out, node, nodes, pdb, spread
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.settling import have_been_ready
 
 SETTLE = 60.0
 EVERY = 20.0
@@ -188,17 +189,6 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def have_settled(api: Api) -> bool:
-    """Return whether every node has been Ready for long enough."""
-    ready = [
-        datetime.fromisoformat(condition["lastTransitionTime"])
-        for one in api.list("/api/v1/nodes")
-        for condition in one["status"]["conditions"]
-        if condition["type"] == "Ready"
-    ]
-    return all((datetime.now(UTC) - since).total_seconds() > SETTLE for since in ready)
-
-
 def find_app(eviction: Request) -> str:
     """Return the Deployment of an evicted pod, by the pod's name."""
     return eviction.name.split("-")[0]
@@ -209,7 +199,7 @@ def test_violated_workloads_are_repaired(cluster: ControlPlane, tmp_path: Path) 
     """Within the time, and never while another pod of the same workload is unavailable."""
     install(cluster, "base", "evict")
     lay_out_shop(cluster)
-    wait_until(lambda: have_settled(cluster.api), what="the nodes to settle", timeout=2 * SETTLE)
+    wait_until(lambda: have_been_ready(cluster.api, SETTLE), what="the nodes to settle", timeout=2 * SETTLE)
     with (
         Autoscaled(cluster.api, seed=1) as autoscaled,
         Controller(cluster, tmp_path, policy("Evict", **TIMES)) as controller,

@@ -1,28 +1,17 @@
 """Nodes that join a real cluster all the time: a repair waits for `nodes.settle` once, not for each of them."""
 
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.cluster.controller import USER, Controller, install, policy
 from tests.cluster.test_repair import constraints
-from tests.control_plane.api import Api, wait_until
+from tests.control_plane.api import wait_until
 from tests.control_plane.layout import deployment, lay_out, node, nodes
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.settling import have_been_ready
 
 SETTLE = 20.0
 EVERY = 10.0
-
-
-def have_settled(api: Api) -> bool:
-    """Return whether every node has been Ready for long enough."""
-    ready = [
-        datetime.fromisoformat(condition["lastTransitionTime"])
-        for one in api.list("/api/v1/nodes")
-        for condition in one["status"]["conditions"]
-        if condition["type"] == "Ready"
-    ]
-    return all((datetime.now(UTC) - since).total_seconds() > SETTLE for since in ready)
 
 
 def test_nodes_that_join_the_zone_that_is_filled_delay_a_repair_once(cluster: ControlPlane, tmp_path: Path) -> None:
@@ -35,7 +24,7 @@ def test_nodes_that_join_the_zone_that_is_filled_delay_a_repair_once(cluster: Co
             deployment("web", {"a-0": 4, "b-0": 4}, namespace="shop", topologySpreadConstraints=constraints("web")[:1]),
         ],
     )
-    wait_until(lambda: have_settled(cluster.api), what="the nodes to settle", timeout=60)
+    wait_until(lambda: have_been_ready(cluster.api, SETTLE), what="the nodes to settle", timeout=60)
     cluster.api.apply([node("c-new-0", zone="c")])
     with Controller(cluster, tmp_path, policy("Evict", nodes={"settle": f"{SETTLE:.0f}s"})) as controller:
         controller.wait_for("cycle")

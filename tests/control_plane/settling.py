@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from tests.control_plane.api import Api, TimedOutError
@@ -155,3 +156,14 @@ def selector_text(selector: Mapping[str, Any]) -> str:
 
 def _name(manifest: Manifest) -> str:
     return "/".join(key_of(manifest))
+
+
+def have_been_ready(api: Api, seconds: float) -> bool:
+    """Return whether every node has been Ready for more than so many seconds."""
+    ready = [
+        datetime.fromisoformat(one["lastTransitionTime"])
+        for node in api.list("/api/v1/nodes")
+        for one in node["status"]["conditions"]
+        if one["type"] == "Ready"
+    ]
+    return all((datetime.now(UTC) - since).total_seconds() > seconds for since in ready)

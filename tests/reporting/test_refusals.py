@@ -301,8 +301,8 @@ SENTENCES: list[tuple[Fact, str]] = [
     (
         planning.CountsInMotion(NodeChange(NINE, "", NodeEvent.RELABELLED), 5 * MINUTE, NINE + 5 * MINUTE),
         (
-            "it was not violated so before a node changed (more labels of nodes than are stored, until 2026-07-12 "
-            "09:00:00Z): waiting until that has lasted for nodes.settle (5m), until 2026-07-12 09:05:00Z"
+            "it was not violated so before a node changed (more nodes were relabelled at 2026-07-12 09:00:00Z than can "
+            "be stored): waiting until that has lasted for nodes.settle (5m), until 2026-07-12 09:05:00Z"
         ),
     ),
     (

@@ -23,7 +23,6 @@ from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import Memory, make_token
@@ -34,11 +33,11 @@ from rebalancer.planning.causes import CountsInMotion, Refusal
 from rebalancer.planning.scope.components import Component
 from rebalancer.policy import Policy
 from rebalancer.scheduling.feasibility import feasible
+from rebalancer.scheduling.node_unschedulable import CORDONED
 from rebalancer.scheduling.pod_topology_spread import counts
 from rebalancer.scheduling.view import View
 
-_UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
-_TRANSIENT = frozenset({_UNSCHEDULABLE.key, "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+_TRANSIENT = frozenset({CORDONED.key, "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 """Keys of the taints that follow a cordon, and a node's being not Ready."""
 
 
@@ -165,5 +164,5 @@ def _undo(node: Node, change: NodeChange) -> Node:
         return structs.replace(node, labels=Labels(before))
     taints = tuple(taint for taint in node.taints if taint.key not in _TRANSIENT)
     if change.event is NodeEvent.UNCORDONED:
-        return structs.replace(node, unschedulable=True, taints=(*taints, _UNSCHEDULABLE))
+        return structs.replace(node, unschedulable=True, taints=(*taints, CORDONED))
     return structs.replace(node, unschedulable=False, ready=True, taints=taints)

@@ -18,6 +18,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.model.motion import LONGEST_UNSETTLED, NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName, Memory, make_token
 from rebalancer.model.reasons import Reason
@@ -25,7 +26,6 @@ from rebalancer.planning.causes import DomainInMotion, NodeChanged, NodeNotReady
 from rebalancer.policy import Policy
 from rebalancer.scheduling.spread_constraints import ZONE
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.motion import find_window
 
 
 class _Wait(NamedTuple):
@@ -51,14 +51,13 @@ def _divide(nodes: Collection[str]) -> _Chunks:
 class SettlingNodes:
     """The nodes of one view that are not Ready or in motion; the memory says since when components wait."""
 
-    def __init__(self, view: View, policy: Policy, memory: Memory) -> None:
+    def __init__(self, view: View, policy: Policy, memory: Memory, unsettled: Sequence[UnsettledDomain]) -> None:
         self._nodes = view.nodes
         self._clock = view.clock
         self._settle = policy.nodes.settle
-        self._window = find_window(policy)
         self._waiting = dict(memory.settling)
         self._changes = memory.node_changes
-        self._motions = memory.domains_in_motion
+        self._domains = unsettled
 
     @cached_property
     def _unready(self) -> frozenset[str]:
@@ -115,13 +114,9 @@ class SettlingNodes:
     @cached_property
     def _unsettled(self) -> Sequence[tuple[DomainInMotion, _Chunks]]:
         """The nodes of domains in motion, those first that settle last."""
-        ends = ((motion.settles_at(self._window), motion) for motion in self._motions)
-        lasting = [(end, motion) for end, motion in ends if not self._clock.has_passed(end)]
-        lasting.sort(key=lambda one: (one[0], one[1].key, one[1].value), reverse=True)
-        return [
-            (DomainInMotion(motion, end), _divide(self._nodes.groups(motion.key).get(motion.value, ())))
-            for end, motion in lasting
-        ]
+        last = sorted(self._domains, key=lambda one: (one.until, one.motion.key, one.motion.value), reverse=True)
+        nodes = (self._nodes.groups(one.motion.key).get(one.motion.value, ()) for one in last)
+        return [(DomainInMotion(one.motion, one.until), _divide(of)) for one, of in zip(last, nodes, strict=True)]
 
     def refuse(self, component: str, find_landings: Callable[[frozenset[str]], Collection[str]]) -> Refusal | None:
         """Return why a step waits; None where it need not.
