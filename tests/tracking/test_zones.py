@@ -5,6 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import NO_MEMORY, Memory, ZoneSeen
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import (
@@ -76,3 +77,12 @@ def test_a_domain_is_stored_as_long_as_something_reads_it(remember: timedelta, h
         zone.zone: zone.last for zone in zones_seen(memory, snapshot([node("n1", {ZONE: "a"})]), policy, [ZONE], NOW)
     }
     assert seen == {"a": NOW, **({"c": NOW - age} if age < max(remember, ZONE_LIFETIME) else {})}
+
+
+def test_a_zone_in_which_only_a_node_just_relabelled_stands_is_not_stored_yet() -> None:
+    """A label that was wrong for seconds would count as a zone for an hour after it; without a change it is one."""
+    nodes = snapshot([node("n1", {ZONE: "a"}), node("n2", {ZONE: "mistake"}), node("n3")])
+    changed = Memory(node_changes=(NodeChange(NOW - timedelta(seconds=20), "n2", NodeEvent.RELABELLED, ZONE, "a"),))
+    assert stored(nodes, ZONE, memory=changed) == [(ZONE, "a")]
+    other = Memory(node_changes=(NodeChange(NOW - timedelta(seconds=20), "n2", NodeEvent.UNCORDONED),))
+    assert stored(nodes, ZONE, memory=other) == [(ZONE, "a"), (ZONE, "mistake")]
