@@ -9,7 +9,7 @@ UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-he
 # The code that decides about evictions: every branch has a test, among those of the same folders. Only these run with
 # coverage, which makes them three times as slow.
 CORE := planning tracking admission scheduling
-CORE_TESTS := $(CORE:%=tests/%)
+CORE_TESTS := $(CORE:%=tests/%) tests/facts
 COVER := $(CORE:%=--cov=rebalancer/%) --cov-report=
 
 # Where the programs that tests start are kept; deleted, they are built again.

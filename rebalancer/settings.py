@@ -28,8 +28,9 @@ from rebalancer.locations import (
     parse_address,
     parse_policy_location,
 )
+from rebalancer.model.words import format_duration
 from rebalancer.policy.base import unexpected
-from rebalancer.policy.durations import PositiveDuration, at_most, format_duration
+from rebalancer.policy.durations import PositiveDuration, at_most
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.wording import describe_value
 from rebalancer.ports import LONGEST_LEASE

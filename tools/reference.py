@@ -64,64 +64,6 @@ STATES: Final[Mapping[State, str]] = {
     State.INFEASIBLE: "No placement of these pods over these domains can satisfy it.",
     State.UNFIXABLE: "A placement exists that satisfies it, but no eviction leads there now.",
 }
-REASONS: Final[Mapping[Reason, str]] = {
-    Reason.NO_ARRANGEMENT: "No placement satisfies everything; the message names the smallest relaxation that helps.",
-    Reason.TOO_FEW_DOMAINS: "Fewer domains exist than `minDomains` requires or the limit needs.",
-    Reason.VOLUME_PINNED: "The pod's volumes cannot be attached in the domains that need more pods.",
-    Reason.AFFINITY_PINNED: "The pod's affinity keeps it where it is.",
-    Reason.NO_CAPACITY: "The nodes that need more of these pods lack capacity.",
-    Reason.AWAITING_CAPACITY: "Only capacity is missing; it was, or with `capacity.mode: Request` would be, requested.",
-    Reason.UNREACHABLE: "No sequence of evictions and placements reaches a placement that satisfies everything.",
-    Reason.NOT_FORCED: "No safe eviction: the scheduler could place the replacement where it does not help.",
-    Reason.NOT_PREDICTABLE: "The group uses a feature that is not modelled; the message names it.",
-    Reason.BLOCKED_BY_BUDGET: "A PodDisruptionBudget, `budgets.maxUnavailable` or `.perWorkload` is used up.",
-    Reason.STEP_EXCEEDS_BUDGET: "The smallest safe step needs more concurrent evictions than the budgets ever allow.",
-    Reason.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select the pod: the API refuses to evict it.",
-    Reason.GROUP_IN_FLIGHT: "Pending pods, or an eviction that the last leader may have requested, will change the "
-    "counts; the controller plans again when they are placed, or two minutes after the request.",
-    Reason.EXCLUDED: "An annotation, `eligibility.namespaces` or `eligibility.selector` excludes it.",
-    Reason.NOT_EVICTABLE: "A bare, mirror or DaemonSet pod, or one without a node: an eviction would not move it.",
-    Reason.LOCAL_STORAGE: "An eviction would lose data on its node; `eligibility.localStorage` refuses that.",
-    Reason.UNKNOWN_OWNER: "The owner is unknown, or its kind is not in `eligibility.owners`.",
-    Reason.OTHER_SCHEDULER: "Another scheduler than `scheduler.name` places it.",
-    Reason.PRIORITY_TOO_HIGH: "Its priority is not below `eligibility.priorityBelow`.",
-    Reason.TOO_YOUNG: "It is younger than `eligibility.minAge`, or replaces an evicted pod and is not Ready yet.",
-    Reason.TOO_FEW_REPLICAS: "The workload has fewer replicas than `eligibility.minReplicas`.",
-    Reason.POD_GROUP_DISRUPTION: "Its PodGroup may be disrupted only as a whole.",
-    Reason.ROLLOUT_IN_PROGRESS: "The owner is being rolled out (under OnDelete: not yet), scaled, paused or deleted.",
-    Reason.TEMPLATE_REFUSED: "The API server would refuse the replacement.",
-    Reason.CANNOT_CREATE: "No pod can be created in the namespace: it is being deleted, or a replacement is missing.",
-    Reason.NODE_LEAVING: "An autoscaler is removing the node.",
-    Reason.NODE_SETTLING: (
-        "A node that may take a replacement is not Ready, or has changed within `nodes.settle`; or it was not violated "
-        "so before a node changed."
-    ),
-    Reason.DOMAIN_UNSETTLED: "A domain that may take a replacement loses nodes, or has until a moment ago.",
-    Reason.ZONE_IN_MAINTENANCE: "Every node of a domain is cordoned; the repair waits for its return.",
-    Reason.PLACEMENT_DEADLOCK: "No node is feasible for a pending pod, since its own rules exclude each other.",
-    Reason.OBSERVE_ONLY: "The mode is Observe.",
-    Reason.PAUSED: "Somebody has paused the controller; the message says who, until when and why.",
-    Reason.OUTSIDE_WINDOW: "None of the policy's `windows` is open; the message says when the next one opens.",
-    Reason.AWAITING_APPROVAL: "The mode is Approve, and nobody has approved the eviction; the message names the plan.",
-    Reason.NOT_PERSISTENT: "The violation has not lasted for `spread.for`.",
-    Reason.RATE_LIMITED: "`budgets.perCycle`, `.perNode`, `.perNamespace` or `.perMinute` is used up.",
-    Reason.SLOW_START: (
-        "The replacements of the last evictions have not arrived yet: as many are under way as `budgets.slowStart` "
-        "allows now, or one of the same workload or namespace is overdue."
-    ),
-    Reason.BACK_OFF: "An earlier move of the group failed, or the API server did not grant its last requests.",
-    Reason.REFUSED_BY_ADMISSION: (
-        "An admission webhook, policy or plugin refused the eviction; the message has its name, its words and the time "
-        "of the next request."
-    ),
-    Reason.BREAKER_OPEN: (
-        "The cluster exceeds a bound of `breaker`, or did within `breaker.clearAfter`, or it does not replace evicted "
-        "pods."
-    ),
-    Reason.STALE_DATA: "A watch is not synced, or has been silent for too long.",
-    Reason.MEMORY_NOT_SAVED: "The moves in flight could not be stored for the next process.",
-    Reason.FORBIDDEN: "The account has no right to evict in the namespace, or to read the workload before that.",
-}
 CAUSES: Final[Mapping[Cause, str]] = {
     Cause.SKEW_VIOLATED: "A spread constraint is violated: a hard one, or a soft one that `spread.actOn` lists.",
     Cause.SHARE_LIMIT_VIOLATED: "A limit with `action: Evict` is violated.",
@@ -305,19 +247,45 @@ def reasons() -> str:
     rows = []
     for reason in Reason:
         where = sorted(_users().get(reason.name, ()))
-        rows.append((f"`{reason}`", ", ".join(where) or "nothing yet", REASONS[reason]))
+        rows.append((f"`{reason}`", ", ".join(where) or "nothing yet", reason.meaning))
     return table(("reason", "given by", "meaning"), rows)
+
+
+def refusals() -> str:
+    """List the facts behind the reasons: what each of them says is why something is not moved."""
+    rows = []
+    for file in _sources():
+        for node in _parse(file).body:
+            if isinstance(node, ast.ClassDef) and any(
+                isinstance(base, ast.Name) and base.id == "Refusal" for base in node.bases
+            ):
+                given = [ast.unparse(one.value) for one in node.body if isinstance(one, ast.Assign)]
+                reason = f"`{Reason[given[0].rpartition('.')[2]]}`" if given else "that of its cause"
+                when = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
+                rows.append((f"`{node.name}`", reason, when))
+    return table(("refusal", "reason", "when"), sorted(rows))
+
+
+def _sources() -> Iterator[Path]:
+    """Yield the files in which refusals are made."""
+    for layer in ("scheduling", "assessment", "planning", "capacity", "admission"):
+        yield from sorted((ROOT / "rebalancer" / layer).rglob("*.py"))
+
+
+@cache
+def _parse(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 @cache
 def _users() -> Mapping[str, set[str]]:
     """Find which packages use which reason, by reading the source."""
     users: dict[str, set[str]] = {}
-    for layer in ("scheduling", "assessment", "planning", "capacity", "admission"):
-        for file in sorted((ROOT / "rebalancer" / layer).rglob("*.py")):
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Reason":
-                    users.setdefault(node.attr, set()).add(layer)
+    for file in _sources():
+        layer = file.relative_to(ROOT / "rebalancer").parts[0]
+        for node in ast.walk(_parse(file)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Reason":
+                users.setdefault(node.attr, set()).add(layer)
     return users
 
 
@@ -391,6 +359,7 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "shares": shares,
     "states": states,
     "reasons": reasons,
+    "refusals": refusals,
     "causes": causes,
     "violation-causes": violation_causes,
     "findings": findings,

@@ -3,21 +3,15 @@
 Planning decides everything that follows from the snapshot. Admission decides what needs memory or the clock: the mode,
 a pause, windows, the breaker, how long a violation has lasted, back-off, the rates, and what a person has approved in
 mode Approve. A step is admitted whole, as a prefix, or not at all.
-
-Whether a window is open, and when the next one opens.
-
-A window is open if its schedule occurred within the last `duration`. So one question answers both: its first occurrence
-after `now - duration` either lies not after now, then the window is open, or it is the moment at which it opens next.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from rebalancer.admission.approval import (
     approved_part,
@@ -28,61 +22,225 @@ from rebalancer.admission.approval import (
     split_steps,
 )
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
-from rebalancer.admission.causes import (
-    AwaitsApproval,
-    BackingOff,
-    BreakerOpen,
-    EvictionUndecided,
-    MemoryUnsaved,
-    ModeObserves,
-    NotAllowed,
-    NotLasting,
-    NotProposed,
-    OutsideWindow,
-    Paused,
-    RateReached,
-    RefusedByAdmission,
-    RequestsRefused,
-    ServerOverloaded,
-    Stale,
-    TooManyInFlight,
-    overdue_replacement,
-)
-from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
+from rebalancer.admission.opening import OutsideWindow, find_opening
 from rebalancer.admission.pause import Pause
-from rebalancer.admission.slow_start import Windows, find_unplaceable
-from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
-from rebalancer.model.moves import Memory, Move, Proposal, SentRequest, StartWindow, make_place, make_token
+from rebalancer.admission.rates import Rates
+from rebalancer.admission.slow_start import Windows, find_unplaceable, overdue_replacement
+from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
+from rebalancer.model.facts import Refusal
+from rebalancer.model.moves import Memory, Move, Proposal, StartWindow, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import OF_TEAM, Fact, Refusal
+from rebalancer.model.words import format_duration, format_rest, plural
 from rebalancer.planning.plan import Eviction, Plan, Waiting
-from rebalancer.policy import Mode, Policy, Window
+from rebalancer.policy import Mode, Policy
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.arrivals import UNANSWERED, find_next_change
 from rebalancer.tracking.backoff import find_backoff, find_refusals
 from rebalancer.tracking.holds import Holds, find_holds, find_next_probe
-from rebalancer.tracking.moves import ANSWER_TIMEOUT, find_undecided, is_deferred
+from rebalancer.tracking.moves import ANSWER_TIMEOUT, find_undecided
 from rebalancer.tracking.windows import store_windows
 
 
-class Opening(Struct, frozen=True, kw_only=True):
-    """A window that is closed now, and when it opens."""
+class Paused(Refusal):
+    """The controller is paused; the message says who, until when and why."""
 
-    window: Window
+    reason = Reason.PAUSED
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ModeObserves(Refusal):
+    """The mode is Observe."""
+
+    reason = Reason.OBSERVE_ONLY
+
+    def __str__(self) -> str:
+        return "mode is Observe"
+
+
+class AwaitsApproval(Refusal):
+    """The proposed plan with this hash waits for the approval of a person, until it expires."""
+
+    reason = Reason.AWAITING_APPROVAL
+    plan: str
+    expires_at: datetime
+
+    def __str__(self) -> str:
+        return f"plan {self.plan} waits for approval until {self.expires_at:%Y-%m-%d %H:%M:%SZ}"
+
+
+class NotProposed(Refusal):
+    """The eviction is not part of the plan with this hash, which is proposed or carried out first."""
+
+    reason = Reason.AWAITING_APPROVAL
+    plan: str
+
+    def __str__(self) -> str:
+        return f"it is not part of plan {self.plan}; it is proposed when that plan has ended"
+
+
+class Stale(Refusal):
+    """The snapshot is out of date; the message says why."""
+
+    reason = Reason.STALE_DATA
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+_EXCESSES: Final[Mapping[BreakerCause, tuple[str, str]]] = {
+    BreakerCause.UNREADY_NODES: ("uncordoned nodes not Ready", "unreadyNodes"),
+    BreakerCause.UNREADY_ZONE: ("uncordoned nodes of zone {zone} not Ready", "unreadyInZone"),
+    BreakerCause.PENDING_PODS: ("pods pending", "pendingPods"),
+    BreakerCause.API_ERRORS: ("requests to the API server failed", "apiErrors"),
+    BreakerCause.FAILED_MOVES: ("moves failed", "failedMoves"),
+}
+"""For each cause of the breaker what is counted, and the policy's field in `breaker`."""
+
+
+class BreakerOpen(Refusal):
+    """The breaker is open for these causes, each last exceeded at its `last`, as seen `at`."""
+
+    reason = Reason.BREAKER_OPEN
+    causes: tuple[OpenCause, ...]
     at: datetime
+    clear_after: timedelta
+
+    def __str__(self) -> str:
+        excesses = []
+        for known in self.causes:
+            if known.cause is BreakerCause.REPLACEMENTS:
+                continue
+            what, field = _EXCESSES[known.cause]
+            share = f"{round(100 * known.part / known.total)}%"
+            ago = f", {format_duration(self.at - known.last)} ago" if self.at > known.last else ""
+            counted = f"{known.part} of {known.total} {what.format(zone=known.zone)} ({share}{ago})"
+            excesses.append(f"{counted}, breaker.{field} is {known.bound}%")
+        sentences = [
+            f"the cluster does not replace evicted pods: {plural(known.part, 'replacement')} of {known.total} "
+            f"{'is' if known.part == 1 else 'are'} overdue ({known.note}). "
+            "One eviction at a time, the first after a minute, shows whether it does again"
+            for known in self.causes
+            if known.cause is BreakerCause.REPLACEMENTS
+        ]
+        if excesses:
+            sentences.append(
+                f"the breaker is open: {'; '.join(excesses)}. It closes when no bound has been exceeded for "
+                f"{format_duration(self.clear_after)}"
+            )
+        return "; ".join(sentences)
 
 
-def find_opening(windows: Sequence[Window], now: datetime) -> Opening | None:
-    """Return the window that opens next and when; None while a window is open, or if there are no windows."""
-    following: Opening | None = None
-    for window in windows:
-        at = window.first_opening(now - window.duration)
-        if at <= now:
-            return None
-        if following is None or at < following.at:
-            following = Opening(window=window, at=at)
-    return following
+class NotLasting(Refusal):
+    """The violation has not lasted as long as `field` requires."""
+
+    reason = Reason.NOT_PERSISTENT
+    lasted: timedelta
+    field: str
+    required: timedelta
+
+    def __str__(self) -> str:
+        return f"violated for {format_duration(self.lasted)}; {self.field} is {format_duration(self.required)}"
+
+
+class BackingOff(Refusal):
+    """The last `times` predictions for the component failed; it is tried again in `left`, or not at all (None)."""
+
+    reason = Reason.BACK_OFF
+    times: int
+    left: timedelta | None
+
+    def __str__(self) -> str:
+        if self.left is None:
+            return (
+                f"the replacements of {plural(self.times, 'eviction')} in a row were not Ready where predicted; "
+                "no further eviction until the violation is repaired by other means"
+            )
+        return (
+            "the replacement of the last eviction was not Ready where predicted; "
+            f"next attempt in {format_rest(self.left)}"
+        )
+
+
+class RequestsRefused(Refusal):
+    """The last `times` requests for the component were not granted; it is tried again in `left`."""
+
+    reason = Reason.BACK_OFF
+    times: int
+    left: timedelta
+
+    def __str__(self) -> str:
+        return (
+            f"the last {plural(self.times, 'eviction request')} for it {'was' if self.times == 1 else 'were'} not "
+            f"granted; next attempt in {format_rest(self.left)}"
+        )
+
+
+class RefusedByAdmission(Refusal):
+    """Admission control refused the last eviction for the component; `refuser` says who, `words` are its own.
+
+    It is tried again at `next_try`.
+    """
+
+    reason = Reason.REFUSED_BY_ADMISSION
+    refuser: str
+    words: str
+    next_try: datetime
+
+    def __str__(self) -> str:
+        return f"{self.refuser} refused the eviction: {self.words}; tried again at {self.next_try:%H:%M:%SZ}"
+
+
+class NotAllowed(Refusal):
+    """The account has no right to evict there; it is tried again in `left`."""
+
+    reason = Reason.FORBIDDEN
+    message: str
+    left: timedelta
+
+    def __str__(self) -> str:
+        return (
+            f"this account has no right to evict there: {self.message}. Install the form with that right "
+            f"(deploy/evict, in the chart policy.mode), or set mode: Observe; next attempt in {format_rest(self.left)}"
+        )
+
+
+class EvictionUndecided(Refusal):
+    """The last leader may have requested the eviction of another pod, which may be carried out `until` then."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+    pod: str
+    until: datetime
+
+    def __str__(self) -> str:
+        return (
+            f"the last leader may have requested the eviction of pod {self.pod}, and the API server may carry it out "
+            f"until {self.until:%H:%M:%SZ}: until then no other pod is evicted for it"
+        )
+
+
+class ServerOverloaded(Refusal):
+    """The API server is overloaded: it asked to send nothing for some time, of which `left` remains."""
+
+    reason = Reason.RATE_LIMITED
+    left: timedelta
+
+    def __str__(self) -> str:
+        return f"the API server is overloaded; next attempt in {format_rest(self.left)}"
+
+
+class MemoryUnsaved(Refusal):
+    """The memory could not be saved; the message says why."""
+
+    reason = Reason.MEMORY_NOT_SAVED
+    message: str
+
+    def __str__(self) -> str:
+        return f"the memory cannot be saved, without which nothing is evicted: {self.message}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +318,7 @@ def admit(
     windows = _open_windows(snapshot, memory, holds, unplaceable, context)
     if _carries_out(memory, context):
         steps, obstacles = _put_first(steps, obstacles, windows)
-    rates = _Rates(context.policy, snapshot, memory, context.now)
+    rates = Rates(context.policy, snapshot, memory, context.now)
     made = _admit(plan, steps, obstacles, _Limits(rates, windows), memory, context)
     moments = [rates.frees_at, probe_at, *_find_changes(memory, windows, made, context)]
     return replace(
@@ -230,8 +388,7 @@ def _find_undecided(step: Iterable[Eviction], memory: Memory) -> Refusal | None:
     for eviction in step:
         undecided = find_undecided(memory, eviction.pod.uid, eviction.workload, eviction.group)
         if undecided is not None:
-            cause = EvictionUndecided(undecided.pod, _may_be_executed_until(undecided))
-            return Refusal(Reason.GROUP_IN_FLIGHT, cause)
+            return EvictionUndecided(undecided.pod, _may_be_executed_until(undecided))
     return None
 
 
@@ -261,7 +418,7 @@ def _admit(
 
 
 def _admit_steps(
-    steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], limits: "_Limits | _Rates"
+    steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], limits: "_Limits | Rates"
 ) -> Admission:
     """Admit as many evictions of the steps without an obstacle as the limits allow."""
     numbers = _share(steps, obstacles, limits)
@@ -311,14 +468,14 @@ def _pairs(
 
 def _await_approval(eviction: Eviction, proposal: Proposal | None, policy: Policy) -> Waiting:
     assert proposal is not None
-    cause: Fact = NotProposed(proposal.hash)
+    refusal: Refusal = NotProposed(proposal.hash)
     if not proposal.approved and eviction.pod.uid in proposal.uids:
-        cause = AwaitsApproval(proposal.hash, expires_at(proposal, policy))
-    return Waiting(eviction=eviction, refusal=Refusal(Reason.AWAITING_APPROVAL, cause))
+        refusal = AwaitsApproval(proposal.hash, expires_at(proposal, policy))
+    return Waiting(eviction=eviction, refusal=refusal)
 
 
 def _share(
-    steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], limits: "_Limits | _Rates"
+    steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], limits: "_Limits | Rates"
 ) -> list[int]:
     """Return how many evictions of each step are admitted; note in `obstacles` what limits a step."""
     numbers = [0] * len(steps)
@@ -341,22 +498,22 @@ def _share(
 def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
     """Return what keeps every eviction from being admitted: what people have decided first, then what will pass."""
     if context.pause is not None and context.pause.holds(context.now):
-        return Refusal(Reason.PAUSED, Paused(context.pause.message))
+        return Paused(context.pause.message)
     if context.mode is Mode.OBSERVE:
-        return Refusal(Reason.OBSERVE_ONLY, ModeObserves())
+        return ModeObserves()
     if context.stale:
-        return Refusal(Reason.STALE_DATA, Stale(context.stale))
+        return Stale(context.stale)
     if context.unsaved:
-        return Refusal(Reason.MEMORY_NOT_SAVED, MemoryUnsaved(context.unsaved))
+        return MemoryUnsaved(context.unsaved)
     if context.overload is not None and (left := context.overload.left(context.now)):
-        return Refusal(Reason.RATE_LIMITED, ServerOverloaded(left))
+        return ServerOverloaded(left)
     opening = find_opening(context.policy.windows, context.now)
     if opening is not None:
         window = opening.window
-        return Refusal(Reason.OUTSIDE_WINDOW, OutsideWindow(opening.at, window.schedule, window.time_zone))
+        return OutsideWindow(opening.at, window.schedule, window.time_zone)
     if context.breaker.is_open:
         clear_after = context.policy.breaker.clear_after
-        return Refusal(Reason.BREAKER_OPEN, BreakerOpen(context.breaker.causes, context.now, clear_after))
+        return BreakerOpen(context.breaker.causes, context.now, clear_after)
     return None
 
 
@@ -426,97 +583,28 @@ def _find_obstacle(
     message = context.forbidden.get(eviction.pod.namespace)
     if refused is not None and message is not None and (common is None or common.reason is Reason.BREAKER_OPEN):
         # Refused requests count for the breaker, too; that it is open would hide why.
-        return Refusal(Reason.FORBIDDEN, NotAllowed(message, refused.left))
+        return NotAllowed(message, refused.left)
     if common is not None:
         return common
     required = eviction.repair.lasting
     violated_for = context.now - since.get(make_token(eviction.group), context.now)
     if violated_for < required and not context.at_once:
         field = "the limit's for" if eviction.cause is Cause.SHARE_LIMIT_VIOLATED else "spread.for"
-        return Refusal(Reason.NOT_PERSISTENT, NotLasting(violated_for, field, required))
+        return NotLasting(violated_for, field, required)
     backoff = find_backoff(memory, eviction.group, context.now)
     if backoff is not None:
-        return Refusal(Reason.BACK_OFF, BackingOff(backoff.times, backoff.left))
+        return BackingOff(backoff.times, backoff.left)
     if refused is None:
         return None
     if refused.refuser:
-        cause = RefusedByAdmission(refused.refuser, refused.words, context.now + refused.left)
-        return Refusal(Reason.REFUSED_BY_ADMISSION, cause)
-    return Refusal(Reason.BACK_OFF, RequestsRefused(refused.times, refused.left))
-
-
-class _Rates:
-    """The rates of the policy, counted down as evictions are admitted.
-
-    They hold for time, not for cycles: changes in the cluster start cycles at once. `perCycle`, `perNode` and
-    `perNamespace` bound what is sent in any window of `interval`, at most a minute.
-    """
-
-    def __init__(self, policy: Policy, snapshot: Snapshot, memory: Memory, now: datetime) -> None:
-        self._budgets = policy.budgets
-        self._rules_of_team = policy.rules_of
-        self._snapshot = snapshot
-        self._now = now
-        # What admission control has deferred may be in flight the next moment, without a request.
-        self._in_flight = len(memory.in_flight) + len(memory.unexecuted) + sum(map(is_deferred, memory.moves))
-        self._window = _Sent(now, min(policy.interval, RATE_WINDOW), memory.sent)
-        self._minute = _Sent(now, RATE_WINDOW, memory.sent)
-        self._unexecuted = {move.uid: move.requested_at for move in memory.unexecuted}
-        """When evictions that may be requested again were first admitted: the new request takes that one's place."""
-        self.frees_at: datetime | None = None
-        """When the first rate that has refused an eviction allows one more, None if none has or none ever does."""
-
-    def _rates_of(self, eviction: Eviction) -> Iterable[tuple[Sequence[datetime], "_Sent", int, str]]:
-        """Yield (times of those sent, window, evictions allowed, field of `budgets`) for each rate of an eviction."""
-        budgets, snapshot, window, minute = self._budgets, self._snapshot, self._window, self._minute
-        node, namespace = eviction.pod.node or "", eviction.pod.namespace
-        everything = len(snapshot.covered_pods)
-        yield window.all, window, budgets.per_cycle.resolve(everything), "perCycle"
-        yield minute.all, minute, budgets.per_minute.resolve(everything), "perMinute"
-        on_node = budgets.per_node.resolve(len(snapshot.pods_on.get(node, ())))
-        yield window.from_node[make_place(node)], window, on_node, "perNode"
-        in_namespace = len(snapshot.pods_in.get(namespace, ()))
-        sent_there = window.in_namespace[make_place(namespace)]
-        yield sent_there, window, budgets.per_namespace.resolve(in_namespace), "perNamespace"
-        of_team = self._rules_of_team(namespace).budgets.per_namespace
-        if of_team is not None:
-            yield sent_there, window, of_team.resolve(in_namespace), f"perNamespace{OF_TEAM}"
-
-    def take(self, evictions: Sequence[Eviction]) -> Refusal | None:
-        """Count evictions against every rate, all of them or none; return the rate that does not allow them."""
-        for number, eviction in enumerate(evictions):
-            limit = self._reached(eviction)
-            if limit is not None:
-                self.give_back(evictions[:number])
-                return Refusal(Reason.RATE_LIMITED, limit)
-            self._window.add(eviction, self._now, self._unexecuted.get(eviction.pod.uid))
-            self._minute.add(eviction, self._now, self._unexecuted.get(eviction.pod.uid))
-            self._in_flight += eviction.pod.uid not in self._unexecuted
-        return None
-
-    def give_back(self, evictions: Sequence[Eviction]) -> None:
-        """Take back the last evictions that were counted."""
-        for counted in reversed(evictions):
-            self._window.drop(counted, self._unexecuted.get(counted.pod.uid))
-            self._minute.drop(counted, self._unexecuted.get(counted.pod.uid))
-            self._in_flight -= counted.pod.uid not in self._unexecuted
-
-    def _reached(self, eviction: Eviction) -> RateReached | TooManyInFlight | None:
-        for sent, window, allowed, budget in self._rates_of(eviction):
-            if len(sent) >= allowed and self._unexecuted.get(eviction.pod.uid) not in sent:
-                if sent:
-                    frees_at = min(sent) + window.span
-                    self.frees_at = min(frees_at, self.frees_at or frees_at)
-                return RateReached(budget, allowed)
-        if eviction.pod.uid in self._unexecuted or self._in_flight < MOST_IN_FLIGHT:
-            return None
-        return TooManyInFlight(MOST_IN_FLIGHT)
+        return RefusedByAdmission(refused.refuser, refused.words, context.now + refused.left)
+    return RequestsRefused(refused.times, refused.left)
 
 
 class _Limits(NamedTuple):
     """All that limits how many evictions are admitted: the rates, then slow start, for what the rates allow."""
 
-    rates: _Rates
+    rates: Rates
     windows: Windows
 
     def take(self, evictions: Sequence[Eviction]) -> Refusal | None:
@@ -527,42 +615,3 @@ class _Limits(NamedTuple):
             if refusal is not None:
                 self.rates.give_back(evictions)
         return refusal
-
-
-class _Sent:
-    """When evictions were sent in the last `span`: all of them, by node and by namespace; the newest are last.
-
-    A request that repeats an earlier one (`before` says when that was) is counted once.
-    """
-
-    def __init__(self, now: datetime, span: timedelta, sent: Iterable[SentRequest]) -> None:
-        self.span = span
-        self.all: list[datetime] = []
-        self.from_node: defaultdict[str, list[datetime]] = defaultdict(list)
-        self.in_namespace: defaultdict[str, list[datetime]] = defaultdict(list)
-        for request in sent:
-            if now - request.at < span:
-                self._note(request.at, request.node, request.namespace)
-
-    def add(self, eviction: Eviction, now: datetime, before: datetime | None) -> None:
-        """Count an eviction as sent now."""
-        for times in self._lists_of(*_places_of(eviction)):
-            if before not in times:
-                times.append(now)
-
-    def drop(self, eviction: Eviction, before: datetime | None) -> None:
-        """Take back the last one that was added."""
-        for times in self._lists_of(*_places_of(eviction)):
-            if before not in times:
-                times.pop()
-
-    def _note(self, at: datetime, node: str, namespace: str) -> None:
-        for times in self._lists_of(node, namespace):
-            times.append(at)
-
-    def _lists_of(self, node: str, namespace: str) -> Iterable[list[datetime]]:
-        return self.all, self.from_node[node], self.in_namespace[namespace]
-
-
-def _places_of(eviction: Eviction) -> tuple[str, str]:
-    return make_place(eviction.pod.node or ""), make_place(eviction.pod.namespace)

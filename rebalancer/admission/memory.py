@@ -8,11 +8,13 @@ import msgspec
 
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import Causes, causes_to_store
+from rebalancer.model.facts import Fact
 from rebalancer.model.motion import NodeEvent
 from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import State
-from rebalancer.planning.causes import CountsInMotion, Fact, NodeChanged, NodeSettling
 from rebalancer.planning.plan import Plan
+from rebalancer.planning.scope.lasting import CountsInMotion
+from rebalancer.planning.scope.settling import NodeChanged, NodeSettling
 
 MOST_IN_FLIGHT: Final = 400
 """Evictions in flight at once, of all workloads: the memory must be stored before a request, and is bounded."""
@@ -64,7 +66,7 @@ def _first_waits(
     """Return when each group under repair first waited for a node to settle; a further node does not change it."""
     first = dict(memory.settling)
     for group in plan.groups:
-        if group.refusal is not None and _waits_for_nodes(group.refusal.cause):
+        if group.refusal is not None and _waits_for_nodes(group.refusal):
             first.setdefault(make_token(group.name), now)
     return tuple(sorted((token, min(now, first[token])) for token in map(make_token, repaired) if token in first))
 

@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from rebalancer.admission.causes import StepQueued, WindowFull
-from rebalancer.model.moves import Memory, MoveState, StartWindow, make_token
+from rebalancer.model.facts import Refusal
+from rebalancer.model.moves import Memory, Move, MoveState, Reference, StartWindow, make_token
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import Refusal
+from rebalancer.model.words import plural
 from rebalancer.planning.plan import Eviction
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
@@ -26,6 +26,100 @@ from rebalancer.tracking.arrivals import is_under_way
 from rebalancer.tracking.windows import first_size
 
 PATIENCE: Final = timedelta(minutes=2)
+
+
+class ReplacementNotCreated(Refusal):
+    """A workload of the namespace has no pod in place of an evicted one; `failure` says why, "" if nobody does."""
+
+    reason = Reason.CANNOT_CREATE
+    workload: Reference
+    pod: str
+    failure: str
+
+    def __str__(self) -> str:
+        namespace = self.workload.namespace
+        missing = f"{self.workload} has no pod in place of {self.pod}, which was evicted"
+        held = f"nothing is evicted in namespace {namespace} until it has"
+        if not self.failure:
+            return (
+                f"{missing}; {held}. See kubectl get events -n {namespace} for the reason, or scale the workload down"
+            )
+        return f"{missing}: {self.failure}; {held}. Allow the pod to be created, or scale the workload down"
+
+
+def not_created(move: Move) -> Refusal:
+    """Return why nothing is evicted in the namespace of a move whose replacement is overdue."""
+    return ReplacementNotCreated(move.workload, move.pod, move.uncreated or "")
+
+
+class ReplacementNotRunning(Refusal):
+    """The replacement of an evicted pod was created and does not run; `why` is what its kubelet says.
+
+    The pod's workload waits, and where `holds_namespace` the whole namespace: this is so in several of its workloads.
+    """
+
+    reason = Reason.SLOW_START
+    workload: Reference
+    pod: str
+    why: str
+    holds_namespace: bool
+
+    def __str__(self) -> str:
+        return (
+            f"the replacement of pod {self.pod} of {self.workload} does not run: {self.why}. Nothing more is evicted "
+            f"in the {'namespace, in which this is so in several workloads,' if self.holds_namespace else 'workload'} "
+            "until it does"
+        )
+
+
+class PodEnding(Refusal):
+    """An evicted pod of the same workload takes long to end."""
+
+    reason = Reason.SLOW_START
+    pod: str
+
+    def __str__(self) -> str:
+        return f"waiting for pod {self.pod} of the same workload, which is still terminating"
+
+
+def overdue_replacement(move: Move, *, holds_namespace: bool) -> Refusal:
+    """Return why evictions wait for a move whose replacement is overdue, or whose victim takes long to end."""
+    if move.uncreated is not None:
+        return not_created(move)
+    if move.unstarted is None:
+        return PodEnding(move.pod)
+    return ReplacementNotRunning(move.workload, move.pod, move.unstarted, holds_namespace)
+
+
+class WindowFull(Refusal):
+    """As many replacements as slow start allows have not arrived, in a namespace or in the cluster ("")."""
+
+    reason = Reason.SLOW_START
+    namespace: str
+    allowed: int
+    under_way: int
+
+    def __str__(self) -> str:
+        where = f"namespace {self.namespace}" if self.namespace else "the cluster"
+        return (
+            f"waiting for the replacements of the last evictions to arrive: {self.under_way} "
+            f"{'is' if self.under_way == 1 else 'are'} under way, slow start allows {self.allowed} at once in {where} "
+            "now"
+        )
+
+
+class StepQueued(Refusal):
+    """A step of another workload has waited for long to evict `needed` pods at once, and goes first."""
+
+    reason = Reason.SLOW_START
+    workload: Reference
+    needed: int
+
+    def __str__(self) -> str:
+        return (
+            f"a step of {self.workload} that needs {plural(self.needed, 'concurrent eviction')} has waited for long, "
+            "and goes first"
+        )
 
 
 class WindowUse(NamedTuple):
@@ -122,7 +216,7 @@ class Windows:
             return None
         if self._first is not None:
             self._queue(evictions)
-            return Refusal(Reason.SLOW_START, StepQueued(self._first.workload, self._first.needed))
+            return StepQueued(self._first.workload, self._first.needed)
         further = [eviction for eviction in evictions if eviction.pod.uid not in self._unexecuted]
         if not further:
             return None
@@ -142,7 +236,7 @@ class Windows:
         if self.waits_long(evictions):
             self._first = evictions[0]
         space = full[0]
-        return Refusal(Reason.SLOW_START, WindowFull(space, self.size(space), self.under_way[space]))
+        return WindowFull(space, self.size(space), self.under_way[space])
 
     def _queue(self, evictions: Sequence[Eviction]) -> None:
         """Note that a step waits which needs all of these at once; any other goes on one by one."""

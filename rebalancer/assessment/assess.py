@@ -13,10 +13,11 @@ from rebalancer.assessment.limit_groups import LimitGroup, find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moments import Clock
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import Memory, Reference
-from rebalancer.model.reasons import State
+from rebalancer.model.reasons import Reason, State
 from rebalancer.policy import Policy
 from rebalancer.scheduling.pod_topology_spread import Counts, counts
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint
@@ -24,11 +25,26 @@ from rebalancer.scheduling.view import View
 from rebalancer.tracking.motion import find_window
 
 
-class UnsettledDomain(Struct, frozen=True, gc=False):
-    """A domain in motion, and from when on replacements may land in it again if nothing changes."""
+class UnsettledDomain(Refusal):
+    """A domain that loses nodes, or has until a moment ago: no replacement may land in it.
 
+    `until` is from when on one may, if nothing changes.
+    """
+
+    reason = Reason.DOMAIN_UNSETTLED
     motion: DomainMotion
     until: datetime
+
+    @property
+    def sentence(self) -> str:
+        """What has become of its nodes, and until when nothing is moved there."""
+        until = f"{self.until:%Y-%m-%d %H:%M:%SZ}"
+        if self.motion.lasting:
+            until = f"they have taken pods again for a while, at most until {until}"
+        return f"{self.motion}: nothing is moved there until {until}"
+
+    def __str__(self) -> str:
+        return f"a replacement may land in a domain in motion: {self.sentence}"
 
 
 class EvaluatedConstraint(Struct, frozen=True, kw_only=True, gc=False):

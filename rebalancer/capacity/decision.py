@@ -7,20 +7,12 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from rebalancer.capacity.causes import (
-    CapacityBackingOff,
-    CapacityNeeded,
-    CapacityObserves,
-    CapacityRequested,
-    DomainJustLost,
-    NotYetLasting,
-    OthersRequested,
-    TooManyPlaceholders,
-)
+from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.capacity.needs import Candidate, Need, find_candidates, find_need
 from rebalancer.capacity.placeholders import Placeholder, placeholder_name
 from rebalancer.capacity.requests import Observation, RequestChange, advance_requests, find_wait
 from rebalancer.engine import Evaluation
+from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.moves import (
     CapacityAttempt,
     CapacityRequest,
@@ -28,9 +20,11 @@ from rebalancer.model.moves import (
     DomainName,
     Memory,
     Reference,
+    name_domains,
 )
+from rebalancer.model.pods import Resources
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.causes import DomainInMotion, Fact, Refusal
+from rebalancer.model.words import format_duration, format_rest, plural
 from rebalancer.planning.plan import PlanRefusal
 from rebalancer.policy import CapacityMode, Policy
 from rebalancer.scheduling.view import View
@@ -44,6 +38,149 @@ _MOST_WANTED: Final = 200
 
 FindNeed = Callable[[Candidate], Need | None]
 """Rehearses a repair; None where capacity is not all that it lacks."""
+
+
+class CapacityNeeded(Refusal):
+    """A repair of so many evictions lacks only capacity for `pods` pods; `obstacle` is why it is not requested."""
+
+    reason = Reason.AWAITING_CAPACITY
+    domains: tuple[DomainName, ...]
+    evictions: int
+    pods: int
+    requests: Resources
+    obstacle: Fact | None
+
+    def __str__(self) -> str:
+        requests = self.requests
+        amount = [f"{requests.cpu / 1000:.2g} cores"] if requests.cpu else []
+        amount += [f"{requests.memory / 2**30:.2g} GiB"] if requests.memory else []
+        size = " and ".join(amount) or f"capacity for {plural(self.pods, 'pod')}"
+        text = (
+            f"{plural(self.evictions, 'eviction')} would repair it with capacity for {plural(self.pods, 'pod')} in "
+            f"{name_domains(self.domains)}; needs about {size} there for some minutes"
+        )
+        return text if self.obstacle is None else f"{text}; not requested: {self.obstacle}"
+
+
+class CapacityObserves(Fact):
+    """The policy's capacity.mode is Observe."""
+
+    def __str__(self) -> str:
+        return "capacity.mode is Observe"
+
+
+class PlaceholdersUnread(Fact):
+    """The Jobs of placeholders could not be read; the message says why."""
+
+    message: str
+
+    def __str__(self) -> str:
+        return f"placeholders cannot be read: {self.message}"
+
+
+class NotInModeEvict(Fact):
+    """The mode in force is not Evict."""
+
+    def __str__(self) -> str:
+        return "the mode is not Evict"
+
+
+class NotYetLasting(Fact):
+    """The repair has lacked capacity for less than spread.for."""
+
+    lasted: timedelta
+    required: timedelta
+
+    def __str__(self) -> str:
+        return (
+            f"capacity has been missing for {format_duration(self.lasted)}; spread.for is "
+            f"{format_duration(self.required)}"
+        )
+
+
+class OthersRequested(Fact):
+    """With the placeholders of other requests there would be more than capacity.maxPods."""
+
+    present: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"{plural(self.present, 'placeholder')} of other requests exist; capacity.maxPods is {self.most}"
+
+
+class TooManyPlaceholders(Refusal):
+    """The repair needs more placeholders than capacity.maxPods."""
+
+    reason = Reason.NO_CAPACITY
+    domains: tuple[DomainName, ...]
+    pods: int
+    most: int
+
+    def __str__(self) -> str:
+        return (
+            f"needs capacity for {plural(self.pods, 'pod')} in {name_domains(self.domains)}; capacity.maxPods is "
+            f"{self.most}"
+        )
+
+
+class CapacityBackingOff(Refusal):
+    """Capacity in the domain was requested before: it did not come, or it was taken away again (`failure` is "")."""
+
+    reason = Reason.NO_CAPACITY
+    domain: DomainName
+    failure: str
+    times: int
+    left: timedelta
+
+    def __str__(self) -> str:
+        what = f"did not come ({self.failure})" if self.failure else "was used and is gone again"
+        left = format_rest(self.left)
+        return f"capacity requested in {name_domains([self.domain])} {what}; requested again in {left} at the earliest"
+
+
+class DomainJustLost(Refusal):
+    """The domain had nodes a short time ago; it is left alone for a while."""
+
+    reason = Reason.NO_CAPACITY
+    domain: DomainName
+    ago: timedelta
+    left: timedelta
+
+    def __str__(self) -> str:
+        return (
+            f"{name_domains([self.domain])} lost its nodes {format_duration(self.ago)} ago; capacity is requested "
+            f"there in {format_rest(self.left)} at the earliest"
+        )
+
+
+class DomainMoving(Refusal):
+    """The domain loses nodes, or has until a moment ago: new ones would come to where nothing is moved."""
+
+    reason = Reason.NO_CAPACITY
+    domain: UnsettledDomain
+
+    def __str__(self) -> str:
+        return f"no capacity is requested in a domain in motion: {self.domain.sentence}"
+
+
+class CapacityRequested(Refusal):
+    """Capacity was requested; so many of the placeholders run, and must do so for a while."""
+
+    reason = Reason.AWAITING_CAPACITY
+    domains: tuple[DomainName, ...]
+    running: int
+    placeholders: int
+    ago: timedelta
+
+    def __str__(self) -> str:
+        return (
+            f"waiting for capacity in {name_domains(self.domains)}, requested {format_duration(self.ago)} ago: "
+            f"{self.running} of {plural(self.placeholders, 'placeholder')} run"
+        )
+
+
+OF_CAPACITY: Final = (CapacityNeeded, TooManyPlaceholders, CapacityBackingOff, DomainJustLost, CapacityRequested)
+"""Why the repair of a workload lacks capacity."""
 
 
 class CapacityDecision(Struct, frozen=True, kw_only=True):
@@ -115,7 +252,7 @@ def _describe_requests(requests: Iterable[CapacityRequest], seen: Observation) -
             present = len(running.intersection(request.placeholders))
             ago = max(timedelta(0), seen.now - request.since)
             cause = CapacityRequested(request.domains, present, len(request.placeholders), ago)
-            yield from _refuse(request.workloads, Refusal(Reason.AWAITING_CAPACITY, cause))
+            yield from _refuse(request.workloads, cause)
 
 
 def _refuse(workloads: Iterable[Reference], refusal: Refusal) -> Iterator[PlanRefusal]:
@@ -152,7 +289,7 @@ class _Wishes:
         if not left:
             wait = next(iter(waits.values()))
             assert wait is not None
-            self._refuse(candidate, Reason.NO_CAPACITY, wait)
+            self._refuse(candidate, wait)
             return
         if self._rehearsed == MOST_REHEARSALS:
             return
@@ -163,13 +300,13 @@ class _Wishes:
             return
         number, most = len(need.placeholders), self._policy.capacity.max_pods
         if number > most:
-            self._refuse(candidate, Reason.NO_CAPACITY, TooManyPlaceholders(candidate.names, number, most))
+            self._refuse(candidate, TooManyPlaceholders(candidate.names, number, most))
             return
         since = self._since.get(candidate.token, self._now)
         self.wanted.append((candidate.token, since))
         self._granted.append(need)
 
-    def _find_wait(self, token: str, domain: DomainName) -> Fact | None:
+    def _find_wait(self, token: str, domain: DomainName) -> Refusal | None:
         """Return why a domain is left alone: what came of the last request, or that it loses its nodes, or has."""
         timeout = self._policy.capacity.timeout
         waiting = find_wait(self._memory, token, domain, self._now, timeout)
@@ -184,11 +321,11 @@ class _Wishes:
                 return DomainJustLost(domain, ago, timeout - ago) if ago < timeout else None
         return None
 
-    def _find_motion(self, domain: DomainName) -> DomainInMotion | None:
+    def _find_motion(self, domain: DomainName) -> DomainMoving | None:
         """Return that a domain with nodes loses others: new ones would come to where nothing is moved."""
         for one in self._unsettled:
             if (one.motion.key, one.motion.value) == (domain.topology_key, domain.value):
-                return DomainInMotion(one.motion, one.until)
+                return DomainMoving(one)
         return None
 
     def begin(
@@ -220,10 +357,10 @@ class _Wishes:
     def _await(self, need: Need, obstacle: Fact | None) -> None:
         number = len(need.placeholders)
         cause = CapacityNeeded(need.candidate.names, need.evictions, number, need.requests, obstacle)
-        self._refuse(need.candidate, Reason.AWAITING_CAPACITY, cause)
+        self._refuse(need.candidate, cause)
 
-    def _refuse(self, candidate: Candidate, reason: Reason, cause: Fact) -> None:
-        self.refusals += _refuse(candidate.workloads, Refusal(reason, cause))
+    def _refuse(self, candidate: Candidate, cause: Refusal) -> None:
+        self.refusals += _refuse(candidate.workloads, cause)
 
 
 def _make_request(need: Need, now: datetime) -> tuple[CapacityRequest, tuple[Placeholder, ...]]:

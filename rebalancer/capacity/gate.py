@@ -16,12 +16,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from rebalancer.capacity.causes import CapacityBeingFreed, CapacityDisputed, CapacityHeld, CapacityIncomplete
 from rebalancer.capacity.placeholders import placeholder_name
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import CapacityRequest, CapacityState
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.causes import Fact, Refusal
+from rebalancer.model.words import plural
 from rebalancer.planning.plan import Eviction, Waiting
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.replacement import replacement
@@ -29,6 +29,44 @@ from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 _MOST_STATES: Final = 500
+
+
+class CapacityBeingFreed(Refusal):
+    """Placeholders are being deleted to make capacity for the replacement."""
+
+    reason = Reason.AWAITING_CAPACITY
+    placeholders: int
+
+    def __str__(self) -> str:
+        return f"{plural(self.placeholders, 'placeholder')} being deleted to make capacity for it"
+
+
+class CapacityDisputed(Refusal):
+    """A pod that is not ours waits for a node, and could take the capacity."""
+
+    reason = Reason.AWAITING_CAPACITY
+    pod: str
+
+    def __str__(self) -> str:
+        return f"pod {self.pod} waits for a node and could take the capacity"
+
+
+class CapacityHeld(Refusal):
+    """The capacity that the replacement needs is held by placeholders for another repair, or no longer there."""
+
+    reason = Reason.AWAITING_CAPACITY
+
+    def __str__(self) -> str:
+        return "the capacity that it needs is held by placeholders for another repair, or is not free"
+
+
+class CapacityIncomplete(Refusal):
+    """Capacity was requested for the whole repair, and not all of it is there yet."""
+
+    reason = Reason.AWAITING_CAPACITY
+
+    def __str__(self) -> str:
+        return "waiting until all the capacity that was requested for its repair is there"
 
 
 class Gate(Struct, frozen=True, kw_only=True):
@@ -51,11 +89,10 @@ def pass_gate(
     freed: list[str] = []
     for step in _split(evictions):
         own = next((request for request in requests if step[0].workload in request.workloads), None)
-        decided, cause, free = _Step(view, held, own).decide(step)
+        decided, refusal, free = _Step(view, held, own).decide(step)
         going += step[:decided]
         freed += free
-        if cause is not None:
-            refusal = Refusal(Reason.AWAITING_CAPACITY, cause)
+        if refusal is not None:
             waiting += [Waiting(eviction=eviction, refusal=refusal) for eviction in step[decided:]]
         for eviction in step[:decided]:  # the next step must not count on the same capacity
             view = _occupy(view, eviction)
@@ -97,7 +134,7 @@ class _Step:
         self._states = 0
 
     # Many branches: what is free now, what becomes free by itself, what can be freed.
-    def decide(self, step: Sequence[Eviction]) -> tuple[int, Fact | None, list[str]]:
+    def decide(self, step: Sequence[Eviction]) -> tuple[int, Refusal | None, list[str]]:
         """Return how many evictions may go, why the others wait, and the names of placeholders to delete first."""
         if self._own is not None and self._own.state is not CapacityState.READY:
             # What is free now is what the placeholders that have no node yet were created for.

@@ -27,6 +27,7 @@ from rebalancer.assessment.known_domains import DomainKnowledge, KnownDomain, No
 from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.capacity.supposed import is_supposed, suppose_nodes
 from rebalancer.engine import evaluate
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moments import ALWAYS
 from rebalancer.model.moves import DomainName, Memory, Reference, make_token
@@ -34,7 +35,7 @@ from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase, Resources
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import NoCapacity, Refusal
+from rebalancer.planning.diagnosis.obstacles import NoCapacity
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
 from rebalancer.planning.scope.capacity import repels_own_class
 from rebalancer.planning.scope.requirements import is_acted_on
@@ -208,7 +209,7 @@ def _limits_for_a_further_domain(assessment: Assessment) -> Iterator[tuple[tuple
 
 def _full_domains(group: ComponentPlan) -> Iterator[tuple[str, set[str]]]:
     """Yield the domains whose nodes lack capacity by key; where the plan names none, the emptiest of each key."""
-    cause = group.refusal.cause if group.refusal is not None else None
+    cause = group.refusal
     if not isinstance(cause, NoCapacity):
         return
     if cause.key:

@@ -19,8 +19,9 @@ from rebalancer.capacity.placeholders import lifetime, placeholder_name
 from rebalancer.model.moves import CapacityAttempt, CapacityRequest, CapacityState, DomainName, Memory
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
+from rebalancer.model.words import format_duration
 from rebalancer.planning.plan import ComponentPlan, Plan
-from rebalancer.policy import Capacity, format_duration
+from rebalancer.policy import Capacity
 
 _PASSING: Final = frozenset(
     {

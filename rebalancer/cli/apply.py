@@ -29,9 +29,9 @@ from rebalancer.controller import process
 from rebalancer.controller.policy_source import UnreadablePolicy
 from rebalancer.controller.state import LoopState
 from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.words import plural
 from rebalancer.policy import PolicyError
 from rebalancer.reporting.documents.plan import PlanDocument, snapshot_hash
-from rebalancer.reporting.phrases import plural
 from rebalancer.settings import Settings
 
 _ENDS: Final = {

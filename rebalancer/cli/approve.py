@@ -14,11 +14,11 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import explain_refusals
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
+from rebalancer.model.words import plural
 from rebalancer.policy import Mode
 from rebalancer.ports import PLAN_KEY
 from rebalancer.reporting.acting import describe_status
 from rebalancer.reporting.documents.plan import PlanDocument
-from rebalancer.reporting.phrases import plural
 
 
 def add_arguments(parser: Parser) -> None:

@@ -19,8 +19,8 @@ from rebalancer.cli.files import read_policy
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
+from rebalancer.model.words import plural
 from rebalancer.ports import LeaseUnavailable, PatchResult, ReadFailedError
-from rebalancer.reporting.phrases import plural
 from rebalancer.settings import Settings
 
 _EPILOG: Final = (

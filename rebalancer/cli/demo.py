@@ -16,8 +16,8 @@ from rebalancer.cli.live import add_live_arguments, watch
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.picture import format_clock
 from rebalancer.cli.terminal import say
+from rebalancer.model.words import plural
 from rebalancer.policy import ScaleDownPrevention
-from rebalancer.reporting.phrases import plural
 from rebalancer.simulator import ZONE
 from rebalancer.simulator.play import with_prevention
 from rebalancer.simulator.scenario import shipped_scenario

@@ -16,8 +16,7 @@ from rebalancer.assessment.controllers import stray_reference
 from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
-from rebalancer.capacity.causes import NotInModeEvict
-from rebalancer.capacity.decision import decide_capacity
+from rebalancer.capacity.decision import NotInModeEvict, decide_capacity
 from rebalancer.capacity.placeholders import placeholder_pods, without_pods
 from rebalancer.capacity.requests import Observation
 from rebalancer.cli.controller_state import Acting, describe_other_policy, read_acting

@@ -16,9 +16,9 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.words import plural, short_key
 from rebalancer.model.workloads import Workload, reference_of
-from rebalancer.reporting.phrases import key_text, plural, short_key
-from rebalancer.reporting.refusals import component_text
+from rebalancer.reporting.phrases import component_text, key_text
 from rebalancer.simulator import ZONE
 from rebalancer.simulator.story import Instant, Story, StoryLine
 

@@ -7,8 +7,8 @@ import sys
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.files import read_any_policy, read_policy
 from rebalancer.cli.parsing import Parser, add_verbs
+from rebalancer.model.words import plural
 from rebalancer.policy import TeamPolicy, json_schema, team_json_schema
-from rebalancer.reporting.phrases import plural
 
 
 def add_arguments(parser: Parser) -> None:

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from rebalancer.cli.errors import CliError
 from rebalancer.cli.parsing import Parser
-from rebalancer.policy import format_duration
+from rebalancer.model.words import format_duration
 from rebalancer.settings import HelpText, Settings, SettingsError, flag_of, load_settings, variable_of
 
 

@@ -9,10 +9,10 @@ from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import find_layout
+from rebalancer.model.words import plural
 from rebalancer.policy import Share, parse_label_key
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.suggestion import suggestion_document
-from rebalancer.reporting.phrases import plural
 from rebalancer.reporting.text.suggestion import suggestion_text
 from rebalancer.scheduling.spread_constraints import HOSTNAME
 

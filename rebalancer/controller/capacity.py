@@ -13,24 +13,22 @@ from msgspec import structs
 
 from rebalancer.admission.admit import Admission, AdmissionContext, find_common_obstacle
 from rebalancer.assessment.assess import Assessment
-from rebalancer.capacity.causes import CapacityHeld, NotInModeEvict, PlaceholdersUnread
-from rebalancer.capacity.decision import CapacityDecision, decide_capacity
-from rebalancer.capacity.gate import Gate, pass_gate
+from rebalancer.capacity.decision import CapacityDecision, NotInModeEvict, PlaceholdersUnread, decide_capacity
+from rebalancer.capacity.gate import CapacityHeld, Gate, pass_gate
 from rebalancer.capacity.needs import Candidate, Need, RehearsedNeed, find_need
 from rebalancer.capacity.placeholders import placeholder_name, placeholder_pods, settle_nodes, without_pods
 from rebalancer.capacity.requests import Observation
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import CapacityReading
 from rebalancer.engine import Evaluation, take_what_matters
+from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.moves import CapacityRequest, CapacityState, DomainName, Memory
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import Fact, Refusal
 from rebalancer.planning.plan import Waiting
 from rebalancer.policy import CapacityMode, Mode, Policy
 from rebalancer.ports import Placeholders, ReadFailedError
-from rebalancer.reporting.refusals import refusal_text
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.moves import overlay_moves
 
@@ -192,7 +190,7 @@ def _find_obstacle(reading: CapacityReading | None, refusal: Refusal | None, con
     if context.mode is not Mode.EVICT:
         return NotInModeEvict()
     if refusal is not None:
-        return refusal.cause
+        return refusal
     if reading is None:
         return PlaceholdersUnread("this process cannot create Jobs")
     return PlaceholdersUnread(reading.problem) if reading.problem else None
@@ -211,14 +209,14 @@ def _find_end(refusal: Refusal | None, context: AdmissionContext) -> str:
     if context.policy.capacity.mode is not CapacityMode.REQUEST:
         return f"capacity.mode is {context.policy.capacity.mode}"
     if refusal is not None and refusal.reason in _RELEASING:
-        return refusal_text(refusal)
+        return str(refusal)
     return "" if context.mode is Mode.EVICT else f"the mode is {context.mode}"
 
 
 def _hold(admission: Admission, decision: CapacityDecision) -> Gate:
     """Hold the evictions that may count on capacity of which nothing is known."""
     waiting_for = {workload for request in decision.requests for workload in request.workloads}
-    refusal = Refusal(Reason.AWAITING_CAPACITY, CapacityHeld())
+    refusal = CapacityHeld()
     return Gate(
         evictions=tuple(eviction for eviction in admission.evictions if eviction.workload not in waiting_for),
         waiting=tuple(

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from rebalancer.model.moments import Moment
+from rebalancer.model.words import name_list, plural
 
 LEAST_WINDOW: Final = timedelta(minutes=1)
 """The shortest window in which the nodes that a domain loses are counted."""
@@ -34,6 +35,20 @@ class NodeEvent(StrEnum):
 _LOSSES: Final = frozenset({NodeEvent.CORDONED, NodeEvent.UNREADY, NodeEvent.DELETED})
 
 
+_VERBS: Final = {
+    NodeEvent.CORDONED: "was cordoned",
+    NodeEvent.UNREADY: "became not Ready",
+    NodeEvent.UNCORDONED: "was uncordoned",
+}
+"""What has become of a node, of the changes for which a repair waits; of another label the old value is named."""
+
+_LOST_BY: Final = {
+    NodeEvent.CORDONED: "cordoned",
+    NodeEvent.UNREADY: "not Ready any more",
+    NodeEvent.DELETED: "deleted",
+}
+
+
 class NodeChange(Struct, frozen=True, gc=False, array_like=True):
     """A change of a node that was observed. Nothing on the object says when an uncordon or a change of a label was.
 
@@ -48,6 +63,16 @@ class NodeChange(Struct, frozen=True, gc=False, array_like=True):
     key: str = ""
     value: str | None = None
     by: str = ""
+
+    def __str__(self) -> str:
+        """Say what has become of the node, and when."""
+        at = f"{self.at:%Y-%m-%d %H:%M:%SZ}"
+        if not self.node:
+            return f"more nodes were relabelled at {at} than can be stored"
+        if self.event is NodeEvent.RELABELLED:
+            was = "not there" if self.value is None else self.value or '""'
+            return f"{self.key} of node {self.node} was {was} until {at}"
+        return f"node {self.node} {_VERBS[self.event]} at {at}"
 
 
 class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
@@ -72,6 +97,15 @@ class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
     nodes: tuple[str, ...] = ()
     events: tuple[NodeEvent, ...] = ()
     by: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Say what has become of how many nodes, within what time, and who cordoned them."""
+        losses = " or ".join(_LOST_BY[event] for event in self.events)
+        seconds = round((self.until - self.since).total_seconds())
+        within = f" within {seconds} s" if seconds else ""
+        by = f" by {name_list(self.by)}" if self.by else ""
+        nodes = f"{self.lost} of {plural(self.had, 'node')} of {self.key}={self.value}"
+        return f"{nodes} {'was' if self.lost == 1 else 'were'} {losses}{within}{by}"
 
     @property
     def latest_end(self) -> Moment:

@@ -1,5 +1,6 @@
 """Moves: the evictions of the rebalancer, from the request to the verified replacement, and what is stored of them."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import blake2b
@@ -10,6 +11,7 @@ from rebalancer.model.breaker import CLOSED, BreakerState
 from rebalancer.model.moments import Moment
 from rebalancer.model.motion import DomainMotion, NodeChange
 from rebalancer.model.reasons import Cause, ViolationCause
+from rebalancer.model.words import name_of_key, short_key
 
 
 def make_token(name: str) -> str:
@@ -237,6 +239,14 @@ class DomainName(Struct, frozen=True, gc=False, order=True):
     def __str__(self) -> str:
         """Write it as label selectors do."""
         return f"{self.topology_key}={self.value}"
+
+
+def name_domains(domains: Iterable[DomainName]) -> str:
+    """Name domains, those of one key together: `zone b, c and node n-1`."""
+    by_key: dict[str, list[str]] = {}
+    for domain in domains:
+        by_key.setdefault(domain.topology_key, []).append(domain.value)
+    return " and ".join(name_of_key(short_key(key), values) for key, values in by_key.items())
 
 
 class CapacityRequest(Struct, frozen=True, gc=False, kw_only=True):

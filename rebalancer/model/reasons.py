@@ -1,6 +1,7 @@
 """States and reasons: closed lists, since dashboards, scripts and people rely on them (docs/reference.md)."""
 
 from enum import StrEnum
+from typing import Self
 
 
 class State(StrEnum):
@@ -15,55 +16,173 @@ class State(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a repair is not, or not yet, carried out."""
+    """Why a repair is not, or not yet, carried out.
+
+    `meaning` says it in docs/reference.md; `remedy` is what people can do about it, "" where that depends on what has
+    led to it.
+    """
+
+    meaning: str
+    remedy: str
+
+    def __new__(cls, value: str, meaning: str = "", remedy: str = "") -> Self:
+        """Make a member, which is its value."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        member.remedy = remedy
+        return member
 
     # planning, Infeasible
-    NO_ARRANGEMENT = "NoArrangement"
-    TOO_FEW_DOMAINS = "TooFewDomains"
+    NO_ARRANGEMENT = (
+        "NoArrangement",
+        "No placement satisfies everything; the message names the smallest relaxation that helps.",
+        "Change the number of replicas, or relax the constraint or limit.",
+    )
+    TOO_FEW_DOMAINS = (
+        "TooFewDomains",
+        "Fewer domains exist than `minDomains` requires or the limit needs.",
+        "Add domains, or relax the constraint or limit.",
+    )
     # planning
-    VOLUME_PINNED = "VolumePinned"
-    AFFINITY_PINNED = "AffinityPinned"
-    NO_CAPACITY = "NoCapacity"
-    AWAITING_CAPACITY = "AwaitingCapacity"
-    UNREACHABLE = "Unreachable"
-    NOT_FORCED = "NotForced"
-    NOT_PREDICTABLE = "NotPredictable"
-    BLOCKED_BY_BUDGET = "BlockedByBudget"
-    STEP_EXCEEDS_BUDGET = "StepExceedsBudget"
-    SEVERAL_BUDGETS = "SeveralBudgets"
-    GROUP_IN_FLIGHT = "GroupInFlight"
-    EXCLUDED = "Excluded"
-    NOT_EVICTABLE = "NotEvictable"
-    LOCAL_STORAGE = "LocalStorage"
-    UNKNOWN_OWNER = "UnknownOwner"
-    OTHER_SCHEDULER = "OtherScheduler"
-    PRIORITY_TOO_HIGH = "PriorityTooHigh"
-    TOO_YOUNG = "TooYoung"
-    TOO_FEW_REPLICAS = "TooFewReplicas"
-    POD_GROUP_DISRUPTION = "PodGroupDisruption"
-    ROLLOUT_IN_PROGRESS = "RolloutInProgress"
-    TEMPLATE_REFUSED = "TemplateRefused"
-    CANNOT_CREATE = "CannotCreate"
-    NODE_LEAVING = "NodeLeaving"
-    NODE_SETTLING = "NodeSettling"
-    DOMAIN_UNSETTLED = "DomainUnsettled"
-    ZONE_IN_MAINTENANCE = "ZoneInMaintenance"
+    VOLUME_PINNED = (
+        "VolumePinned",
+        "The pod's volumes cannot be attached in the domains that need more pods.",
+        "Move the data to volumes that other domains can attach.",
+    )
+    AFFINITY_PINNED = (
+        "AffinityPinned",
+        "The pod's affinity keeps it where it is.",
+        "Widen the node affinity of the pods, or bring back the nodes that it selects.",
+    )
+    NO_CAPACITY = (
+        "NoCapacity",
+        "The nodes that need more of these pods lack capacity.",
+        "Free capacity in the emptier domains, or add nodes there.",
+    )
+    AWAITING_CAPACITY = (
+        "AwaitingCapacity",
+        "Only capacity is missing; it was, or with `capacity.mode: Request` would be, requested.",
+    )
+    UNREACHABLE = (
+        "Unreachable",
+        "No sequence of evictions and placements reaches a placement that satisfies everything.",
+    )
+    NOT_FORCED = (
+        "NotForced",
+        "No safe eviction: the scheduler could place the replacement where it does not help.",
+        (
+            "Use a stricter spread constraint, so that the scheduler must place replacements where they help; "
+            "rebalancer suggest computes one."
+        ),
+    )
+    NOT_PREDICTABLE = "NotPredictable", "The group uses a feature that is not modelled; the message names it."
+    BLOCKED_BY_BUDGET = (
+        "BlockedByBudget",
+        "A PodDisruptionBudget, `budgets.maxUnavailable` or `.perWorkload` is used up.",
+    )
+    STEP_EXCEEDS_BUDGET = (
+        "StepExceedsBudget",
+        "The smallest safe step needs more concurrent evictions than the budgets ever allow.",
+        (
+            "Raise maxUnavailable or lower minAvailable of the PodDisruptionBudget, or raise budgets.maxUnavailable "
+            "and budgets.perWorkload of the policy."
+        ),
+    )
+    SEVERAL_BUDGETS = (
+        "SeveralBudgets",
+        "Several PodDisruptionBudgets select the pod: the API refuses to evict it.",
+        "Keep one PodDisruptionBudget for each pod and delete the others.",
+    )
+    GROUP_IN_FLIGHT = (
+        "GroupInFlight",
+        (
+            "Pending pods, or an eviction that the last leader may have requested, will change the counts; the "
+            "controller plans again when they are placed, or two minutes after the request."
+        ),
+    )
+    EXCLUDED = "Excluded", "An annotation, `eligibility.namespaces` or `eligibility.selector` excludes it."
+    NOT_EVICTABLE = (
+        "NotEvictable",
+        "A bare, mirror or DaemonSet pod, or one without a node: an eviction would not move it.",
+    )
+    LOCAL_STORAGE = "LocalStorage", "An eviction would lose data on its node; `eligibility.localStorage` refuses that."
+    UNKNOWN_OWNER = "UnknownOwner", "The owner is unknown, or its kind is not in `eligibility.owners`."
+    OTHER_SCHEDULER = "OtherScheduler", "Another scheduler than `scheduler.name` places it."
+    PRIORITY_TOO_HIGH = "PriorityTooHigh", "Its priority is not below `eligibility.priorityBelow`."
+    TOO_YOUNG = "TooYoung", "It is younger than `eligibility.minAge`, or replaces an evicted pod and is not Ready yet."
+    TOO_FEW_REPLICAS = "TooFewReplicas", "The workload has fewer replicas than `eligibility.minReplicas`."
+    POD_GROUP_DISRUPTION = "PodGroupDisruption", "Its PodGroup may be disrupted only as a whole."
+    ROLLOUT_IN_PROGRESS = (
+        "RolloutInProgress",
+        "The owner is being rolled out (under OnDelete: not yet), scaled, paused or deleted.",
+    )
+    TEMPLATE_REFUSED = (
+        "TemplateRefused",
+        "The API server would refuse the replacement.",
+        "Fix the pod template: the API server refuses its pods.",
+    )
+    CANNOT_CREATE = (
+        "CannotCreate",
+        "No pod can be created in the namespace: it is being deleted, or a replacement is missing.",
+    )
+    NODE_LEAVING = "NodeLeaving", "An autoscaler is removing the node."
+    NODE_SETTLING = (
+        "NodeSettling",
+        (
+            "A node that may take a replacement is not Ready, or has changed within `nodes.settle`; or it was not "
+            "violated so before a node changed."
+        ),
+    )
+    DOMAIN_UNSETTLED = "DomainUnsettled", "A domain that may take a replacement loses nodes, or has until a moment ago."
+    ZONE_IN_MAINTENANCE = (
+        "ZoneInMaintenance",
+        "Every node of a domain is cordoned; the repair waits for its return.",
+        "Uncordon the nodes of the domain when its maintenance is finished.",
+    )
     # assessment
-    PLACEMENT_DEADLOCK = "PlacementDeadlock"
+    PLACEMENT_DEADLOCK = (
+        "PlacementDeadlock",
+        "No node is feasible for a pending pod, since its own rules exclude each other.",
+    )
     # admission
-    OBSERVE_ONLY = "ObserveOnly"
-    PAUSED = "Paused"
-    OUTSIDE_WINDOW = "OutsideWindow"
-    AWAITING_APPROVAL = "AwaitingApproval"
-    NOT_PERSISTENT = "NotPersistent"
-    RATE_LIMITED = "RateLimited"
-    SLOW_START = "SlowStart"
-    BACK_OFF = "BackOff"
-    REFUSED_BY_ADMISSION = "RefusedByAdmission"
-    BREAKER_OPEN = "BreakerOpen"
-    STALE_DATA = "StaleData"
-    MEMORY_NOT_SAVED = "MemoryNotSaved"
-    FORBIDDEN = "Forbidden"
+    OBSERVE_ONLY = "ObserveOnly", "The mode is Observe."
+    PAUSED = "Paused", "Somebody has paused the controller; the message says who, until when and why."
+    OUTSIDE_WINDOW = (
+        "OutsideWindow",
+        "None of the policy's `windows` is open; the message says when the next one opens.",
+    )
+    AWAITING_APPROVAL = (
+        "AwaitingApproval",
+        "The mode is Approve, and nobody has approved the eviction; the message names the plan.",
+    )
+    NOT_PERSISTENT = "NotPersistent", "The violation has not lasted for `spread.for`."
+    RATE_LIMITED = "RateLimited", "`budgets.perCycle`, `.perNode`, `.perNamespace` or `.perMinute` is used up."
+    SLOW_START = (
+        "SlowStart",
+        (
+            "The replacements of the last evictions have not arrived yet: as many are under way as "
+            "`budgets.slowStart` allows now, or one of the same workload or namespace is overdue."
+        ),
+    )
+    BACK_OFF = "BackOff", "An earlier move of the group failed, or the API server did not grant its last requests."
+    REFUSED_BY_ADMISSION = (
+        "RefusedByAdmission",
+        (
+            "An admission webhook, policy or plugin refused the eviction; the message has its name, its words and the "
+            "time of the next request."
+        ),
+    )
+    BREAKER_OPEN = (
+        "BreakerOpen",
+        (
+            "The cluster exceeds a bound of `breaker`, or did within `breaker.clearAfter`, or it does not replace "
+            "evicted pods."
+        ),
+    )
+    STALE_DATA = "StaleData", "A watch is not synced, or has been silent for too long."
+    MEMORY_NOT_SAVED = "MemoryNotSaved", "The moves in flight could not be stored for the next process."
+    FORBIDDEN = "Forbidden", "The account has no right to evict in the namespace, or to read the workload before that."
 
 
 class Cause(StrEnum):

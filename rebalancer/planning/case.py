@@ -5,9 +5,9 @@ from functools import cached_property
 
 from msgspec import Struct, structs
 
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import MAX_FAILED_PREDICTIONS
 from rebalancer.model.reasons import State
-from rebalancer.planning.causes import Refusal
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.problem.protocol import Problem, Step, StepSearch
 from rebalancer.planning.scope.budgets import BudgetLedger

@@ -4,16 +4,10 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
+from rebalancer.model.facts import Refusal
 from rebalancer.model.reasons import Reason, State
+from rebalancer.model.words import plural
 from rebalancer.planning.case import Case, ComponentContext, Decision
-from rebalancer.planning.causes import (
-    FailedPredictions,
-    NoNodeAdmits,
-    NoSafeEviction,
-    PendingWillSatisfy,
-    Refusal,
-    StepSearchLimit,
-)
 from rebalancer.planning.methods import PART_OF_REPAIR, WHOLE_REPAIR, SearchMethod
 from rebalancer.planning.problem.protocol import Infeasible, Problem
 from rebalancer.planning.scope.budgets import BudgetLedger
@@ -21,6 +15,60 @@ from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.planning.search.report import merge_attempts
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
+
+
+class PendingWillSatisfy(Refusal):
+    """Scheduling the pending pods repairs it."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+    pods: int
+
+    def __str__(self) -> str:
+        return (
+            f"waiting for {plural(self.pods, 'pending pod')}: scheduling {'it' if self.pods == 1 else 'them'} will "
+            "satisfy all"
+        )
+
+
+class NoNodeAdmits(Refusal):
+    """No node admits a pending pod, though a placement of all pods exists."""
+
+    reason = Reason.PLACEMENT_DEADLOCK
+    pod: str
+
+    def __str__(self) -> str:
+        return f"no node admits pod {self.pod}, although a placement of all pods exists"
+
+
+class FailedPredictions(Refusal):
+    """The replacements of several moves in a row were not placed as predicted, and nothing forces them to be."""
+
+    reason = Reason.NOT_FORCED
+    moves: int
+
+    def __str__(self) -> str:
+        return (
+            f"{plural(self.moves, 'move')} in a row did not come out as predicted; nothing forces the scheduler to do "
+            "better"
+        )
+
+
+class NoSafeEviction(Refusal):
+    """The scheduler could place the replacement of every candidate where it does not help."""
+
+    reason = Reason.NOT_FORCED
+
+    def __str__(self) -> str:
+        return "no safe eviction found: the scheduler could place the replacement where it does not help"
+
+
+class StepSearchLimit(Refusal):
+    """The search for a safe step reached its limit."""
+
+    reason = Reason.NOT_FORCED
+
+    def __str__(self) -> str:
+        return "the search for a safe eviction reached its limit; it is tried again each cycle"
 
 
 def decide(
@@ -67,8 +115,8 @@ def _wait(case: Case, view: View) -> Decision:
     pods = case.problem.pods
     stuck = next((pod for pod in pods.waiting if not feasible(pod, view)), None)
     if stuck is None:
-        return Decision(refusal=Refusal(Reason.GROUP_IN_FLIGHT, PendingWillSatisfy(pods.missing)))
-    return Decision(state=State.UNFIXABLE, refusal=Refusal(Reason.PLACEMENT_DEADLOCK, NoNodeAdmits(stuck.name)))
+        return Decision(refusal=PendingWillSatisfy(pods.missing))
+    return Decision(state=State.UNFIXABLE, refusal=NoNodeAdmits(stuck.name))
 
 
 def _refuse(case: Case, proved: Decision) -> Decision:
@@ -76,7 +124,7 @@ def _refuse(case: Case, proved: Decision) -> Decision:
     search = case.last_search
     if search.refusal is not None:
         return structs.replace(proved, state=search.state, refusal=search.refusal)
-    refusal = case.problem.proof_of_no_step() or Refusal(Reason.NOT_FORCED, _why_no_step(case))
+    refusal = case.problem.proof_of_no_step() or _why_no_step(case)
     return structs.replace(proved, state=State.UNFIXABLE, refusal=refusal)
 
 

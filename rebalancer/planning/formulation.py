@@ -10,21 +10,12 @@ from functools import cached_property
 from msgspec import structs
 
 from rebalancer.assessment.controllers import PodController, members, stray_reference
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import BEING_REMOVED, TO_BE_REMOVED
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.workloads import Workload, reference_of
-from rebalancer.planning.causes import (
-    NodeBeingDeleted,
-    NodeToBeRemoved,
-    ObjectUnreadable,
-    OthersPending,
-    OthersUncreated,
-    OwnPodsNotSelected,
-    PodsNodeBeingRemoved,
-    Refusal,
-)
 from rebalancer.planning.multi_class.classes import PodClassesBuilder
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.problem.protocol import Problem
@@ -51,6 +42,81 @@ from rebalancer.scheduling.view import View
 
 _Levels = tuple[tuple[str, ...], Bounds]
 """The keys from the coarsest on, and the bound of each."""
+
+
+class ObjectUnreadable(Refusal):
+    """An object that could count as a pod, or forbid an eviction, could not be read."""
+
+    reason = Reason.NOT_PREDICTABLE
+    fault: str
+
+    def __str__(self) -> str:
+        return f"an object that may matter could not be read: {self.fault}"
+
+
+class OthersUncreated(Refusal):
+    """Another owner has still to create pods that the constraints count too."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+    owner: str
+
+    def __str__(self) -> str:
+        return f"{self.owner} has still to create pods that count too"
+
+
+class OthersPending(Refusal):
+    """A pod of another workload, which the constraints count too, has no node yet."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+    pod: str
+
+    def __str__(self) -> str:
+        return f"pod {self.pod} of another workload counts too and is pending"
+
+
+class NodeBeingDeleted(Refusal):
+    """A node that may take a replacement is being deleted."""
+
+    reason = Reason.NODE_LEAVING
+    node: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} may take a replacement and is being deleted"
+
+
+class NodeToBeRemoved(Refusal):
+    """An autoscaler is about to remove a node that may take a replacement, as its taint says."""
+
+    reason = Reason.NODE_LEAVING
+    node: str
+    taint: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} may take a replacement, and an autoscaler is about to remove it (taint {self.taint})"
+
+
+class PodsNodeBeingRemoved(Refusal):
+    """An autoscaler is removing the node of a pod, which it will evict."""
+
+    reason = Reason.NODE_LEAVING
+    node: str
+    pod: str
+    taint: str
+
+    def __str__(self) -> str:
+        return (
+            f"an autoscaler is removing node {self.node} of pod {self.pod} (taint {self.taint}); waiting until it is "
+            "gone"
+        )
+
+
+class OwnPodsNotSelected(Refusal):
+    """A constraint's selector does not match the workload's own pods."""
+
+    reason = Reason.NOT_PREDICTABLE
+
+    def __str__(self) -> str:
+        return "a constraint's selector does not match the workload's own pods"
 
 
 class ProblemBuilder:
@@ -168,7 +234,7 @@ class ProblemBuilder:
             if fault.kind == "NodePool":  # it says where nodes may be created, not where pods may be placed
                 continue
             if fault.kind == "Node" or fault.namespace in {"", component.namespace}:
-                return Refusal(Reason.NOT_PREDICTABLE, ObjectUnreadable(str(fault)))
+                return ObjectUnreadable(str(fault))
         return None
 
     @cached_property
@@ -188,7 +254,7 @@ class ProblemBuilder:
         for pod in component.pods:
             taint = self._being_removed.get(pod.node or "")
             if taint is not None:
-                return Refusal(Reason.NODE_LEAVING, PodsNodeBeingRemoved(pod.node or "", pod.name, taint))
+                return PodsNodeBeingRemoved(pod.node or "", pod.name, taint)
         return None
 
     @cached_property
@@ -224,7 +290,7 @@ class ProblemBuilder:
                 continue
             workload = reference_of(snapshot.workload.get(owner.owner.uid, owner) if owner.owner else owner)
             if any(requirement.counts(template.labels, workload) for requirement in requirements):
-                return Refusal(Reason.GROUP_IN_FLIGHT, OthersUncreated(str(owner)))
+                return OthersUncreated(str(owner))
         own = {pod.uid for member in component.members for pod in member.pods}
         for pod in waiting:
             if pod.uid in own:
@@ -232,7 +298,7 @@ class ProblemBuilder:
             top = snapshot.top_owner_of(pod)
             workload = reference_of(top) if top is not None else stray_reference(pod)
             if any(requirement.counts(pod.labels, workload) for requirement in requirements):
-                return Refusal(Reason.GROUP_IN_FLIGHT, OthersPending(pod.name))
+                return OthersPending(pod.name)
         return None
 
     def _refuse_leaving(self, capacity: NodeCapacity) -> Refusal | None:
@@ -242,14 +308,14 @@ class ProblemBuilder:
     @cached_property
     def _leaving(self) -> Mapping[str, Refusal]:
         """The nodes that are being deleted, or that an autoscaler is about to remove."""
-        leaving: dict[str, NodeBeingDeleted | NodeToBeRemoved] = {}
+        leaving: dict[str, Refusal] = {}
         for node in self.view.snapshot.nodes:
             for taint in node.taints:
                 if taint.key in TO_BE_REMOVED:
                     leaving.setdefault(node.name, NodeToBeRemoved(node.name, taint.key))
             if node.deleted is not None:
                 leaving[node.name] = NodeBeingDeleted(node.name)
-        return {name: Refusal(Reason.NODE_LEAVING, cause) for name, cause in leaving.items()}
+        return leaving
 
     def _levels(self, requirements: Sequence[Requirement]) -> _Levels | None:
         """Order the keys from the coarsest on; return the levels' keys and bounds, down to the nodes.
@@ -296,7 +362,7 @@ def _refuse_rollout(refusals: Sequence[Refusal | None]) -> Refusal | None:
 def _refuse_self_missing(component: Component) -> Refusal | None:
     for group in component.groups:
         if any(hard.counts.self_match == 0 and hard.counts.violated for hard in group.hard):
-            return Refusal(Reason.NOT_PREDICTABLE, OwnPodsNotSelected())
+            return OwnPodsNotSelected()
     return None
 
 

@@ -17,10 +17,19 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from rebalancer.model.facts import Refusal
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.case import Case, Decision
-from rebalancer.planning.causes import PredictionUnverified, Refusal
 from rebalancer.planning.search.driver import StepGoal
+
+
+class PredictionUnverified(Refusal):
+    """A predicted move of the component is to be verified first."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+
+    def __str__(self) -> str:
+        return "waiting until the last predicted move is verified"
 
 
 class SearchMethod(NamedTuple):
@@ -77,7 +86,7 @@ def _forced_lookahead(case: Case, proved: Decision) -> Decision | None:
 def _predicted_lookahead(case: Case, proved: Decision) -> Decision | None:
     """Search with each goal, unless a prediction is to be verified first."""
     if case.context.moving:
-        return structs.replace(proved, refusal=Refusal(Reason.GROUP_IN_FLIGHT, PredictionUnverified()))
+        return structs.replace(proved, refusal=PredictionUnverified())
     for goal in case.context.goals(proved.evictions):
         decision = case.look_ahead(proved, goal, forced=False)
         if decision is not None:

@@ -9,10 +9,10 @@ from msgspec import Struct, structs
 
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Reference, Target
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Cause, Reason, State
-from rebalancer.planning.causes import Refusal
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.scope.components import Component, Counts
 from rebalancer.planning.search.report import Attempt, Method

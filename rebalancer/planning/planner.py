@@ -9,10 +9,10 @@ from msgspec import structs
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.planning.case import ComponentContext, Decision
-from rebalancer.planning.causes import GroupUnavailable, NotActedOn, Refusal
 from rebalancer.planning.decision import decide
 from rebalancer.planning.diagnosis.relaxation import Relaxation, find_relaxation
 from rebalancer.planning.formulation import ProblemBuilder
@@ -27,7 +27,7 @@ from rebalancer.planning.plan import (
     Waiting,
 )
 from rebalancer.planning.problem.protocol import Problem, Step
-from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.planning.scope.budgets import BudgetLedger, GroupUnavailable
 from rebalancer.planning.scope.components import (
     Component,
     Counts,
@@ -43,6 +43,15 @@ from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
+
+
+class NotActedOn(Refusal):
+    """The policy's spread.actOn does not list what is violated."""
+
+    reason = Reason.EXCLUDED
+
+    def __str__(self) -> str:
+        return "spread.actOn does not list the violated constraints"
 
 
 def plan(
@@ -110,7 +119,7 @@ class _Planner:
     def consider(self, component: Component, stuck: frozenset[str]) -> None:
         """Plan for a component; one that needs lookahead on the real nodes is planned later."""
         if not needs_repair(component, self._policy.spread.act_on, stuck):
-            self._leave(component, Decision(refusal=Refusal(Reason.EXCLUDED, NotActedOn())))
+            self._leave(component, Decision(refusal=NotActedOn()))
             return
         refusal = self._recent.refuse(component, stuck)
         if refusal is not None:
@@ -303,8 +312,8 @@ def _violated(requirements: Sequence[Requirement], step: Step) -> Iterator[Viola
 
 def _with_pending(blocked: Refusal, cause: Cause) -> Refusal:
     """Set `pending_is_one` where the pending pod that the repair would free uses up a group's maxInFlight."""
-    if isinstance(blocked.cause, GroupUnavailable) and cause is Cause.PLACEMENT_DEADLOCK:
-        return Refusal(blocked.reason, structs.replace(blocked.cause, pending_is_one=True))
+    if isinstance(blocked, GroupUnavailable) and cause is Cause.PLACEMENT_DEADLOCK:
+        return structs.replace(blocked, pending_is_one=True)
     return blocked
 
 

@@ -15,7 +15,7 @@ from rebalancer.policy.capacity import Capacity, CapacityMode
 from rebalancer.policy.conditions import Condition
 from rebalancer.policy.consistency import policy_notes
 from rebalancer.policy.document import API_VERSION, KIND, Policy, default_policy
-from rebalancer.policy.durations import format_duration, parse_duration
+from rebalancer.policy.durations import parse_duration
 from rebalancer.policy.groups import WORKLOAD, Basis, Disruption, Limit, LimitAction, PolicyGroup, Severity, When
 from rebalancer.policy.loader import is_team_policy, load_policy, load_team_policy
 from rebalancer.policy.merging import Merged, MergedPolicy, TeamReading, merge, select_team_namespaces
@@ -75,7 +75,6 @@ __all__ = [
     "When",
     "Window",
     "default_policy",
-    "format_duration",
     "is_team_policy",
     "json_schema",
     "load_policy",

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
+from rebalancer.model.words import format_duration
 from rebalancer.policy.base import read_value, unexpected
 
 LONGEST = timedelta(days=365)
@@ -35,14 +36,6 @@ def parse_duration(text: str) -> timedelta:
     if duration > LONGEST:
         raise ValueError(f"expected at most {format_duration(LONGEST)}")
     return duration
-
-
-def format_duration(duration: timedelta) -> str:
-    """Write a duration of whole seconds the way `parse_duration` reads it: `1h30m`, `1m30s`, `0s`."""
-    minutes, seconds = divmod(int(duration.total_seconds()), 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
-    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 
 
 def _validate(value: object) -> timedelta:

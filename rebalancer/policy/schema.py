@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from rebalancer.model.words import format_duration
 from rebalancer.policy.amounts import Amount
 from rebalancer.policy.base import Section
 from rebalancer.policy.breaker import Percentage
 from rebalancer.policy.document import Policy
-from rebalancer.policy.durations import format_duration
 from rebalancer.policy.names import Owner
 from rebalancer.policy.teams import TeamPolicy
 

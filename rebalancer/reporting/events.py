@@ -25,21 +25,19 @@ from typing import Final
 
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.admission.approval import expires_at
-from rebalancer.admission.causes import overdue_replacement
+from rebalancer.admission.slow_start import overdue_replacement
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup, UnsettledDomain
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.deadlocks import Deadlock
-from rebalancer.assessment.findings.motion import describe_motion, describe_unsettled
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.capacity.decision import CapacityDecision
 from rebalancer.capacity.requests import RequestChange, Result
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
-from rebalancer.model.moves import CapacityRequest, Move, MoveState, Proposal, Reference, make_token
+from rebalancer.model.moves import CapacityRequest, Move, MoveState, Proposal, Reference, make_token, name_domains
 from rebalancer.model.reasons import State, ViolationCause
+from rebalancer.model.words import plural
 from rebalancer.policy import NO_TEAM_POLICY, TeamReading
 from rebalancer.prevention.report import PreventionReport
-from rebalancer.reporting.phrases import plural
-from rebalancer.reporting.refusals import domains_text, refusal_text
 
 
 def workload_event(reason: EventReason, note: str, workload: Reference, uid: str = "") -> Event:
@@ -63,7 +61,7 @@ def overdue_events(before: Iterable[Move], after: Iterable[Move]) -> list[Event]
         uncreated, unstarted = known.get(move.uid, (None, None))
         is_new = move.uncreated is not None and move.uncreated != uncreated and not uncreated
         if is_new or (move.unstarted is not None and unstarted is None):
-            note = refusal_text(overdue_replacement(move, holds_namespace=False))
+            note = str(overdue_replacement(move, holds_namespace=False))
             events.append(workload_event(EventReason.EVICTION_BLOCKED, note, move.workload))
     return events
 
@@ -225,7 +223,7 @@ def capacity_events(decision: CapacityDecision) -> list[Event]:
     """Create the events about the requests that began, became ready or failed in a cycle."""
     events = []
     for request in decision.begun:
-        note = f"requested capacity for {plural(len(request.placeholders), 'pod')} in {domains_text(request.domains)}"
+        note = f"requested capacity for {plural(len(request.placeholders), 'pod')} in {name_domains(request.domains)}"
         events += _to_owners(EventReason.CAPACITY_REQUESTED, note, request)
     for change in decision.changes:
         events += _change_events(change)
@@ -233,7 +231,7 @@ def capacity_events(decision: CapacityDecision) -> list[Event]:
 
 
 def _change_events(change: RequestChange) -> list[Event]:
-    where = domains_text(change.request.domains)
+    where = name_domains(change.request.domains)
     if change.result is Result.READY:
         return _to_owners(EventReason.CAPACITY_READY, f"the requested capacity in {where} is there", change.request)
     if change.result is None:
@@ -266,11 +264,11 @@ def motion_events(
     moving = {(domain.motion.key, domain.motion.value): domain for domain in after}
     for place, domain in moving.items():
         if place not in known:
-            note = describe_unsettled(domain)
+            note = domain.sentence
             yield Event(reason=EventReason.DOMAIN_UNSETTLED, note=note[:NOTE_LIMIT], regarding=policy)
     for place, motion in known.items():
         if place not in moving:
-            note = f"{describe_motion(motion)}; it may take replacements again"
+            note = f"{motion}; it may take replacements again"
             yield Event(reason=EventReason.DOMAIN_SETTLED, note=note[:NOTE_LIMIT], regarding=policy)
 
 

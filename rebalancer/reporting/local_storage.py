@@ -8,10 +8,9 @@ from collections.abc import Iterable
 
 from rebalancer.model.pods import LocalStorage
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.causes import SAFE_TO_EVICT, LocalVolumes
+from rebalancer.model.words import plural
 from rebalancer.planning.plan import PlanRefusal
-from rebalancer.reporting.phrases import plural
-from rebalancer.reporting.refusals import local_storage_fields
+from rebalancer.planning.scope.eligibility import SAFE_TO_EVICT, LocalVolumes, local_storage_fields
 
 
 def local_storage_line(refusals: Iterable[PlanRefusal]) -> str:
@@ -19,7 +18,7 @@ def local_storage_line(refusals: Iterable[PlanRefusal]) -> str:
     pods = 0
     kinds: set[LocalStorage] = set()
     for refused in refusals:
-        cause = refused.refusal.cause
+        cause = refused.refusal
         if isinstance(cause, LocalVolumes):
             pods += 1
             kinds.update(volume.kind for volume in cause.volumes)

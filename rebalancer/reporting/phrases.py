@@ -4,34 +4,25 @@ Short names of topology keys, domains and sets of pods.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import starmap
-from typing import Protocol
+from typing import Final, Protocol
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.words import SHORT_KEYS, format_duration, plural, short_key
+from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import expected_worst
-from rebalancer.planning.plan import ComponentPlan, Eviction
+from rebalancer.planning.plan import ComponentPlan, Eviction, ViolatedRequirement
 from rebalancer.reporting.domain_counts import FEW, ListedCounts, list_counts
 from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.scheduling.predict import Prediction
 
-_SHORT = {
-    "topology.kubernetes.io/zone": "zone",
-    "topology.kubernetes.io/region": "region",
-    "kubernetes.io/hostname": "node",
-}
-
-
-def short_key(key: str) -> str:
-    """Shorten a well-known topology key: zone, region or node."""
-    return _SHORT.get(key, key)
-
 
 def domain_name(key: str, domain: str) -> str:
     """Name a domain at the start of a sentence: `Zone c`, or `Domain r1 of example.com/rack`."""
-    return f"{_SHORT[key].capitalize()} {domain}" if key in _SHORT else f"Domain {domain} of {key}"
+    return f"{SHORT_KEYS[key].capitalize()} {domain}" if key in SHORT_KEYS else f"Domain {domain} of {key}"
 
 
 def key_text(key: Mapping[str, str]) -> str:
@@ -45,9 +36,6 @@ def _label_text(label: str, value: str) -> str:
     return value if label == "workload" else f"{label.rpartition('/')[2]}={value}"
 
 
-_MOST_NAMED = 5
-"""So many names are listed; the rest is counted."""
-
 _MOST_NODES = 6
 """So many candidate nodes are listed; the rest is counted."""
 
@@ -58,11 +46,6 @@ class _Named(Protocol):
 
     @property
     def name(self) -> str: ...
-
-
-def plural(number: int, noun: str, several: str = "") -> str:
-    """Count things: `1 pod`, `2 pods`; `several` is a plural that does not end with an s."""
-    return f"{number} {noun if number == 1 else several or f'{noun}s'}"
 
 
 def ago(moment: datetime, now: datetime) -> str:
@@ -77,13 +60,6 @@ def ago(moment: datetime, now: datetime) -> str:
 def portion(number: int, total: int, noun: str, verb: str) -> str:
     """Say for how many of all a verb holds; `verb` is in the plural: `1 of 2 limits hold`, `1 of 1 limit holds`."""
     return f"{number} of {plural(total, noun)} {verb}{'s' if total == 1 else ''}"
-
-
-def name_list(names: Iterable[str]) -> str:
-    """List the first names and count the others."""
-    every = list(names)
-    more = f" and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
-    return ", ".join(every[:_MOST_NAMED]) + more
 
 
 def workload_names(workloads: Sequence[_Named]) -> str:
@@ -137,6 +113,41 @@ def repair_cost(group: ComponentPlan, numbers: PlanNumbers) -> str:
     if group.evictions:
         return f"{proof_text(group.evictions, group.lower_bound)}: {numbers_text(numbers)}"
     return f"{plural(numbers.partial, 'eviction')} for a partial repair: {numbers_text(numbers)}"
+
+
+def component_text(group: ComponentPlan, relaxations: Relaxations = NO_RELAXATIONS) -> str:
+    """Say why a component is not repaired, or not further now, and what would make it feasible; "" if it is."""
+    return "" if group.refusal is None else f"{group.refusal}{relaxations.get(group.name, '')}"
+
+
+_LONG_GRACE: Final = timedelta(minutes=10)
+"""A grace period that is longer is named."""
+
+
+def eviction_text(eviction: Eviction) -> str:
+    """Return why a pod of this node is evicted: the counts of its domains and their bounds.
+
+    And how long it may take to end, where that is longer than anybody expects.
+    """
+    parts = []
+    for requirement in eviction.repair.violated:
+        domain = requirement.domain.get(eviction.pod.node or "")
+        if domain is not None:
+            parts.append(
+                f"{requirement.key} {domain} holds {plural(requirement.held[domain], 'pod')}, "
+                f"the emptiest domain {requirement.emptiest}, {_requirement_text(requirement)}"
+            )
+    why = "; ".join(parts) or "a pending pod finds a node once this pod is evicted"
+    grace = timedelta(seconds=eviction.pod.grace_seconds)
+    if grace <= _LONG_GRACE:
+        return why
+    return f"{why}. The pod may take {format_duration(grace)} to end (terminationGracePeriodSeconds)"
+
+
+def _requirement_text(requirement: ViolatedRequirement) -> str:
+    if requirement.limit:
+        return f"limit {requirement.limit} ({requirement.bound})"
+    return f"maxSkew is {requirement.bound}"
 
 
 def certainty(eviction: Eviction) -> str:

@@ -13,12 +13,11 @@ from typing import NamedTuple
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes
 from rebalancer.assessment.findings.domains import describe_source
-from rebalancer.capacity.causes import OF_CAPACITY
+from rebalancer.capacity.decision import OF_CAPACITY
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind, State
+from rebalancer.model.words import name_list, short_key
 from rebalancer.planning.plan import Plan, PlanRefusal
-from rebalancer.reporting.phrases import name_list, short_key
-from rebalancer.reporting.refusals import refusal_text
 from rebalancer.reporting.state_reasons import limit_workloads
 
 
@@ -41,8 +40,8 @@ def needed_capacity_lines(refusals: Iterable[PlanRefusal], chosen: Collection[Re
     """Return a line for each need of capacity; `chosen` are the workloads of interest, None for all."""
     workloads: dict[str, dict[Reference, None]] = {}
     for row in refusals:
-        if isinstance(row.refusal.cause, OF_CAPACITY) and (chosen is None or row.workload in chosen):
-            text = f"{row.reason}: {{}}: {refusal_text(row.refusal)}"
+        if isinstance(row.refusal, OF_CAPACITY) and (chosen is None or row.workload in chosen):
+            text = f"{row.reason}: {{}}: {row.refusal}"
             workloads.setdefault(text, {})[row.workload] = None
     return [text.replace("{}", name_list(map(str, names)), 1) for text, names in workloads.items()]
 

@@ -6,26 +6,9 @@ from typing import Final, NamedTuple
 from rebalancer.advice import constraints
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.reasons import Reason, State, ViolationCause
-from rebalancer.reporting.phrases import domain_name, name_list
+from rebalancer.model.words import name_list
+from rebalancer.reporting.phrases import domain_name
 
-_BY_REASON: Final[Mapping[Reason, str]] = {
-    Reason.NO_ARRANGEMENT: "Change the number of replicas, or relax the constraint or limit.",
-    Reason.TOO_FEW_DOMAINS: "Add domains, or relax the constraint or limit.",
-    Reason.VOLUME_PINNED: "Move the data to volumes that other domains can attach.",
-    Reason.AFFINITY_PINNED: "Widen the node affinity of the pods, or bring back the nodes that it selects.",
-    Reason.NO_CAPACITY: "Free capacity in the emptier domains, or add nodes there.",
-    Reason.STEP_EXCEEDS_BUDGET: (
-        "Raise maxUnavailable or lower minAvailable of the PodDisruptionBudget, or raise budgets.maxUnavailable and "
-        "budgets.perWorkload of the policy."
-    ),
-    Reason.SEVERAL_BUDGETS: "Keep one PodDisruptionBudget for each pod and delete the others.",
-    Reason.ZONE_IN_MAINTENANCE: "Uncordon the nodes of the domain when its maintenance is finished.",
-    Reason.TEMPLATE_REFUSED: "Fix the pod template: the API server refuses its pods.",
-    Reason.NOT_FORCED: (
-        "Use a stricter spread constraint, so that the scheduler must place replacements where they help; "
-        "rebalancer suggest computes one."
-    ),
-}
 _NODES_DOWN: Final = "Bring back the nodes of the emptiest domain, or add nodes there."
 """Where capacity is missing because nodes are down, free capacity in other domains does not help."""
 
@@ -66,7 +49,7 @@ def remedy(violation: Violation) -> str:
         return _NODES_DOWN
     if reason is Reason.STEP_EXCEEDS_BUDGET and violation.zero_budgets:
         return f"Allow at least one disruption in {name_list(violation.zero_budgets)}."
-    return (_BY_REASON.get(reason, "") if reason is not None else "") or _cause_remedy(violation)
+    return (reason.remedy if reason is not None else "") or _cause_remedy(violation)
 
 
 def _cause_remedy(violation: Violation) -> str:
@@ -88,8 +71,9 @@ def _returned_remedy(violation: Violation) -> str:
 
 def limit_remedy(limit: EvaluatedLimit, violation: Violation) -> str:
     """Say what to do about a violated limit; where nothing enforces it, name the constraint that would."""
-    settled = _BY_REASON.keys() - {Reason.NOT_FORCED}
-    if limit.state is not State.VIOLATED or limit.guaranteed or violation.reason in settled:
+    reason = violation.reason
+    settled = reason is not None and reason is not Reason.NOT_FORCED and reason.remedy
+    if limit.state is not State.VIOLATED or limit.guaranteed or settled:
         return remedy(violation)
     suggested = constraints.constraint_for_limit(limit)
     if suggested is None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
+from rebalancer.model.words import plural
 from rebalancer.planning.plan import ComponentPlan
 from rebalancer.planning.search.driver import Flaw
 from rebalancer.planning.search.report import Attempt, Method
-from rebalancer.reporting.phrases import plural
 
 _METHODS: Final = {
     Method.CERTIFICATE: "a certificate (arithmetic on the counts)",

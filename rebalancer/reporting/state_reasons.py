@@ -6,8 +6,9 @@ from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason, State
+from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import ComponentPlan, Plan
-from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations, component_text
+from rebalancer.reporting.phrases import component_text
 
 
 class StateReason(NamedTuple):

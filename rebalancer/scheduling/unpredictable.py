@@ -1,7 +1,6 @@
 """Pods whose placement the model cannot predict, and why."""
 
-from dataclasses import dataclass
-
+from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.scheduling.view import View
@@ -9,12 +8,14 @@ from rebalancer.scheduling.view import View
 FOR_CLAIMS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 
 
-@dataclass(frozen=True)
-class Unpredictable:
-    """Why the node of a pod cannot be predicted."""
+class Unpredictable(Refusal):
+    """Why the node of a pod cannot be predicted; the message is the whole sentence."""
 
     reason: Reason
     message: str
+
+    def __str__(self) -> str:
+        return self.message
 
 
 def unpredictable(pod: Pod, view: View) -> Unpredictable | None:

@@ -14,7 +14,7 @@ from rebalancer.controller.state import LoopState
 from rebalancer.engine import evaluate
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.reporting.phrases import plural, short_key
+from rebalancer.model.words import plural, short_key
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.simulator import HOSTNAME, ZONE, TraceEntry, TraceKind
 from rebalancer.simulator.play import Play

@@ -8,31 +8,32 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from rebalancer.admission.admit import Admission, AdmissionContext, Overload, admit
-from rebalancer.admission.causes import (
+from rebalancer.admission.admit import (
+    Admission,
+    AdmissionContext,
     BackingOff,
     BreakerOpen,
     EvictionUndecided,
     NotAllowed,
     NotLasting,
-    OutsideWindow,
+    Overload,
     Paused,
-    RateReached,
     RefusedByAdmission,
-    ReplacementNotCreated,
     ServerOverloaded,
     Stale,
-    TooManyInFlight,
+    admit,
 )
 from rebalancer.admission.memory import MOST_IN_FLIGHT, update_memory
+from rebalancer.admission.opening import OutsideWindow
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.rates import RateReached, TooManyInFlight
+from rebalancer.admission.slow_start import ReplacementNotCreated
 from rebalancer.assessment.assess import Assessment
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, SentRequest, make_place, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import Refusal
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import (
     NO_TEAM_POLICY,
@@ -114,7 +115,7 @@ def test_a_pause(mode: Mode) -> None:
     pause = Pause(until=skewed().taken_at + timedelta(seconds=60), reason="an upgrade", by="alice")
     admission = admitted(rules(mode), pause=pause, later=59, at_once=True)
     assert (admission.evictions, reasons(admission)) == ((), {Reason.PAUSED})
-    assert {waiting.refusal.cause for waiting in admission.waiting} == {Paused(pause.message)}
+    assert {waiting.refusal for waiting in admission.waiting} == {Paused(pause.message)}
 
 
 @pytest.mark.parametrize("breaker", [False, True])
@@ -126,7 +127,7 @@ def test_a_replacement_that_is_not_created_stops_its_namespace_alone(breaker: bo
     state = BreakerState((cause,) if breaker else ())
     admission = admitted(rules(), Memory(moves=(overdue,)), breaker=state)
     assert {one.pod.namespace for one in admission.evictions} == (set() if breaker else {"two"})
-    held = {waits.refusal.cause for waits in admission.waiting if waits.reason is Reason.CANNOT_CREATE}
+    held = {waits.refusal for waits in admission.waiting if waits.reason is Reason.CANNOT_CREATE}
     assert held == {ReplacementNotCreated(overdue.workload, "x", "exceeded quota")}
     assert sum(waits.reason is Reason.CANNOT_CREATE for waits in admission.waiting) == 4
 
@@ -141,7 +142,7 @@ def test_stale_knowledge() -> None:
     """On a view that cannot be trusted nothing is done."""
     admission = admitted(rules(), stale="Pod: nothing heard for 400s")
     assert (admission.evictions, reasons(admission)) == ((), {Reason.STALE_DATA})
-    assert admission.waiting[0].refusal.cause == Stale("Pod: nothing heard for 400s")
+    assert admission.waiting[0].refusal == Stale("Pod: nothing heard for 400s")
 
 
 NOON = Window(schedule="0 12 * * *", duration=timedelta(hours=1))
@@ -156,7 +157,7 @@ def test_outside_of_all_windows() -> None:
     admission = admitted(policy, later=at_noon - 1, at_once=True)
     assert (admission.evictions, reasons(admission)) == ((), {Reason.OUTSIDE_WINDOW})
     cause = OutsideWindow(midnight + timedelta(hours=12), "0 12 * * *", "UTC")
-    assert {waiting.refusal.cause for waiting in admission.waiting} == {cause}
+    assert {waiting.refusal for waiting in admission.waiting} == {cause}
     for inside in (at_noon, at_noon + 3599):
         assert len(admitted(policy, later=inside).evictions) == 8
     assert reasons(admitted(policy, later=at_noon + 3600)) == {Reason.OUTSIDE_WINDOW}
@@ -169,7 +170,7 @@ def test_an_open_breaker() -> None:
     admission = admitted(rules(), breaker=BreakerState((cause,)), later=30, at_once=True)
     assert (admission.evictions, reasons(admission)) == ((), {Reason.BREAKER_OPEN})
     expected = BreakerOpen((cause,), now + timedelta(seconds=30), timedelta(minutes=5))
-    assert {waiting.refusal.cause for waiting in admission.waiting} == {expected}
+    assert {waiting.refusal for waiting in admission.waiting} == {expected}
     closed = rules().model_copy(update={"windows": (Window(schedule="0 0 29 2 *", duration=timedelta(seconds=1)),)})
     assert reasons(admitted(closed, breaker=BreakerState((cause,)))) == {Reason.OUTSIDE_WINDOW}
 
@@ -203,7 +204,7 @@ def test_a_violation_that_must_last_names_the_field_that_says_so(cause: Cause, f
     )
     context = AdmissionContext(policy=policy, mode=policy.mode, now=snapshot.taken_at)
     admission = admit(structs.replace(made, evictions=evictions), snapshot, NO_MEMORY, context)
-    assert admission.waiting[0].refusal.cause == NotLasting(timedelta(0), field, timedelta(seconds=120))
+    assert admission.waiting[0].refusal == NotLasting(timedelta(0), field, timedelta(seconds=120))
 
 
 def test_at_once() -> None:
@@ -277,7 +278,7 @@ def test_rates(budget: dict[str, Amount], allowed: int) -> None:
     assert len(admission.waiting) == 8 - allowed
     ((field, _),) = budget.items()
     name = Budgets.model_fields[field].alias
-    causes = [waiting.refusal.cause for waiting in admission.waiting]
+    causes = [waiting.refusal for waiting in admission.waiting]
     assert {cause.budget for cause in causes if isinstance(cause, RateReached)} == {name}
     assert all(isinstance(cause, RateReached) for cause in causes)
 
@@ -346,7 +347,7 @@ def test_what_holds_everything() -> None:
     assert (admission.evictions, reasons(admission)) == ((), {Reason.MEMORY_NOT_SAVED})
     now = skewed().taken_at
     admission = admitted(rules(), overload=Overload(now - timedelta(seconds=2), timedelta(seconds=5)))
-    assert {waiting.refusal.cause for waiting in admission.waiting} == {ServerOverloaded(timedelta(seconds=3))}
+    assert {waiting.refusal for waiting in admission.waiting} == {ServerOverloaded(timedelta(seconds=3))}
     for since in (now - timedelta(seconds=5), now + timedelta(hours=1)):
         assert len(admitted(rules(), overload=Overload(since, timedelta(seconds=5))).evictions) == 8
 
@@ -365,7 +366,7 @@ def test_evictions_that_are_not_allowed_wait_in_their_namespace(*, is_open: bool
     spaces = {eviction.pod.namespace for eviction in made.evictions}
     forbidden = dict.fromkeys(spaces, message)
     admission = admitted(rules(), memory, forbidden=forbidden, breaker=breaker)
-    causes = {waiting.refusal.cause for waiting in admission.waiting}
+    causes = {waiting.refusal for waiting in admission.waiting}
     assert (admission.evictions, causes) == ((), {NotAllowed(message, timedelta(minutes=1))})
     assert reasons(admission) == {Reason.FORBIDDEN}
     elsewhere = admitted(rules(), memory, forbidden={"elsewhere": message}, breaker=breaker)
@@ -381,7 +382,7 @@ def test_evictions_that_admission_control_refused_wait_in_their_group() -> None:
     memory = record_refusal(NO_MEMORY, name, now, minute, refuser="admission webhook guard", words="not now")
     admission = admitted(rules(), memory)
     assert {waiting.refusal for waiting in admission.waiting} == {
-        Refusal(Reason.REFUSED_BY_ADMISSION, RefusedByAdmission("admission webhook guard", "not now", now + minute))
+        RefusedByAdmission("admission webhook guard", "not now", now + minute)
     }
     assert {waiting.eviction.group for waiting in admission.waiting} == {name}
     assert {eviction.group for eviction in admission.evictions} == {group.name for group in made.groups} - {name}
@@ -398,7 +399,7 @@ def test_no_more_in_flight_than_the_memory_holds() -> None:
     assert len(admission.evictions) == 3
     deferred = msgspec.structs.replace(moves[0], state=MoveState.REFUSED, deferred_until=now)
     assert len(admitted(rules(), msgspec.structs.replace(NO_MEMORY, moves=(deferred, *moves[1:]))).evictions) == 3
-    assert {waiting.refusal.cause for waiting in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
+    assert {waiting.refusal for waiting in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
     assert reasons(admission) == {Reason.RATE_LIMITED}
 
 
@@ -416,9 +417,7 @@ def test_a_team_sends_fewer_evictions_in_its_namespace_alone() -> None:
     team = NO_TEAM_POLICY.model_copy(update={"budgets": TeamBudgets(per_namespace=Amount(value=1))})
     admission = admitted(merge(cluster, {"one": TeamReading(policy=team)}).policy)
     assert sorted(eviction.pod.namespace for eviction in admission.evictions) == ["one", *["two"] * 4]
-    assert {waiting.refusal.cause for waiting in admission.waiting} == {
-        RateReached("perNamespace of the team policy", 1)
-    }
+    assert {waiting.refusal for waiting in admission.waiting} == {RateReached("perNamespace of the team policy", 1)}
 
 
 def of_last_leader(*numbers: int, namespace: str = "one", **fields: Any) -> Memory:
@@ -448,7 +447,7 @@ def test_of_an_eviction_that_may_still_be_carried_out_only_the_same_pod_goes() -
     assert [one.pod.uid for one in admission.evictions if one.pod.namespace == "one"] == [unexecuted.uid]
     assert sum(one.pod.namespace == "two" for one in admission.evictions) == 4
     until = unexecuted.requested_at + ANSWER_TIMEOUT
-    undecided = Refusal(Reason.GROUP_IN_FLIGHT, EvictionUndecided(unexecuted.pod, until))
+    undecided = EvictionUndecided(unexecuted.pod, until)
     assert [one.refusal for one in admission.waiting] == [undecided] * 3
     assert admission.next_try == until
 
@@ -470,7 +469,7 @@ def test_a_step_goes_as_far_as_its_pods_are_the_same(repeated: list[int], needed
     context = AdmissionContext(policy=rules(), mode=Mode.EVICT, now=now)
     admission = admit(structs.replace(made, evictions=evictions), snapshot, memory, context)
     assert sum(one.pod.namespace == "one" for one in admission.evictions) == goes
-    assert sum(isinstance(one.refusal.cause, EvictionUndecided) for one in admission.waiting) == 4 - goes
+    assert sum(isinstance(one.refusal, EvictionUndecided) for one in admission.waiting) == 4 - goes
 
 
 @pytest.mark.parametrize(("allowed", "goes"), [(2, 2), (3, 3)])
@@ -502,7 +501,7 @@ def test_a_step_that_a_rate_refuses_gives_back_what_it_has_not_taken() -> None:
     context = AdmissionContext(policy=policy, mode=Mode.EVICT, now=now)
     alone = admit(structs.replace(made, evictions=evictions), snapshot, memory, context)
     assert alone.evictions == ()
-    assert RateReached("perMinute", 1) in {one.refusal.cause for one in alone.waiting}
+    assert RateReached("perMinute", 1) in {one.refusal for one in alone.waiting}
 
 
 def test_what_may_be_carried_out_counts_among_the_moves_in_flight() -> None:
@@ -510,7 +509,7 @@ def test_what_may_be_carried_out_counts_among_the_moves_in_flight() -> None:
     moves = tuple(move(f"x-{number}", skewed().taken_at, unexecuted=True) for number in range(MOST_IN_FLIGHT))
     elsewhere = tuple(structs.replace(one, workload=structs.replace(one.workload, namespace="three")) for one in moves)
     admission = admitted(rules(), Memory(moves=elsewhere))
-    assert {one.refusal.cause for one in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
+    assert {one.refusal for one in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
 
 
 def test_a_group_whose_replacement_was_not_placed_as_predicted_backs_off() -> None:
@@ -519,4 +518,4 @@ def test_a_group_whose_replacement_was_not_placed_as_predicted_backs_off() -> No
     failed = next(one.group for one in made.evictions if one.pod.namespace == "one")
     admission = admitted(rules(), record_failure(NO_MEMORY, failed, snapshot.taken_at))
     assert {one.pod.namespace for one in admission.evictions} == {"two"}
-    assert {one.refusal.cause for one in admission.waiting} == {BackingOff(1, timedelta(minutes=5))}
+    assert {one.refusal for one in admission.waiting} == {BackingOff(1, timedelta(minutes=5))}

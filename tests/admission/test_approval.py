@@ -11,16 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.admission.admit import Admission, AdmissionContext, admit
+from rebalancer.admission.admit import Admission, AdmissionContext, AwaitsApproval, NotProposed, admit
 from rebalancer.admission.approval import MOST_PROPOSED, approved_part, find_proposal, plan_hash, propose
-from rebalancer.admission.causes import AwaitsApproval, NotProposed, Paused
 from rebalancer.admission.memory import update_memory
 from rebalancer.admission.pause import Pause
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState, Proposal
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.causes import Refusal
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Amount, Mode, Policy
+from rebalancer.scheduling.unpredictable import Unpredictable
 from tests.admission.test_admit import assess_and_plan, reasons, rules
 from tests.tracking.build import move
 
@@ -78,7 +77,7 @@ def test_nothing_is_admitted_before_a_person_approves() -> None:
     proposal = proposal_of(memory)
     assert admission.evictions == ()
     assert list(proposal.uids) == uids(evicting.evictions) == uids([waiting.eviction for waiting in admission.waiting])
-    assert {waiting.refusal.cause for waiting in admission.waiting} == {AwaitsApproval(proposal.hash, NOW + TTL)}
+    assert {waiting.refusal for waiting in admission.waiting} == {AwaitsApproval(proposal.hash, NOW + TTL)}
     assert reasons(admission) == {Reason.AWAITING_APPROVAL}
 
 
@@ -97,7 +96,7 @@ def test_a_proposal_stays_the_same_from_cycle_to_cycle() -> None:
         admission, memory = cycle(memory, later=turn * MINUTE, turn=turn, policy=policy)
         assert (admission.evictions, memory.proposal) == ((), proposal)
         awaiting = [waiting for waiting in admission.waiting if waiting.reason is Reason.AWAITING_APPROVAL]
-        causes |= {waiting.refusal.cause for waiting in awaiting}
+        causes |= {waiting.refusal for waiting in awaiting}
     assert causes == {AwaitsApproval(proposal.hash, NOW + policy.plan_ttl)}
 
 
@@ -109,7 +108,7 @@ def test_what_is_approved_is_admitted_and_nothing_else() -> None:
     memory = structs.replace(whole, proposal=part)
     admission, memory = cycle(memory, later=MINUTE, approved=part.hash)
     assert uids(admission.evictions) == uids(first)
-    assert {waiting.refusal.cause for waiting in admission.waiting} == {NotProposed(part.hash)}
+    assert {waiting.refusal for waiting in admission.waiting} == {NotProposed(part.hash)}
     assert len(admission.waiting) == len(PLAN.evictions) - len(first)
     assert proposal_of(memory) == structs.replace(part, approved=True, since=NOW + MINUTE)
 
@@ -211,7 +210,7 @@ def test_an_approved_plan_lasts_until_nothing_of_it_is_left_to_do() -> None:
 
 def held_back(reason: Reason, *, by: str = "") -> Plan:
     """Return a plan that holds back all that was proposed; `by` is the group of an eviction that is possible."""
-    refusal = Refusal(reason, Paused("a test"))
+    refusal = Unpredictable(reason, "a test")
     waiting = tuple(Waiting(eviction=eviction, refusal=refusal) for eviction in PLAN.evictions)
     pod = structs.replace(PLAN.evictions[0].pod, uid="another", name="another")
     repair = structs.replace(PLAN.evictions[0].repair, group=by)

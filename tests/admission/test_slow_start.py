@@ -10,18 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.admission.admit import Admission, AdmissionContext, admit
+from rebalancer.admission.admit import Admission, AdmissionContext, BreakerOpen, admit
 from rebalancer.admission.breaker import update_breaker
-from rebalancer.admission.causes import (
-    BreakerOpen,
+from rebalancer.admission.memory import update_memory
+from rebalancer.admission.slow_start import (
+    PATIENCE,
     PodEnding,
     ReplacementNotCreated,
     ReplacementNotRunning,
     StepQueued,
     WindowFull,
+    WindowUse,
+    describe_windows,
 )
-from rebalancer.admission.memory import update_memory
-from rebalancer.admission.slow_start import PATIENCE, WindowUse, describe_windows
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, Proposal, Reference, StartWindow
@@ -100,7 +101,7 @@ def spaces(admission: Admission) -> Counter[str]:
 
 
 def causes(admission: Admission) -> set[object]:
-    return {one.refusal.cause for one in admission.waiting}
+    return {one.refusal for one in admission.waiting}
 
 
 def windows(admission: Admission) -> dict[str, tuple[int, bool]]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rebalancer.admission.admit import find_opening
+from rebalancer.admission.opening import find_opening
 from rebalancer.policy import Window
 
 MINUTE = timedelta(minutes=1)

@@ -6,8 +6,14 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from rebalancer.capacity.causes import CapacityBeingFreed, CapacityDisputed, CapacityHeld, CapacityIncomplete
-from rebalancer.capacity.gate import Gate, pass_gate
+from rebalancer.capacity.gate import (
+    CapacityBeingFreed,
+    CapacityDisputed,
+    CapacityHeld,
+    CapacityIncomplete,
+    Gate,
+    pass_gate,
+)
 from rebalancer.capacity.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL
 from rebalancer.engine import evaluate
 from rebalancer.model.affinity import NodeAffinity
@@ -84,7 +90,7 @@ def names(evictions: Sequence[Eviction]) -> list[str]:
 
 
 def causes(passed: Gate) -> set[object]:
-    return {waiting.refusal.cause for waiting in passed.waiting}
+    return {waiting.refusal for waiting in passed.waiting}
 
 
 def stranger(made: Snapshot, *, cpu: int) -> Pod:

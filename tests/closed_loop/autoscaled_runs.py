@@ -365,10 +365,10 @@ class Run:
         for group in cycle.plan.groups:
             for workload in group.workloads:
                 if group.refusal is not None:
-                    self._reasons[workload] = f"{group.refusal.reason}/{type(group.refusal.cause).__name__}"
+                    self._reasons[workload] = f"{group.refusal.reason}/{type(group.refusal).__name__}"
         for waiting in cycle.admission.waiting:
             refusal = waiting.refusal
-            self._reasons[waiting.eviction.workload] = f"{refusal.reason}/{type(refusal.cause).__name__}"
+            self._reasons[waiting.eviction.workload] = f"{refusal.reason}/{type(refusal).__name__}"
         moving = Counter(move.workload for move in cycle.memory.in_flight)
         for workload, number in moving.items():
             self.most_moving[workload] = max(self.most_moving[workload], number)

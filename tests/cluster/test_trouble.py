@@ -251,7 +251,7 @@ def test_a_status_that_is_deleted_holds_back_everything_until_it_exists_again(
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_within_seconds(cluster: ControlPlane, tmp_path: Path, sign: signal.Signals) -> None:
+def test_it_ends_withformat_duration(cluster: ControlPlane, tmp_path: Path, sign: signal.Signals) -> None:
     """SIGTERM and Ctrl-C end it with 0 within seconds, in the middle of a repair too, and nothing is evicted after."""
     install(cluster, "base", "evict")
     skewed(cluster)

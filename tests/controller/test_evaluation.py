@@ -10,9 +10,9 @@ from msgspec import structs
 from rebalancer.capacity.needs import RehearsedNeed
 from rebalancer.controller.cycle import Cycle
 from rebalancer.engine import take_what_matters
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import FailedPrediction, Memory, MoveState
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.causes import Refusal
 from rebalancer.policy import Capacity, CapacityMode, Mode, Policy, Topology
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.controller.cycles import cycle_of

@@ -10,6 +10,7 @@ from msgspec import structs
 from rebalancer.assessment.assess import assess
 from rebalancer.engine import evaluate
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
+from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.nodes import Node
@@ -18,7 +19,6 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.case import ComponentContext, Decision
-from rebalancer.planning.causes import Fact, Refusal
 from rebalancer.planning.decision import decide
 from rebalancer.planning.formulation import ProblemBuilder
 from rebalancer.planning.plan import ComponentPlan, Plan
@@ -159,7 +159,7 @@ def on_one_node(**fields: Any) -> Snapshot:
 def cause_of(group: ComponentPlan) -> Fact:
     """Return why a component is not repaired, or not further now."""
     assert group.refusal is not None
-    return group.refusal.cause
+    return group.refusal
 
 
 def two_classes(**fields: Any) -> ClusterBuilder:

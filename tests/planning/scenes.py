@@ -12,12 +12,12 @@ from msgspec import structs
 
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.affinity import NodeSelectorTerm, PodAffinity, PodAffinityTerm
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
-from rebalancer.planning.causes import Refusal
 from rebalancer.planning.formulation import ProblemBuilder
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.problem.protocol import Problem

@@ -10,9 +10,9 @@ from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
-from rebalancer.planning.causes import NodeBeingDeleted, NodeGone, OthersUncreated, Refusal
-from rebalancer.planning.formulation import set_aside
+from rebalancer.planning.formulation import NodeBeingDeleted, OthersUncreated, set_aside
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
+from rebalancer.planning.scope.movable import NodeGone
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import cause_of, changed, joined, labelled, planned, policy, together, two_classes
 from tests.scheduling.build import NOW, pod
@@ -40,7 +40,7 @@ def test_several_classes_wait_for_a_node_that_is_being_deleted() -> None:
         structs.replace(node, deleted=snapshot.taken_at) if node.name == "b-1" else node for node in snapshot.nodes
     )
     (group,) = planned(replace(snapshot, nodes=deleted)).groups
-    assert group.refusal == Refusal(Reason.NODE_LEAVING, NodeBeingDeleted("b-1"))
+    assert group.refusal == NodeBeingDeleted("b-1")
 
 
 def test_a_gated_pod_of_one_class_lets_the_component_wait() -> None:

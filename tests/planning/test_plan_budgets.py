@@ -11,7 +11,7 @@ from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.moves import Memory
 from rebalancer.model.nodes import Node
 from rebalancer.model.reasons import Reason
-from rebalancer.planning import causes
+from rebalancer.planning.scope.budgets import BudgetExhausted, GroupUnavailable
 from rebalancer.policy import Amount, Budgets
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import DEADLOCK, changed, on_one_node, shards
@@ -64,9 +64,7 @@ def test_a_disruption_budget_cuts_the_step() -> None:
     plan = planned(budgeted(max_unavailable=2))
     assert len(plan.evictions) == 2
     assert [waiting.reason for waiting in plan.waiting] == [Reason.BLOCKED_BY_BUDGET] * 2
-    assert plan.waiting[0].refusal.cause == causes.BudgetExhausted(
-        "default/web", healthy=12, expected=12, desired=10, planned=2
-    )
+    assert plan.waiting[0].refusal == BudgetExhausted("default/web", healthy=12, expected=12, desired=10, planned=2)
 
 
 def test_a_budget_is_counted_afresh() -> None:
@@ -186,9 +184,7 @@ def test_a_deadlocked_pod_that_uses_up_the_group_is_named() -> None:
     plan = plan_small(shards(DEADLOCK), small_policy(group))
     (waiting,) = plan.waiting
     assert (plan.evictions, waiting.reason) == ((), Reason.GROUP_IN_FLIGHT)
-    assert waiting.refusal.cause == causes.GroupUnavailable(
-        "group g default cluster=r", unavailable=1, most=1, pending_is_one=True
-    )
+    assert waiting.refusal == GroupUnavailable("group g default cluster=r", unavailable=1, most=1, pending_is_one=True)
     assert (
         len(plan_small(shards(DEADLOCK), small_policy(group.replace("maxInFlight: 1", "maxInFlight: 2"))).evictions)
         == 1

@@ -13,9 +13,13 @@ from rebalancer.model.nodes import Node
 from rebalancer.model.pods import HostPort, Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Fault
-from rebalancer.planning import causes
+from rebalancer.planning.decision import PendingWillSatisfy, StepSearchLimit
+from rebalancer.planning.diagnosis.obstacles import NoCapacity, NoPlacement, OthersStay, PodsStay, TooFewDomains
+from rebalancer.planning.formulation import NodeToBeRemoved, ObjectUnreadable, PodsNodeBeingRemoved
 from rebalancer.planning.plan import Plan
+from rebalancer.planning.problem.single_class import CapacityReserved
 from rebalancer.planning.scope.components import current_counts
+from rebalancer.planning.scope.settling import NodeSettling
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
@@ -48,7 +52,7 @@ def test_a_node_that_settles() -> None:
     assert plan.evictions == ()
     assert plan.groups[0].reason is Reason.NODE_SETTLING
     since, settle = snapshot.taken_at - timedelta(seconds=30), timedelta(minutes=5)
-    assert cause_of(plan.groups[0]) == causes.NodeSettling("c-1", since, settle, since + settle)
+    assert cause_of(plan.groups[0]) == NodeSettling("c-1", since, settle, since + settle)
 
 
 def test_a_zone_in_maintenance() -> None:
@@ -75,7 +79,7 @@ def test_capacity_that_others_may_take_is_waited_for() -> None:
     assert len(plan.evictions) == 4
     (waiting,) = (group for group in plan.groups if group.refusal is not None)
     assert (waiting.state, waiting.reason) == (State.VIOLATED, Reason.GROUP_IN_FLIGHT)
-    assert cause_of(waiting) == causes.CapacityReserved()
+    assert cause_of(waiting) == CapacityReserved()
 
 
 def test_no_capacity() -> None:
@@ -101,7 +105,7 @@ def test_no_placement_names_the_nearest_feasible_numbers(on: dict[str, int], nea
     (group,) = planned(blueprint.snapshot()).groups
     assert (group.state, group.reason) == (State.INFEASIBLE, Reason.NO_ARRANGEMENT)
     total = sum(on.values())
-    assert cause_of(group) == causes.NoPlacement(total, nearest)
+    assert cause_of(group) == NoPlacement(total, nearest)
 
 
 @pytest.mark.parametrize(("far", "feasible"), [(100, (2,)), (4, (2,)), (3, ())])
@@ -118,7 +122,7 @@ def test_too_few_domains(far: int, feasible: tuple[int, ...]) -> None:
     limits = SearchLimits(feasible_count_distance=far)
     (group,) = planned(pods(blueprint.snapshot(), demanding), limits=limits).groups
     assert (group.state, group.reason) == (State.INFEASIBLE, Reason.TOO_FEW_DOMAINS)
-    assert cause_of(group) == causes.TooFewDomains(domains=2, max_skew=1, pods=6, feasible=feasible)
+    assert cause_of(group) == TooFewDomains(domains=2, max_skew=1, pods=6, feasible=feasible)
 
 
 def test_an_unread_object_stops_what_it_may_touch() -> None:
@@ -134,7 +138,7 @@ def test_an_unread_object_stops_what_it_may_touch() -> None:
         assert bool(plan.evictions) != stops
         if stops:
             assert plan.groups[0].reason is Reason.NOT_PREDICTABLE
-            assert cause_of(plan.groups[0]) == causes.ObjectUnreadable(str(fault))
+            assert cause_of(plan.groups[0]) == ObjectUnreadable(str(fault))
             assert "broken" in str(fault)
 
 
@@ -158,7 +162,7 @@ def test_a_target_that_an_autoscaler_is_about_to_remove_is_none(key: str) -> Non
     taints = tuple(Taint(name, TaintEffect.PREFER_NO_SCHEDULE) for name in ("example.com/slow", key))
     plan = planned(nodes(returned(), lambda n: structs.replace(n, taints=taints) if n.name == "c-1" else n))
     assert plan.evictions == ()
-    assert plan.groups[0].refusal == causes.Refusal(Reason.NODE_LEAVING, causes.NodeToBeRemoved("c-1", key))
+    assert plan.groups[0].refusal == NodeToBeRemoved("c-1", key)
 
 
 def test_evictions_wait_while_an_autoscaler_removes_a_node_of_the_group() -> None:
@@ -171,7 +175,7 @@ def test_evictions_wait_while_an_autoscaler_removes_a_node_of_the_group() -> Non
     plan = disrupted("a-1")
     assert plan.evictions == ()
     cause = cause_of(plan.groups[0])
-    assert isinstance(cause, causes.PodsNodeBeingRemoved)
+    assert isinstance(cause, PodsNodeBeingRemoved)
     assert (cause.node, cause.taint, plan.groups[0].reason) == ("a-1", taint.key, Reason.NODE_LEAVING)
     assert disrupted("c-1").groups[0].reason is not Reason.NODE_LEAVING
 
@@ -224,7 +228,7 @@ def test_what_ties_most_pods_is_the_reason(excluded: int, reason: Reason) -> Non
     (group,) = planned(replace(snapshot, pods=tuple(tied))).groups
     assert group.reason is reason
     cause = cause_of(group)
-    assert isinstance(cause, causes.PodsStay)
+    assert isinstance(cause, PodsStay)
     assert cause.pods == max(excluded, 12 - excluded)
 
 
@@ -238,7 +242,7 @@ def test_no_capacity_at_all_for_foreign_pods() -> None:
     )
     (group,) = planned(replace(snapshot, pods=(*snapshot.pods, *foreign))).groups
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NOT_EVICTABLE)
-    assert cause_of(group) == causes.OthersStay()
+    assert cause_of(group) == OthersStay()
 
 
 def test_a_little_capacity_everywhere_is_too_little() -> None:
@@ -251,7 +255,7 @@ def test_a_little_capacity_everywhere_is_too_little() -> None:
     )
     (group,) = planned(snapshot).groups
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
-    assert cause_of(group) == causes.NoCapacity()
+    assert cause_of(group) == NoCapacity()
 
 
 def test_a_search_that_reaches_its_limit_says_so() -> None:
@@ -259,7 +263,7 @@ def test_a_search_that_reaches_its_limit_says_so() -> None:
     counts = {"a": [2, 3, 1, 0], "b": [1, 1, 5, 3, 3, 2], "c": [0, 5, 0, 1, 0], "d": [1, 0, 3, 0, 3]}
     (group,) = planned(laid_out(counts, 20, 2, 3)).groups
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NOT_FORCED)
-    assert cause_of(group) == causes.StepSearchLimit()
+    assert cause_of(group) == StepSearchLimit()
 
 
 def test_no_step_leads_on() -> None:
@@ -276,7 +280,7 @@ def test_waiting_pods_that_bring_it_right() -> None:
     plan = planned(laid_out({"a": [3], "b": [1]}, 2, 1, 4))
     (group,) = plan.groups
     assert (group.state, group.reason) == (State.VIOLATED, Reason.GROUP_IN_FLIGHT)
-    assert cause_of(group) == causes.PendingWillSatisfy(2)
+    assert cause_of(group) == PendingWillSatisfy(2)
 
 
 def test_acting_on_nothing() -> None:

@@ -13,7 +13,7 @@ from rebalancer.model.pods import Pod, PodPhase, Resources
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
 from rebalancer.planning.scope.components import stuck_pods
-from rebalancer.reporting.refusals import eviction_text
+from rebalancer.reporting.phrases import eviction_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.clusters import (

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
+from rebalancer.model.words import format_duration
 from rebalancer.policy import (
     Amount,
     EligibleNamespaces,
@@ -22,7 +23,6 @@ from rebalancer.policy import (
     Owner,
     Selector,
     default_policy,
-    format_duration,
     parse_duration,
 )
 from tests.policy import strategies

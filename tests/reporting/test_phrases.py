@@ -2,7 +2,8 @@
 
 import pytest
 
-from rebalancer.reporting.phrases import plural, portion
+from rebalancer.model.words import plural
+from rebalancer.reporting.phrases import portion
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,11 @@ from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import InForce, Leadership, LoopState
 from rebalancer.controller.status import status_document
 from rebalancer.controller.telemetry import loop_samples
+from rebalancer.model.words import short_key
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.explanation import ExplanationDocument, explain_pod, explain_workload
 from rebalancer.reporting.documents.page import PageDocument, page_document
-from rebalancer.reporting.phrases import short_key, workload_names
+from rebalancer.reporting.phrases import workload_names
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text

@@ -14,7 +14,7 @@ from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
 from rebalancer.reporting.documents.report import ReportDocument, ReportedLimit
-from rebalancer.reporting.refusals import component_text
+from rebalancer.reporting.phrases import component_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.cycles import cycle_of

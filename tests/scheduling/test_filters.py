@@ -484,8 +484,8 @@ class TestVolumes:
         assert feasible(self.user("two"), view) == {"b1", "x"}
         assert rejection(self.user("two"), view, "a1") == ("NodeVolumeLimits", "node(s) exceed max volume count")
         assert feasible(self.user("one"), view) == {"a1", "b1", "x"}
-        roomy = View(replace(view.snapshot, csi_nodes=(CSINode(name="a1", drivers=(("d", 2, ()),)),)))
-        assert feasible(self.user("two"), roomy) == {"a1", "b1", "x"}
+        larger = View(replace(view.snapshot, csi_nodes=(CSINode(name="a1", drivers=(("d", 2, ()),)),)))
+        assert feasible(self.user("two"), larger) == {"a1", "b1", "x"}
 
 
 class TestWhatAPlannerMayRelyOn:

@@ -10,13 +10,13 @@ from typing import Final, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlencode
 
 from rebalancer.model.reasons import State, ViolationCause
+from rebalancer.model.words import plural, short_key
 from rebalancer.reporting.acting import slow_start_text
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.plan import PlannedEviction
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedFinding, ReportedLimit
 from rebalancer.reporting.documents.status import MoveEntry
-from rebalancer.reporting.phrases import key_text, plural, portion, short_key, workload_names
-from rebalancer.reporting.refusals import refusal_text
+from rebalancer.reporting.phrases import key_text, portion, workload_names
 
 Row = TypeVar("Row")
 
@@ -280,7 +280,7 @@ class PageView:
     @property
     def blocked(self) -> Sequence[str]:
         """Why nothing is evicted in some namespaces."""
-        return [refusal_text(blocked.refusal) for blocked in self._page.status.breaker.namespaces]
+        return [str(blocked.refusal) for blocked in self._page.status.breaker.namespaces]
 
     @property
     def slow_start(self) -> str:
@@ -292,7 +292,7 @@ class PageView:
     def refused(self) -> Sequence[str]:
         """Which evictions admission control refused."""
         refused = self._page.status.refused_evictions[:FIRST]
-        return [f"{entry.pod}: {refusal_text(entry.refusal)}" for entry in refused]
+        return [f"{entry.pod}: {entry.refusal}" for entry in refused]
 
     @property
     def last_moves(self) -> Sequence[MoveEntry]:

@@ -12,19 +12,10 @@ from dataclasses import replace
 from msgspec import structs
 
 from rebalancer.assessment.controllers import PodController
+from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
-from rebalancer.planning.causes import (
-    DomainsCordoned,
-    MinimumSearchLimit,
-    NoCapacity,
-    NoPlacement,
-    NoPlacementOfClasses,
-    OthersStay,
-    PodsStay,
-    Refusal,
-    TooFewDomains,
-)
+from rebalancer.model.words import name_of_key, plural
 from rebalancer.planning.multi_class.classes import PodClass, PodClasses
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.scope.movable import PodPartition
@@ -36,6 +27,127 @@ from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import Bounds, Inner, count_domains, count_pods, map_leaves
 
 Obstacle = tuple[State, Refusal]
+
+
+def _feasible_text(counts: tuple[int, ...]) -> str:
+    """Name the numbers of pods that can be placed; the last one decides between one and several."""
+    are = "pod is" if counts[-1:] == (1,) else "pods are"
+    return f"; {' or '.join(map(str, counts))} {are} feasible" if counts else ""
+
+
+class MinimumSearchLimit(Refusal):
+    """The search for the fewest evictions reached its limit."""
+
+    reason = Reason.NOT_FORCED
+
+    def __str__(self) -> str:
+        return "the search for the fewest evictions reached its limit"
+
+
+class PodsStay(Refusal):
+    """Every placement that satisfies everything moves pods that must stay, most of them for the reason of `pod`."""
+
+    pods: int
+    pod: str
+    cause: Refusal
+
+    @property
+    def reason(self) -> Reason:
+        """That of most of the pods."""
+        return self.cause.reason
+
+    def __str__(self) -> str:
+        why = self.cause
+        if self.pods == 1:
+            return f"pod {self.pod} stays on its node: {why}"
+        return f"{plural(self.pods, 'pod')} stay on their nodes, {self.pod} among them: {why}"
+
+
+class OthersStay(Refusal):
+    """The constraints count pods of other workloads too, and these are not moved for this one."""
+
+    reason = Reason.NOT_EVICTABLE
+
+    def __str__(self) -> str:
+        return "pods of other workloads count too, and are not moved for this one"
+
+
+class NoCapacity(Refusal):
+    """The nodes that would have to take more of these pods are full; `domains` of `key` are theirs where known."""
+
+    reason = Reason.NO_CAPACITY
+    key: str = ""
+    domains: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.domains:
+            return f"no node of {name_of_key(self.key, self.domains)} has the capacity for another of these pods"
+        return "the nodes that would have to take more of these pods do not have the capacity for them"
+
+
+class DomainsCordoned(Refusal):
+    """Every node of these domains is cordoned: a zone in maintenance."""
+
+    reason = Reason.ZONE_IN_MAINTENANCE
+    key: str
+    domains: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"every node of {name_of_key(self.key, self.domains)} is cordoned; waiting until they are uncordoned"
+
+
+class TooFewDomains(Refusal):
+    """Fewer domains exist than minDomains requires: each may hold at most maxSkew pods.
+
+    `feasible` are the nearest numbers of pods that can be placed.
+    """
+
+    reason = Reason.TOO_FEW_DOMAINS
+    domains: int
+    max_skew: int
+    pods: int
+    feasible: tuple[int, ...]
+
+    def __str__(self) -> str:
+        verb = "exists" if self.domains == 1 else "exist"
+        return (
+            f"only {plural(self.domains, 'domain')} {verb}, fewer than minDomains, so each may hold {self.max_skew}: "
+            f"too few for {plural(self.pods, 'pod')}{_feasible_text(self.feasible)}"
+        )
+
+
+class NoPlacement(Refusal):
+    """No placement of `pods` equal pods satisfies everything; `feasible` are the nearest numbers for which one does."""
+
+    reason = Reason.NO_ARRANGEMENT
+    pods: int
+    feasible: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"no placement of {plural(self.pods, 'pod')} over these domains satisfies "
+            f"all{_feasible_text(self.feasible)}"
+        )
+
+
+class NoPlacementOfClasses(Refusal):
+    """No placement of pods of several classes satisfies everything.
+
+    The nearest one, if known, has `unplaced` pods without a node and exceeds requirements by `excess` pods.
+    """
+
+    reason = Reason.NO_ARRANGEMENT
+    pods: int
+    classes: int
+    unplaced: int = 0
+    excess: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"leaves {plural(self.unplaced, 'pod')} without a node"] if self.unplaced else []
+        parts += [f"exceeds the requirements by {self.excess} in all"] if self.excess else []
+        nearest = f"; the nearest placement {' and '.join(parts)}" if parts else ""
+        pods = f"{plural(self.pods, 'pod')} of {plural(self.classes, 'class', 'classes')}"
+        return f"no placement of {pods} satisfies all{nearest}"
 
 
 def diagnose_single_class(
@@ -56,7 +168,7 @@ def diagnose_multi_class(
     classes: PodClasses, unsolved: Unsolved, limits: SearchLimits, nearest: Solution | None
 ) -> Obstacle:
     """Return why no placement of several pod classes satisfies everything; `nearest` is the one that comes nearest."""
-    limit_reached = State.VIOLATED, Refusal(Reason.NOT_FORCED, MinimumSearchLimit())
+    limit_reached = State.VIOLATED, MinimumSearchLimit()
     if unsolved is Unsolved.LIMIT_REACHED:
         return limit_reached
     free = replace(classes, classes=tuple(replace(pod_class, fixed={}) for pod_class in classes.classes))
@@ -69,7 +181,7 @@ def diagnose_multi_class(
     )
     with_capacity = solve(replace(free, classes=widened, view=None), limits)
     if isinstance(with_capacity, Solution):
-        return State.UNFIXABLE, Refusal(Reason.NO_CAPACITY, NoCapacity())
+        return State.UNFIXABLE, NoCapacity()
     if Unsolved.LIMIT_REACHED in {without_staying, with_capacity}:
         return limit_reached
     proved = nearest is not None and nearest.evictions == nearest.bound
@@ -79,7 +191,7 @@ def diagnose_multi_class(
         unplaced=nearest.unplaced if nearest is not None and proved else 0,
         excess=nearest.excess if nearest is not None and proved else 0,
     )
-    return State.INFEASIBLE, Refusal(Reason.NO_ARRANGEMENT, cause)
+    return State.INFEASIBLE, cause
 
 
 def _unlimited(classes: PodClasses, pod_class: PodClass, total: int) -> dict[str, int]:
@@ -92,11 +204,11 @@ def _diagnose_staying(refused: Sequence[tuple[Pod, PodController, Refusal]]) -> 
     """Return the most frequent reason why pods stay, with one of them."""
     reasons = Counter(refusal.reason for _, _, refusal in refused)
     if not reasons:
-        return Refusal(Reason.NOT_EVICTABLE, OthersStay())
+        return OthersStay()
     reason, times = min(reasons.items(), key=lambda counted: (-counted[1], counted[0]))
     alike = [(pod, refusal) for pod, _, refusal in refused if refusal.reason is reason]
     pod, refusal = min(alike, key=lambda pair: pair[0].name)
-    return Refusal(reason, PodsStay(times, pod.name, refusal.cause))
+    return PodsStay(times, pod.name, refusal)
 
 
 def without_obstacles(root: Inner, cache: SearchCache, *, places: int | None) -> Inner:
@@ -116,9 +228,8 @@ def _diagnose_arithmetic(
     feasible = tuple(_nearest_feasible(layout, requirements, ideal, total, cache))
     for level, bound in enumerate(layout.bounds, start=1):
         if bound.floor_at_zero:
-            cause = TooFewDomains(count_domains(ideal, level), bound.max_skew or 0, total, feasible)
-            return Refusal(Reason.TOO_FEW_DOMAINS, cause)
-    return Refusal(Reason.NO_ARRANGEMENT, NoPlacement(total, feasible))
+            return TooFewDomains(count_domains(ideal, level), bound.max_skew or 0, total, feasible)
+    return NoPlacement(total, feasible)
 
 
 def _nearest_feasible(
@@ -158,7 +269,7 @@ def _diagnose_capacity(layout: Layout) -> Refusal:
         closed = sorted(set(layout.topology.values(level)) - open_values)
         cordoned = tuple(value for value in closed if (level, value) in layout.topology.cordoned)
         if cordoned:
-            return Refusal(Reason.ZONE_IN_MAINTENANCE, DomainsCordoned(key, cordoned))
+            return DomainsCordoned(key, cordoned)
         if closed:
-            return Refusal(Reason.NO_CAPACITY, NoCapacity(key, tuple(closed)))
-    return Refusal(Reason.NO_CAPACITY, NoCapacity())
+            return NoCapacity(key, tuple(closed))
+    return NoCapacity()

@@ -14,11 +14,13 @@ Cost: bounded by `SearchLimits.relaxation_columns`. It is computed for those who
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from msgspec import Struct, structs
 
 from rebalancer.assessment.controllers import PodController
 from rebalancer.model.moves import Reference
+from rebalancer.model.words import plural
 from rebalancer.planning.diagnosis.slack import (
     RelaxedBound,
     SharedBound,
@@ -48,6 +50,10 @@ class ReplicaChange(Struct, frozen=True, gc=False):
     more: int
 
 
+_MOST_NAMED = 3
+"""So many workloads are named; the rest is counted."""
+
+
 class Relaxation(Struct, frozen=True, gc=False):
     """The least changes of replicas, and the one bound to relax, that would each make it feasible; neither if unknown.
 
@@ -57,6 +63,32 @@ class Relaxation(Struct, frozen=True, gc=False):
     replicas: tuple[ReplicaChange, ...] = ()
     bound: RelaxedBound | None = None
     limit_reached: bool = False
+
+    def __str__(self) -> str:
+        """Say what would make it feasible, after a semicolon; "" where nothing is known."""
+        options = [self._replicas_text] if self.replicas else []
+        options += [str(self.bound)] if self.bound is not None else []
+        if not options:
+            return ""
+        limit = "; the search limit was reached, so something nearer may exist" if self.limit_reached else ""
+        return f"; feasible with {', or with '.join(options)}{limit}"
+
+    @property
+    def _replicas_text(self) -> str:
+        """Name workloads with the numbers of replicas that they would have; of many only by how much they change."""
+        changes = self.replicas
+        if len(changes) > _MOST_NAMED:
+            added = sum(max(0, change.more) for change in changes)
+            removed = sum(max(0, -change.more) for change in changes)
+            counts = [f"{number} {word}" for number, word in ((removed, "fewer"), (added, "more")) if number]
+            return f"{' and '.join(counts)} pods in {len(changes)} workloads"
+        return " and ".join(f"{plural(change.replicas, 'replica')} of {change.workload}" for change in changes)
+
+
+Relaxations = Mapping[str, Relaxation]
+"""The relaxations of infeasible components, by the component's name."""
+
+NO_RELAXATIONS: Final[Relaxations] = {}
 
 
 def find_relaxation(classes: PodClasses, limits: SearchLimits) -> Relaxation:

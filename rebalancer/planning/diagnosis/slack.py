@@ -14,6 +14,10 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.scope.requirements import Requirement
+from rebalancer.policy import Share
+
+_MOST_NAMED = 3
+"""So many workloads are named; the rest is counted."""
 
 
 class SharedBound(Struct, frozen=True, gc=False):
@@ -35,6 +39,21 @@ class RelaxedBound(Struct, frozen=True, gc=False, kw_only=True):
     max_pods: int | None = None
     min_pods: int | None = None
     max_share: Fraction | None = None
+
+    def __str__(self) -> str:
+        """Say how it is to be written: of which object, which field, what value."""
+        if self.max_share is not None:
+            value = f"maxShare {Share(strict=False, fraction=self.max_share)}"
+        elif self.max_pods is not None:
+            value = f"maxPods {self.max_pods}"
+        elif self.max_skew is not None:
+            value = f"maxSkew {self.max_skew}"
+        else:
+            value = f"minPods {self.min_pods}"
+        if self.limit:
+            return f"{value} in limit {self.limit}"
+        rest = f" and {len(self.workloads) - _MOST_NAMED} more" if len(self.workloads) > _MOST_NAMED else ""
+        return f"{value} over {self.key} in {', '.join(map(str, self.workloads[:_MOST_NAMED]))}{rest}"
 
 
 def shared_bounds(classes: PodClasses) -> tuple[SharedBound, ...]:

@@ -10,18 +10,11 @@ from msgspec import structs
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.affinity import PodAffinityTerm
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.causes import (
-    HostPortsOfSeveralClasses,
-    Modelled,
-    NothingRecreates,
-    OneSidedAntiAffinity,
-    PodAffinityRequired,
-    Refusal,
-)
 from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition, PodPartitioner
@@ -33,6 +26,57 @@ from rebalancer.scheduling.view import View
 
 Cell = tuple[int, str]
 """A pod class by its number, and a node."""
+
+
+class WorkloadUnpredictable(Refusal):
+    """The next pod of one of its workloads cannot be predicted."""
+
+    workload: Reference
+    cause: Unpredictable
+
+    @property
+    def reason(self) -> Reason:
+        """That of the pod."""
+        return self.cause.reason
+
+    def __str__(self) -> str:
+        return f"{self.workload}: {self.cause}"
+
+
+class NothingRecreates(Refusal):
+    """No owner that is known would create its pods again."""
+
+    reason = Reason.UNKNOWN_OWNER
+
+    def __str__(self) -> str:
+        return "no known owner would create its pods again"
+
+
+class HostPortsOfSeveralClasses(Refusal):
+    """Pods of several classes have host ports; which of them exclude each other is not modelled."""
+
+    reason = Reason.NOT_PREDICTABLE
+
+    def __str__(self) -> str:
+        return "its pods differ and some have host ports, which is not modelled"
+
+
+class PodAffinityRequired(Refusal):
+    """Required affinity to pods changes the feasible nodes with every placement."""
+
+    reason = Reason.NOT_PREDICTABLE
+
+    def __str__(self) -> str:
+        return "its required affinity to pods changes the feasible nodes with every placement"
+
+
+class OneSidedAntiAffinity(Refusal):
+    """Some of its pods have anti-affinity to others that have none to them."""
+
+    reason = Reason.NOT_PREDICTABLE
+
+    def __str__(self) -> str:
+        return "some of its pods keep away from others that do not keep away from them"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,13 +223,13 @@ class PodClassesBuilder:
                 continue
             pod = member.next_pod
             if isinstance(pod, Unpredictable):
-                return Refusal(pod.reason, Modelled(pod.message, member.reference))
+                return WorkloadUnpredictable(member.reference, pod)
             key = scheduling_terms(pod), counting.numbers(pod.labels, member.reference)
             draft = drafts.setdefault(key, _Draft(pod))
             draft.members.append(member)
             draft.refusals.append(refusal)
         if not drafts:
-            return Refusal(Reason.UNKNOWN_OWNER, NothingRecreates())
+            return NothingRecreates()
         everything = PodPartition()
         classes = []
         for draft in drafts.values():
@@ -213,9 +257,9 @@ class PodClassesBuilder:
         sample = structs.replace(draft.sample, claims=()) if draft.sample.claims else draft.sample
         own = [pod for member in component.members for pod in member.pods]
         if sample.spec.host_ports:
-            return Refusal(Reason.NOT_PREDICTABLE, HostPortsOfSeveralClasses())
+            return HostPortsOfSeveralClasses()
         if sample.spec.pod_affinity.required:
-            return Refusal(Reason.NOT_PREDICTABLE, PodAffinityRequired())
+            return PodAffinityRequired()
         capacity = self._capacities.without_own(sample, own)
         workload = draft.members[0].reference
         mine = counting.numbers(sample.labels, workload)
@@ -260,7 +304,7 @@ class PodClassesBuilder:
             if not avoided:
                 continue
             if avoided != carriers:
-                return Refusal(Reason.NOT_PREDICTABLE, OneSidedAntiAffinity())
+                return OneSidedAntiAffinity()
             domain = self._view.nodes.values(term.topology_key)
             exclusions.append(Exclusion(domain=domain, classes=frozenset(carriers)))
         return tuple(exclusions)

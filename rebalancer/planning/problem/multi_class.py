@@ -5,8 +5,8 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from rebalancer.model.facts import Refusal
 from rebalancer.model.reasons import State
-from rebalancer.planning.causes import Refusal
 from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.multi_class.model import PlacementModel

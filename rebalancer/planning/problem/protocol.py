@@ -9,9 +9,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
-from rebalancer.planning.causes import Refusal
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.plan import OutlookSource
 from rebalancer.planning.scope.components import Component

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
-from rebalancer.planning.causes import CapacityReserved, NoSequence, Refusal, StepExceedsBudget
+from rebalancer.model.words import plural
 from rebalancer.planning.diagnosis.obstacles import diagnose_single_class
 from rebalancer.planning.problem.protocol import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
+from rebalancer.planning.scope.budgets import StepExceedsBudget
 from rebalancer.planning.scope.capacity import NodeCapacity
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
@@ -31,6 +33,28 @@ from rebalancer.planning.steps.reachability import is_unreachable
 from rebalancer.planning.steps.tree_moves import TreeState, TreeStep
 from rebalancer.scheduling.node_index import count_names
 from rebalancer.scheduling.view import View
+
+
+class CapacityReserved(Refusal):
+    """Pods that are being placed may take the capacity that it needs."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+
+    def __str__(self) -> str:
+        return "pods that are being placed may take the capacity it needs; planned again afterwards"
+
+
+class NoSequence(Refusal):
+    """A placement exists, but no sequence of evictions and placements leads there: proved."""
+
+    reason = Reason.UNREACHABLE
+    evictions: int
+
+    def __str__(self) -> str:
+        return (
+            f"{plural(self.evictions, 'eviction')} would be enough by counting; no sequence of placements leads there "
+            "(proved)"
+        )
 
 
 class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
@@ -71,7 +95,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
             return ProvedMinimum(evictions, evictions)
         free = self.layout.without_reservations()
         if free is not None and min_evictions(free.root, free.bounds, self.pending, self.cache) is not None:
-            return Infeasible(State.VIOLATED, Refusal(Reason.GROUP_IN_FLIGHT, CapacityReserved()))
+            return Infeasible(State.VIOLATED, CapacityReserved())
         return Infeasible(*diagnose_single_class(self.layout, self.requirements, self.pods, self.cache))
 
     def _min_evictions(self) -> int | None:
@@ -90,7 +114,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     def contingent_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
         """Search for a contingent plan."""
         if self.lost:
-            return StepSearch(refusal=Refusal(Reason.GROUP_IN_FLIGHT, CapacityReserved()), final=True)
+            return StepSearch(refusal=CapacityReserved(), final=True)
         step = contingent_step(self.state, self.layout.bounds, concurrent, self.cache, budget=budget)
         return StepSearch(step=self._name(step) if step.victims else None, attempts=step.attempts)
 
@@ -101,7 +125,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         if step.victims:
             return StepSearch(step=self._name(step), attempts=step.attempts)
         if step.needed > concurrent:
-            refusal = Refusal(Reason.STEP_EXCEEDS_BUDGET, StepExceedsBudget(step.needed, concurrent))
+            refusal = StepExceedsBudget(step.needed, concurrent)
             return StepSearch(attempts=step.attempts, refusal=refusal, state=State.UNFIXABLE)
         return StepSearch(attempts=step.attempts, complete=step.complete)
 
@@ -114,7 +138,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         """Return the proof that no sequence repairs it, for small groups."""
         if not is_unreachable(self.state, self.layout.bounds, self.cache):
             return None
-        return Refusal(Reason.UNREACHABLE, NoSequence(self._min_evictions() or 0))
+        return NoSequence(self._min_evictions() or 0)
 
     def _name(self, step: TreeStep) -> Step:
         """Name the victims of a step, the cheapest of each class."""

@@ -15,25 +15,12 @@ from typing import Final
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.cluster import DisruptionBudget
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
+from rebalancer.model.words import format_duration, name_list, plural
 from rebalancer.model.workloads import Workload
-from rebalancer.planning.causes import (
-    MAX_UNAVAILABLE,
-    OF_TEAM,
-    PER_WORKLOAD,
-    BudgetExhausted,
-    BudgetNotComputed,
-    BudgetNotObserved,
-    GroupSettling,
-    GroupUnavailable,
-    Refusal,
-    SeveralBudgets,
-    StepExceedsBudget,
-    StepWaitsForBudget,
-    WorkloadLimitReached,
-)
 from rebalancer.planning.scope.victims import Victim
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
@@ -46,6 +33,171 @@ _DELETION_TIMEOUT = timedelta(minutes=2)
 """How long the disruption controller holds a granted eviction against the budget if its pod stays."""
 
 _ENDED = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE})
+
+
+MAX_UNAVAILABLE: Final = "budgets.maxUnavailable"
+PER_WORKLOAD: Final = "budgets.perWorkload"
+"""The policy's fields that limit one workload: pods that are unavailable for any cause, and moves in flight."""
+
+OF_TEAM: Final = " of the team policy"
+"""Follows the name of a budget that the team policy of the namespace sets."""
+
+
+class SeveralBudgets(Refusal):
+    """Several PodDisruptionBudgets select it, so that the API refuses to evict it."""
+
+    reason = Reason.SEVERAL_BUDGETS
+    budgets: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"PodDisruptionBudgets {name_list(self.budgets)} select it, and the API refuses to evict such a pod; "
+            "let only one select it"
+        )
+
+
+class BudgetNotObserved(Refusal):
+    """The PodDisruptionBudget was just changed; its controller has not computed its status yet."""
+
+    reason = Reason.BLOCKED_BY_BUDGET
+    budget: str
+
+    def __str__(self) -> str:
+        return f"PodDisruptionBudget {self.budget} was just changed; its status is not up to date yet"
+
+
+class BudgetNotComputed(Refusal):
+    """The disruption controller could not compute the budget's status."""
+
+    reason = Reason.BLOCKED_BY_BUDGET
+    budget: str
+
+    def __str__(self) -> str:
+        return f"PodDisruptionBudget {self.budget} could not be computed; see its DisruptionAllowed condition"
+
+
+class BudgetExhausted(Refusal):
+    """The PodDisruptionBudget allows no further eviction now; `planned` of those that it allowed are in the plan."""
+
+    reason = Reason.BLOCKED_BY_BUDGET
+    budget: str
+    healthy: int
+    expected: int
+    desired: int
+    planned: int = 0
+
+    def __str__(self) -> str:
+        more = (
+            f"no more than the {plural(self.planned, 'eviction')} planned before" if self.planned else "no eviction now"
+        )
+        return (
+            f"PodDisruptionBudget {self.budget} allows {more}: "
+            f"{self.healthy} of {plural(self.expected, 'pod')} healthy, {self.desired} required"
+        )
+
+
+class WorkloadLimitReached(Refusal):
+    """Our own limits for one workload allow no further eviction now: at most `allowed` by `field` of the policy.
+
+    `unavailable` of its replicas are unavailable for any cause, `moving` are in flight, `planned` are the pods that are
+    to be evicted before.
+    """
+
+    reason = Reason.BLOCKED_BY_BUDGET
+    replicas: int
+    unavailable: int
+    moving: int
+    planned: tuple[str, ...]
+    field: str
+    allowed: int
+
+    def __str__(self) -> str:
+        if self.planned:
+            noun = "the eviction" if len(self.planned) == 1 else "the evictions"
+            wait = f"waiting for {noun} of {name_list(self.planned)} to finish"
+        elif self.moving:
+            wait = f"waiting for {plural(self.moving, 'move')} in flight to finish"
+        else:
+            verb = "is" if self.unavailable == 1 else "are"
+            wait = f"{self.unavailable} of {plural(self.replicas, 'pod')} {verb} unavailable"
+        if self.field.startswith(PER_WORKLOAD):
+            return f"{wait}: at most {plural(self.allowed, 'eviction')} of one workload may be in flight ({self.field})"
+        return f"{wait}: at most {self.allowed} of {plural(self.replicas, 'pod')} may be unavailable ({self.field})"
+
+
+class GroupUnavailable(Refusal):
+    """The group's disruption.maxInFlight is used up; `pending_is_one`: also by the pod that the repair would free."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+    group: str
+    unavailable: int
+    most: int
+    pending_is_one: bool = False
+
+    def __str__(self) -> str:
+        verb = "is" if self.unavailable == 1 else "are"
+        pods = f"{plural(self.unavailable, 'pod')} of {self.group} {verb} unavailable"
+        text = f"{pods}; disruption.maxInFlight is {self.most}"
+        if self.pending_is_one:
+            text += f", and the pending pod is one of them: raise it to {self.most + 1} to free that pod"
+        return text
+
+
+class GroupSettling(Refusal):
+    """A pod of the group became Ready less than disruption.settle ago."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+    group: str
+    ago: timedelta
+    settle: timedelta
+
+    def __str__(self) -> str:
+        return (
+            f"a pod of {self.group} became Ready {format_duration(self.ago)} ago; disruption.settle is "
+            f"{format_duration(self.settle)}"
+        )
+
+
+class StepExceedsBudget(Refusal):
+    """The smallest step needs more concurrent evictions than the budgets of the workload ever allow.
+
+    `budgets` are the PodDisruptionBudgets that allow no more than `allowed`, `fields` those fields of the policy; with
+    neither it is a limit's `disruption`. `workload` is "" where there are several workloads.
+    """
+
+    reason = Reason.STEP_EXCEEDS_BUDGET
+    needed: int
+    allowed: int
+    workload: str = ""
+    budgets: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        needs = f"needs {plural(self.needed, 'concurrent eviction')}"
+        allowed = "never allow any" if not self.allowed else f"allow at most {self.allowed}"
+        if not self.workload:
+            return f"{needs}; the budgets {allowed}. Raise maxUnavailable or lower minAvailable"
+        allows = "never allows any" if not self.allowed else f"allows at most {self.allowed}"
+        limits = [
+            *(
+                f"PodDisruptionBudget {name} {allows}. Raise its maxUnavailable or lower its minAvailable"
+                for name in self.budgets
+            ),
+            *(f"{field} {allows} for {self.workload}. Raise it in the policy" for field in self.fields),
+        ]
+        if not limits:
+            limits = [f"disruption.maxInFlight {allows}. Raise it in the policy"]
+        return f"{needs}; {'; '.join(limits)}"
+
+
+class StepWaitsForBudget(Refusal):
+    """The step may need more concurrent evictions than the budgets allow now."""
+
+    reason = Reason.BLOCKED_BY_BUDGET
+    needed: int
+
+    def __str__(self) -> str:
+        return f"may need {plural(self.needed, 'concurrent eviction')}; the budgets allow fewer just now"
 
 
 class BudgetLedger:
@@ -74,16 +226,16 @@ class BudgetLedger:
         budgets = self.budgets_of(pod)
         if len(budgets) > 1:
             names = tuple(sorted(f"{budget.namespace}/{budget.name}" for budget in budgets))
-            return Refusal(Reason.SEVERAL_BUDGETS, SeveralBudgets(names))
+            return SeveralBudgets(names)
         return None
 
     def blocked(self, pod: Pod, member: PodController) -> Refusal | None:
         """Return why this pod may not be evicted now, or None."""
         for budget in self.budgets_of(pod):
             if self._allowance(budget) < 1:
-                return Refusal(Reason.BLOCKED_BY_BUDGET, self._budget_cause(budget))
+                return self._budget_cause(budget)
         if self._allowance_of_workload(member) < 1:
-            return Refusal(Reason.BLOCKED_BY_BUDGET, self._workload_limit(member))
+            return self._workload_limit(member)
         return self._groups.blocked(pod)
 
     def take(self, pod: Pod, member: PodController) -> None:
@@ -136,8 +288,8 @@ class BudgetLedger:
     def _refuse_step(self, first: Victim, needed: int, blocked: Refusal | None) -> Refusal:
         most = self.most(first.member, first.pod)
         if needed > most:
-            return Refusal(Reason.STEP_EXCEEDS_BUDGET, self._exceeded(first, needed, most))
-        return blocked or Refusal(Reason.BLOCKED_BY_BUDGET, StepWaitsForBudget(needed))
+            return self._exceeded(first, needed, most)
+        return blocked or StepWaitsForBudget(needed)
 
     def most_concurrent(self, victims: Iterable[Victim]) -> int:
         """Return how many of these pods may ever be evicted at once, of the owner that allows the fewest."""
@@ -358,12 +510,10 @@ class GroupBudgets:
             rule = group.policy_group.disruption
             unavailable = self._unavailable[group.name] + len(self._unexecuted[group.name] - {pod.uid})
             if rule.max_in_flight is not None and unavailable >= rule.max_in_flight:
-                cause = GroupUnavailable(group.name, unavailable, rule.max_in_flight)
-                return Refusal(Reason.GROUP_IN_FLIGHT, cause)
+                return GroupUnavailable(group.name, unavailable, rule.max_in_flight)
             since = self._last_ready.get(group.name)
             if since is not None and not self._clock.has_lasted(since, rule.settle):
-                cause_settling = GroupSettling(group.name, self._clock.age_of(since), rule.settle)
-                return Refusal(Reason.GROUP_IN_FLIGHT, cause_settling)
+                return GroupSettling(group.name, self._clock.age_of(since), rule.settle)
         return None
 
     def take(self, pod: Pod, number: int) -> None:

@@ -1,47 +1,20 @@
 """Eligibility: which pods policy and owner let move. Refused pods have a reason and a cause; they still count."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cache
 from operator import attrgetter
 from typing import Final
 
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.cluster import Namespace
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moments import Clock
-from rebalancer.model.pods import LocalVolume, Pod
+from rebalancer.model.pods import LocalStorage, LocalVolume, Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.words import format_duration, name_list, plural
 from rebalancer.model.workloads import Workload, is_beyond, pod_ordinal
-from rebalancer.planning.causes import (
-    SAFE_TO_EVICT,
-    SAFE_TO_EVICT_VOLUMES,
-    Annotated,
-    Arriving,
-    EvictionResponders,
-    LocalVolumes,
-    MirrorPod,
-    Modelled,
-    NamespaceBeingDeleted,
-    NamespaceExcluded,
-    NotReplaced,
-    NotSelected,
-    OnDeleteRevision,
-    OtherScheduler,
-    OwnerBeingDeleted,
-    OwnerJustChanged,
-    OwnerKindNotListed,
-    OwnerPaused,
-    OwnerRollingOut,
-    OwnerShrinking,
-    OwnerUnknown,
-    PriorityClassMissing,
-    PriorityTooHigh,
-    Refusal,
-    TeamPolicyUnreadable,
-    TooFewReplicas,
-    TooYoung,
-)
 from rebalancer.policy import Policy
 from rebalancer.policy.durations import parse_duration
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -55,6 +28,288 @@ _NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 _DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 _SYSTEM_CRITICAL: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """Built into every API server, so known even where priority classes were not read."""
+
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SAFE_TO_EVICT_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+"""The cluster-autoscaler's annotations that allow evicting a pod with local volumes: with any, or with those listed."""
+
+_DELETED_WITH_POD: Final = frozenset({LocalStorage.EMPTY_DIR, LocalStorage.EPHEMERAL})
+_LEFT_ON_NODE: Final = frozenset({LocalStorage.HOST_PATH})
+
+
+class OwnerKindNotListed(Refusal):
+    """The policy's eligibility.owners does not list this kind."""
+
+    reason = Reason.UNKNOWN_OWNER
+    owner_kind: str
+
+    def __str__(self) -> str:
+        return f"eligibility.owners does not list {self.owner_kind}; add it to allow the eviction"
+
+
+class OwnerUnknown(Refusal):
+    """The owner was not read."""
+
+    reason = Reason.UNKNOWN_OWNER
+    owner_kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"its owner, {self.owner_kind} {self.name}, is not known"
+
+
+class NamespaceExcluded(Refusal):
+    """The policy's eligibility.namespaces leaves this namespace out."""
+
+    reason = Reason.EXCLUDED
+    namespace: str
+
+    def __str__(self) -> str:
+        return f"eligibility.namespaces excludes {self.namespace}"
+
+
+class TeamPolicyUnreadable(Refusal):
+    """No valid version of the namespace's team policy is known."""
+
+    reason = Reason.EXCLUDED
+    namespace: str
+
+    def __str__(self) -> str:
+        return (
+            f"the team policy of its namespace cannot be used; fix ConfigMap {self.namespace}/rebalancer-policy to "
+            "allow evictions there"
+        )
+
+
+class NamespaceBeingDeleted(Refusal):
+    """The namespace has a deletionTimestamp: no pod can be created there any more."""
+
+    reason = Reason.CANNOT_CREATE
+    namespace: str
+
+    def __str__(self) -> str:
+        return (
+            f"namespace {self.namespace} is being deleted, so that no replacement can be created there; nothing is "
+            "evicted in it, and nothing is to be done"
+        )
+
+
+class NotReplaced(Refusal):
+    """Nothing replaces it (a bare pod), or only on the same node (`same_node`)."""
+
+    reason = Reason.NOT_EVICTABLE
+    same_node: bool
+
+    def __str__(self) -> str:
+        where = "its replacement would come to the same node" if self.same_node else "nothing would replace it"
+        return f"no workload that can be moved owns it: {where}"
+
+
+class TooFewReplicas(Refusal):
+    """The workload has fewer replicas than eligibility.minReplicas."""
+
+    reason = Reason.TOO_FEW_REPLICAS
+    replicas: int
+    least: int
+
+    def __str__(self) -> str:
+        return f"it has {plural(self.replicas, 'replica')}; eligibility.minReplicas is {self.least}"
+
+
+class OwnerBeingDeleted(Refusal):
+    """The owner is being deleted."""
+
+    reason = Reason.ROLLOUT_IN_PROGRESS
+    owner_kind: str
+
+    def __str__(self) -> str:
+        return f"its {self.owner_kind} is being deleted"
+
+
+class OwnerPaused(Refusal):
+    """The owner's rollout is paused."""
+
+    reason = Reason.ROLLOUT_IN_PROGRESS
+    owner_kind: str
+
+    def __str__(self) -> str:
+        return f"the rollout of its {self.owner_kind} is paused"
+
+
+class OwnerJustChanged(Refusal):
+    """The owner's controller has not seen its newest spec."""
+
+    reason = Reason.ROLLOUT_IN_PROGRESS
+    owner_kind: str
+
+    def __str__(self) -> str:
+        return f"its {self.owner_kind} was just changed and its controller has not seen that yet"
+
+
+class OwnerRollingOut(Refusal):
+    """The owner has not the pods that it should have, or some of an older template."""
+
+    reason = Reason.ROLLOUT_IN_PROGRESS
+    owner_kind: str
+    current: int
+    replicas: int
+    updated: int
+
+    def __str__(self) -> str:
+        return (
+            f"its {self.owner_kind} has {self.current} of {plural(self.replicas, 'pod')}, {self.updated} of them up to "
+            "date"
+        )
+
+
+class OwnerShrinking(Refusal):
+    """A StatefulSet has pods beyond its ordinals, which it deletes as soon as all others are Ready."""
+
+    reason = Reason.ROLLOUT_IN_PROGRESS
+    pods: int
+    replicas: int
+
+    def __str__(self) -> str:
+        return (
+            f"its StatefulSet is about to delete {plural(self.pods, 'pod')} beyond its "
+            f"{plural(self.replicas, 'replica')}"
+        )
+
+
+class OnDeleteRevision(Refusal):
+    """A StatefulSet with `updateStrategy: OnDelete` has a pod of another revision than its `updateRevision`."""
+
+    reason = Reason.ROLLOUT_IN_PROGRESS
+    pod: str
+    revision: str
+    update_revision: str
+
+    def __str__(self) -> str:
+        return (
+            f"its StatefulSet has updateStrategy OnDelete, and pod {self.pod} is of revision "
+            f"{self.revision or '(none)'}: an evicted pod would come back at updateRevision "
+            f"{self.update_revision or '(none)'}. Delete the pods to roll it out, or revert the template"
+        )
+
+
+class MirrorPod(Refusal):
+    """Its node would create it again."""
+
+    reason = Reason.NOT_EVICTABLE
+
+    def __str__(self) -> str:
+        return "it is the mirror of a static pod, which its node would create again"
+
+
+class Annotated(Refusal):
+    """An annotation excludes it from moving: on the pod, its owner of a kind, or its Namespace."""
+
+    reason = Reason.EXCLUDED
+    object_kind: str
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        on = {"Namespace": "its namespace", "Pod": "it"}.get(self.object_kind, f"its {self.object_kind}")
+        return f"{on} is annotated {self.key}: {self.value}; remove the annotation to allow the eviction"
+
+
+def local_storage_fields(kinds: Collection[LocalStorage]) -> str:
+    """Name the policy's fields about these kinds of volumes: `eligibility.localStorage.emptyDir and .hostPath`."""
+    names = [f".{kind}" for kind in LocalStorage if kind in kinds]
+    listed = f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
+    return f"eligibility.localStorage{listed}"
+
+
+class LocalVolumes(Refusal):
+    """Volumes with data on its node, of kinds that the policy's eligibility.localStorage refuses."""
+
+    reason = Reason.LOCAL_STORAGE
+    volumes: tuple[LocalVolume, ...]
+
+    def __str__(self) -> str:
+        losses = []
+        for lost, verb in ((_DELETED_WITH_POD, "delete"), (_LEFT_ON_NODE, "leave behind")):
+            volumes = [f"{volume.name} ({volume.kind})" for volume in self.volumes if volume.kind in lost]
+            if volumes:
+                losses.append(f"{verb} the data of {'volume' if len(volumes) == 1 else 'volumes'} {name_list(volumes)}")
+        kinds = {volume.kind for volume in self.volumes}
+        names = ",".join(sorted({volume.name for volume in self.volumes}))
+        verb, them = ("is", "it") if len(kinds) == 1 else ("are", "them")
+        return (
+            f"its eviction would {' and '.join(losses)}; {local_storage_fields(kinds)} {verb} Refuse. Set {them} to "
+            f'Allow, or annotate the pod {SAFE_TO_EVICT_VOLUMES}: "{names}"'
+        )
+
+
+class NotSelected(Refusal):
+    """The policy's eligibility.selector leaves it out."""
+
+    reason = Reason.EXCLUDED
+
+    def __str__(self) -> str:
+        return "eligibility.selector does not select it"
+
+
+class OtherScheduler(Refusal):
+    """A scheduler that the policy does not name places it."""
+
+    reason = Reason.OTHER_SCHEDULER
+    scheduler: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.scheduler} schedules it, not {self.expected}"
+
+
+class EvictionResponders(Refusal):
+    """Its evictionResponders decide about its eviction."""
+
+    reason = Reason.EXCLUDED
+
+    def __str__(self) -> str:
+        return "its evictionResponders decide about its eviction"
+
+
+class PriorityClassMissing(Refusal):
+    """The PriorityClass that eligibility.priorityBelow names does not exist."""
+
+    reason = Reason.PRIORITY_TOO_HIGH
+    name: str
+
+    def __str__(self) -> str:
+        return f"eligibility.priorityBelow names PriorityClass {self.name}, which does not exist"
+
+
+class PriorityTooHigh(Refusal):
+    """Its priority is not below eligibility.priorityBelow."""
+
+    reason = Reason.PRIORITY_TOO_HIGH
+    priority: int
+    bound: str
+
+    def __str__(self) -> str:
+        return f"its priority is {self.priority}; eligibility.priorityBelow is {self.bound}"
+
+
+class TooYoung(Refusal):
+    """It is younger than eligibility.minAge."""
+
+    reason = Reason.TOO_YOUNG
+    age: timedelta
+    least: timedelta
+
+    def __str__(self) -> str:
+        return f"it is {format_duration(self.age)} old; eligibility.minAge is {format_duration(self.least)}"
+
+
+class Arriving(Refusal):
+    """It replaces an evicted pod, and is not Ready yet: whether that move was right is not known before."""
+
+    reason = Reason.TOO_YOUNG
+
+    def __str__(self) -> str:
+        return "it replaces an evicted pod and is not Ready yet"
 
 
 class EligibilityChecker:
@@ -91,14 +346,14 @@ class EligibilityChecker:
         if owner is None:
             return self._refuse_without_owner(member)
         if (owner.kind, owner.group) not in self._owners:
-            return Refusal(Reason.UNKNOWN_OWNER, OwnerKindNotListed(owner.kind))
+            return OwnerKindNotListed(owner.kind)
         if not self._selects(owner.namespace):
-            return Refusal(Reason.EXCLUDED, NamespaceExcluded(owner.namespace))
+            return NamespaceExcluded(owner.namespace)
         if self._rules_of_team(owner.namespace).suspended:
-            return Refusal(Reason.EXCLUDED, TeamPolicyUnreadable(owner.namespace))
+            return TeamPolicyUnreadable(owner.namespace)
         namespace = self._snapshot.namespace.get(owner.namespace)
         if namespace is not None and namespace.terminating:
-            return Refusal(Reason.CANNOT_CREATE, NamespaceBeingDeleted(owner.namespace))
+            return NamespaceBeingDeleted(owner.namespace)
         for annotated in (namespace, owner, member.top):
             if annotated is not None and annotated.annotations:
                 kind = "Namespace" if isinstance(annotated, Namespace) else annotated.kind
@@ -106,14 +361,14 @@ class EligibilityChecker:
                 if refusal is not None:
                     return refusal
         if isinstance(member.next_pod, Unpredictable):
-            return Refusal(member.next_pod.reason, Modelled(member.next_pod.message))
+            return member.next_pod
         return self._refuse_changing(member)
 
     def _refuse_without_owner(self, member: PodController) -> Refusal:
         kind = member.reference.kind
         if kind in {"Pod", "DaemonSet", "Node"}:
-            return Refusal(Reason.NOT_EVICTABLE, NotReplaced(same_node=kind != "Pod"))
-        return Refusal(Reason.UNKNOWN_OWNER, OwnerUnknown(kind, member.reference.name))
+            return NotReplaced(same_node=kind != "Pod")
+        return OwnerUnknown(kind, member.reference.name)
 
     def _refuse_changing(self, member: PodController) -> Refusal | None:
         """Refuse owners that are being scaled, rolled out or deleted: what they will do next cannot be predicted."""
@@ -122,18 +377,15 @@ class EligibilityChecker:
         fewest = self._rules.min_replicas
         workload = top or owner
         if workload.replicas < fewest:
-            return Refusal(Reason.TOO_FEW_REPLICAS, TooFewReplicas(workload.replicas, fewest))
+            return TooFewReplicas(workload.replicas, fewest)
         for changing in (owner,) if workload is owner else (owner, workload):
             kind = changing.kind
             if changing.deleted is not None:
-                return Refusal(Reason.ROLLOUT_IN_PROGRESS, OwnerBeingDeleted(kind))
+                return OwnerBeingDeleted(kind)
             if not changing.observed or changing.paused:
-                return Refusal(
-                    Reason.ROLLOUT_IN_PROGRESS, OwnerPaused(kind) if changing.paused else OwnerJustChanged(kind)
-                )
+                return OwnerPaused(kind) if changing.paused else OwnerJustChanged(kind)
             if changing.current != changing.replicas or changing.updated < changing.replicas:
-                counts = OwnerRollingOut(kind, changing.current, changing.replicas, changing.updated)
-                return Refusal(Reason.ROLLOUT_IN_PROGRESS, counts)
+                return OwnerRollingOut(kind, changing.current, changing.replicas, changing.updated)
         return _refuse_stateful_set(member.pods, owner) if owner.kind == "StatefulSet" else None
 
     def are_all_movable(self, pods: Sequence[Pod]) -> bool:
@@ -157,29 +409,29 @@ class EligibilityChecker:
     def refuse_pod(self, pod: Pod) -> Refusal | None:
         """Return why a pod may not move now although its owner's pods may, or None."""
         if pod.mirror:
-            return Refusal(Reason.NOT_EVICTABLE, MirrorPod())
+            return MirrorPod()
         refusal = self._refuse_annotated(pod.annotations, "Pod", since=pod.created)
         if refusal is not None:
             return refusal
         selector = self._rules.selector
         if selector is not None and not selector.compiled.matches(pod.labels):
-            return Refusal(Reason.EXCLUDED, NotSelected())
+            return NotSelected()
         return self._refuse_spec(pod) or self._refuse_local_storage(pod) or self._refuse_young(pod)
 
     def _refuse_spec(self, pod: Pod) -> Refusal | None:
         if pod.spec.scheduler != self._scheduler:
-            return Refusal(Reason.OTHER_SCHEDULER, OtherScheduler(pod.spec.scheduler, self._scheduler))
+            return OtherScheduler(pod.spec.scheduler, self._scheduler)
         if pod.spec.eviction_responders:
-            return Refusal(Reason.EXCLUDED, EvictionResponders())
+            return EvictionResponders()
         return self._refuse_important(pod)
 
     def _refuse_important(self, pod: Pod) -> Refusal | None:
         if self._bound is None:
             named = self._rules.priority_below
-            return Refusal(Reason.PRIORITY_TOO_HIGH, PriorityClassMissing(str(named)))
+            return PriorityClassMissing(str(named))
         if pod.spec.priority >= self._bound:
             bound = str(self._rules.priority_below)
-            return Refusal(Reason.PRIORITY_TOO_HIGH, PriorityTooHigh(pod.spec.priority, bound))
+            return PriorityTooHigh(pod.spec.priority, bound)
         return None
 
     def _refuse_local_storage(self, pod: Pod) -> Refusal | None:
@@ -196,19 +448,19 @@ class EligibilityChecker:
     def _rules_on_volumes(self, volumes: tuple[LocalVolume, ...]) -> Refusal | None:
         """Refuse volumes of which one is of a refused kind; thousands of pods share one answer."""
         refused = tuple([volume for volume in volumes if volume.kind in self._refused_storage])
-        return Refusal(Reason.LOCAL_STORAGE, LocalVolumes(refused)) if refused else None
+        return LocalVolumes(refused) if refused else None
 
     def _refuse_young(self, pod: Pod) -> Refusal | None:
         if pod.uid in self._arriving:
-            return Refusal(Reason.TOO_YOUNG, Arriving())
+            return Arriving()
         least = self._rules.min_age
         if least and not self._clock.has_lasted(pod.created, least):
-            return Refusal(Reason.TOO_YOUNG, TooYoung(self._clock.age_of(pod.created), least))
+            return TooYoung(self._clock.age_of(pod.created), least)
         return None
 
     def _refuse_annotated(self, annotations: Mapping[str, str], kind: str, since: datetime | None) -> Refusal | None:
         for key, value in _blocking_annotations(annotations, self._clock, since):
-            return Refusal(Reason.EXCLUDED, Annotated(kind, key, value))
+            return Annotated(kind, key, value)
         return None
 
 
@@ -221,11 +473,11 @@ def _refuse_stateful_set(pods: Sequence[Pod], owner: Workload) -> Refusal | None
     # While others are missing, these make up for them in its status.
     beyond = sum(is_beyond(pod_ordinal(pod.name), owner) for pod in pods)
     if beyond:
-        return Refusal(Reason.ROLLOUT_IN_PROGRESS, OwnerShrinking(beyond, owner.replicas))
+        return OwnerShrinking(beyond, owner.replicas)
     for pod in pods if owner.on_delete else ():
         revision = pod.labels.get("controller-revision-hash", "")
         if revision != owner.revision:
-            return Refusal(Reason.ROLLOUT_IN_PROGRESS, OnDeleteRevision(pod.name, revision, owner.revision))
+            return OnDeleteRevision(pod.name, revision, owner.revision)
     return None
 
 

@@ -14,7 +14,7 @@ for these a component waits at most `nodes.settle` in all.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from msgspec import structs
@@ -23,13 +23,14 @@ from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.nodes import Node
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import InclusionPolicy
-from rebalancer.planning.causes import CountsInMotion, Refusal
+from rebalancer.model.words import format_duration
 from rebalancer.planning.scope.components import Component
 from rebalancer.policy import Policy
 from rebalancer.scheduling.feasibility import feasible
@@ -39,6 +40,21 @@ from rebalancer.scheduling.view import View
 
 _TRANSIENT = frozenset({CORDONED.key, "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 """Keys of the taints that follow a cordon, and a node's being not Ready."""
+
+
+class CountsInMotion(Refusal):
+    """What is to be repaired was not so, or less so, before a node changed: it waits until that has lasted."""
+
+    reason = Reason.NODE_SETTLING
+    change: NodeChange
+    settle: timedelta
+    until: datetime
+
+    def __str__(self) -> str:
+        return (
+            f"it was not violated so before a node changed ({self.change}): waiting until that has lasted for "
+            f"nodes.settle ({format_duration(self.settle)}), until {self.until:%Y-%m-%d %H:%M:%SZ}"
+        )
 
 
 class RecentChanges:
@@ -67,7 +83,7 @@ class RecentChanges:
     def _wait(self, change: NodeChange, until: datetime) -> Refusal | None:
         if self._view.clock.has_passed(until):
             return None
-        return Refusal(Reason.NODE_SETTLING, CountsInMotion(change, self._policy.nodes.settle, until))
+        return CountsInMotion(change, self._policy.nodes.settle, until)
 
     @cached_property
     def _labels(self) -> "_Changes":

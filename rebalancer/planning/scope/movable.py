@@ -7,17 +7,12 @@ from typing import Final
 from msgspec import Struct, field
 
 from rebalancer.assessment.controllers import PodController, count_members_pods
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
+from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.causes import (
-    Modelled,
-    NodeGone,
-    PendingPodUnpredictable,
-    PendingPodWithVolumes,
-    Refusal,
-    VolumePinned,
-)
+from rebalancer.model.words import plural
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.victims import RankedPods, Victim, deletion_cost
@@ -32,6 +27,49 @@ _NAME: Final = attrgetter("name")
 _CREATED: Final = attrgetter("created")
 _READY: Final = attrgetter("ready")
 _PRIORITY: Final = attrgetter("spec.priority")
+
+
+class VolumePinned(Refusal):
+    """Its volumes reach fewer of the nodes than the group's pods can use."""
+
+    reason = Reason.VOLUME_PINNED
+    reachable: int
+    nodes: int
+
+    def __str__(self) -> str:
+        return f"its volumes can be attached on {self.reachable} of {plural(self.nodes, 'node')} that admit it"
+
+
+class NodeGone(Refusal):
+    """The node of a pod does not exist any more; the pod must be replaced first."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+    node: str
+    pod: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} no longer exists; waiting for the replacement of pod {self.pod}"
+
+
+class PendingPodUnpredictable(Refusal):
+    """A pod has no node yet, and the model cannot say where it may be placed."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+    pod: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"pod {self.pod} is pending: {self.message}"
+
+
+class PendingPodWithVolumes(Refusal):
+    """A pod with volumes of its own has no node yet."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+    workload: Reference
+
+    def __str__(self) -> str:
+        return f"a pod of {self.workload} with volumes of its own is pending"
 
 
 class PodPartition(Struct, eq=False):
@@ -153,7 +191,7 @@ class PodPartitioner:
                 waiting.append(pod)
                 continue
             if node not in nodes:
-                return Refusal(Reason.GROUP_IN_FLIGHT, NodeGone(node, pod.name))
+                return NodeGone(node, pod.name)
             known = alike.get(labels)
             if known is None:
                 known = alike[labels] = counts(labels), refusal_of_all or refuse_by_budgets(pod)
@@ -183,18 +221,18 @@ class PodPartitioner:
         for pod in waiting:
             unclear = unpredictable(pod, self._view)
             if unclear is not None:
-                return Refusal(Reason.GROUP_IN_FLIGHT, PendingPodUnpredictable(pod.name, unclear.message))
+                return PendingPodUnpredictable(pod.name, unclear.message)
         missing = waiting or (member.owner is not None and member.owner.replicas > len(member.pods))
         if missing and any(pod.claims for pod in member.pods):
-            return Refusal(Reason.GROUP_IN_FLIGHT, PendingPodWithVolumes(member.reference))
+            return PendingPodWithVolumes(member.reference)
         return None
 
     def _refuse_pinned(self, pod: Pod, nodes: frozenset[str]) -> Refusal | None:
         """Refuse a pod whose volumes reach fewer nodes than admit the group's pods."""
         following = replacement(pod, self._view)
         if isinstance(following, Unpredictable):
-            return Refusal(following.reason, Modelled(following.message))
+            return following
         reach = static_feasible(following, self._view, [pod])
         if nodes <= reach:
             return None
-        return Refusal(Reason.VOLUME_PINNED, VolumePinned(len(reach & nodes), len(nodes)))
+        return VolumePinned(len(reach & nodes), len(nodes))

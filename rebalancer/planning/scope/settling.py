@@ -14,18 +14,67 @@ A node that is not Ready is waited for as long as it is a target, and a domain i
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from rebalancer.assessment.assess import UnsettledDomain
+from rebalancer.model.facts import Refusal
 from rebalancer.model.motion import LONGEST_UNSETTLED, NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName, Memory, make_token
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.causes import DomainInMotion, NodeChanged, NodeNotReady, NodeSettling, Refusal
+from rebalancer.model.words import format_duration
 from rebalancer.policy import Policy
 from rebalancer.scheduling.spread_constraints import ZONE
 from rebalancer.scheduling.view import View
+
+
+class NodeNotReady(Refusal):
+    """A node that may take a replacement is not Ready."""
+
+    reason = Reason.NODE_SETTLING
+    node: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} may take a replacement and is not Ready"
+
+
+class NodeSettling(Refusal):
+    """A node that may take a replacement has been Ready for less than nodes.settle; the step waits until `until`."""
+
+    reason = Reason.NODE_SETTLING
+    node: str
+    since: datetime
+    settle: timedelta
+    until: datetime
+
+    def __str__(self) -> str:
+        return (
+            f"node {self.node} may take a replacement and has been Ready only since {self.since:%Y-%m-%d %H:%M:%SZ}; "
+            f"waiting until {self.until:%Y-%m-%d %H:%M:%SZ}, at most nodes.settle ({format_duration(self.settle)}) in "
+            "all"
+        )
+
+
+class NodeChanged(Refusal):
+    """A replacement may land on a node that was uncordoned, relabelled or lost lately, or near it if it is lost.
+
+    `domain` is that of a lost node, in which the step waits with it; else None. The component waits at most `longest`
+    in all.
+    """
+
+    reason = Reason.NODE_SETTLING
+    change: NodeChange
+    domain: DomainName | None
+    longest: timedelta
+    until: datetime
+
+    def __str__(self) -> str:
+        where = f"on node {self.change.node}" if self.domain is None else f"in {self.domain}"
+        return (
+            f"a replacement may land {where}: {self.change}; "
+            f"waiting until {self.until:%Y-%m-%d %H:%M:%SZ}, at most {format_duration(self.longest)} in all"
+        )
 
 
 class _Wait(NamedTuple):
@@ -112,11 +161,11 @@ class SettlingNodes:
         return {node: domain for node, (_, _, domain) in smallest.items()}
 
     @cached_property
-    def _unsettled(self) -> Sequence[tuple[DomainInMotion, _Chunks]]:
+    def _unsettled(self) -> Sequence[tuple[UnsettledDomain, _Chunks]]:
         """The nodes of domains in motion, those first that settle last."""
         last = sorted(self._domains, key=lambda one: (one.until, one.motion.key, one.motion.value), reverse=True)
         nodes = (self._nodes.groups(one.motion.key).get(one.motion.value, ()) for one in last)
-        return [(DomainInMotion(one.motion, one.until), _divide(of)) for one, of in zip(last, nodes, strict=True)]
+        return [(one, _divide(of)) for one, of in zip(last, nodes, strict=True)]
 
     def refuse(self, component: str, find_landings: Callable[[frozenset[str]], Collection[str]]) -> Refusal | None:
         """Return why a step waits; None where it need not.
@@ -124,10 +173,10 @@ class SettlingNodes:
         `find_landings` returns those of some nodes on which one of its replacements may land.
         """
         for name in sorted(find_landings(self._unready)) if self._unready else ():
-            return Refusal(Reason.NODE_SETTLING, NodeNotReady(name))
+            return NodeNotReady(name)
         for cause, nodes in self._unsettled:
             if any(map(find_landings, nodes)):
-                return Refusal(Reason.DOMAIN_UNSETTLED, cause)
+                return cause
         for wait, nodes in self._waits:
             if any(map(find_landings, nodes)):
                 return self._wait(component, wait)
@@ -142,5 +191,5 @@ class SettlingNodes:
         if self._clock.has_passed(until):
             return None
         if wait.change is None:
-            return Refusal(Reason.NODE_SETTLING, NodeSettling(wait.node, wait.since, settle, until))
-        return Refusal(Reason.NODE_SETTLING, NodeChanged(wait.change, wait.domain, longest, until))
+            return NodeSettling(wait.node, wait.since, settle, until)
+        return NodeChanged(wait.change, wait.domain, longest, until)

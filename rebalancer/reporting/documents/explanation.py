@@ -16,11 +16,13 @@ from rebalancer.assessment.findings.domains import (
     worst_rows,
 )
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import Refusal
+from rebalancer.model.words import name_list, plural, short_key
+from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import current_counts
@@ -30,18 +32,16 @@ from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct
 from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.phrases import (
     certainty,
+    component_text,
     counts_change,
+    eviction_text,
     key_text,
     limit_change,
-    name_list,
-    plural,
     prediction_summary,
     repair_cost,
-    short_key,
     unsatisfied_limits,
 )
 from rebalancer.reporting.plan_numbers import group_numbers
-from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations, component_text, eviction_text, refusal_text
 from rebalancer.reporting.searches import method_lines
 from rebalancer.reporting.state_reasons import StateReasons
 from rebalancer.scheduling.predict import Prediction, predict
@@ -157,7 +157,7 @@ def _hold_back(plan: Plan, namespace: str, blocked: Refusal | None) -> Plan:
 def _blocked_answers(details: ExplanationDetails) -> Iterator[Answer]:
     """Yield why nothing is evicted in the namespace: it concerns what is not planned now, too."""
     if details.blocked is not None:
-        evidence = refusal_text(details.blocked)
+        evidence = str(details.blocked)
         yield Answer(question="Is anything evicted in its namespace?", answer=details.blocked.reason, evidence=evidence)
 
 
@@ -193,7 +193,7 @@ def _waiting_answers(waiting: Sequence[Waiting]) -> Iterator[Answer]:
     """Yield why evictions wait; pods with equal reasons share an answer."""
     pods: dict[tuple[str, str], list[str]] = {}
     for wait in waiting:
-        pods.setdefault((wait.reason, refusal_text(wait.refusal)), []).append(wait.eviction.pod.name)
+        pods.setdefault((wait.reason, str(wait.refusal)), []).append(wait.eviction.pod.name)
     for (reason, message), names in pods.items():
         verb = "does" if len(names) == 1 else "do"
         yield Answer(question=f"Why {verb} {name_list(names)} wait?", answer=reason, evidence=message)
@@ -217,7 +217,7 @@ def _refusal_answers(reference: Reference, plan: Plan) -> Iterator[Answer]:
     staying: dict[tuple[str, str], list[str]] = {}
     for refusal in plan.refusals:
         if refusal.workload == reference and refusal.pod is not None:
-            staying.setdefault((refusal.reason, refusal_text(refusal.refusal)), []).append(refusal.pod)
+            staying.setdefault((refusal.reason, str(refusal.refusal)), []).append(refusal.pod)
     for (reason, message), pods in staying.items():
         yield Answer(question=f"Why not {name_list(pods)}?", answer=reason, evidence=message)
 
@@ -391,11 +391,11 @@ def _eviction_answer(
             return MOVES, eviction.cause, Answer(question=question, answer="now", evidence=evidence)
     for waiting in plan.waiting:
         if waiting.eviction.pod.uid == pod.uid:
-            evidence = refusal_text(waiting.refusal)
+            evidence = str(waiting.refusal)
             return WAITS, waiting.reason, Answer(question=question, answer=waiting.reason, evidence=evidence)
     for refusal in plan.refusals:
         if refusal.workload == reference and refusal.pod in {None, pod.name}:
-            evidence = refusal_text(refusal.refusal)
+            evidence = str(refusal.refusal)
             return STAYS, refusal.reason, Answer(question=question, answer=refusal.reason, evidence=evidence)
     reason, evidence = _why_it_stays(reference, plan, details, otherwise)
     return STAYS, reason, Answer(question=question, answer=reason or "no", evidence=evidence)

@@ -15,6 +15,7 @@ from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.model.moves import Proposal
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot, get_known_time
+from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal
 from rebalancer.planning.scope import components as planning_scope
@@ -30,14 +31,8 @@ from rebalancer.reporting.documents.document import (
     workload_name,
 )
 from rebalancer.reporting.domain_counts import list_counts
+from rebalancer.reporting.phrases import component_text, eviction_text
 from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
-from rebalancer.reporting.refusals import (
-    NO_RELAXATIONS,
-    Relaxations,
-    component_text,
-    eviction_text,
-    refusal_text,
-)
 from rebalancer.reporting.searches import flaw_name
 
 
@@ -243,7 +238,7 @@ def planned_eviction(eviction: Eviction) -> PlannedEviction:
 
 def _waiting_evictions(plan: Plan) -> Iterator[WaitingEviction]:
     for refusal, together in groupby(decided_waiting(plan), key=attrgetter("refusal")):
-        message = refusal_text(refusal)
+        message = str(refusal)
         for waiting in together:
             pod = waiting.eviction.pod
             yield WaitingEviction(
@@ -314,7 +309,7 @@ def _planned_refusal(refusal: PlanRefusal) -> PlannedRefusal:
         workload=workload_name(refusal.workload),
         pod=refusal.pod,
         reason=refusal.reason,
-        message=refusal_text(refusal.refusal),
+        message=str(refusal.refusal),
     )
 
 
@@ -328,7 +323,7 @@ def _never_allowed(plan: Plan) -> Iterator[PlannedRefusal]:
                 workload=workload_name(eviction.workload),
                 pod=eviction.pod.name,
                 reason=waiting.reason,
-                message=refusal_text(waiting.refusal),
+                message=str(waiting.refusal),
             )
 
 

@@ -14,6 +14,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind, State, ViolationCause
 from rebalancer.model.snapshot import get_known_time
+from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import Plan
 from rebalancer.reporting.documents.document import (
     API_VERSION,
@@ -25,7 +26,6 @@ from rebalancer.reporting.documents.document import (
     workload_name,
 )
 from rebalancer.reporting.domain_counts import list_counts
-from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations
 from rebalancer.reporting.remedies import Violation, limit_remedy, remedy
 from rebalancer.reporting.state_reasons import StateReason, StateReasons, limit_workloads
 

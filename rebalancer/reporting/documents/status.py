@@ -8,15 +8,14 @@ from typing import Annotated, Final
 
 from msgspec import Meta, structs
 
-from rebalancer.admission.admit import Admission
-from rebalancer.admission.causes import RefusedByAdmission, ReplacementNotCreated, ReplacementNotRunning
+from rebalancer.admission.admit import Admission, RefusedByAdmission
 from rebalancer.admission.pause import Pause
-from rebalancer.admission.slow_start import WindowUses
+from rebalancer.admission.slow_start import ReplacementNotCreated, ReplacementNotRunning, WindowUses
 from rebalancer.model.breaker import BreakerCause, BreakerState
 from rebalancer.model.events import NOTE_LIMIT
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Memory, Move, Reference
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.causes import Refusal
 from rebalancer.planning.plan import Plan, Waiting
 from rebalancer.prevention.report import PreventionReport
 from rebalancer.reporting.documents.document import (
@@ -97,9 +96,8 @@ class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
         """Why its evictions wait."""
         workload = Reference(self.namespace, self.workload.kind, self.workload.name)
         if self.not_running:
-            why = ReplacementNotRunning(workload, self.pod, self.not_running, holds_namespace=True)
-            return Refusal(Reason.SLOW_START, why)
-        return Refusal(Reason.CANNOT_CREATE, ReplacementNotCreated(workload, self.pod, self.failure))
+            return ReplacementNotRunning(workload, self.pod, self.not_running, holds_namespace=True)
+        return ReplacementNotCreated(workload, self.pod, self.failure)
 
 
 class RefusedEviction(CamelCaseStruct, frozen=True, kw_only=True):
@@ -119,7 +117,7 @@ class RefusedEviction(CamelCaseStruct, frozen=True, kw_only=True):
     @property
     def refusal(self) -> Refusal:
         """Why the evictions of the group wait."""
-        return Refusal(Reason.REFUSED_BY_ADMISSION, RefusedByAdmission(self.refuser, self.message, self.next_try))
+        return RefusedByAdmission(self.refuser, self.message, self.next_try)
 
 
 class LeaseStatus(CamelCaseStruct, frozen=True, kw_only=True):

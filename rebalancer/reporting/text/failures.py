@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
+from rebalancer.model.words import plural
 from rebalancer.reporting.documents.report import LostGroup, ReportDocument, ReportedFailure
-from rebalancer.reporting.phrases import key_text, plural
+from rebalancer.reporting.phrases import key_text
 from rebalancer.reporting.text.layout import TextLayout
 
 _COLUMNS: Final = ("IF LOST", "VIOLATED", "UNPLACEABLE", "WORST")

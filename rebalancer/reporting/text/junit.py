@@ -6,8 +6,9 @@ from xml.sax.saxutils import quoteattr
 
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.model.words import plural
 from rebalancer.reporting.documents.report import ReportDocument, ReportedFailure
-from rebalancer.reporting.phrases import key_text, plural
+from rebalancer.reporting.phrases import key_text
 from rebalancer.reporting.text.failures import loss_text
 
 _MOST: Final = 5

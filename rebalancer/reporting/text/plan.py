@@ -5,28 +5,29 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
-from rebalancer.planning.causes import Refusal, StepExceedsBudget
+from rebalancer.model.words import name_list, plural, short_key
+from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
+from rebalancer.planning.scope.budgets import StepExceedsBudget
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.local_storage import local_storage_line
 from rebalancer.reporting.phrases import (
     certainty,
+    component_text,
     counts_change,
+    eviction_text,
     limit_change,
-    name_list,
-    plural,
     proof_text,
     repair_cost,
-    short_key,
     unsatisfied_limits,
     workload_names,
 )
 from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, is_repairable
-from rebalancer.reporting.refusals import NO_RELAXATIONS, Relaxations, component_text, eviction_text, refusal_text
 from rebalancer.reporting.searches import method_lines
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, more_text, sections
 
@@ -253,7 +254,7 @@ def _pods_by_text(rows: Iterable[tuple[str, Refusal]]) -> Mapping[tuple[str, str
     """Return the names of pods by reason and text; pods that follow each other mostly share a refusal."""
     pods: dict[tuple[str, str], list[str]] = {}
     for refusal, together in groupby(rows, key=itemgetter(1)):
-        names = pods.setdefault((refusal.reason, refusal_text(refusal)), [])
+        names = pods.setdefault((refusal.reason, str(refusal)), [])
         names += (name for name, _ in together)
     return pods
 
@@ -289,7 +290,7 @@ def _short_name(group: ComponentPlan) -> str:
 
 
 def _short_reason(group: ComponentPlan) -> str:
-    cause = group.refusal.cause if group.refusal is not None else None
+    cause = group.refusal
     if isinstance(cause, StepExceedsBudget) and cause.budgets:
         allows = f"{cause.allowed} at once" if cause.allowed else "none"
         return f"PDB {name_list(cause.budgets)} {'allow' if len(cause.budgets) > 1 else 'allows'} {allows}"

@@ -5,11 +5,12 @@ from typing import Final
 
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.planning.plan import PlanRefusal
 from rebalancer.reporting.documents.report import ReportDocument, ReportedConstraint
 from rebalancer.reporting.domain_counts import ListedCounts
 from rebalancer.reporting.local_storage import local_storage_line
-from rebalancer.reporting.phrases import listed_text, name_list, plural, short_key, workload_names
+from rebalancer.reporting.phrases import listed_text, workload_names
 from rebalancer.reporting.text.failures import failure_lines
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, more_text, sections
 from rebalancer.reporting.text.limits import limit_sections

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from rebalancer.model.words import plural, short_key
 from rebalancer.reporting.documents.simulation import DomainLossesDocument, SimulationDocument, WorstMoments
-from rebalancer.reporting.phrases import key_text, plural, proof_text, short_key
+from rebalancer.reporting.phrases import key_text, proof_text
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
 from rebalancer.reporting.text.report import report_text
 

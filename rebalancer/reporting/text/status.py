@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
+from rebalancer.model.words import plural
 from rebalancer.reporting.acting import slow_start_text
 from rebalancer.reporting.documents.status import MoveEntry, StatusDocument
-from rebalancer.reporting.phrases import ago, plural, proof_text
-from rebalancer.reporting.refusals import refusal_text
+from rebalancer.reporting.phrases import ago, proof_text
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
 
 _MOVES: Final = ("POD", "WORKLOAD", "NODE", "STATE", "SINCE")
@@ -59,9 +59,9 @@ def _leader(status: StatusDocument) -> str:
 def _problems(status: StatusDocument) -> Iterator[str]:
     """Yield why nothing is evicted in a namespace, and what is wrong with the policy."""
     for blocked in status.breaker.namespaces:
-        yield f"{blocked.refusal.reason}: {refusal_text(blocked.refusal)}"
+        yield f"{blocked.refusal.reason}: {blocked.refusal}"
     for refused in status.refused_evictions[:_MOST_REFUSED]:
-        yield f"{refused.refusal.reason}: {refused.pod}: {refusal_text(refused.refusal)}"
+        yield f"{refused.refusal.reason}: {refused.pod}: {refused.refusal}"
     more = len(status.refused_evictions) - _MOST_REFUSED
     if more > 0:
         yield f"Admission control refused {plural(more, 'more eviction')}; --output json lists them."

@@ -6,8 +6,8 @@ from typing import Final
 import yaml
 
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.model.words import plural
 from rebalancer.reporting.documents.suggestion import SuggestedConstraint, SuggestionDocument
-from rebalancer.reporting.phrases import plural
 from rebalancer.reporting.text.layout import PLAIN, TextLayout
 
 _COLUMNS: Final = ("MAXSKEW", "WORST CASE", "GUARANTEED HERE", "GUARANTEED FROM")

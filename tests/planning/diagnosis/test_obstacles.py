@@ -5,8 +5,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from rebalancer.model.reasons import Reason, State
-from rebalancer.planning.causes import MinimumSearchLimit, Refusal
-from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
+from rebalancer.planning.diagnosis.obstacles import MinimumSearchLimit, diagnose_multi_class
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.search.cache import SearchCache
@@ -29,7 +28,7 @@ def test_an_unknown_minimum_is_not_called_impossible() -> None:
     _, problem = first_problem(joined(two_classes()))
     assert isinstance(problem, MultiClassProblem)
     state, refusal = diagnose_multi_class(problem.classes, Unsolved.LIMIT_REACHED, LIMITS, None)
-    assert (state, refusal) == (State.VIOLATED, Refusal(Reason.NOT_FORCED, MinimumSearchLimit()))
+    assert (state, refusal) == (State.VIOLATED, MinimumSearchLimit())
     assert isinstance(solve(problem.classes, LIMITS), Solution)
 
 

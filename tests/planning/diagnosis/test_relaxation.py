@@ -10,11 +10,11 @@ from random import Random
 import pytest
 from msgspec import structs
 
+from rebalancer.model.facts import Fact
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason, State
-from rebalancer.planning.causes import Fact, NoPlacement
-from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
+from rebalancer.planning.diagnosis.obstacles import NoPlacement, diagnose_multi_class
 from rebalancer.planning.diagnosis.relaxation import Relaxation, ReplicaChange, find_relaxation
 from rebalancer.planning.diagnosis.slack import RelaxedBound, most_slack, shared_bounds
 from rebalancer.planning.multi_class.classes import PodClasses
@@ -447,7 +447,7 @@ def cause_of_equal_pods(policy: Policy) -> Fact:
     (group,) = planned(blueprint.snapshot(), policy).groups
     assert group.state is State.INFEASIBLE
     assert group.refusal is not None
-    return group.refusal.cause
+    return group.refusal
 
 
 def test_a_share_is_computed_anew_for_every_number_of_equal_pods() -> None:

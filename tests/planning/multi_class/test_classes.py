@@ -8,22 +8,18 @@ import pytest
 from msgspec import structs
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
+from rebalancer.model.facts import Fact
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import FailedPrediction, Memory, MoveState
 from rebalancer.model.pods import HostPort, PodSpec
 from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import (
-    Fact,
-    FailedPredictions,
-    GroupSettling,
-    HostPortsOfSeveralClasses,
-    NoPlacementOfClasses,
-    OneSidedAntiAffinity,
-    PodAffinityRequired,
-)
+from rebalancer.planning.decision import FailedPredictions
+from rebalancer.planning.diagnosis.obstacles import NoPlacementOfClasses
+from rebalancer.planning.multi_class.classes import HostPortsOfSeveralClasses, OneSidedAntiAffinity, PodAffinityRequired
+from rebalancer.planning.scope.budgets import GroupSettling
 from rebalancer.planning.scope.components import current_counts
-from rebalancer.reporting.refusals import eviction_text
+from rebalancer.reporting.phrases import eviction_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.planning.build import DEADLOCK, cause_of, changed, limit, planned, policy, shards, softly, together
 from tests.tracking.build import move
@@ -183,7 +179,7 @@ def test_no_placement_satisfies_crossing_keys_of_several_classes() -> None:
     (group,) = planned(blueprint.snapshot()).groups
     assert (group.state, group.reason) == (State.INFEASIBLE, Reason.NO_ARRANGEMENT)
     assert group.refusal is not None
-    cause = group.refusal.cause
+    cause = group.refusal
     assert isinstance(cause, NoPlacementOfClasses)
     assert (cause.unplaced, cause.excess > 0) == (0, True)
 
@@ -295,7 +291,7 @@ def test_a_group_settles(of: str) -> None:
     assert plan.evictions == ()
     assert Reason.GROUP_IN_FLIGHT in {waiting.reason for waiting in plan.waiting}
     settling = GroupSettling("group g default workload=Deployment/web", timedelta(minutes=1), timedelta(minutes=5))
-    assert settling in {waiting.refusal.cause for waiting in plan.waiting}
+    assert settling in {waiting.refusal for waiting in plan.waiting}
 
 
 @pytest.mark.parametrize("disruption", ["settle: 5m", "maxInFlight: 9"])

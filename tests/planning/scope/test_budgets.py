@@ -5,11 +5,9 @@ from hypothesis import strategies as st
 
 from rebalancer.assessment.controllers import members
 from rebalancer.model.moves import NO_MEMORY
-from rebalancer.planning.causes import WorkloadLimitReached
 from rebalancer.planning.problem.single_class import SingleClassProblem
-from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.planning.scope.budgets import BudgetLedger, WorkloadLimitReached
 from rebalancer.policy import NO_TEAM_POLICY, Amount, Budgets, TeamBudgets, TeamPolicies, TeamReading, merge
-from rebalancer.reporting.refusals import cause_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.planning.build import policy
@@ -32,13 +30,13 @@ def test_what_is_given_back_may_be_taken_again() -> None:
     ledger.take(*second)
     refusal = ledger.blocked(*third)
     assert refusal is not None
-    assert refusal.cause == _limit_reached(first[0].name, second[0].name)
+    assert refusal == _limit_reached(first[0].name, second[0].name)
     ledger.give_back(*second)
     assert ledger.blocked(*third) is None
     ledger.take(*third)
     refusal = ledger.blocked(*second)
     assert refusal is not None
-    assert refusal.cause == _limit_reached(first[0].name, third[0].name)
+    assert refusal == _limit_reached(first[0].name, third[0].name)
 
 
 def budgets(max_unavailable: int, per_workload: int) -> Budgets:
@@ -96,7 +94,7 @@ def test_the_budget_of_a_team_is_named_where_it_decides() -> None:
     ledger.take(member.pods[0], member)
     refusal = ledger.blocked(member.pods[1], member)
     assert refusal is not None
-    assert cause_text(refusal.cause) == (
+    assert str(refusal) == (
         f"waiting for the eviction of {member.pods[0].name} to finish: at most 1 eviction of one workload may be in "
         "flight (budgets.perWorkload of the team policy)"
     )

@@ -10,13 +10,22 @@ from msgspec import structs
 
 from benchmarks.planning_states import zone_returned
 from rebalancer.model.cluster import Namespace
+from rebalancer.model.facts import Fact
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning import causes
-from rebalancer.planning.scope.eligibility import EligibilityChecker
+from rebalancer.planning.diagnosis.obstacles import PodsStay
+from rebalancer.planning.scope.eligibility import (
+    Annotated,
+    Arriving,
+    EligibilityChecker,
+    NamespaceBeingDeleted,
+    OnDeleteRevision,
+    OwnerShrinking,
+    TeamPolicyUnreadable,
+)
 from rebalancer.policy import TeamPolicies, merge
 from rebalancer.policy.merging import UNREAD
 from rebalancer.policy.sections import Eligibility
@@ -148,7 +157,7 @@ def test_a_namespace_whose_team_policy_cannot_be_read_is_left_alone() -> None:
     listed = policy(team_policies=TeamPolicies(namespaces=("*",)))
     plan = planned(returned(), merge(listed, {"shop": UNREAD}).policy)
     assert plan.evictions == ()
-    assert causes.TeamPolicyUnreadable("shop") in {refused.refusal.cause for refused in plan.refusals}
+    assert TeamPolicyUnreadable("shop") in {refused.refusal for refused in plan.refusals}
 
 
 @pytest.mark.parametrize("ahead", [timedelta(0), timedelta(minutes=2)])
@@ -213,7 +222,7 @@ def test_a_rollout_that_is_held_back_by_on_delete_is_not_carried_out(
     """Any evicted pod would come back with the newest template, so the StatefulSet is left alone as a whole."""
     plan = planned(on_delete(revisions))
     assert plan.evictions == ()
-    assert plan.groups[0].refusal == causes.Refusal(Reason.ROLLOUT_IN_PROGRESS, causes.OnDeleteRevision(*other, "db-2"))
+    assert plan.groups[0].refusal == OnDeleteRevision(*other, "db-2")
 
 
 def test_on_delete_alone_stops_no_repair() -> None:
@@ -245,9 +254,9 @@ def test_a_daemon_set() -> None:
     assert {refused.reason for refused in plan.refusals} == {Reason.NOT_EVICTABLE}
 
 
-def innermost(cause: causes.Fact) -> causes.Fact:
+def innermost(cause: Fact) -> Fact:
     """Return the cause for which pods stay."""
-    return cause.cause if isinstance(cause, causes.PodsStay) else cause
+    return cause.cause if isinstance(cause, PodsStay) else cause
 
 
 @pytest.mark.parametrize(
@@ -264,8 +273,8 @@ def test_whole_workloads_are_excluded(owner: dict[str, Any], namespace: Labels, 
     plan = planned(excluded)
     assert plan.evictions == ()
     assert {refused.reason for refused in plan.refusals} == {Reason.EXCLUDED}
-    annotated = causes.Annotated(kind, "rebalancer.dev/exclude", "true")
-    assert {innermost(refused.refusal.cause) for refused in plan.refusals} == {annotated}
+    annotated = Annotated(kind, "rebalancer.dev/exclude", "true")
+    assert {innermost(refused.refusal) for refused in plan.refusals} == {annotated}
 
 
 def test_nothing_is_evicted_in_a_namespace_that_is_being_deleted() -> None:
@@ -274,7 +283,7 @@ def test_nothing_is_evicted_in_a_namespace_that_is_being_deleted() -> None:
     plan = planned(snapshot)
     assert plan.evictions == ()
     assert {refused.reason for refused in plan.refusals} == {Reason.CANNOT_CREATE}
-    assert {innermost(refused.refusal.cause) for refused in plan.refusals} == {causes.NamespaceBeingDeleted("shop")}
+    assert {innermost(refused.refusal) for refused in plan.refusals} == {NamespaceBeingDeleted("shop")}
 
 
 def test_others_decide() -> None:
@@ -325,10 +334,10 @@ def test_a_replacement_is_not_evicted_before_it_is_ready() -> None:
     known = move("before", snapshot.taken_at, state=MoveState.PENDING, replacement=arriving.uid)
     plan = planned(late, memory=Memory(moves=(known,)))
     assert arriving.uid not in {eviction.pod.uid for eviction in plan.evictions}
-    assert causes.Arriving() in {innermost(refused.refusal.cause) for refused in plan.refusals}
+    assert Arriving() in {innermost(refused.refusal) for refused in plan.refusals}
     over = structs.replace(known, state=MoveState.VERIFIED)
-    assert causes.Arriving() not in {
-        innermost(refused.refusal.cause) for refused in planned(late, memory=Memory(moves=(over,))).refusals
+    assert Arriving() not in {
+        innermost(refused.refusal) for refused in planned(late, memory=Memory(moves=(over,))).refusals
     }
 
 
@@ -345,6 +354,6 @@ def test_a_stateful_set_that_is_about_to_delete_pods_is_left_alone(first: int, b
         lambda owner: structs.replace(owner, replicas=6, current=6, updated=6, ready=6, first_ordinal=first),
     )
     plan = planned(shrinking)
-    fact = causes.OwnerShrinking(beyond, 6)
-    assert (fact in {innermost(refused.refusal.cause) for refused in plan.refusals}) == (beyond > 0)
+    fact = OwnerShrinking(beyond, 6)
+    assert (fact in {innermost(refused.refusal) for refused in plan.refusals}) == (beyond > 0)
     assert bool(plan.evictions) == (beyond == 0)

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from rebalancer.admission.memory import update_memory
 from rebalancer.engine import evaluate
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import NO_MEMORY, Memory, make_token
@@ -19,8 +20,8 @@ from rebalancer.model.pods import PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import InclusionPolicy, WhenUnsatisfiable
-from rebalancer.planning.causes import CountsInMotion, Refusal
 from rebalancer.planning.plan import Plan
+from rebalancer.planning.scope.lasting import CountsInMotion
 from rebalancer.policy import Spread, load_policy
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
@@ -74,11 +75,11 @@ def waits(made: Plan, change: NodeChange) -> bool:
     Else its evictions are decided, and may wait for a node that settles.
     """
     (group,) = made.groups
-    if group.refusal is None or not isinstance(group.refusal.cause, CountsInMotion):
+    if group.refusal is None or not isinstance(group.refusal, CountsInMotion):
         assert made.evictions or made.waiting
         return False
     assert (made.evictions, made.waiting) == ((), ())
-    assert group.refusal == Refusal(Reason.NODE_SETTLING, CountsInMotion(change, SETTLE, change.at + SETTLE))
+    assert group.refusal == CountsInMotion(change, SETTLE, change.at + SETTLE)
     return True
 
 
@@ -250,11 +251,11 @@ def test_a_pod_that_no_node_admits_since_a_node_was_lost_waits_with_all_of_its_w
     snapshot = tainted(replace(laid_out, pods=(*laid_out.pods, pending)), "c-1", CORDON, unschedulable=True)
     row = changed(snapshot, "c-1", NodeEvent.CORDONED, "c", key=ZONE)
     (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).groups
-    assert group.refusal == Refusal(Reason.NODE_SETTLING, CountsInMotion(row, SETTLE, row.at + SETTLE))
+    assert group.refusal == CountsInMotion(row, SETTLE, row.at + SETTLE)
     for name, memory in (("a-1", structs.replace(row, node="a-1")), ("c-1", structs.replace(row, at=row.at - SETTLE))):
         (group,) = planned(snapshot, RULES, Memory(node_changes=(memory,))).groups
         assert group.refusal is not None
-        assert not isinstance(group.refusal.cause, CountsInMotion), name
+        assert not isinstance(group.refusal, CountsInMotion), name
 
 
 @settings(max_examples=100)
@@ -279,7 +280,7 @@ def test_only_what_was_violated_with_the_old_labels_too_is_ever_decided(
     assert not (made.evictions or made.waiting) or same
     if new.violated:
         (group,) = made.groups
-        waits_for_nodes = group.refusal is not None and isinstance(group.refusal.cause, CountsInMotion)
+        waits_for_nodes = group.refusal is not None and isinstance(group.refusal, CountsInMotion)
         assert waits_for_nodes != same
 
 
@@ -325,7 +326,7 @@ def test_only_of_the_pods_that_no_node_admits_it_matters_what_was_before() -> No
     row = changed(snapshot, "a-2", NodeEvent.CORDONED, "a", key=ZONE)
     (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).groups
     assert group.refusal is not None
-    assert not isinstance(group.refusal.cause, CountsInMotion)
+    assert not isinstance(group.refusal, CountsInMotion)
 
 
 def test_where_more_labels_have_changed_than_are_stored_every_repair_waits() -> None:
@@ -354,15 +355,13 @@ def test_a_component_waits_for_nodes_that_are_lost_and_come_back_only_once() -> 
     held = planned(
         snapshot, RULES, structs.replace(memory, settling=((token, snapshot.taken_at - timedelta(seconds=290)),))
     )
-    assert held.groups[0].refusal == Refusal(
-        Reason.NODE_SETTLING, CountsInMotion(row, SETTLE, snapshot.taken_at + timedelta(seconds=10))
-    )
+    assert held.groups[0].refusal == CountsInMotion(row, SETTLE, snapshot.taken_at + timedelta(seconds=10))
     over = structs.replace(memory, settling=((token, snapshot.taken_at - SETTLE),))
     assert not waits(planned(snapshot, RULES, over), row)
     for change, stored in ((row, 1), (relabelled(snapshot, "a-1", "c"), 0)):
         made = evaluate(snapshot, RULES, memory=Memory(node_changes=(change,)))
         assert isinstance(made.plan.groups[0].refusal, Refusal)
-        assert isinstance(made.plan.groups[0].refusal.cause, CountsInMotion)
+        assert isinstance(made.plan.groups[0].refusal, CountsInMotion)
         later = update_memory(NO_MEMORY, made.assessment, made.causes, made.plan, snapshot.taken_at)
         assert len(later.settling) == stored
 

@@ -12,8 +12,7 @@ from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.moments import Clock
 from rebalancer.model.pods import LocalStorage, LocalVolume, Pod
 from rebalancer.model.reasons import Reason, State
-from rebalancer.planning import causes
-from rebalancer.planning.scope.eligibility import EligibilityChecker
+from rebalancer.planning.scope.eligibility import EligibilityChecker, LocalVolumes
 from rebalancer.policy.sections import Eligibility
 from tests.planning.clusters import planned, pods, policy, returned
 
@@ -44,7 +43,7 @@ def test_each_kind_is_refused_by_default_and_counted_all_the_same(volume: LocalV
     snapshot = pods(SNAPSHOT, lambda pod: structs.replace(pod, local_volumes=(volume,)))
     plan = planned(snapshot)
     assert plan.evictions == ()
-    assert {refused.refusal.cause for refused in plan.refusals if refused.pod} == {causes.LocalVolumes((volume,))}
+    assert {refused.refusal for refused in plan.refusals if refused.pod} == {LocalVolumes((volume,))}
     assert {refused.reason for refused in plan.refusals} == {Reason.LOCAL_STORAGE}
     assert (plan.groups[0].state, plan.groups[0].reason) == (State.UNFIXABLE, Reason.LOCAL_STORAGE)
     assert len(planned(snapshot, policy(eligibility=rules(**{volume.kind: "Allow"}))).evictions) == 4
@@ -78,7 +77,7 @@ def test_only_the_pods_with_such_volumes_stay() -> None:
 def test_the_autoscalers_annotations(annotations: dict[str, str], held: tuple[LocalVolume, ...]) -> None:
     """They are read as the cluster-autoscaler reads them: only "true", names between commas, and all must be listed."""
     refusal = checker(rules()).refuse_pod(changed([CACHE, LOGS], annotations))
-    assert refusal == (causes.Refusal(Reason.LOCAL_STORAGE, causes.LocalVolumes(held)) if held else None)
+    assert refusal == (LocalVolumes(held) if held else None)
 
 
 def test_only_volumes_of_refused_kinds_need_to_be_listed() -> None:

@@ -8,7 +8,7 @@ from benchmarks.planning_states import zone_returned
 from rebalancer.model.labels import Labels
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
-from rebalancer.planning import causes
+from rebalancer.planning.scope.movable import NodeGone
 from tests.planning.build import cause_of
 from tests.planning.clusters import (
     GENEROUS,
@@ -101,5 +101,5 @@ def test_pods_of_a_lost_node() -> None:
     assert plan.evictions == ()
     assert plan.groups[0].reason is Reason.GROUP_IN_FLIGHT
     cause = cause_of(plan.groups[0])
-    assert isinstance(cause, causes.NodeGone)
+    assert isinstance(cause, NodeGone)
     assert cause.node == "b-2"

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from rebalancer.adapters.files import read_snapshot
 from rebalancer.admission.memory import update_memory
+from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.engine import evaluate
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.labels import Labels
@@ -18,8 +19,8 @@ from rebalancer.model.motion import LONGEST_UNSETTLED, DomainMotion, NodeChange,
 from rebalancer.model.moves import NO_MEMORY, DomainName, Memory, make_token
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import DomainInMotion, NodeChanged, NodeNotReady, NodeSettling
 from rebalancer.planning.plan import Plan
+from rebalancer.planning.scope.settling import NodeChanged, NodeNotReady, NodeSettling
 from rebalancer.policy import default_policy
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
@@ -236,11 +237,11 @@ def test_nothing_lands_in_a_domain_in_motion_until_it_has_settled_however_long_a
     made = planned(snapshot, RULES, Memory(domains_in_motion=(in_motion(),)))
     assert made.evictions == ()
     assert [waiting.reason for waiting in made.waiting] == [Reason.DOMAIN_UNSETTLED] * 4
-    assert cause_of(made.groups[0]) == DomainInMotion(in_motion(), snapshot.taken_at + timedelta(minutes=1))
+    assert cause_of(made.groups[0]) == UnsettledDomain(in_motion(), snapshot.taken_at + timedelta(minutes=1))
     memory = waited(made, snapshot.taken_at - timedelta(days=1))
     motion = in_motion(lasting=True)
     lasting = planned(snapshot, RULES, structs.replace(memory, domains_in_motion=(motion,)))
-    assert cause_of(lasting.groups[0]) == DomainInMotion(motion, snapshot.taken_at + timedelta(minutes=56))
+    assert cause_of(lasting.groups[0]) == UnsettledDomain(motion, snapshot.taken_at + timedelta(minutes=56))
 
 
 def test_a_domain_that_has_settled_or_in_which_nothing_can_land_delays_nothing() -> None:
@@ -259,7 +260,7 @@ def test_of_several_domains_in_motion_the_one_that_settles_last_is_reported() ->
     region = structs.replace(in_motion(value="r", moved=snapshot.taken_at), key="region")
     for motions in ((in_motion(), region), (region, in_motion())):
         cause = cause_of(planned(snapshot, RULES, Memory(domains_in_motion=motions)).groups[0])
-        assert cause == DomainInMotion(region, snapshot.taken_at + SETTLE)
+        assert cause == UnsettledDomain(region, snapshot.taken_at + SETTLE)
 
 
 def test_a_component_that_waits_for_a_node_that_has_changed_has_its_wait_stored() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rebalancer.admission.causes import not_created
+from rebalancer.admission.slow_start import not_created
 from rebalancer.engine import evaluate
 from rebalancer.model.moves import MoveState, Reference
 from rebalancer.model.reasons import Reason

@@ -76,7 +76,7 @@ def test_junit_has_a_case_for_each_constraint_and_limit() -> None:
     assert failed["redis/R2-three-shards cluster-name=one kubernetes.io/hostname maxShare <=1/3"] == {
         "type": "Unfixable",
         "message": "kubernetes.io/hostname a1 holds 4 of 6 (67%), the limit is maxShare <=1/3, which allows 2; "
-        "TooYoung: 6 pods stay on their nodes, one-0-0 among them: it is 0s old; eligibility.minAge is 300s",
+        "TooYoung: 6 pods stay on their nodes, one-0-0 among them: it is 0s old; eligibility.minAge is 5m",
     }
 
 

@@ -19,8 +19,9 @@ from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorReq
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.causes import NoSafeEviction, PredictionUnverified, Refusal
+from rebalancer.planning.decision import NoSafeEviction
 from rebalancer.planning.expected_counts import decided_evictions, expected_counts, expected_worst
+from rebalancer.planning.methods import PredictionUnverified
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import Policy, load_policy
@@ -186,7 +187,7 @@ def test_evictions_after_a_move_in_flight_count_as_later() -> None:
     """They are not decided yet, but they are possible."""
     first = look(crowded(), rules(THIRD))
     (group,) = first.plan.groups
-    waits = structs.replace(group, refusal=Refusal(Reason.GROUP_IN_FLIGHT, PredictionUnverified()))
+    waits = structs.replace(group, refusal=PredictionUnverified())
     first.plan = structs.replace(first.plan, groups=(waits,), evictions=())
     assert first.text().splitlines()[1] == ("0 pods to move now, 1 more in later cycles (0 waiting, 1 not decided yet)")
 
@@ -421,7 +422,7 @@ def test_no_constraint_is_suggested_where_all_are_hard() -> None:
     blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
     seen = look(blueprint.snapshot(), rules(SPREAD))
     (group,) = seen.plan.groups
-    alone = structs.replace(group, state=State.UNFIXABLE, refusal=Refusal(Reason.NOT_FORCED, NoSafeEviction()))
+    alone = structs.replace(group, state=State.UNFIXABLE, refusal=NoSafeEviction())
     seen.plan = structs.replace(seen.plan, groups=(alone,), evictions=(), waiting=())
     assert "Which constraint would enforce it?\n  none\n  its constraints are hard already" in seen.explained()
 

@@ -1,0 +1,43 @@
+"""Facts that are said to people: each has its numbers, its sentence and the tag with which it is written in one place.
+
+A refusal is a fact that keeps a pod, a step or a component where it is: it has its reason, too. The module that finds a
+fact defines it. Example, whole:
+
+    class TooFewReplicas(Refusal):
+        \"\"\"The workload has fewer replicas than eligibility.minReplicas.\"\"\"
+
+        reason = Reason.TOO_FEW_REPLICAS
+        replicas: int
+        least: int
+
+        def __str__(self) -> str:
+            return f"it has {plural(self.replicas, 'replica')}; eligibility.minReplicas is {self.least}"
+"""
+
+from typing import dataclass_transform
+
+from msgspec import Struct
+
+from rebalancer.model.reasons import Reason
+
+
+@dataclass_transform(frozen_default=True)
+class Fact(Struct, frozen=True, gc=False, tag_field="kind", tag=True):
+    """A fact, in whose sentence stand object, field and value, and what to do where that is known.
+
+    Equal facts are equal values. Subclasses inherit all of this: they are frozen, and written with the name of their
+    class as `kind`.
+    """
+
+    def __str__(self) -> str:
+        """Return its sentence, without a capital and a full stop."""
+        raise NotImplementedError
+
+
+class Refusal(Fact):
+    """Why something is not moved, or not yet."""
+
+    @property
+    def reason(self) -> Reason:
+        """The value of the closed enum, on which scripts and dashboards rely."""
+        raise NotImplementedError

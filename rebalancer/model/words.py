@@ -1,0 +1,51 @@
+"""Words that sentences about the cluster share: numbers with their nouns, lists of names, domains, durations."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from math import ceil
+from typing import Final
+
+_MOST_NAMED: Final = 5
+"""So many names are listed; the rest is counted."""
+
+SHORT_KEYS: Final = {
+    "topology.kubernetes.io/zone": "zone",
+    "topology.kubernetes.io/region": "region",
+    "kubernetes.io/hostname": "node",
+}
+"""The well-known topology keys, by the word that people use for their domains."""
+
+
+def short_key(key: str) -> str:
+    """Shorten a well-known topology key: zone, region or node."""
+    return SHORT_KEYS.get(key, key)
+
+
+def plural(number: int, noun: str, several: str = "") -> str:
+    """Count things: `1 pod`, `2 pods`; `several` is a plural that does not end with an s."""
+    return f"{number} {noun if number == 1 else several or f'{noun}s'}"
+
+
+def name_list(names: Iterable[str]) -> str:
+    """List the first names and count the others."""
+    every = list(names)
+    more = f" and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
+    return ", ".join(every[:_MOST_NAMED]) + more
+
+
+def name_of_key(key: str, domains: Sequence[str]) -> str:
+    """Name domains of one key: `topology.kubernetes.io/zone b, c`."""
+    return f"{key} {', '.join(domains)}"
+
+
+def format_duration(duration: timedelta) -> str:
+    """Write a duration in whole seconds as people write it in Kubernetes: `1h30m`, `1m30s`, `0s`."""
+    minutes, seconds = divmod(int(duration.total_seconds()), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
+def format_rest(left: timedelta) -> str:
+    """Write how long is left, rounded up, so that it never says 0s."""
+    return format_duration(timedelta(seconds=ceil(left.total_seconds())))

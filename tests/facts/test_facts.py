@@ -1,0 +1,49 @@
+"""The sentence of every fact, in facts.txt, and what holds for all of them.
+
+`python -m tests.facts.test_facts` writes the file anew; a change of it is a decision.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from rebalancer.model.facts import Fact, Refusal
+from tests.facts.examples import all_facts, examples
+
+GOLDEN = Path(__file__).parent / "facts.txt"
+
+
+def sentences() -> str:
+    """Return a line for each example: class, reason, sentence."""
+    return "".join(f"{type(fact).__name__}{_reason(fact)}: {fact}\n" for fact in examples())
+
+
+def _reason(fact: Fact) -> str:
+    return f" ({fact.reason})" if isinstance(fact, Refusal) else ""
+
+
+def test_every_fact_says_what_the_golden_file_has() -> None:
+    """A sentence names object, field and value, and what to do where that is known."""
+    assert sentences() == GOLDEN.read_text(encoding="utf-8"), "renew it with python -m tests.facts.test_facts"
+
+
+@pytest.mark.parametrize("fact", examples(), ids=lambda fact: type(fact).__name__)
+def test_a_sentence_fits_into_another_one(fact: Fact) -> None:
+    """It follows a colon, and another may follow it."""
+    sentence = str(fact)
+    assert sentence == sentence.strip()
+    assert "\n" not in sentence
+    assert not sentence.endswith((".", ";", ","))
+
+
+def test_facts_are_values_of_their_own_kind() -> None:
+    """Equal facts are equal and hash alike, so that plans can be compared; nothing can change them."""
+    for first, second in zip(examples(), examples(), strict=True):
+        assert (first, hash(first)) == (second, hash(second))
+        assert (first.__struct_config__.frozen, first.__struct_config__.gc) == (True, False)
+    kinds = [kind.__struct_config__.tag for kind in all_facts()]
+    assert len(set(kinds)) == len(kinds)
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(sentences(), encoding="utf-8")
