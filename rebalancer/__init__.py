@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from rebalancer.adapters.files.encodings import UnreadableSnapshot
     from rebalancer.assessment.assess import Assessment
     from rebalancer.engine import Evaluation, evaluate
-    from rebalancer.library import IncompleteSnapshot, read_snapshot
+    from rebalancer.library import IncompleteSnapshot, read_plan, read_snapshot
     from rebalancer.model.moves import Memory, Reference
     from rebalancer.model.reasons import Reason, State
     from rebalancer.model.snapshot import Snapshot
     from rebalancer.planning.plan import Eviction, Plan
+    from rebalancer.planning.plan_file import write_plan
     from rebalancer.policy import Policy, PolicyError, default_policy, load_policy
     from rebalancer.scheduling.profile import Profile
 
@@ -42,7 +43,9 @@ __all__ = [
     "default_policy",
     "evaluate",
     "load_policy",
+    "read_plan",
     "read_snapshot",
+    "write_plan",
 ]
 
 _MODULES = {
@@ -63,7 +66,9 @@ _MODULES = {
     "default_policy": "policy",
     "evaluate": "engine",
     "load_policy": "policy",
+    "read_plan": "library",
     "read_snapshot": "library",
+    "write_plan": "planning.plan_file",
 }
 """The module of each name. It is imported when the name is first used: a command imports only what it needs."""
 

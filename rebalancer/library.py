@@ -1,4 +1,4 @@
-"""What the library does otherwise than the commands: reading a snapshot.
+"""What the library does otherwise than the commands: reading a snapshot, and a plan.
 
 `rebalancer.__all__` has the public names; all others are those of the product itself.
 """
@@ -7,8 +7,11 @@ import warnings
 from datetime import datetime
 
 from rebalancer.adapters import files
+from rebalancer.engine import Evaluation
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning import plan_file
+from rebalancer.planning.plan import Plan
 
 
 class IncompleteSnapshot(UserWarning):
@@ -33,3 +36,11 @@ def read_snapshot(
     for problem in problems:
         warnings.warn(problem, IncompleteSnapshot, stacklevel=2)
     return snapshot
+
+
+def read_plan(data: bytes, evaluation: Evaluation) -> Plan:
+    """Read what `write_plan` has written of the plan of an equal evaluation: the same plan, whole.
+
+    Raises ValueError where the bytes are no plan, or name a pod, group or limit that the evaluation does not have.
+    """
+    return plan_file.read_plan(data, evaluation.assessment, evaluation.view.snapshot)

@@ -50,8 +50,8 @@ def test_to_import_the_package_imports_nothing_else() -> None:
     assert [name for name in done.stdout.split() if not name.startswith("importlib")] == ["rebalancer"]
 
 
-def test_the_page_has_three_examples() -> None:
-    assert len(EXAMPLES) == len(re.findall(r"^```python", PAGE, re.MULTILINE)) == 3
+def test_the_page_has_four_examples() -> None:
+    assert len(EXAMPLES) == len(re.findall(r"^```python", PAGE, re.MULTILINE)) == 4
 
 
 @pytest.mark.parametrize(("code", "output"), EXAMPLES)

@@ -26,6 +26,7 @@ from rebalancer.model.breaker import BreakerState
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
+from rebalancer.planning.diagnosis.relaxation import Relaxations
 from rebalancer.planning.plan import Eviction, Plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.ports import ReplicaCount
@@ -81,6 +82,8 @@ class Cycle:
     admission: Admission
     memory: Memory
     context: AdmissionContext
+    relaxations: Relaxations
+    """What would make infeasible components feasible: no solver runs between admission and the first eviction."""
     capacity: "CapacityOutcome | None" = None
     """What was decided about capacity, None where it is off."""
 
@@ -143,7 +146,7 @@ class Cycle:
         """
         proposal = self.memory.proposal
         if proposal is None:
-            return to_json(plan_document(self.plan, self.snapshot, find_relaxations(self.plan))).decode()
+            return to_json(plan_document(self.plan, self.snapshot, self.relaxations)).decode()
         document = proposal_document(self.plan, proposal, expires_at(proposal, self.context.policy), self.snapshot)
         return to_json(document).decode()
 
@@ -157,6 +160,7 @@ def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> 
         breaker = _observe(inputs, evaluation.view, snapshot, tracked)
         memory = _remember(inputs, evaluation, tracked, breaker)
         context = replace(inputs.context, breaker=breaker)
+        relaxations = find_relaxations(evaluation.plan)
         admission = admit(evaluation.plan, snapshot, memory, context, evaluation.view)
         cycle = Cycle(
             snapshot=snapshot,
@@ -167,6 +171,7 @@ def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> 
                 memory, proposal=admission.proposal, windows=admission.windows, queued=admission.queued
             ),
             context=context,
+            relaxations=relaxations,
         )
         return reduce(lambda done, feature: feature.after(done), inputs.features, cycle)
 

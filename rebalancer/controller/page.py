@@ -15,7 +15,6 @@ from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import status_document
 from rebalancer.locations import Address
-from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.acting import describe_controller
 from rebalancer.reporting.documents.page import PageDocument, page_document
 from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
@@ -105,9 +104,8 @@ class StatusPage:
     def _make_report(self, cycle: Cycle, findings: Sequence[Finding]) -> ReportDocument:
         with self._making:
             if self._report is None or self._report[0] is not cycle:
-                relaxations = find_relaxations(cycle.plan)
                 report = report_document(
-                    cycle.assessment, cycle.plan, cycle.causes, findings, every_workload, None, relaxations
+                    cycle.assessment, cycle.plan, cycle.causes, findings, every_workload, None, cycle.relaxations
                 )
                 self._report = cycle, report
             return self._report[1]

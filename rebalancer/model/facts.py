@@ -14,6 +14,7 @@ fact defines it. Example, whole:
             return f"it has {plural(self.replicas, 'replica')}; eligibility.minReplicas is {self.least}"
 """
 
+from collections.abc import Mapping
 from typing import dataclass_transform
 
 from msgspec import Struct
@@ -32,6 +33,17 @@ class Fact(Struct, frozen=True, gc=False, tag_field="kind", tag=True):
     def __str__(self) -> str:
         """Return its sentence, without a capital and a full stop."""
         raise NotImplementedError
+
+
+def fact_kinds() -> Mapping[str, type[Fact]]:
+    """Return the classes of facts by their kinds, of all modules that are imported."""
+    kinds: dict[str, type[Fact]] = {}
+    left = [Fact]
+    while left:
+        derived = left.pop().__subclasses__()
+        kinds.update({kind.__name__: kind for kind in derived})
+        left += derived
+    return kinds
 
 
 class Refusal(Fact):

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import MAX_FAILED_PREDICTIONS
 from rebalancer.model.reasons import State
-from rebalancer.planning.multi_class.classes import PodClasses
+from rebalancer.planning.diagnosis.relaxation import Relaxable
 from rebalancer.planning.problem.protocol import Problem, Step, StepSearch
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.search.driver import StepGoal
@@ -56,8 +56,8 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     `evictions` is the number that the whole repair takes, proved minimal where `optimal`; `lower_bound` holds in any
     case. `step` is the next step, None if there is none: `refusal` says why. `forced`: the scheduler can only repay it.
     `extra`: it may take the repair's one eviction above the minimum. `method` gave the step; `attempts` are all methods
-    that were tried. `needs_lookahead`: searches on the real nodes were left for later. `infeasible` are the pod classes
-    of a component for which a relaxation can be searched.
+    that were tried. `needs_lookahead`: searches on the real nodes were left for later. `relaxable` has the relaxation
+    of a component for which one can be searched.
     """
 
     state: State = State.VIOLATED
@@ -70,7 +70,7 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     method: Method | None = None
     attempts: tuple[Attempt, ...] = ()
     needs_lookahead: bool = False
-    infeasible: PodClasses | None = None
+    relaxable: Relaxable | None = None
 
     @property
     def optimal(self) -> bool:

@@ -84,7 +84,7 @@ def _decide(case: Case, view: View) -> Decision:
     """Decide: try the methods for the whole repair where there is one, then those for a part of it."""
     minimum = case.problem.minimum()
     if isinstance(minimum, Infeasible):
-        refused = Decision(state=minimum.state, refusal=minimum.refusal, infeasible=minimum.classes)
+        refused = Decision(state=minimum.state, refusal=minimum.refusal, relaxable=minimum.relaxable)
         if minimum.refusal.reason is Reason.ZONE_IN_MAINTENANCE:
             return refused
     elif minimum.evictions:

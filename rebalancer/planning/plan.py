@@ -13,7 +13,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Reference, Target
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Cause, Reason, State
-from rebalancer.planning.multi_class.classes import PodClasses
+from rebalancer.planning.diagnosis.relaxation import Relaxable
 from rebalancer.planning.scope.components import Component, Counts
 from rebalancer.planning.search.report import Attempt, Method
 
@@ -59,13 +59,6 @@ class Outlook:
         return hash(self.targets)
 
 
-def encode_outlook(value: object) -> object:
-    """Return an outlook as a mapping of its targets and counts: the `enc_hook` with which msgspec writes evictions."""
-    if isinstance(value, Outlook):
-        return {"targets": value.targets, "counts": value.counts}
-    raise NotImplementedError(f"{type(value).__name__} is not written")
-
-
 class ViolatedRequirement(Struct, frozen=True, kw_only=True, gc=False):
     """A violated constraint or limit, as far as it concerns the victims of a step.
 
@@ -80,6 +73,10 @@ class ViolatedRequirement(Struct, frozen=True, kw_only=True, gc=False):
     emptiest: int
     domain: Mapping[str, str]
     held: Mapping[str, int]
+
+    def __hash__(self) -> int:
+        """Hash what it is, not the counts, which are mappings: so evictions and plans can be hashed."""
+        return hash((self.key, self.limit, self.bound, self.emptiest))
 
 
 class Repair(Struct, frozen=True, kw_only=True):
@@ -169,8 +166,7 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
     `refusal` says why it is not repaired now, or only in part; None while it is. `evictions` is the number that the
     whole repair takes, `lower_bound` the least number that it can take, `optimal` whether the two are equal. `method`
     gave the step, None where there is none; `attempts` are all methods that were tried. `outlook` is where the step
-    leads. `infeasible` are the pod classes of a component for which a relaxation can be searched: what that search
-    needs of the cluster, no part of what the plan says, and so not compared.
+    leads. `relaxable` has the relaxation of a component for which one can be searched; comparing would compute it.
     """
 
     component: Component
@@ -182,7 +178,7 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
     method: Method | None = None
     attempts: tuple[Attempt, ...] = ()
     outlook: Outlook | None = None
-    infeasible: PodClasses | None = None
+    relaxable: Relaxable | None = None
 
     @property
     def name(self) -> str:
@@ -215,10 +211,10 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
         return None if self.outlook is None else self.outlook.counts
 
     def __eq__(self, other: object) -> bool:
-        """Return whether two decisions are equal, whatever objects a search for a relaxation would read."""
+        """Return whether two decisions are equal, whatever a relaxation would be."""
         if not isinstance(other, ComponentPlan):
             return NotImplemented
-        compared = [name for name in self.__struct_fields__ if name != "infeasible"]
+        compared = [name for name in self.__struct_fields__ if name != "relaxable"]
         return all(getattr(self, name) == getattr(other, name) for name in compared)
 
     def __ne__(self, other: object) -> bool:

@@ -1,6 +1,6 @@
 """Make the plan: for every component the proven minimum, the next safe step, and why further evictions wait."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.decision import decide
-from rebalancer.planning.diagnosis.relaxation import Relaxation, find_relaxation
+from rebalancer.planning.diagnosis.relaxation import Relaxations
 from rebalancer.planning.formulation import ProblemBuilder
 from rebalancer.planning.plan import (
     ComponentPlan,
@@ -66,15 +66,12 @@ def plan(
     return planner.plan()
 
 
-def find_relaxations(plan: Plan, limits: SearchLimits | None = None) -> Mapping[str, Relaxation]:
+def find_relaxations(plan: Plan) -> Relaxations:
     """Return the smallest relaxation of every infeasible component of several pod classes, by the component's name.
 
-    It costs several integer programs each, so it is computed for those who show it, not for every plan.
+    It costs several integer programs each, once for a plan: it is computed for those who show it, not for every plan.
     """
-    bounds = limits or SearchLimits()
-    return {
-        group.name: find_relaxation(group.infeasible, bounds) for group in plan.groups if group.infeasible is not None
-    }
+    return {group.name: group.relaxable.relaxation for group in plan.groups if group.relaxable is not None}
 
 
 class _Planner:
@@ -289,7 +286,7 @@ def _component_plan(
         method=decision.method,
         attempts=decision.attempts,
         outlook=outlook,
-        infeasible=decision.infeasible,
+        relaxable=decision.relaxable,
     )
 
 

@@ -13,10 +13,15 @@ from rebalancer.engine import take_what_matters
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import FailedPrediction, Memory, MoveState
 from rebalancer.model.reasons import Reason
+from rebalancer.planning.diagnosis.relaxation import Relaxation, find_relaxation
+from rebalancer.planning.multi_class.classes import PodClasses
+from rebalancer.planning.problem import multi_class
+from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Capacity, CapacityMode, Mode, Policy, Topology
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.controller.cycles import cycle_of
 from tests.controller.simulated import eager
+from tests.planning.diagnosis.test_relaxation import shards
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
 from tests.world.scenarios import SCENARIOS, draw_cluster
@@ -135,3 +140,23 @@ def test_when_a_pod_was_last_seen_to_end_is_no_reason_to_plan_anew() -> None:
     later = structs.replace(state, victim_seen=NOW, bound_since=NOW)
     assert take_what_matters(Memory(moves=(later,))) == first
     assert take_what_matters(Memory(moves=(structs.replace(state, state=MoveState.PENDING),))) != first
+
+
+def test_what_would_make_a_component_feasible_is_searched_once_for_an_evaluation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It costs integer programs: never between admission and the first eviction, nor again in every idle cycle."""
+    searches = []
+
+    def searched(classes: PodClasses, limits: SearchLimits) -> Relaxation:
+        searches.append(classes)
+        return find_relaxation(classes, limits)
+
+    monkeypatch.setattr(multi_class, "find_relaxation", searched)
+    first, policy = shards(2).snapshot(), shards(2).policy()
+    last: Cycle | None = None
+    for seconds in range(4):
+        last = cycle_of(replace(first, taken_at=first.taken_at + timedelta(seconds=seconds)), policy, last=last)
+        assert list(last.relaxations) == [last.plan.groups[0].name]
+        assert len(searches) == 1
+        assert "feasible with" in last.plan_json

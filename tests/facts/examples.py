@@ -102,6 +102,8 @@ def _value(name: str, hint: Any, number: int) -> Any:
         return _value(name, inner[0], number)
     if origin in {types.UnionType, typing.Union}:
         return None if one else _value(name, inner[0], number)
+    if origin is tuple and inner[-1] is not Ellipsis:
+        return tuple(_value(name, part, number) for part in inner)
     if origin is tuple:
         texts = (f"{name}-{place}" for place in range(1 if one else 2))
         return tuple(dict.fromkeys(_value(text, inner[0], number) for text in texts))

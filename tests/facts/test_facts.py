@@ -6,9 +6,17 @@
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from rebalancer.assessment.assess import assess
 from rebalancer.model.facts import Fact, Refusal
+from rebalancer.model.moves import NO_MEMORY, Reference
+from rebalancer.planning.plan import PlanRefusal
+from rebalancer.planning.plan_file import read_plan, write_plan
+from rebalancer.policy import default_policy
+from rebalancer.scheduling.view import View
 from tests.facts.examples import all_facts, examples
+from tests.planning.clusters import planned, returned
 
 GOLDEN = Path(__file__).parent / "facts.txt"
 
@@ -43,6 +51,16 @@ def test_facts_are_values_of_their_own_kind() -> None:
         assert (first.__struct_config__.frozen, first.__struct_config__.gc) == (True, False)
     kinds = [kind.__struct_config__.tag for kind in all_facts()]
     assert len(set(kinds)) == len(kinds)
+
+
+def test_every_refusal_of_a_plan_is_written_and_read_back_equal() -> None:
+    """With its kind; also facts within facts."""
+    snapshot = returned()
+    assessment = assess(View(snapshot), default_policy(), NO_MEMORY)
+    made, cart = planned(snapshot), Reference("shop", "Deployment", "cart")
+    rows = [PlanRefusal(workload=cart, pod=None, refusal=fact) for fact in examples() if isinstance(fact, Refusal)]
+    everything = structs.replace(made, refusals=tuple(rows))
+    assert read_plan(write_plan(everything), assessment, snapshot) == everything
 
 
 if __name__ == "__main__":

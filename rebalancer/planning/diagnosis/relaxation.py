@@ -12,8 +12,9 @@ Example of a result: 5 replicas of shop/db, or maxSkew 2 over the zones.
 Cost: bounded by `SearchLimits.relaxation_columns`. It is computed for those who show it, not for every plan.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct, structs
@@ -83,6 +84,18 @@ class Relaxation(Struct, frozen=True, gc=False):
             counts = [f"{number} {word}" for number, word in ((removed, "fewer"), (added, "more")) if number]
             return f"{' and '.join(counts)} pods in {len(changes)} workloads"
         return " and ".join(f"{plural(change.replicas, 'replica')} of {change.workload}" for change in changes)
+
+
+class Relaxable:
+    """An infeasible component: its relaxation is computed when it is first read, since it costs integer programs."""
+
+    def __init__(self, search: Callable[[], Relaxation]) -> None:
+        self._search = search
+
+    @cached_property
+    def relaxation(self) -> Relaxation:
+        """The smallest relaxation that makes it feasible."""
+        return self._search()
 
 
 Relaxations = Mapping[str, Relaxation]

@@ -1,13 +1,14 @@
 """Pods of several classes, or requirements that count different pods: solved by an integer program and lookahead."""
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 from msgspec import Struct
 
 from rebalancer.model.facts import Refusal
 from rebalancer.model.reasons import State
 from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
+from rebalancer.planning.diagnosis.relaxation import Relaxable, find_relaxation
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.multi_class.model import PlacementModel
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_cheap_victims, solve, solve_model
@@ -73,7 +74,9 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if isinstance(solution, Solution):
             return ProvedMinimum(solution.evictions, solution.bound)
         state, refusal = diagnose_multi_class(self.classes, solution, self.cache.limits, self.nearest)
-        return Infeasible(state, refusal, self.classes if state is State.INFEASIBLE else None)
+        if state is not State.INFEASIBLE:
+            return Infeasible(state, refusal)
+        return Infeasible(state, refusal, Relaxable(partial(find_relaxation, self.classes, self.cache.limits)))
 
     def lookahead_model(self, budget: SearchBudget) -> MultiClassModel:
         """Return the model for a search on the real nodes; its target is the cheapest placement, or the nearest."""

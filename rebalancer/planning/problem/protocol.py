@@ -12,7 +12,7 @@ from msgspec import Struct
 from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
-from rebalancer.planning.multi_class.classes import PodClasses
+from rebalancer.planning.diagnosis.relaxation import Relaxable
 from rebalancer.planning.plan import OutlookSource
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
@@ -31,11 +31,11 @@ class ProvedMinimum(Struct, frozen=True, gc=False):
 
 
 class Infeasible(Struct, frozen=True, gc=False):
-    """Why no repair exists; `classes` are those of a component for which a relaxation can be searched, else None."""
+    """Why no repair exists; `relaxable` is a component for which a relaxation can be searched, else None."""
 
     state: State
     refusal: Refusal
-    classes: PodClasses | None = None
+    relaxable: Relaxable | None = None
 
 
 class Step(Struct, frozen=True, gc=False, kw_only=True):

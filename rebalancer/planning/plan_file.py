@@ -1,0 +1,115 @@
+"""A plan as JSON, and back: the same plan, given the assessment that it was made of.
+
+What belongs to the assessment is written by name: pods by their UIDs, groups and limits by their names. All else is
+written as it is, each fact with its kind; what is computed when it is read (outlooks, relaxations) is computed then.
+"""
+
+import types
+import typing
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from rebalancer.assessment.assess import Assessment
+from rebalancer.model.facts import Fact, fact_kinds
+from rebalancer.model.moves import Target
+from rebalancer.model.pods import Pod
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.diagnosis.relaxation import Relaxable, Relaxation
+from rebalancer.planning.plan import Outlook, Plan
+from rebalancer.planning.scope.components import Component, Counts
+
+
+def write_plan(plan: Plan) -> bytes:
+    """Write a plan as JSON. Computes what is computed when it is read."""
+    return msgspec.json.encode(_write(plan))
+
+
+def _write(value: object) -> object:
+    match value:
+        case Pod():
+            return value.uid
+        case Component():
+            names = [group.spread.name for group in value.groups]
+            return {"groups": names, "limits": [limit.name for limit in value.limits]}
+        case Outlook():
+            return {"targets": _write(value.targets), "counts": _write(value.counts)}
+        case Relaxable():
+            return _write(value.relaxation)
+        case Fraction():
+            return str(value)
+        case Struct():
+            kind = {"kind": type(value).__name__} if isinstance(value, Fact) else {}
+            return kind | {name: _write(getattr(value, name)) for name in value.__struct_fields__}
+        case tuple():
+            return [_write(one) for one in value]
+        case Mapping():
+            return {key: _write(one) for key, one in value.items()}
+    return value
+
+
+def read_plan(data: bytes, assessment: Assessment, snapshot: Snapshot) -> Plan:
+    """Read a plan that was made of this assessment of a snapshot.
+
+    Raises ValueError where the bytes are no plan, or name what the snapshot or its assessment does not have.
+    """
+    try:
+        plan: Plan = _Reader(assessment, snapshot).read(msgspec.json.decode(data), Plan)
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a plan of this snapshot: {error}") from None
+    return plan
+
+
+class _Reader:
+    """Reads values by the types of the fields that hold them."""
+
+    def __init__(self, assessment: Assessment, snapshot: Snapshot) -> None:
+        self._pods = {pod.uid: pod for pod in snapshot.pods}
+        self._groups = {group.spread.name: group for group in assessment.groups}
+        self._limits = {limit.name: limit for limit in assessment.limits}
+
+    def read(self, raw: Any, hint: Any) -> Any:
+        """Return the value of a field."""
+        origin, inner = typing.get_origin(hint), typing.get_args(hint)
+        if raw is None:
+            return None
+        if origin in {types.UnionType, typing.Union}:
+            return self.read(raw, inner[0])
+        if origin is tuple and inner[-1] is Ellipsis:
+            return tuple([self.read(one, inner[0]) for one in raw])
+        return self._read_object(raw, hint) if isinstance(hint, type) else msgspec.convert(raw, hint)
+
+    def _read_object(self, raw: Any, kind: type) -> Any:
+        if kind is Pod:
+            return self._pods[raw]
+        if kind is Component:
+            limits = tuple(self._limits[name] for name in raw["limits"])
+            return Component.of(tuple(self._groups[name] for name in raw["groups"]), limits)
+        if kind is Outlook:
+            return Outlook(_Read(self.read(raw["targets"], tuple[Target, ...]), raw["counts"]))
+        if kind is Relaxable:
+            relaxation: Relaxation = self.read(raw, Relaxation)
+            return Relaxable(lambda: relaxation)
+        if kind is Fraction:
+            return Fraction(raw)
+        if not issubclass(kind, Struct):
+            return msgspec.convert(raw, kind)
+        made = fact_kinds()[raw["kind"]] if issubclass(kind, Fact) else kind
+        hints = typing.get_type_hints(made)
+        return made(**{name: self.read(raw[name], hints[name]) for name in made.__struct_fields__})
+
+
+class _Read:
+    """The source of an outlook that was read."""
+
+    def __init__(self, targets: tuple[Target, ...], counts: Counts | None) -> None:
+        self._targets, self._counts = targets, counts
+
+    def targets(self) -> tuple[Target, ...]:
+        return self._targets
+
+    def counts(self) -> Counts | None:
+        return self._counts
