@@ -16,7 +16,7 @@ from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moments import Clock
 from rebalancer.model.motion import DomainMotion
-from rebalancer.model.moves import Memory, Reference
+from rebalancer.model.moves import PlanningMemory, Reference
 from rebalancer.model.reasons import Reason, State
 from rebalancer.policy import Policy
 from rebalancer.scheduling.pod_topology_spread import Counts, counts
@@ -111,7 +111,7 @@ class Assessment:
         return tuple(group for group in self.groups if group.violated)
 
 
-def assess(view: View, policy: Policy, memory: Memory) -> Assessment:
+def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
     """Evaluate every constraint of every living workload and every limit of the policy; find placement deadlocks."""
     limit_groups = find_limit_groups(view, policy.groups)
     knowledge = DomainKnowledge.of(view, policy, memory)
@@ -127,12 +127,12 @@ def assess(view: View, policy: Policy, memory: Memory) -> Assessment:
     )
 
 
-def _find_unsettled(memory: Memory, policy: Policy, clock: Clock) -> tuple[UnsettledDomain, ...]:
+def _find_unsettled(memory: PlanningMemory, policy: Policy, clock: Clock) -> tuple[UnsettledDomain, ...]:
     """Return the domains into which nothing is moved for now."""
     return tuple(domain for domain in _find_ends(memory, policy) if not clock.has_passed(domain.until))
 
 
-def find_unreported_ends(memory: Memory, policy: Policy, now: datetime) -> tuple[UnsettledDomain, ...]:
+def find_unreported_ends(memory: PlanningMemory, policy: Policy, now: datetime) -> tuple[UnsettledDomain, ...]:
     """Return the domains of a stored memory whose end was not reported: they have not settled, or have since then.
 
     A domain that settles is stored no longer, but for one that still loses nodes after the longest time.
@@ -141,7 +141,7 @@ def find_unreported_ends(memory: Memory, policy: Policy, now: datetime) -> tuple
     return tuple(one for one in domains if now < one.until or one.until < one.motion.latest_end)
 
 
-def _find_ends(memory: Memory, policy: Policy) -> Iterator[UnsettledDomain]:
+def _find_ends(memory: PlanningMemory, policy: Policy) -> Iterator[UnsettledDomain]:
     window = find_window(policy)
     return (UnsettledDomain(motion, motion.settles_at(window)) for motion in memory.domains_in_motion)
 

@@ -12,7 +12,7 @@ from typing import Final
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import PodController
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.model.moves import Memory, make_token
+from rebalancer.model.moves import PlanningMemory, make_token
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.scheduling.pod_topology_spread import Counts, DomainCounts, counts
 from rebalancer.scheduling.replacement import NODE_LABELS, REVISION_LABELS
@@ -37,7 +37,7 @@ def limit_token(limit: EvaluatedLimit) -> str:
     return make_token(limit.name)
 
 
-def find_causes(assessment: Assessment, view: View, memory: Memory) -> Causes:
+def find_causes(assessment: Assessment, view: View, memory: PlanningMemory) -> Causes:
     """Find the cause of every violated constraint and limit."""
     finder = _CauseFinder(view, memory)
     causes: dict[str, ViolationCause] = {}
@@ -62,7 +62,7 @@ def causes_to_store(causes: Causes) -> tuple[tuple[str, ViolationCause], ...]:
 class _CauseFinder:
     """Finds causes in one cycle, from the memory and the snapshot."""
 
-    def __init__(self, view: View, memory: Memory) -> None:
+    def __init__(self, view: View, memory: PlanningMemory) -> None:
         self._view = view
         self._known = dict(memory.causes)
         self._changes: dict[str, ViolationCause] = {change.subject: change.cause for change in memory.changes}

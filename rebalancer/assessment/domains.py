@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rebalancer.assessment.limit_groups import Affinities
 from rebalancer.model.labels import Operator, SelectorRequirement
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import PlanningMemory
 from rebalancer.scheduling.node_index import RequiredAffinity
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.zones import ZONE_LIFETIME
@@ -89,7 +89,7 @@ def count_zones(
     key: str,
     affinities: Affinities,
     view: View,
-    memory: Memory,
+    memory: PlanningMemory,
     *,
     without_nodes: frozenset[str] = frozenset(),
     ignored: Collection[str] = (),
@@ -106,7 +106,7 @@ def count_zones(
     return len(known | without_nodes)
 
 
-def _zones_seen(key: str, view: View, memory: Memory, ignored: Collection[str]) -> frozenset[str]:
+def _zones_seen(key: str, view: View, memory: PlanningMemory, ignored: Collection[str]) -> frozenset[str]:
     lately = {
         zone.zone for zone in memory.zones if zone.key == key and not view.clock.has_lasted(zone.last, ZONE_LIFETIME)
     }

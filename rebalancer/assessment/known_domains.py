@@ -21,7 +21,7 @@ from rebalancer.model.affinity import NodeSelectorTerm, Toleration
 from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.moments import Clock
-from rebalancer.model.moves import Memory, ZoneSeen
+from rebalancer.model.moves import PlanningMemory, ZoneSeen
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Policy
 from rebalancer.scheduling.node_index import REPELLING, RequiredAffinity, required_part, tolerates
@@ -92,7 +92,7 @@ class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
         return bool(self.declared or self.pools)
 
     @classmethod
-    def of(cls, view: View, policy: Policy, memory: Memory) -> Self:
+    def of(cls, view: View, policy: Policy, memory: PlanningMemory) -> Self:
         """Gather what policy, snapshot and memory know."""
         return cls(
             declared=policy.topology.domains,

@@ -9,7 +9,6 @@ from msgspec import Struct, structs
 
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.capacity.needs import Candidate, Need, find_candidates, find_need
-from rebalancer.capacity.placeholders import Placeholder, placeholder_name
 from rebalancer.capacity.requests import Observation, RequestChange, advance_requests, find_wait
 from rebalancer.engine import Evaluation
 from rebalancer.model.facts import Fact, Refusal
@@ -22,6 +21,7 @@ from rebalancer.model.moves import (
     Reference,
     name_domains,
 )
+from rebalancer.model.placeholders import Placeholder, placeholder_name
 from rebalancer.model.pods import Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, format_rest, plural

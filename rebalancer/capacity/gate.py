@@ -16,9 +16,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from rebalancer.capacity.placeholders import placeholder_name
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import CapacityRequest, CapacityState
+from rebalancer.model.placeholders import placeholder_name
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import plural

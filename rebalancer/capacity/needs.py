@@ -24,7 +24,6 @@ from msgspec import Struct, structs
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.controllers import members
 from rebalancer.assessment.known_domains import DomainKnowledge, KnownDomain, NodeNeeds
-from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.capacity.supposed import is_supposed, suppose_nodes
 from rebalancer.engine import evaluate
 from rebalancer.model.facts import Refusal
@@ -32,6 +31,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moments import ALWAYS
 from rebalancer.model.moves import DomainName, Memory, Reference, make_token
 from rebalancer.model.nodes import Node
+from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.pods import Pod, PodPhase, Resources
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot

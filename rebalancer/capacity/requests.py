@@ -15,8 +15,8 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from rebalancer.capacity.placeholders import lifetime, placeholder_name
 from rebalancer.model.moves import CapacityAttempt, CapacityRequest, CapacityState, DomainName, Memory
+from rebalancer.model.placeholders import lifetime, placeholder_name
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration

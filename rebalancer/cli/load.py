@@ -17,7 +17,6 @@ from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.capacity.decision import NotInModeEvict, decide_capacity
-from rebalancer.capacity.placeholders import placeholder_pods, without_pods
 from rebalancer.capacity.requests import Observation
 from rebalancer.cli.controller_state import Acting, describe_other_policy, read_acting
 from rebalancer.cli.errors import CliError, warn
@@ -181,10 +180,8 @@ def evaluate_without_memory(
 ) -> Evaluation:
     """Evaluate as the first cycle of a controller does, with the reasons why repairs wait for capacity.
 
-    `motion` is what is known of nodes that have changed. Placeholders are outside of all counts. Nothing is requested:
-    a command only reads.
+    `motion` is what is known of nodes that have changed. Nothing is requested: a command only reads.
     """
-    snapshot = without_pods(snapshot, placeholder_pods(snapshot, policy.capacity.namespace))
     evaluation = evaluate(snapshot, policy, profile=profile, memory=motion)
     decision = decide_capacity(
         evaluation,

@@ -16,13 +16,13 @@ from rebalancer.assessment.assess import Assessment
 from rebalancer.capacity.decision import CapacityDecision, NotInModeEvict, PlaceholdersUnread, decide_capacity
 from rebalancer.capacity.gate import CapacityHeld, Gate, pass_gate
 from rebalancer.capacity.needs import Candidate, Need, RehearsedNeed, find_need
-from rebalancer.capacity.placeholders import placeholder_name, placeholder_pods, settle_nodes, without_pods
 from rebalancer.capacity.requests import Observation
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import CapacityReading
-from rebalancer.engine import Evaluation, take_what_matters
+from rebalancer.engine import Evaluation
 from rebalancer.model.facts import Fact, Refusal
-from rebalancer.model.moves import CapacityRequest, CapacityState, DomainName, Memory
+from rebalancer.model.moves import CapacityRequest, CapacityState, DomainName, Memory, PlanningMemory
+from rebalancer.model.placeholders import placeholder_name, placeholder_pods, settle_nodes, without_placeholders
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -32,7 +32,7 @@ from rebalancer.ports import Placeholders, ReadFailedError
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.moves import overlay_moves
 
-_Rehearsed = Mapping[tuple[str, tuple[DomainName, ...]], tuple[Memory, RehearsedNeed]]
+_Rehearsed = Mapping[tuple[str, tuple[DomainName, ...]], tuple[PlanningMemory, RehearsedNeed]]
 """Results of rehearsals, by the request's token and the domains, with the memory by which they were made."""
 
 
@@ -89,7 +89,7 @@ class CapacityStage:
 
     def before(self, snapshot: Snapshot, memory: Memory) -> Snapshot:
         """Leave the placeholders out, and let the nodes of ready requests count as settled."""
-        return settle_nodes(without_pods(snapshot, self._held), memory.capacity)
+        return settle_nodes(without_placeholders(snapshot, self.namespace), memory.capacity)
 
     def after(self, cycle: Cycle) -> Cycle:
         """Request and release capacity; let only those evictions go whose capacity is free."""
@@ -177,7 +177,7 @@ class _Rehearsals:
     def find_need(self, candidate: Candidate, memory: Memory) -> Need | None:
         """Return what a repair needs, None where capacity is not all that it lacks."""
         view, policy = self._evaluation.view, self._evaluation.inputs.policy
-        key, known_by = (candidate.token, candidate.names), take_what_matters(memory)
+        key, known_by = (candidate.token, candidate.names), memory.planning
         before, last = self.results.get(key, (None, None))
         if last is None or before != known_by or view.snapshot.taken_at >= last.holds_until:
             last = find_need(candidate, view, policy, memory)

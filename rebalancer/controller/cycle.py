@@ -193,7 +193,7 @@ def _evaluate(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory, stopwatc
     """Assess and plan, unless the last evaluation serves."""
     policy, profile = inputs.context.policy, inputs.profile
     now = Inputs(snapshot=snapshot, policy=policy, profile=profile, memory=tracked)
-    if inputs.known is not None and inputs.known.serves(now, snapshot.taken_at):
+    if inputs.known is not None and inputs.known.serves(now):
         with stopwatch("assess"), stopwatch("plan"):  # every cycle has every phase
             return inputs.known.at(now)
     return evaluate(snapshot, policy, profile=profile, memory=tracked, stopwatch=stopwatch)

@@ -13,10 +13,10 @@ from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.slow_start import WindowUses, describe_windows
 from rebalancer.assessment.assess import UnsettledDomain
-from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
+from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import CapacityMode, Mode, Policy, TeamReading

@@ -1,14 +1,15 @@
 """Moves: the evictions of the rebalancer, from the request to the verified replacement, and what is stored of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import blake2b
+from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from rebalancer.model.breaker import CLOSED, BreakerState
-from rebalancer.model.moments import Moment
+from rebalancer.model.moments import ALWAYS, Moment
 from rebalancer.model.motion import DomainMotion, NodeChange
 from rebalancer.model.reasons import Cause, ViolationCause
 from rebalancer.model.words import name_of_key, short_key
@@ -292,23 +293,17 @@ class Proposal(Struct, frozen=True, gc=False, kw_only=True):
     approved: bool = False
 
 
-class Memory(Struct, frozen=True, kw_only=True):
-    """Everything that must outlive a cycle. Stored in the status ConfigMap (key `memory.json`); empty for files.
+class PlanningMemory(Struct, frozen=True, kw_only=True):
+    """What assessment and plan read of the memory: they see nothing else, and a plan serves while it is equal.
 
-    `moves` are those in progress and the last that ended, oldest first. `seen` is the time since which each violated
-    group has been violated, by the token of the group's name. `sent` are the evictions of the last minute.
-    `zones` are the domains seen within the hour, or within `topology.remember`: some limits depend on their number, and
-    those that have lost their nodes are reported.
+    `moves` are those in progress and the last that ended, oldest first. `zones` are the domains seen within the hour,
+    or within `topology.remember`: some limits depend on their number, and those that have lost their nodes are
+    reported.
     """
 
     moves: tuple[Move, ...] = ()
-    seen: tuple[tuple[str, Moment], ...] = ()
-    sent: tuple[SentRequest, ...] = field(default=(), name="requests")
-    """Another JSON key: under `sent` earlier releases stored the times alone."""
     failed_predictions: tuple[FailedPrediction, ...] = field(default=(), name="misses")
     """Of groups that are still violated. The JSON key is older than the attribute's name, as is that of `spares`."""
-    refused: tuple[RefusedRequest, ...] = ()
-    """Of groups that are still violated."""
     zones: tuple[ZoneSeen, ...] = ()
     extra_evictions: tuple[ExtraEviction, ...] = field(default=(), name="spares")
     """Of groups that are still violated."""
@@ -316,28 +311,14 @@ class Memory(Struct, frozen=True, kw_only=True):
     """Those of the last hour, the newest last."""
     causes: tuple[tuple[str, ViolationCause], ...] = ()
     """Of what is still violated, by a short name."""
-    breaker: BreakerState = CLOSED
-    """After the last cycle."""
-    proposal: Proposal | None = None
-    """In mode Approve."""
     capacity: tuple[CapacityRequest, ...] = ()
     """Requests that have not ended."""
-    capacity_attempts: tuple[CapacityAttempt, ...] = ()
-    """Those of the last days."""
-    capacity_wanted: tuple[tuple[str, Moment], ...] = ()
-    """The time since which a repair has lacked nothing but capacity, by token."""
     settling: tuple[tuple[str, Moment], ...] = ()
     """When a repair that is not done yet first waited for a node to settle, by token."""
     node_changes: tuple[NodeChange, ...] = ()
     """Those within `nodes.settle`, at least a minute, the newest last."""
     domains_in_motion: tuple[DomainMotion, ...] = ()
     """Domains that lose nodes, or have until a moment ago."""
-    windows: tuple[StartWindow, ...] = ()
-    """Those of slow start that differ from the first ones, the cluster's first."""
-    queued: tuple[tuple[str, Moment], ...] = ()
-    """Since when a step that needs several concurrent evictions has waited for slow start, by token."""
-    replaced_at: Moment | None = None
-    """When the last eviction was requested whose replacement proves that the cluster replaces pods."""
 
     @property
     def in_flight(self) -> tuple[Move, ...]:
@@ -353,6 +334,58 @@ class Memory(Struct, frozen=True, kw_only=True):
     def unexecuted_pods(self) -> frozenset[str]:
         """The UIDs of their pods."""
         return frozenset(move.uid for move in self.unexecuted)
+
+
+class Memory(PlanningMemory, frozen=True, kw_only=True):
+    """Everything that must outlive a cycle. Stored in the status ConfigMap (key `memory.json`); empty for files.
+
+    `seen` is the time since which each violated group has been violated, by the token of the group's name. `sent` are
+    the evictions of the last minute.
+    """
+
+    seen: tuple[tuple[str, Moment], ...] = ()
+    sent: tuple[SentRequest, ...] = field(default=(), name="requests")
+    """Another JSON key: under `sent` earlier releases stored the times alone."""
+    refused: tuple[RefusedRequest, ...] = ()
+    """Of groups that are still violated."""
+    breaker: BreakerState = CLOSED
+    """After the last cycle."""
+    proposal: Proposal | None = None
+    """In mode Approve."""
+    capacity_attempts: tuple[CapacityAttempt, ...] = ()
+    """Those of the last days."""
+    capacity_wanted: tuple[tuple[str, Moment], ...] = ()
+    """The time since which a repair has lacked nothing but capacity, by token."""
+    windows: tuple[StartWindow, ...] = ()
+    """Those of slow start that differ from the first ones, the cluster's first."""
+    queued: tuple[tuple[str, Moment], ...] = ()
+    """Since when a step that needs several concurrent evictions has waited for slow start, by token."""
+    replaced_at: Moment | None = None
+    """When the last eviction was requested whose replacement proves that the cluster replaces pods."""
+
+    @property
+    def planning(self) -> PlanningMemory:
+        """What assessment and plan read, to be compared: without what changes in many cycles and means nothing to them.
+
+        That is whether a replacement has arrived, and when those zones were seen that are there.
+        """
+        known = {name: getattr(self, name) for name in PlanningMemory.__struct_fields__}
+        known["moves"] = tuple(structs.replace(move, **_NOT_ARRIVED) for move in self.moves)
+        last = max((zone.last for zone in self.zones), default=ALWAYS)
+        known["zones"] = tuple(structs.replace(zone, last=ALWAYS) if zone.last == last else zone for zone in self.zones)
+        return PlanningMemory(**known)
+
+
+_NOT_ARRIVED: Final[Mapping[str, Any]] = {
+    "awaited_since": None,
+    "uncreated": None,
+    "bound_since": None,
+    "arrived": False,
+    "counted": False,
+    "unstarted": None,
+    "victim_seen": None,
+}
+"""What became of a move, which admission alone reads."""
 
 
 NO_MEMORY = Memory()

@@ -1,6 +1,6 @@
 """Make the plan: for every component the proven minimum, the next safe step, and why further evictions wait."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.facts import Refusal
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import PlanningMemory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.decision import decide
@@ -55,12 +55,21 @@ class NotActedOn(Refusal):
 
 
 def plan(
-    view: View, assessment: Assessment, policy: Policy, memory: Memory, limits: SearchLimits | None = None
+    view: View,
+    assessment: Assessment,
+    policy: Policy,
+    memory: PlanningMemory,
+    limits: SearchLimits | None = None,
+    *,
+    only: Collection[Reference] | None = None,
 ) -> Plan:
-    """Plan for every component in which something is to be repaired, the worst first. Same input, same plan."""
+    """Plan for every component in which something is to be repaired, the worst first. Same input, same plan.
+
+    With `only`, for those components alone that some of these workloads belong to.
+    """
     planner = _Planner(view, assessment, policy, memory, SearchCache(limits))
     stuck = stuck_pods(view)
-    for component in find_components(assessment, stuck, policy.spread.act_on):
+    for component in find_components(assessment, stuck, policy.spread.act_on, only):
         planner.consider(component, stuck)
     planner.look_ahead()
     return planner.plan()
@@ -77,7 +86,9 @@ def find_relaxations(plan: Plan) -> Relaxations:
 class _Planner:
     """Collects the plan, component by component, over one ledger of budgets."""
 
-    def __init__(self, view: View, assessment: Assessment, policy: Policy, memory: Memory, cache: SearchCache) -> None:
+    def __init__(
+        self, view: View, assessment: Assessment, policy: Policy, memory: PlanningMemory, cache: SearchCache
+    ) -> None:
         self._view = view
         self._policy = policy
         self._limits = cache.limits

@@ -11,11 +11,11 @@ from random import Random
 from msgspec import structs
 
 from rebalancer.admission.pause import Pause
-from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST
 from rebalancer.model.events import Event
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Move, Reference
+from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of

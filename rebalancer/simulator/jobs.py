@@ -6,8 +6,8 @@ Source: `pkg/controller/job/job_controller.go` with `backoffLimit: 0`, and `pkg/
 from collections.abc import Callable
 from datetime import timedelta
 
-from rebalancer.capacity.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL, Placeholder, lifetime
 from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL, Placeholder, lifetime
 from rebalancer.model.pods import OwnerReference, Pod, PodSpec
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.policy import Capacity

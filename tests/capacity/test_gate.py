@@ -14,11 +14,11 @@ from rebalancer.capacity.gate import (
     Gate,
     pass_gate,
 )
-from rebalancer.capacity.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL
 from rebalancer.engine import evaluate
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import CapacityRequest, CapacityState, DomainName, Reference, Target
+from rebalancer.model.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction, Outlook

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from rebalancer.capacity.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL
 from rebalancer.capacity.requests import Observation, Progress, Result, advance_requests, find_wait
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import CapacityRequest, CapacityState, DomainName, Memory, Reference
+from rebalancer.model.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Capacity

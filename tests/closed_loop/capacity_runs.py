@@ -14,11 +14,11 @@ from random import Random
 import structlog
 
 from rebalancer.admission.pause import Pause
-from rebalancer.capacity.placeholders import placeholder_pods
 from rebalancer.controller.state import PauseRead
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
+from rebalancer.model.placeholders import placeholder_pods
 from rebalancer.model.pods import Pod, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Capacity, CapacityMode, Mode

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from rebalancer.capacity.placeholders import placeholder_pods
 from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Operator, SelectorRequirement
+from rebalancer.model.placeholders import placeholder_pods
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Capacity, CapacityMode, Mode
 from rebalancer.simulator import HOSTNAME, ZONE, Autoscaling, ClusterBuilder, SimulatedCluster, Span, TraceKind

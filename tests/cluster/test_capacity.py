@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from rebalancer.adapters.kubernetes.placeholders import job_manifest
-from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.model.affinity import NodeAffinity
+from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.pods import NOTHING
 from tests.cluster.controller import ACCOUNT, USER, Controller, install, policy
 from tests.control_plane.api import Api, ApiError, wait_until

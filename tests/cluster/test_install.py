@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from rebalancer.adapters.kubernetes.placeholders import job_manifest
-from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.deletion_costs import OWN_DELETION_COST
+from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.pods import Resources
 from rebalancer.policy import Capacity
 from tests.cluster import test_capacity

@@ -9,7 +9,6 @@ from msgspec import structs
 
 from rebalancer.capacity.needs import RehearsedNeed
 from rebalancer.controller.cycle import Cycle
-from rebalancer.engine import take_what_matters
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import FailedPrediction, Memory, MoveState
 from rebalancer.model.reasons import Reason
@@ -136,10 +135,10 @@ def test_another_policy_or_memory_is_evaluated_anew() -> None:
 def test_when_a_pod_was_last_seen_to_end_is_no_reason_to_plan_anew() -> None:
     """It changes in every cycle, for a week perhaps, and neither assessment nor plan reads it."""
     state = move("a", NOW, state=MoveState.EVICTED)
-    first = take_what_matters(Memory(moves=(state,)))
+    first = Memory(moves=(state,)).planning
     later = structs.replace(state, victim_seen=NOW, bound_since=NOW)
-    assert take_what_matters(Memory(moves=(later,))) == first
-    assert take_what_matters(Memory(moves=(structs.replace(state, state=MoveState.PENDING),))) != first
+    assert Memory(moves=(later,)).planning == first
+    assert Memory(moves=(structs.replace(state, state=MoveState.PENDING),)).planning != first
 
 
 def test_what_would_make_a_component_feasible_is_searched_once_for_an_evaluation(

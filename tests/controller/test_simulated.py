@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from rebalancer.admission.pause import Pause
-from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.controller.state import ApprovalRead, Leading, LoopEvent, LoopState, PauseRead, Saved, change
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.pods import NOTHING, OwnerReference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable

@@ -5,9 +5,9 @@ from datetime import timedelta
 import yaml
 
 from rebalancer.adapters.kubernetes.placeholders import PRIORITY_CLASS, job_manifest
-from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, Toleration
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
+from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.pods import Resources
 from rebalancer.policy import Capacity
 from rebalancer.simulator import ZONE

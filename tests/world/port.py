@@ -9,9 +9,9 @@ from random import Random
 from msgspec import structs
 
 from rebalancer.admission.pause import Pause
-from rebalancer.capacity.placeholders import Placeholder
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
+from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Capacity
 from rebalancer.ports import (

@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
-from rebalancer.capacity.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL, Placeholder, lifetime
 from rebalancer.model.affinity import NodeAffinity, Toleration
 from rebalancer.model.labels import SelectorRequirement
+from rebalancer.model.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL, Placeholder, lifetime
 from rebalancer.model.pods import Resources
 from rebalancer.policy import Capacity
 from rebalancer.ports import ReadFailedError

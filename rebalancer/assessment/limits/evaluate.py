@@ -20,7 +20,7 @@ from rebalancer.assessment.limit_groups import (
 )
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import PlanningMemory
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Limit
 from rebalancer.scheduling.node_index import count_names
@@ -34,7 +34,7 @@ _ANNOTATIONS: Final = attrgetter("annotations")
 
 
 def evaluate_limits(
-    gathered: Sequence[LimitGroup], view: View, memory: Memory, knowledge: DomainKnowledge
+    gathered: Sequence[LimitGroup], view: View, memory: PlanningMemory, knowledge: DomainKnowledge
 ) -> tuple[EvaluatedLimit, ...]:
     """Evaluate every limit in force, in the order of the groups and their limits.
 
@@ -49,7 +49,7 @@ def evaluate_limits(
 class _LimitEvaluator:
     """Evaluates the limits of one cluster; holds what the groups share."""
 
-    def __init__(self, view: View, memory: Memory, knowledge: DomainKnowledge) -> None:
+    def __init__(self, view: View, memory: PlanningMemory, knowledge: DomainKnowledge) -> None:
         self._view = view
         self._memory = memory
         self._knowledge = knowledge

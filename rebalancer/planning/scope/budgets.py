@@ -16,7 +16,7 @@ from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.facts import Refusal
-from rebalancer.model.moves import Memory, MoveState
+from rebalancer.model.moves import MoveState, PlanningMemory
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, name_list, plural
@@ -203,7 +203,7 @@ class StepWaitsForBudget(Refusal):
 class BudgetLedger:
     """What is left of every budget; `take` spends it."""
 
-    def __init__(self, view: View, policy: Policy, memory: Memory, gathered: Iterable[LimitGroup] = ()) -> None:
+    def __init__(self, view: View, policy: Policy, memory: PlanningMemory, gathered: Iterable[LimitGroup] = ()) -> None:
         self._snapshot, self._clock = view.snapshot, view.clock
         self._all_on_nodes = view.all_on_nodes
         self._rules = policy.budgets
@@ -460,7 +460,7 @@ class GroupBudgets:
     those of others, are read from the pods. What a node's clock has in the future is left aside.
     """
 
-    def __init__(self, view: View, memory: Memory, gathered: Iterable[LimitGroup]) -> None:
+    def __init__(self, view: View, memory: PlanningMemory, gathered: Iterable[LimitGroup]) -> None:
         self._snapshot, self._clock = view.snapshot, view.clock
         self._groups: dict[str, list[LimitGroup]] = {}
         """By the pod's UID."""

@@ -6,7 +6,7 @@ must not break the others.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Self
 
@@ -97,24 +97,32 @@ def _identity(member: PodController) -> tuple[Reference, str]:
     return member.reference, ",".join(pod.uid for pod in member.pods)
 
 
-def find_components(assessment: Assessment, stuck: frozenset[str], act_on: ActOn) -> tuple[Component, ...]:
+def find_components(
+    assessment: Assessment, stuck: frozenset[str], act_on: ActOn, only: Collection[Reference] | None = None
+) -> tuple[Component, ...]:
     """Return the components that need a repair, the worst first. `stuck` are UIDs of pods that no node admits.
 
-    Violated hard constraints are among them whether they are acted on or not.
+    Violated hard constraints are among them whether they are acted on or not. `only` are workloads: then components
+    without any of them are left out.
     """
+    namespaces = None if only is None else {workload.namespace for workload in only}
     acted = [limit for limit in assessment.limits if is_acted_on(limit)]
     owners = {part.member.owner.uid for limit in acted for part in limit.parts if part.member.owner is not None}
     joined: list[Component] = []
     by_namespace: defaultdict[str, list[EvaluatedGroup]] = defaultdict(list)
     for evaluated in assessment.groups:
-        by_namespace[evaluated.spread.namespace].append(evaluated)
+        if namespaces is None or evaluated.spread.namespace in namespaces:
+            by_namespace[evaluated.spread.namespace].append(evaluated)
     limits_in: defaultdict[str, list[EvaluatedLimit]] = defaultdict(list)
     for limit in acted:
+        if namespaces is not None and limit.namespace not in namespaces:
+            continue
         limits_in[limit.namespace].append(limit)
     for namespace in dict.fromkeys((*by_namespace, *limits_in)):
         joined += _join(by_namespace[namespace], limits_in[namespace], owners)
     every = (*act_on, WhenUnsatisfiable.DO_NOT_SCHEDULE)
-    violated = [component for component in joined if needs_repair(component, every, stuck)]
+    wanted = joined if only is None else [one for one in joined if not set(one.workloads).isdisjoint(only)]
+    violated = [component for component in wanted if needs_repair(component, every, stuck)]
     return tuple(sorted(violated, key=lambda component: component.urgency))
 
 

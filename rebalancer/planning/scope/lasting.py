@@ -26,7 +26,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
-from rebalancer.model.moves import Memory, make_token
+from rebalancer.model.moves import PlanningMemory, make_token
 from rebalancer.model.nodes import Node
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import InclusionPolicy
@@ -60,7 +60,7 @@ class CountsInMotion(Refusal):
 class RecentChanges:
     """The changes of nodes that have not lasted, and what would be violated without them."""
 
-    def __init__(self, view: View, policy: Policy, memory: Memory) -> None:
+    def __init__(self, view: View, policy: Policy, memory: PlanningMemory) -> None:
         self._view = view
         self._policy = policy
         self._memory = memory
@@ -98,7 +98,7 @@ class RecentChanges:
 class _Changes:
     """Recent changes of some kinds."""
 
-    def __init__(self, view: View, policy: Policy, memory: Memory, events: Collection[NodeEvent]) -> None:
+    def __init__(self, view: View, policy: Policy, memory: PlanningMemory, events: Collection[NodeEvent]) -> None:
         self._view = view
         self._policy = policy
         self._memory = memory

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.model.facts import Refusal
 from rebalancer.model.motion import LONGEST_UNSETTLED, NodeChange, NodeEvent
-from rebalancer.model.moves import DomainName, Memory, make_token
+from rebalancer.model.moves import DomainName, PlanningMemory, make_token
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration
 from rebalancer.policy import Policy
@@ -100,7 +100,9 @@ def _divide(nodes: Collection[str]) -> _Chunks:
 class SettlingNodes:
     """The nodes of one view that are not Ready or in motion; the memory says since when components wait."""
 
-    def __init__(self, view: View, policy: Policy, memory: Memory, unsettled: Sequence[UnsettledDomain]) -> None:
+    def __init__(
+        self, view: View, policy: Policy, memory: PlanningMemory, unsettled: Sequence[UnsettledDomain]
+    ) -> None:
         self._nodes = view.nodes
         self._clock = view.clock
         self._settle = policy.nodes.settle

@@ -4,7 +4,7 @@ A Job, because the control plane ends it without us: at its deadline, whatever h
 are outside of every count: they belong to no workload, and are deleted before anybody is moved into their capacity.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -57,11 +57,11 @@ def placeholder_name(pod: Pod) -> str:
     return pod.labels[PLACEHOLDER_LABEL]
 
 
-def without_pods(snapshot: Snapshot, pods: Collection[Pod]) -> Snapshot:
-    """Return the snapshot without some pods."""
-    if not pods:
+def without_placeholders(snapshot: Snapshot, namespace: str) -> Snapshot:
+    """Return the snapshot without the pods that hold capacity."""
+    gone = {pod.uid for pod in placeholder_pods(snapshot, namespace)}
+    if not gone:
         return snapshot
-    gone = {pod.uid for pod in pods}
     return replace(snapshot, pods=tuple([pod for pod in snapshot.pods if pod.uid not in gone]))
 
 
