@@ -2,8 +2,11 @@
 
 import os
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from functools import cached_property
+from typing import Final
 
 import msgspec
 from msgspec import structs
@@ -83,35 +86,47 @@ def _lifetime(record: LeaseRecord) -> timedelta:
     return timedelta(seconds=record.expires_after(_USUAL_SECONDS))
 
 
-class Acting(NamedTuple):
-    """What the controller does with a plan, in one line, and what it does not send, as far as that is known.
+@dataclass(frozen=True)
+class Acting:
+    """What the controller does with a plan, and what it does not send, as far as that is known.
 
     `blocked` are the namespaces in which it evicts nothing, `refused` evictions that it requests again later. `memory`
     is what it knows of nodes that have changed: nothing on them says so.
     """
 
-    line: str
+    describe: Callable[[], str]
     blocked: tuple[BlockedNamespace, ...] = ()
     refused: tuple[RefusedEviction, ...] = ()
     memory: Memory = NO_MEMORY
+
+    @cached_property
+    def line(self) -> str:
+        """What it does, in one line. Reads the Lease, which may take seconds: only for whoever prints it."""
+        return self.describe()
 
 
 def read_acting(transport: Transport, now: datetime, mode: Mode) -> Acting:
     """Say what the controller of this cluster will do, by its status, or by the mode where that is not readable."""
     namespace = controller_namespace()
-    lease = read_lease(transport, namespace, now)
+    status: StatusDocument | None = None
+    memory, unread = NO_MEMORY, ""
     try:
         status = read_status(transport, namespace)
         memory = _read_motion(transport, namespace)
     except (ClusterError, CliError):
         unread = "its status cannot be read"
-        return Acting(f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread))
-    never = f"no controller has run in namespace {namespace}: nothing will be evicted"
-    if status is None:
-        return Acting(never)
-    ran = status.last_cycle is not None
-    line = describe_controller(structs.replace(status, lease=lease), now) if ran else never
-    return Acting(line, status.breaker.namespaces, status.refused_evictions, memory)
+
+    def describe() -> str:
+        if unread:
+            lease = read_lease(transport, namespace, now)
+            return f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread)
+        if status is None or status.last_cycle is None:
+            return f"no controller has run in namespace {namespace}: nothing will be evicted"
+        return describe_controller(structs.replace(status, lease=read_lease(transport, namespace, now)), now)
+
+    if status is None or unread:
+        return Acting(describe)
+    return Acting(describe, status.breaker.namespaces, status.refused_evictions, memory)
 
 
 def _read_motion(transport: Transport, namespace: str) -> Memory:

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     cluster = load_cluster(options)
     evaluation, snapshot = cluster.evaluation, cluster.snapshot
     target = _find_object(kind, name, options.namespace, snapshot)
-    blocked = next((entry.refusal for entry in cluster.blocked if entry.namespace == target.namespace), None)
+    blocked = next((entry.refusal for entry in cluster.acting.blocked if entry.namespace == target.namespace), None)
     details = ExplanationDetails(find_relaxations(evaluation.plan), verbose=args.verbose, blocked=blocked)
     if isinstance(target, Pod):
         document = explain_pod(target, evaluation.view, evaluation.assessment, evaluation.plan, details)

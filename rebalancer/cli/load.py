@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 from msgspec import structs
@@ -34,7 +35,7 @@ from rebalancer.policy import Mode, Policy, ScaleDownPrevention, merge, select_t
 from rebalancer.prevention.findings import find_risks, scale_down_findings
 from rebalancer.prevention.plan import evaluate_groups
 from rebalancer.reporting.acting import describe_mode
-from rebalancer.reporting.documents.status import BlockedNamespace, hold_refused
+from rebalancer.reporting.documents.status import hold_refused
 from rebalancer.scheduling.profile import Profile
 
 _MOST_WARNINGS: Final = 50
@@ -45,13 +46,12 @@ _MOST_WARNINGS: Final = 50
 class LoadedCluster:
     """A snapshot, evaluated by the policy in force, and what that references and the cluster lacks.
 
-    `acting` says what the controller does with the plan, `blocked` where it evicts nothing.
+    `acting` is what the controller does with the plan.
     """
 
     evaluation: Evaluation
     unmatched: tuple[Unmatched, ...]
-    acting: str
-    blocked: tuple[BlockedNamespace, ...] = ()
+    acting: Acting
 
     @property
     def snapshot(self) -> Snapshot:
@@ -73,9 +73,9 @@ def load_snapshot(options: ReadOptions) -> Snapshot:
     return _load(options)[0]
 
 
-def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, Acting]:
-    """Read the snapshot; return it, how to read team policies, and what the controller does."""
-    acting = Acting(describe_mode(options.policy.mode))
+def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, Transport | None]:
+    """Read the snapshot; return it, how to read team policies, and the connection to a live cluster."""
+    transport: Transport | None = None
     if options.snapshot is None:
         try:
             transport = connect(kubeconfig=options.kubeconfig, context=options.context)
@@ -83,7 +83,6 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, Acting]:
             read_teams = _make_live_reader(transport)
             autoscalers = options.policy.prevention.scale_down is not ScaleDownPrevention.OFF
             snapshot = read_once(transport, datetime.now(UTC), autoscalers=autoscalers)
-            acting = read_acting(transport, datetime.now(UTC), options.policy.mode)
             if options.is_shipped_policy:
                 warn(filter(None, [describe_other_policy(transport, options.policy)]))
         except ClusterError as error:
@@ -100,7 +99,7 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, Acting]:
             raise CliError(str(error)) from None
         read_teams = _make_file_reader(data, source)
     warn(warnings)
-    return snapshot, read_teams, acting
+    return snapshot, read_teams, transport
 
 
 def _make_live_reader(transport: Transport) -> _ReadTeams:
@@ -157,7 +156,11 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     """
     profile = load_profile(options)
     with progress("reading the cluster"):
-        snapshot, read_teams, acting = _load(options)
+        snapshot, read_teams, transport = _load(options)
+        if transport is None:
+            acting = Acting(partial(describe_mode, options.policy.mode))
+        else:
+            acting = read_acting(transport, datetime.now(UTC), options.policy.mode)
     with progress("planning"):
         return _plan(options, snapshot, profile, read_teams, acting)
 
@@ -172,7 +175,7 @@ def _plan(
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
     evaluation = replace(evaluation, plan=hold_refused(evaluation.plan, acting.refused))
-    return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting.line, blocked=acting.blocked)
+    return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting)
 
 
 def evaluate_without_memory(

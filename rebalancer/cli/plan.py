@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         case _:
             satisfied, unplanned = count_other_workloads(made, evaluation.assessment, workloads)
             view = PlanView(
-                acting=cluster.acting,
+                acting=cluster.acting.line,
                 satisfied=satisfied,
                 unplanned=unplanned,
                 relaxations=relaxations,

@@ -162,9 +162,11 @@ class Server:
         self.policy: str | None = None
         self.status: dict[str, Any] | None = None
         self.lease: dict[str, Any] | int = held("one")
+        self.paths: list[str] = []
 
     def __call__(self, request: BaseHTTPRequestHandler) -> None:
         path = request.path.partition("?")[0]
+        self.paths.append(path)
         if path == f"{NAMESPACE}rebalancer-policy" and self.policy is not None:
             answer(request, 200, config_map("rebalancer-policy", {"policy.yaml": self.policy}))
         elif path == f"{NAMESPACE}rebalancer-status" and self.status is not None:
@@ -317,6 +319,25 @@ def test_a_live_plan_does_not_say_that_a_controller_acts_that_does_not_lead(
     server.lease, server.status = lease, status
     _, out, _ = run(capsys, "plan")
     assert out.splitlines()[0] == f"Plan (dry run; {line})"
+
+
+@pytest.mark.parametrize(
+    ("command", "leases"),
+    [
+        (("plan",), 1),
+        (("report",), 0),
+        (("simulate", "--each", "topology.kubernetes.io/zone"), 0),
+        (("predict", "--pod", "tests/cli/golden/pod.yaml"), 0),
+    ],
+)
+def test_only_who_says_who_leads_reads_the_lease(
+    command: tuple[str, ...], leases: int, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that nobody renews takes seconds to read."""
+    server.status = STATUS
+    run(capsys, *command)
+    assert server.paths.count(LEASE) == leases
+    assert (f"{NAMESPACE}rebalancer-status" in server.paths) == (command[0] != "predict")
 
 
 @pytest.mark.parametrize(
