@@ -4,7 +4,7 @@
 and tests. It is a pure function: the time is `snapshot.taken_at`, and the same inputs give the same evaluation.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,7 +19,8 @@ from rebalancer.model.placeholders import without_placeholders
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import plan
-from rebalancer.policy import Policy
+from rebalancer.policy import Merged, Policy
+from rebalancer.policy.team_maps import merge_team_maps
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.moves import overlay_moves
@@ -57,6 +58,8 @@ class Evaluation:
     """What caused the violations."""
     plan: Plan
     """The next safe step of each repair, with the proof of its minimum, and why the rest waits."""
+    team_problems: Mapping[str, str]
+    """By namespace what of its team policy is not in force, and why; empty where the snapshot has no team policies."""
     valid_until: datetime
     """From then on the same inputs may give another evaluation: pods have aged, nodes have settled."""
 
@@ -92,7 +95,7 @@ def evaluate(
     only: Collection[Reference] | None = None,
     stopwatch: Stopwatch = without_stopwatch,
 ) -> Evaluation:
-    """Assess and plan a snapshot.
+    """Assess and plan a snapshot; team policies that it has are put in force.
 
     `profile` is how the scheduler is configured, None: as `policy.scheduler` says without a file. `memory` is what the
     controller has stored of earlier cycles; a snapshot from a file has none. `only` names workloads: then nothing is
@@ -102,6 +105,11 @@ def evaluate(
     if profile is None:
         profile = default_profile(policy)
     snapshot = without_placeholders(snapshot, policy.capacity.namespace)
+    merged = Merged(policy=policy, problems={})
+    if snapshot.team_maps is not None:
+        names = sorted({namespace.name for namespace in snapshot.namespaces} | snapshot.pods_in.keys())
+        merged = merge_team_maps(policy.cluster, snapshot.team_maps, names)
+        policy = merged.policy
     chosen = None if only is None else frozenset(only)
     with stopwatch("assess"):
         view = View(overlay_moves(snapshot, memory.moves), profile)
@@ -115,6 +123,7 @@ def evaluate(
         assessment=assessment,
         causes=causes,
         plan=made,
+        team_problems=merged.problems,
         valid_until=view.clock.holds_until,
     )
 

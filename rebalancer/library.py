@@ -4,10 +4,12 @@
 """
 
 import warnings
+from dataclasses import replace
 from datetime import datetime
 
 from rebalancer.adapters import files
 from rebalancer.engine import Evaluation
+from rebalancer.locations import own_namespace
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning import plan_file
@@ -35,7 +37,10 @@ def read_snapshot(
     snapshot, problems = files.read_snapshot(data, version=known, at=at, source=source)
     for problem in problems:
         warnings.warn(problem, IncompleteSnapshot, stacklevel=2)
-    return snapshot
+    if snapshot.team_maps is None:
+        return snapshot
+    home = own_namespace()  # there, the ConfigMap of the same name is the cluster policy
+    return replace(snapshot, team_maps=tuple(one for one in snapshot.team_maps if one.namespace != home))
 
 
 def read_plan(data: bytes, evaluation: Evaluation) -> Plan:

@@ -15,10 +15,10 @@ from rebalancer.adapters.kubernetes.configmaps import StatusMap, read_config_map
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport
 from rebalancer.cli.errors import CliError
-from rebalancer.decoding.team_policies import POLICY_KEY, POLICY_MAP
 from rebalancer.locations import PREFIX, own_namespace
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.policy import Mode, Policy, PolicyError, load_policy
+from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, LeaseRecord, LeaseUnavailable
 from rebalancer.reporting.acting import describe_controller, describe_mode, describe_no_leader
 from rebalancer.reporting.documents.memory import parse_memory

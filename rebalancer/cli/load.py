@@ -1,6 +1,6 @@
 """What `report`, `plan` and the other read-only verbs begin with: a snapshot, assessed and planned."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import structs
 
-from rebalancer.adapters.files import UnreadableSnapshot, read_config_maps, read_snapshot
+from rebalancer.adapters.files import UnreadableSnapshot, read_snapshot
 from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.listing import read_once
@@ -24,14 +24,14 @@ from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.progress import progress
-from rebalancer.decoding.config_maps import ConfigMap
-from rebalancer.decoding.team_policies import POLICY_MAP, read_team_policy
 from rebalancer.engine import Evaluation, evaluate
 from rebalancer.locations import own_namespace
+from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.moves import NO_MEMORY, Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
-from rebalancer.policy import Mode, Policy, ScaleDownPrevention, merge, select_team_namespaces
+from rebalancer.policy import Mode, Policy, ScaleDownPrevention, select_team_namespaces
+from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.prevention.findings import find_risks, scale_down_findings
 from rebalancer.prevention.plan import evaluate_groups
 from rebalancer.reporting.acting import describe_mode
@@ -64,23 +64,18 @@ class LoadedCluster:
         return self.evaluation.inputs.policy
 
 
-_ReadTeams = Callable[[Iterable[str]], Mapping[str, ConfigMap | None]]
-"""Returns the ConfigMaps with the team policies of namespaces, without those that cannot be read."""
-
-
 def load_snapshot(options: ReadOptions) -> Snapshot:
     """Read the cluster or the file that the flags name; warn on standard error about what could not be read."""
     return _load(options)[0]
 
 
-def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, Transport | None]:
-    """Read the snapshot; return it, how to read team policies, and the connection to a live cluster."""
+def _load(options: ReadOptions) -> tuple[Snapshot, Transport | None]:
+    """Read the snapshot; return it, and the connection to a live cluster."""
     transport: Transport | None = None
     if options.snapshot is None:
         try:
             transport = connect(kubeconfig=options.kubeconfig, context=options.context)
             warn(transport.warnings)
-            read_teams = _make_live_reader(transport)
             autoscalers = options.policy.prevention.scale_down is not ScaleDownPrevention.OFF
             snapshot = read_once(transport, datetime.now(UTC), autoscalers=autoscalers)
             if options.is_shipped_policy:
@@ -97,48 +92,35 @@ def _load(options: ReadOptions) -> tuple[Snapshot, _ReadTeams, Transport | None]
             snapshot, warnings = read_snapshot(data, version=options.server_version, at=options.at, source=source)
         except UnreadableSnapshot as error:
             raise CliError(str(error)) from None
-        read_teams = _make_file_reader(data, source)
     warn(warnings)
-    return snapshot, read_teams, transport
+    return snapshot, transport
 
 
-def _make_live_reader(transport: Transport) -> _ReadTeams:
-    def read(namespaces: Iterable[str]) -> Mapping[str, ConfigMap | None]:
-        config_maps: dict[str, ConfigMap | None] = {}
-        for namespace in namespaces:
-            try:
-                config_maps[namespace] = read_config_map(transport, namespace, POLICY_MAP)
-            except RequestRefused as error:
-                warn([f"the team policy of {namespace} is not evaluated: {error}"])
-            except ClusterError as error:
-                raise CliError(str(error)) from None
-        return config_maps
-
-    return read
-
-
-def _make_file_reader(data: bytes, source: str) -> _ReadTeams:
-    def read(namespaces: Iterable[str]) -> Mapping[str, ConfigMap | None]:
-        config_maps = read_config_maps(data, name=POLICY_MAP, source=source)
-        if config_maps is None:
-            warn([f"{source} has no ConfigMaps: team policies are not evaluated; add configmaps to kubectl get"])
-            return {}
-        by_namespace = {config_map.namespace: config_map for config_map in config_maps}
-        return {namespace: by_namespace.get(namespace) for namespace in namespaces}
-
-    return read
-
-
-def _merge_team_policies(policy: Policy, snapshot: Snapshot, read: _ReadTeams) -> Policy:
-    """Return the policy in force, with the team policies that can be read; warn about what of them is not."""
+def _with_team_maps(snapshot: Snapshot, options: ReadOptions, transport: Transport | None) -> Snapshot:
+    """Return the snapshot with the ConfigMaps of team policies that can be read; warn about those that cannot."""
     names = {namespace.name for namespace in snapshot.namespaces} | snapshot.pods_in.keys()
-    listed = select_team_namespaces(policy, names, own_namespace())
+    listed = select_team_namespaces(options.policy, names, own_namespace())
     if not listed:
-        return policy
-    readings = {name: read_team_policy(config_map, None) for name, config_map in read(listed).items()}
-    merged = merge(policy, readings)
-    warn([f"team policy of {name}: {problem}" for name, problem in list(merged.problems.items())[:_MOST_WARNINGS]])
-    return merged.policy
+        return replace(snapshot, team_maps=None)
+    if transport is not None:
+        return replace(snapshot, team_maps=tuple(_read_team_maps(transport, listed)))
+    if snapshot.team_maps is None:
+        warn(["the snapshot has no ConfigMaps: team policies are not evaluated; add configmaps to kubectl get"])
+        return snapshot
+    return replace(snapshot, team_maps=tuple(one for one in snapshot.team_maps if one.namespace in listed))
+
+
+def _read_team_maps(transport: Transport, namespaces: Iterable[str]) -> Iterator[ConfigMap]:
+    for namespace in namespaces:
+        try:
+            config_map = read_config_map(transport, namespace, POLICY_MAP)
+        except RequestRefused as error:
+            warn([f"the team policy of {namespace} is not evaluated: {error}"])
+        except ClusterError as error:
+            raise CliError(str(error)) from None
+        else:
+            if config_map is not None:
+                yield config_map
 
 
 def load_profile(options: ReadOptions) -> Profile:
@@ -156,21 +138,20 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     """
     profile = load_profile(options)
     with progress("reading the cluster"):
-        snapshot, read_teams, transport = _load(options)
+        snapshot, transport = _load(options)
         if transport is None:
             acting = Acting(partial(describe_mode, options.policy.mode))
         else:
             acting = read_acting(transport, datetime.now(UTC), options.policy.mode)
     with progress("planning"):
-        return _plan(options, snapshot, profile, read_teams, acting)
+        return _plan(options, _with_team_maps(snapshot, options, transport), profile, acting)
 
 
-def _plan(
-    options: ReadOptions, snapshot: Snapshot, profile: Profile, read_teams: _ReadTeams, acting: Acting
-) -> LoadedCluster:
-    policy = _merge_team_policies(options.policy, snapshot, read_teams)
-    evaluation = evaluate_without_memory(snapshot, policy, profile, acting.memory)
-    unmatched = find_unmatched(evaluation.view, evaluation.assessment, policy)
+def _plan(options: ReadOptions, snapshot: Snapshot, profile: Profile, acting: Acting) -> LoadedCluster:
+    evaluation = evaluate_without_memory(snapshot, options.policy, profile, acting.memory)
+    problems = list(evaluation.team_problems.items())[:_MOST_WARNINGS]
+    warn([f"team policy of {name}: {problem}" for name, problem in problems])
+    unmatched = find_unmatched(evaluation.view, evaluation.assessment, evaluation.inputs.policy)
     warn([entry.message for entry in unmatched[:_MOST_WARNINGS]])
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])

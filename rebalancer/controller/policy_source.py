@@ -16,11 +16,12 @@ from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
-from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
-from rebalancer.decoding.team_policies import POLICY_KEY, POLICY_MAP
+from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.locations import ConfigMapPolicy, FilePolicy
+from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.events import Regarding
 from rebalancer.policy import Policy, PolicyError, default_policy, load_policy, policy_notes
+from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP
 from rebalancer.scheduling.profile import Profile
 
 if TYPE_CHECKING:

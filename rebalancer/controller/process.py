@@ -33,11 +33,11 @@ from rebalancer.controller.switches import watch_approvals, watch_pauses
 from rebalancer.controller.takeover import find_remaining
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
-from rebalancer.decoding.config_maps import ConfigMap
-from rebalancer.decoding.team_policies import POLICY_MAP
+from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.events import Regarding
 from rebalancer.model.moves import Memory, Proposal
 from rebalancer.policy import Mode, select_team_namespaces
+from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.ports import MEMORY_KEY
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.settings import Settings

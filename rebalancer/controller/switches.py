@@ -18,7 +18,8 @@ from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import ApprovalRead, Clocks, LoopEvent, PauseRead
-from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
+from rebalancer.decoding.config_maps import CONFIG_MAPS
+from rebalancer.model.cluster import ConfigMap
 from rebalancer.ports import Cluster, ReadFailedError
 
 _log = structlog.get_logger("rebalancer.pause")

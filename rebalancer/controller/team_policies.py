@@ -14,10 +14,10 @@ import structlog
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused
 from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import LoopEvent, TeamPoliciesRead
-from rebalancer.decoding.config_maps import ConfigMap
-from rebalancer.decoding.team_policies import POLICY_MAP, read_team_policy
+from rebalancer.model.cluster import ConfigMap
 from rebalancer.policy import TeamReading
 from rebalancer.policy.merging import MOST_TEAMS
+from rebalancer.policy.team_maps import POLICY_MAP, read_team_policy
 
 POLL_SECONDS: Final = 10.0
 """The time from one pass over all namespaces to the next."""

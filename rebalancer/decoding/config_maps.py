@@ -1,28 +1,17 @@
-"""Decodes ConfigMaps. They are no part of a snapshot: only those with the names of the rebalancer's own are read."""
-
-from collections.abc import Mapping
+"""Decodes ConfigMaps: only those with the names of the rebalancer's own are read."""
 
 import msgspec
 
 from rebalancer.decoding import wire
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import make_kind
+from rebalancer.model.cluster import ConfigMap
 
 
 class _WireConfigMap(wire.Wire, frozen=True):
     metadata: wire.Metadata
     data: dict[str, str] | None = None
     binary_data: dict[str, msgspec.Raw] | None = None
-
-
-class ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
-    """A ConfigMap: its keys with text, and the names of its keys with binary data."""
-
-    namespace: str
-    name: str
-    uid: str
-    data: Mapping[str, str]
-    binary: frozenset[str] = frozenset()
 
 
 def decode_config_map(config_map: _WireConfigMap, _: Interner) -> ConfigMap:

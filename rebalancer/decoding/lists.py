@@ -4,7 +4,7 @@ A page is divided into its objects first, which gives the token of the next page
 malformed one does not affect the others.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 
 from rebalancer.decoding import wire
-from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
+from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS, ResourceKind
 from rebalancer.decoding.reduction import KNOWN_KINDS, reduce_object
-from rebalancer.model.cluster import NEWEST, Version
+from rebalancer.model.cluster import NEWEST, ConfigMap, Version
 from rebalancer.model.snapshot import Fault, Snapshot
+from rebalancer.policy.team_maps import POLICY_MAP
 
 _ListPage = wire.ListOf[msgspec.Raw]
 _KIND_NAMES = frozenset(kind.name for kind in (*KINDS, *OPTIONAL_KINDS))
@@ -161,6 +162,8 @@ class DecodedObjects:
     )
     kinds: set[str] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
+    team_maps: list[ConfigMap] | None = None
+    """The ConfigMaps of team policies, None where the list has no ConfigMap at all: they are unknown, then."""
 
 
 def decode_file(data: bytes) -> DecodedObjects:
@@ -179,6 +182,8 @@ def decode_file(data: bytes) -> DecodedObjects:
         head = _HEAD.decode(item)
         kind = _find_kind(head.kind or of_list, head.api_version or page.api_version)
         if kind is None:
+            if (head.kind or of_list) == CONFIG_MAPS.name:
+                gathered.team_maps = [*(gathered.team_maps or ()), *_decode_team_map(item, intern)]
             continue
         gathered.kinds.add(kind.name)
         decoded = decode(kind, item, intern)
@@ -189,19 +194,18 @@ def decode_file(data: bytes) -> DecodedObjects:
     return gathered
 
 
+def _decode_team_map(data: msgspec.Raw, intern: Interner) -> Iterator[ConfigMap]:
+    """Yield a ConfigMap that may be a team's policy, if it is one that can be read."""
+    if _IDENTITY.decode(data).metadata.name == POLICY_MAP:
+        decoded = decode(CONFIG_MAPS, data, intern)
+        if isinstance(decoded, ConfigMap):
+            yield decoded
+
+
 def _find_kind(name: str, api_version: str) -> ResourceKind | None:
     """Return the kind of an object; other projects have NodePools too."""
     optional = next((kind for kind in OPTIONAL_KINDS if (kind.name, kind.api_version) == (name, api_version)), None)
     return KIND_NAMED.get(name) or optional
-
-
-def decode_config_maps(data: bytes, name: str) -> tuple[ConfigMap, ...] | None:
-    """Decode the ConfigMaps of one name in a `List`; None where it has no ConfigMap at all: they are unknown, then."""
-    page = _decode_page(data)
-    items = [item for item in page.items if (_HEAD.decode(item).kind or page.kind.removesuffix("List")) == "ConfigMap"]
-    named = [item for item in items if _IDENTITY.decode(item).metadata.name == name]
-    decoded = (decode(CONFIG_MAPS, item, Interner()) for item in named)
-    return tuple(item for item in decoded if isinstance(item, ConfigMap)) if items else None
 
 
 def make_snapshot(
@@ -212,6 +216,7 @@ def make_snapshot(
     version: Version = NEWEST,
     faults: Iterable[Fault] = (),
     scope: frozenset[str] | None = None,
+    team_maps: Sequence[ConfigMap] | None = None,
 ) -> Snapshot:
     """Make a snapshot of decoded objects; `known` names the kinds that were read, even if without any object.
 
@@ -223,6 +228,7 @@ def make_snapshot(
         unknown=frozenset(KIND_NAMED) - frozenset(known),
         faults=tuple(faults),
         scope=scope,
+        team_maps=team_maps,
         **{field: tuple(_sort(rows)) for field, rows in objects.items()},
     )
 

@@ -7,6 +7,7 @@ Karpenter's NodePools: which nodes an autoscaler would create.
 PodDisruptionBudgets.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Self
 
@@ -120,3 +121,13 @@ OLDEST = Version(1, 30)
 """The oldest version whose scheduler is modelled."""
 NEWEST = Version(1, 36)
 """The version that is assumed if none is given."""
+
+
+class ConfigMap(Struct, frozen=True, kw_only=True):
+    """A ConfigMap: its keys with text, and the names of its keys with binary data."""
+
+    namespace: str
+    name: str
+    uid: str
+    data: Mapping[str, str]
+    binary: frozenset[str] = frozenset()

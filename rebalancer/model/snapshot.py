@@ -10,6 +10,7 @@ from rebalancer.model.budget_selection import BudgetSelection
 from rebalancer.model.cluster import (
     NEWEST,
     Autoscaler,
+    ConfigMap,
     DisruptionBudget,
     Namespace,
     NodePool,
@@ -96,6 +97,8 @@ class Snapshot:
     priority_classes: Sequence[PriorityClass] = ()
     node_pools: Sequence[NodePool] = ()
     autoscalers: Sequence[Autoscaler] = ()
+    team_maps: Sequence[ConfigMap] | None = None
+    """The ConfigMaps of team policies, None where they were not read; the policy in force has them merged, then."""
     unknown: frozenset[str] = frozenset()
     scope: frozenset[str] | None = None
     faults: tuple[Fault, ...] = field(default=())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import rebalancer
 from rebalancer.cli import load
 from rebalancer.cli.main import main
 from rebalancer.policy import team_json_schema
@@ -61,6 +62,28 @@ def test_team_policies_of_a_snapshot_are_in_force(
     assert "team policy" not in warned
 
 
+@pytest.mark.parametrize("text", [HEAD, STRICT, LIMIT, HEAD + "mode: Evict\n"])
+def test_the_library_puts_the_same_in_force(
+    text: str, tmp_path: Path, policy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The evaluation itself applies team policies, and leaves out the pods that hold capacity."""
+    document = json.loads(SNAPSHOT.read_text())
+    like = next(item for item in document["items"] if item["kind"] == "Pod")
+    held = {**like["metadata"], "name": "held", "uid": "held", "ownerReferences": []}
+    held |= {"namespace": "rebalancer-capacity", "labels": {"rebalancer.dev/placeholder": "held"}}
+    file = snapshot_with(tmp_path, config_map(text), config_map("kind: x", namespace="rebalancer-system"))
+    both = json.loads(Path(file).read_text())
+    both["items"].append({**like, "metadata": held})
+    Path(file).write_text(json.dumps(both))
+    shown, _ = planned(capsys, "--policy", policy, "--snapshot", file)
+    snapshot = rebalancer.read_snapshot(Path(file).read_bytes(), source=file)
+    evaluation = rebalancer.evaluate(snapshot, rebalancer.load_policy(Path(policy).read_bytes(), source=policy))
+    assert [eviction.pod.name for eviction in evaluation.plan.evictions] == [row["pod"] for row in shown["evictions"]]
+    assert evaluation.plan.policy_hash == shown["policyHash"]
+    assert ("shop" in evaluation.team_problems) == ("Evict" in text)
+    assert "held" not in {pod.name for pod in evaluation.view.snapshot.pods}
+
+
 def test_a_file_without_config_maps_says_so(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The plan is the cluster policy's then; with nobody listed there is nothing to miss."""
     _, warned = planned(capsys, "--policy", policy, "--snapshot", str(SNAPSHOT))
@@ -98,9 +121,8 @@ def test_team_policies_of_a_live_cluster_are_read_where_allowed(capsys: pytest.C
         answer(request, code, body)
 
     with served(handle) as transport:
-        read = load._make_live_reader(transport)  # `connect` has tests of its own
-        config_maps = read(["none", "secret", "shop"])
-    assert {name: config_map is not None for name, config_map in config_maps.items()} == {"none": False, "shop": True}
+        maps = list(load._read_team_maps(transport, ["none", "secret", "shop"]))  # `connect` has tests of its own
+    assert [config_map.namespace for config_map in maps] == ["shop"]
     assert "the team policy of secret is not evaluated" in capsys.readouterr().err
 
 

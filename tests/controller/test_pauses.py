@@ -14,9 +14,10 @@ from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import LoopEvent, PauseRead
 from rebalancer.controller.switches import watch_pauses
-from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap
+from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.lists import decode
+from rebalancer.model.cluster import ConfigMap
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
 
 

@@ -33,8 +33,8 @@ from rebalancer.controller.state import (
 )
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry
-from rebalancer.decoding.config_maps import ConfigMap
 from rebalancer.locations import Address
+from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.events import Event, Regarding
 from rebalancer.policy import Amount, load_policy, select_team_namespaces
 from rebalancer.simulator import ClusterBuilder, SimulatedCluster

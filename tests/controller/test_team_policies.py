@@ -27,12 +27,21 @@ from rebalancer.controller.state import (
 from rebalancer.controller.status import status_documents
 from rebalancer.controller.team_policies import POLL_SECONDS, RETRY_SECONDS, TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, loop_samples
-from rebalancer.decoding import team_policies
-from rebalancer.decoding.config_maps import ConfigMap
-from rebalancer.decoding.team_policies import read_team_policy
+from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.events import Event, Regarding
-from rebalancer.policy import NO_TEAM_POLICY, Amount, Budgets, Mode, Policy, TeamPolicies, TeamReading, load_team_policy
+from rebalancer.policy import (
+    NO_TEAM_POLICY,
+    Amount,
+    Budgets,
+    Mode,
+    Policy,
+    TeamPolicies,
+    TeamReading,
+    load_team_policy,
+    team_maps,
+)
 from rebalancer.policy.merging import MOST_TEAMS
+from rebalancer.policy.team_maps import read_team_policy
 from tests.adapters.kubernetes.fake_server import answer, served
 from tests.controller.simulated import eager
 from tests.controller.test_loop import NOW, SNAPSHOT
@@ -117,7 +126,7 @@ def test_a_defect_of_the_parser_refuses_this_policy_alone(monkeypatch: pytest.Mo
             raise RuntimeError(source)
         return load_team_policy(text, source=source)
 
-    monkeypatch.setattr(team_policies, "load_team_policy", fail)
+    monkeypatch.setattr(team_maps, "load_team_policy", fail)
     with capture_logs() as logs:
         readings = Namespaces(shop=STRICT, web=STRICT).poll()
     assert readings["shop"].problem == "ConfigMap shop/rebalancer-policy: cannot be read (RuntimeError)"

@@ -5,6 +5,6 @@ to JSON.
 """
 
 from rebalancer.adapters.files.encodings import UnreadableSnapshot
-from rebalancer.adapters.files.snapshots import read_config_maps, read_snapshot, reduce_snapshot
+from rebalancer.adapters.files.snapshots import read_snapshot, reduce_snapshot
 
-__all__ = ["UnreadableSnapshot", "read_config_maps", "read_snapshot", "reduce_snapshot"]
+__all__ = ["UnreadableSnapshot", "read_snapshot", "reduce_snapshot"]

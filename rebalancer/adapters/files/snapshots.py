@@ -13,8 +13,7 @@ from typing import Final
 import msgspec
 
 from rebalancer.adapters.files.encodings import UnreadableSnapshot, convert_to_json
-from rebalancer.decoding.config_maps import ConfigMap
-from rebalancer.decoding.lists import UnreadableList, decode_config_maps, decode_file, make_snapshot, reduce_file
+from rebalancer.decoding.lists import UnreadableList, decode_file, make_snapshot, reduce_file
 from rebalancer.decoding.wire import Head
 from rebalancer.model.cluster import Version
 from rebalancer.model.snapshot import TIMELESS, Fault, Snapshot
@@ -111,6 +110,7 @@ def read_snapshot(
         known=gathered.kinds,
         version=version,
         faults=gathered.faults,
+        team_maps=gathered.team_maps,
     )
     gap = describe_missing_kinds(result)
     if gap:
@@ -133,11 +133,6 @@ def reduce_snapshot(data: bytes, source: str) -> tuple[list[bytes], frozenset[st
         raise UnreadableSnapshot(f"{source}: one of its items is not a Kubernetes object ({error})") from None
     newest = find_newest_time(document)
     return items, known, faults, f"{newest:%Y-%m-%dT%H:%M:%SZ}" if newest is not None else ""
-
-
-def read_config_maps(data: bytes, *, name: str, source: str) -> tuple[ConfigMap, ...] | None:
-    """Return the ConfigMaps of a name in a file that `read_snapshot` reads; None if it contains no ConfigMap at all."""
-    return decode_config_maps(convert_to_json(data, source), name)
 
 
 def _describe_document(document: bytes, error: UnreadableList) -> str:

@@ -8,8 +8,9 @@ import structlog
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.admission import approval
 from rebalancer.admission.pause import KEY, Pause, find_misnamed, read_pause
-from rebalancer.decoding.config_maps import CONFIG_MAPS, ConfigMap, decode_config_map
+from rebalancer.decoding.config_maps import CONFIG_MAPS, decode_config_map
 from rebalancer.decoding.interning import Interner
+from rebalancer.model.cluster import ConfigMap
 from rebalancer.ports import Document, SaveAnswer
 
 STATUS, CONTROL, APPROVAL = "rebalancer-status", "rebalancer-control", "rebalancer-approval"

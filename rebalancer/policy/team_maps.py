@@ -1,9 +1,10 @@
-"""The ConfigMap of a team's policy, whatever it holds, as a reading of it."""
+"""The ConfigMaps of team policies, whatever they hold: a reading of each, and the policy with all of them in force."""
 
+from collections.abc import Iterable
 from typing import Final
 
-from rebalancer.decoding.config_maps import ConfigMap
-from rebalancer.policy import NO_TEAM_POLICY, PolicyError, TeamReading, load_team_policy
+from rebalancer.model.cluster import ConfigMap
+from rebalancer.policy import NO_TEAM_POLICY, Merged, Policy, PolicyError, TeamReading, load_team_policy, merge
 
 POLICY_MAP: Final = "rebalancer-policy"
 POLICY_KEY: Final = "policy.yaml"
@@ -28,3 +29,12 @@ def read_team_policy(config_map: ConfigMap | None, before: TeamReading | None) -
         return TeamReading(policy=load_team_policy(text, source=f"{name}, {POLICY_KEY}"))
     except PolicyError as error:
         return TeamReading(policy=last, problem=str(error))
+
+
+def merge_team_maps(cluster: Policy, maps: Iterable[ConfigMap], namespaces: Iterable[str]) -> Merged:
+    """Put the team policies of namespaces in force; one that the cluster policy lists and that has no map has none."""
+    known = {config_map.namespace: config_map for config_map in maps}
+    listed = [name for name in namespaces if cluster.team_policies.allows(name)]
+    if not listed:
+        return Merged(policy=cluster, problems={})
+    return merge(cluster, {name: read_team_policy(known.get(name), None) for name in listed})
