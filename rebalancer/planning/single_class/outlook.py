@@ -30,8 +30,12 @@ class SingleClassOutlook:
 
         The minimum of a key can rise only as far as the other arriving pods can fill its emptiest domains; a node in a
         domain that is full even then, of any key, is no target, nor is one without capacity. So the keys agree: each
-        domain has a node that lies in one of the named domains of every other key.
+        domain has a node that lies in one of the named domains of every other key. Capacity that is reserved for other
+        pods counts as free: no step relies on it, but the scheduler does not know of it.
         """
+        free = self._layout.without_reservations()
+        if free is not None:
+            return SingleClassOutlook(free, self._going, self._arriving, self._most_domains).targets()
         full = self._full_counts
         return tuple(
             Target(key, tuple(sorted(domains)))
