@@ -6,6 +6,7 @@ from typing import Final
 from rebalancer.adapters.prometheus import Counter, Histogram
 from rebalancer.capacity.requests import Result
 from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.reasons import Cause
 from rebalancer.ports import EvictionResult, PatchResult
 
 
@@ -34,6 +35,13 @@ EVICTIONS: Final = Counter(
     help="Eviction requests, by result.",
     labels=("result",),
     values=tuple(EvictionResult),
+)
+WORKLOAD_EVICTIONS: Final = Counter(
+    name="rebalancer_workload_evictions_total",
+    help="Evicted pods, by workload and reason. Series begin at 0 when an eviction is planned, and end an hour after "
+    "the last one; beyond 5,000 workloads the rest count as workload other, without namespace and kind.",
+    labels=("namespace", "workload_kind", "workload", "reason"),
+    values=tuple(Cause),
 )
 MOVES: Final = Counter(
     name="rebalancer_moves_total",
@@ -68,6 +76,7 @@ CYCLE_DURATION: Final = Histogram(
 
 COUNTERS: Final = (
     EVICTIONS,
+    WORKLOAD_EVICTIONS,
     MOVES,
     CAPACITY_REQUESTS,
     PREVENTION_PATCHES,

@@ -24,6 +24,7 @@ from rebalancer.controller.counters import (
     EVICTIONS,
     MOVES,
     PREVENTION_PATCHES,
+    WORKLOAD_EVICTIONS,
     Phase,
     outcome_of,
 )
@@ -32,11 +33,13 @@ from rebalancer.controller.gauge_view import NEVER, GaugeView, WatchReading
 from rebalancer.controller.gauges import GAUGES
 from rebalancer.controller.request_window import RequestWindow
 from rebalancer.controller.state import InForce, LoopState
+from rebalancer.controller.workload_evictions import WorkloadEvictions
 from rebalancer.locations import Address
-from rebalancer.model.moves import MoveState
+from rebalancer.model.moves import NEVER_GRANTED, MoveState
 from rebalancer.policy import default_policy
 from rebalancer.ports import EvictionResult, PatchResult
 from rebalancer.reporting.events import TEAM_CONFIG_MAP
+from rebalancer.tracking.motion import Look
 
 METRICS: Final = (*GAUGES, *COUNTERS)
 """Every metric of the controller's own."""
@@ -104,6 +107,7 @@ class Telemetry:
         # Until the loop has begun: a process that does not lead, with the mode that does nothing.
         first = GaugeView(state=LoopState(in_force=InForce(policy=default_policy(), policy_since=NEVER)))
         self._metrics = Metrics(GAUGES, COUNTERS, first=first, refresh=self._refresh)
+        self._workload_evictions = WorkloadEvictions(self._metrics.counter(WORKLOAD_EVICTIONS))
         self.requests = RequestWindow()
         transport.on_answer = self._count_request
         self._web = self._make_server(address) if address is not None else None
@@ -112,8 +116,10 @@ class Telemetry:
         self._last_beat = time.monotonic()
         self._interval = interval
         self._ended: frozenset[str] = frozenset()
+        self._granted: frozenset[str] = frozenset()
         self._led = False
         self._shown: Cycle | None = None
+        self._look: Look | None = None
         self._unmatched = UnmatchedLog()
         self._threads: list[Thread] = []
 
@@ -167,6 +173,9 @@ class Telemetry:
             self._shown, self._findings = state.cycle, ()
             if state.cycle is not None:
                 self._take_cycle(state.cycle)
+        if state.look is not None and state.look is not self._look:
+            self._look = state.look
+            self._workload_evictions.end(state.look.at)
         if self._web is not None:
             self._metrics.publish(GaugeView(state=state, findings=self._findings))
         if self._viewer is not None:
@@ -177,6 +186,7 @@ class Telemetry:
         for change in cycle.capacity.decision.changes if cycle.capacity is not None else ():
             if change.result is not None:
                 self._metrics.counter(CAPACITY_REQUESTS).labels(change.result).inc()
+        self._workload_evictions.plan(cycle.plan, cycle.context.now)
         unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
         if self._web is not None:  # findings cost more than an assessment, and nobody would read them
             self._findings = find_findings(cycle.view, cycle.assessment, unmatched)
@@ -187,16 +197,20 @@ class Telemetry:
         self._metrics.counter(PREVENTION_PATCHES).labels(result).inc()
 
     def _count_moves(self, state: LoopState) -> None:
-        """Count the moves that have ended since the last state; those of another leader are its own."""
+        """Count the moves that were granted or have ended since the last state; those of another leader are its own."""
         moves = {move.uid: move for move in state.memory.moves}
         # A refused one has no outcome, and may go on: its pod may be removed by whoever refused it.
         ended = frozenset(uid for uid, move in moves.items() if move.state.over and move.state is not MoveState.REFUSED)
+        not_granted = {MoveState.PLANNED, *NEVER_GRANTED}
+        granted = frozenset(uid for uid, move in moves.items() if move.state not in not_granted)
         if state.leadership.leads and self._led:
             for uid in sorted(ended - self._ended):
                 outcome = outcome_of(moves[uid])
                 if outcome is not None:
                     self._metrics.counter(MOVES).labels(outcome).inc()
-        self._ended, self._led = ended, state.leadership.leads
+            for uid in sorted(granted - self._granted):
+                self._workload_evictions.count(moves[uid])
+        self._ended, self._granted, self._led = ended, granted, state.leadership.leads
 
     def _check_cycles(self) -> str:
         """Return why the process counts as stuck, "" if it does not."""

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rebalancer.adapters.prometheus import Counter, Histogram, Metric, Metrics
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.counters import API_REQUESTS
+from rebalancer.controller.counters import API_REQUESTS, WORKLOAD_EVICTIONS
 from rebalancer.controller.gauge_view import GaugeView, WatchReading
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState, change
@@ -54,6 +54,7 @@ def full(*, leads: bool = True) -> Metrics[GaugeView]:
     """Return metrics in which everything that is declared has a series."""
     metrics = export(replace(view_of(STATE), leads=leads, watches=(WatchReading("Pod", 1.5, 12),)))
     metrics.counter(API_REQUESTS).labels("list", "pods", "200").inc()
+    metrics.counter(WORKLOAD_EVICTIONS).labels("shop", "Deployment", "web", "SkewViolated").inc()
     return metrics
 
 
