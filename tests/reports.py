@@ -1,13 +1,18 @@
-"""Reports, findings and samples with everything that they need, as the commands and the controller make them."""
+"""Reports, findings and metrics with everything that they need, as the commands and the controller make them."""
 
-from rebalancer.adapters.prometheus import CycleSamples
+from collections.abc import Mapping
+
+from rebalancer.adapters.prometheus import Metrics
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.domain_failures import DomainFailures
 from rebalancer.assessment.findings import Finding, find_findings
 from rebalancer.assessment.unmatched import find_unmatched
+from rebalancer.controller.counters import COUNTERS
 from rebalancer.controller.cycle import Cycle
-from rebalancer.controller.telemetry import cycle_samples
+from rebalancer.controller.gauge_view import GaugeView
+from rebalancer.controller.gauges import GAUGES
+from rebalancer.controller.state import InForce, Leadership, LoopState
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Policy
@@ -40,7 +45,32 @@ def cycle_report(cycle: Cycle) -> ReportDocument:
     return report_document(cycle.assessment, cycle.plan, cycle.causes, findings)
 
 
-def samples_of(cycle: Cycle | None) -> CycleSamples:
-    """Return the samples of a cycle, of which there must have been one."""
-    assert cycle is not None
-    return cycle_samples(cycle, all_findings(cycle.view, cycle.assessment, cycle.context.policy))
+def state_of(cycle: Cycle) -> LoopState:
+    """Return the state of a leader after the cycle."""
+    policy = cycle.context.policy
+    return LoopState(
+        leadership=Leadership(leads=True),
+        in_force=InForce(policy=policy, policy_since=cycle.context.now),
+        cycle=cycle,
+        memory=cycle.memory,
+    )
+
+
+def view_of(state: LoopState) -> GaugeView:
+    """Return what gauges are made from in a state of the loop, with the findings of its cycle."""
+    cycle = state.cycle
+    findings = () if cycle is None else all_findings(cycle.view, cycle.assessment, cycle.context.policy)
+    return GaugeView(state=state, findings=findings, leads=state.leadership.leads)
+
+
+def export(view: GaugeView) -> Metrics[GaugeView]:
+    """Return the metrics of a process that has published this view, and had no event."""
+    metrics = Metrics(GAUGES, COUNTERS, first=view, refresh=lambda last: last)
+    metrics.publish(view)
+    return metrics
+
+
+def rows_of(state: LoopState, name: str) -> Mapping[tuple[str, ...], float]:
+    """Return the rows of a gauge in a state of the loop, without those that are 0 because no other value applies."""
+    (gauge,) = (gauge for gauge in GAUGES if gauge.name == name)
+    return dict(gauge.rows(view_of(state)))

@@ -202,7 +202,19 @@ _REPAIR: Final = (
                 legend="{{reason}}",
             ),
         ),
-        width=24,
+        width=12,
+    ),
+    Panel(
+        title="Evictions by workload",
+        about="Evicted pods by workload and reason; the 20 largest. 0 where evictions are only planned.",
+        queries=(
+            Query(
+                expr="topk(20, sum by (cluster, namespace, workload_kind, workload, reason)"
+                f" (increase(rebalancer_workload_evictions_total{{{_WHERE}}}[$__rate_interval])))",
+                legend="{{cluster}} {{namespace}}/{{workload}} ({{workload_kind}}) {{reason}}",
+            ),
+        ),
+        width=12,
     ),
 )
 _HEALTH: Final = (

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from rebalancer.adapters.prometheus import METRICS
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
+from rebalancer.controller.telemetry import METRICS
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Cause, FindingKind, Reason, State, ViolationCause

@@ -16,7 +16,7 @@ from rebalancer.policy import Mode, Topology
 from rebalancer.reporting.documents.report import ReportedFinding
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.controller.simulated import Simulation, eager
-from tests.reports import cycle_report, samples_of
+from tests.reports import cycle_report, rows_of
 
 GENERAL = NodePool(name="general", requirements=(SelectorRequirement(ZONE, Operator.IN, ("a", "b", "c")),))
 NAMED = "topology.kubernetes.io/zone c has no node"
@@ -84,9 +84,8 @@ def test_a_zone_that_came_back_without_nodes_is_reported_and_then_filled(
     assert finding.object == "default/web (Deployment)"
     assert finding.message.startswith(f"{NAMED} ({how}")
     assert finding.message.endswith(REST)
-    (sample,) = samples_of(last_cycle(simulation)).domains_without_nodes
-    assert sample.labels == ("default", "Deployment", "web", ZONE, "c")
-    assert sample.headroom == -5
+    exported = rows_of(simulation.runner.state, "rebalancer_domain_without_nodes")
+    assert exported == {("default", "Deployment", "web", ZONE, "c"): 1}
     assert simulation.evictions == 0
 
     simulation.restart()  # what is remembered goes from one process to the next
@@ -125,5 +124,5 @@ def test_a_zone_that_would_change_nothing_is_a_series_of_value_0_and_no_finding(
     simulation = Simulation(cluster, eager())
     simulation.cycles(1)
     assert [row.would_violate for row in missing(simulation)] == [False]
-    assert [sample.headroom for sample in samples_of(last_cycle(simulation)).domains_without_nodes] == [0]
+    assert list(rows_of(simulation.runner.state, "rebalancer_domain_without_nodes").values()) == [0]
     assert not domain_findings(simulation)

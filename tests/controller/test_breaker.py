@@ -8,7 +8,6 @@ from msgspec import structs
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
-from rebalancer.controller.telemetry import cycle_samples
 from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
 from rebalancer.model.pods import PodPhase
@@ -16,6 +15,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.simulated import eager
+from tests.reports import rows_of
 from tests.tracking.build import move
 
 
@@ -57,7 +57,8 @@ def test_it_is_carried_from_cycle_to_cycle() -> None:
         BreakerCause.UNREADY_NODES,
         BreakerCause.UNREADY_ZONE,
     ]
-    assert cycle_samples(state.cycle, ()).breaker_causes == {BreakerCause.UNREADY_NODES, BreakerCause.UNREADY_ZONE}
+    opened = rows_of(state, "rebalancer_breaker_open")
+    assert opened == {(BreakerCause.UNREADY_NODES,): 1, (BreakerCause.UNREADY_ZONE,): 1}
     state, _ = step(state, Leading(leads=False), NOW)
     state, _ = step(led(), Leading(leads=True, memory=state.memory), NOW)  # another process, which reads the memory
     state, evicts = cycle(state, SNAPSHOT, NOW + timedelta(seconds=299))

@@ -1,6 +1,7 @@
 """The loop tells of limits once, whatever it does meanwhile, and shows them in the metrics only while it leads."""
 
 from collections import Counter
+from collections.abc import ItemsView
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,7 +14,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import LimitAction, Policy
 from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import machines, redis
-from tests.reports import samples_of
+from tests.reports import rows_of
 
 NODES = machines("abc", 2)
 SPREAD = redis(NODES, [("a1", "b1"), ("b2", "c1"), ("c2", "a2")], zones="abc")
@@ -77,15 +78,22 @@ def test_a_cycle_leaves_figures_of_every_limit() -> None:
     """The share as a fraction of one, the domain that is worst, the key in one label."""
     state, _ = cycle(leading(), CROWDED, 0)
     assert state.cycle is not None
-    figures = {limit.limit: limit for limit in samples_of(state.cycle).limits if limit.limit != "R3-R6"}
-    assert figures.keys() == {"R2-three-shards", "R7-three-shards", "R8", "every-az"}
-    third = figures["R2-three-shards"]
-    assert (third.group, third.namespace, third.key, third.share) == ("redis", "cache", "one", 0.5)
-    assert (third.headroom, third.state, third.worst) == (-1, State.VIOLATED, "a1")
-    assert figures["R7-three-shards"].severity == "critical"
+    shares = {limit: (group, *rest, share) for (group, limit, *rest), share in of_limits(state, "share_ratio")}
+    assert shares.keys() - {"R3-R6"} == {"R2-three-shards", "R7-three-shards", "R8", "every-az"}
+    assert shares["R2-three-shards"] == ("redis", "cache", "one", "kubernetes.io/hostname", 0.5)
+    headrooms = {limit: headroom for (_, limit, *_), headroom in of_limits(state, "headroom")}
+    assert headrooms["R2-three-shards"] == -1
+    states = {limit: (severity, now) for (_, limit, *_, severity, now), _ in of_limits(state, "state")}
+    assert states["R2-three-shards"][1] == State.VIOLATED
+    assert states["R7-three-shards"][0] == "critical"
+    assert {limit: worst for (_, limit, *_, worst), _ in of_limits(state, "worst_domain")}["R2-three-shards"] == "a1"
 
 
-Seen = tuple[State, str | None, Counter[str]]
+def of_limits(state: LoopState, name: str) -> ItemsView[tuple[str, ...], float]:
+    return rows_of(state, f"rebalancer_limit_{name}").items()
+
+
+Seen = tuple[str, str | None, Counter[str]]
 """What a cycle shows of a limit: its state, its worst domain, and the events about it."""
 
 
@@ -99,11 +107,12 @@ def test_turning_unfixable_and_back_publishes_no_event() -> None:
     for number in (0, 10, 1, 11):  # minutes after the pods came
         state, requests = cycle(state, SKEWED, number)
         assert state.cycle is not None
-        figures = next(sample for sample in samples_of(state.cycle).limits if sample.limit == limit)
+        (now,) = (labels[-1] for labels, _ in of_limits(state, "state") if labels[1] == limit)
+        worst = next((labels[-1] for labels, _ in of_limits(state, "worst_domain") if labels[1] == limit), None)
         reported = [
             request.event for request in requests if isinstance(request, Publish) and f"/{limit}:" in request.event.note
         ]
-        seen.append((figures.state, figures.worst, Counter(event.reason for event in reported)))
+        seen.append((now, worst, Counter(event.reason for event in reported)))
     young: Seen = (State.UNFIXABLE, "a", Counter())
     grown: Seen = (State.VIOLATED, "a", Counter())
     assert seen == [(State.UNFIXABLE, "a", Counter({EventReason.SHARE_LIMIT_VIOLATED: 7})), grown, young, grown]

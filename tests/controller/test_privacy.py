@@ -7,18 +7,16 @@ import pytest
 from prometheus_client import generate_latest
 
 from rebalancer.adapters.files import read_snapshot
-from rebalancer.adapters.prometheus import Metrics
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.probes import Request
 from rebalancer.cli.logs import configure_logs
 from rebalancer.controller.status import status_document, status_documents
-from rebalancer.controller.telemetry import loop_samples
 from rebalancer.model.cluster import NEWEST
 from rebalancer.reporting.documents.page import page_document
 from rebalancer.simulator import SimulatedCluster, TraceKind
 from tests.cli.test_snapshot import EXAMPLE, PRIVATE, planted
 from tests.controller.simulated import Simulation, eager
-from tests.reports import cycle_report, samples_of
+from tests.reports import cycle_report, export, view_of
 
 
 @pytest.mark.parametrize("unreadable", [False, True])
@@ -48,8 +46,7 @@ def test_what_is_planted_in_objects_is_never_shown(unreadable: bool, capsys: pyt
     state = simulation.runner.state
     cycle = state.cycle
     assert cycle is not None
-    metrics = Metrics()
-    metrics.publish(loop_samples(state, samples_of(cycle)))
+    metrics = export(view_of(state))
     page = page_document(
         acting="mode Evict: the controller evicts",
         leads=True,

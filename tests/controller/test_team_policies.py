@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Unreachable
-from rebalancer.adapters.prometheus import CycleSamples
 from rebalancer.controller import team_policies as polling
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import (
@@ -26,7 +25,7 @@ from rebalancer.controller.state import (
 )
 from rebalancer.controller.status import status_documents
 from rebalancer.controller.team_policies import POLL_SECONDS, RETRY_SECONDS, TeamPolicyReader
-from rebalancer.controller.telemetry import Telemetry, loop_samples
+from rebalancer.controller.telemetry import Telemetry
 from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.events import Event, Regarding
 from rebalancer.policy import (
@@ -46,6 +45,7 @@ from tests.adapters.kubernetes.fake_server import answer, served
 from tests.controller.simulated import eager
 from tests.controller.test_loop import NOW, SNAPSHOT
 from tests.controller.waiting import until
+from tests.reports import export, rows_of, view_of
 
 HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: TeamPolicy\n"
 STRICT = HEAD + "budgets: {perWorkload: 0}\n"
@@ -433,10 +433,9 @@ def test_status_and_metrics_name_the_team_policies_that_are_not_in_force() -> No
     teams = {f"team-{number:02}": read("mode: Evict\n").teams["default"] for number in range(30)}
     teams |= {"good": read(STRICT).teams["default"], "none": TeamReading(policy=NO_TEAM_POLICY)}
     state, _ = after(led(cluster_policy("*")), TeamPoliciesRead(teams=teams))
-    samples = loop_samples(state, CycleSamples())
-    assert samples.team_policies["good"] is True
-    assert samples.team_policies["team-07"] is False
-    assert "none" not in samples.team_policies
+    valid = rows_of(state, "rebalancer_team_policy_valid")
+    assert (valid["good",], valid["team-07",]) == (1, 0)
+    assert ("none",) not in valid
     (status,) = (document for document in status_documents(state, "me", "x") if document.key == "status.json")
     assert '"teamsInvalid": 30' in status.text
     assert status.text.count('"namespace": "team-') == 20
@@ -446,7 +445,7 @@ def test_requests_for_team_policies_do_not_count_for_the_breaker() -> None:
     """Neither does a team without a right open it, nor do many answers hold it shut."""
     counted: list[int] = []
     telemetry = cast("Any", SimpleNamespace)(
-        _metrics=SimpleNamespace(count_request=lambda *_: None),
+        _metrics=export(view_of(led(cluster_policy("*")))),
         requests=SimpleNamespace(count=lambda code, _: counted.append(code)),
     )
     Telemetry._count_request(

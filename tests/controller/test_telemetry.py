@@ -8,18 +8,20 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 
 import pytest
+from msgspec import structs
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import RequestRefused
-from rebalancer.adapters.prometheus import CycleSamples
-from rebalancer.controller.state import InForce, LoopState, Queue
-from rebalancer.controller.telemetry import Telemetry, loop_samples
+from rebalancer.controller.state import InForce, LoopState, Queue, change
+from rebalancer.controller.telemetry import Telemetry
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.locations import Address
 from rebalancer.model.cluster import NEWEST
 from rebalancer.policy import default_policy
 from tests.adapters.kubernetes.fake_server import answer, served
+from tests.controller.test_gauges import STATE
+from tests.reports import rows_of
 
 
 class Part:
@@ -65,7 +67,7 @@ def test_a_process_whose_threads_have_not_started_is_alive(shown: tuple[Telemetr
     assert ask(telemetry, "/healthz") == (200, "ok\n")
 
 
-def test_the_watches_of_one_kind_in_several_namespaces_are_one_sample() -> None:
+def test_the_watches_of_one_kind_in_several_namespaces_are_one_series() -> None:
     """The oldest counts: a namespace that nothing is heard of must not hide behind another one."""
     with served(lambda request: answer(request, 403, {})) as transport:
         control = Reflector(transport, CONFIG_MAPS, namespace="home", name="control")
@@ -75,10 +77,10 @@ def test_the_watches_of_one_kind_in_several_namespaces_are_one_sample() -> None:
         deployments = [watch for watch in cluster.watches if watch.kind.name == "Deployment"]
         assert len(deployments) == 2
         deployments[0]._last_heard -= 1000
-        samples = list(Telemetry(cluster, None, transport, interval=60)._watch_samples())
-        assert len({sample.kind for sample in samples}) == len(samples)
-        (sample,) = [sample for sample in samples if sample.kind == "Deployment"]
-        assert sample.age > 999
+        readings = list(Telemetry(cluster, None, transport, interval=60)._read_watches())
+        assert len({reading.kind for reading in readings}) == len(readings)
+        (reading,) = [reading for reading in readings if reading.kind == "Deployment"]
+        assert reading.age > 999
         cluster.stop()
 
 
@@ -132,6 +134,50 @@ def test_the_threads_of_the_cluster_are_among_them(shown: tuple[Telemetry, Kuber
     assert "[-]threads failed: ended: events, reflect-pods" in ask(telemetry, "/healthz")[1]
 
 
+def series(telemetry: Telemetry) -> set[str]:
+    return {line for line in ask(telemetry, "/metrics")[1].splitlines() if line.startswith("rebalancer_")}
+
+
+def test_before_the_loop_has_begun_nobody_leads_and_no_policy_was_read(
+    shown: tuple[Telemetry, KubernetesCluster],
+) -> None:
+    telemetry, _ = shown
+    first = series(telemetry)
+    assert {"rebalancer_leader 0.0", 'rebalancer_mode{mode="Observe"} 1.0'} <= first
+    assert not [line for line in first if line.startswith("rebalancer_policy_last_reload_timestamp_seconds")]
+    telemetry.changed(STATE)
+    (read_at,) = [
+        line for line in series(telemetry) if line.startswith("rebalancer_policy_last_reload_timestamp_seconds")
+    ]
+    assert float(read_at.split()[1]) == STATE.in_force.policy_since.timestamp()
+
+
+def test_a_lease_that_has_run_out_shows_at_once(shown: tuple[Telemetry, KubernetesCluster]) -> None:
+    """Also while the loop waits for an API server that does not answer. And a state that does not lead shows so too."""
+    telemetry, _ = shown
+    leads = True
+    telemetry._leads = lambda: leads
+    telemetry.changed(STATE)
+    assert "rebalancer_leader 1.0" in series(telemetry)
+    leads = False
+    held = series(telemetry)
+    assert "rebalancer_leader 0.0" in held
+    assert not {line for line in held if line.startswith(("rebalancer_constraint", "rebalancer_findings"))}
+    leads = True
+    telemetry.changed(change(STATE, "leadership", leads=False))
+    assert "rebalancer_leader 0.0" in series(telemetry)
+
+
+def test_the_findings_of_a_cycle_are_counted_as_long_as_it_is_the_last(
+    shown: tuple[Telemetry, KubernetesCluster],
+) -> None:
+    """Whoever leads again has none before its first cycle."""
+    telemetry, _ = shown
+    for state, number in ((STATE, 1), (structs.replace(STATE, cycle=None), 0)):
+        telemetry.changed(state)
+        assert f'rebalancer_findings{{kind="DomainWithoutNodes"}} {number}.0' in series(telemetry)
+
+
 @pytest.mark.parametrize(("problem", "saved"), [("", True), ("HTTP 403", False)])
 def test_a_memory_that_is_not_saved_is_measured(problem: str, saved: bool) -> None:
     """It holds back every eviction, so an alert reports it."""
@@ -139,4 +185,4 @@ def test_a_memory_that_is_not_saved_is_measured(problem: str, saved: bool) -> No
         in_force=InForce(policy=default_policy(), policy_since=datetime(2026, 1, 1, tzinfo=UTC)),
         queue=Queue(unsaved=problem),
     )
-    assert loop_samples(state, CycleSamples()).memory_saved is saved
+    assert rows_of(state, "rebalancer_memory_saved") == {(): saved}

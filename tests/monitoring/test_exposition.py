@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from tests.adapters.prometheus.test_metrics import full, text
+from tests.controller.test_gauges import full, text
 from tests.monitoring.programs import promtool
 
 __all__ = ["promtool"]  # a fixture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rebalancer.adapters.prometheus import METRICS
+from rebalancer.controller.telemetry import METRICS
 from tests.control_plane.build import PINT, MissingPart, programs
 from tests.monitoring.programs import or_skip, promtool, run
 from tests.test_documents import known

@@ -19,7 +19,7 @@ from tests.assessment.findings.build import cordoned
 from tests.assessment.findings.test_configuration import budget, budgets
 from tests.assessment.findings.test_replacements import shop
 from tests.controller.simulated import eager
-from tests.reports import full_report, samples_of
+from tests.reports import full_report, rows_of
 
 WAITING = cordoned(shop({ZONE: 1}, a=2, b=2, c=2), "c-1")
 EXAMPLE = str(Path(__file__).parents[2] / "docs" / "examples" / "zone-returned.json")
@@ -50,9 +50,8 @@ def test_figures_of_a_cycle() -> None:
     now = WAITING.taken_at
     state, _ = step(LoopState(in_force=InForce(policy=eager(), policy_since=now)), Leading(leads=True), now)
     state, _ = step(state, CycleDue(snapshot=WAITING), now)
-    figures = samples_of(state.cycle)
-    assert [(sample.workload, sample.wrong) for sample in figures.replacements] == [("web", True)]
-    assert figures.findings == {FindingKind.REPLACEMENT_BLOCKED: 1}
+    assert rows_of(state, "rebalancer_replacement_blocked") == {("default", "Deployment", "web"): 1}
+    assert rows_of(state, "rebalancer_findings") == {(FindingKind.REPLACEMENT_BLOCKED,): 1}
 
 
 def test_an_exit_code_for_findings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.cycles import cycle_of
 from tests.planning.clusters import sharing
-from tests.reports import samples_of
+from tests.reports import rows_of, state_of
 
 PARTS = ("now", "waiting", "later", "blocked")
 LIMIT = """
@@ -110,9 +110,10 @@ def test_text_json_metrics_and_explanations_agree(cycle: Cycle) -> None:
     assert add_numbers(groups.values()) == numbers
     document = plan_document(plan, snapshot)
     check_document(document, numbers, groups)
-    samples = samples_of(cycle)
-    assert {part: getattr(samples.plan_parts, part) for part in PARTS} == {p: getattr(numbers, p) for p in PARTS}
-    assert samples.minimum_evictions == numbers.lower_bound
+    state = state_of(cycle)
+    parts = {(part,): getattr(numbers, part) for part in PARTS}
+    assert rows_of(state, "rebalancer_plan_evictions") == parts
+    assert rows_of(state, "rebalancer_minimum_evictions") == {(): numbers.lower_bound}
     text = plan_text(plan, snapshot, PlanView(acting="mode Evict", satisfied=0))
     if plan.groups:
         following = numbers.waiting + numbers.later

@@ -14,13 +14,10 @@ from hypothesis import given, settings
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rebalancer.adapters.prometheus import Metrics
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.probes import Request
 from rebalancer.controller.cycle import Cycle
-from rebalancer.controller.state import InForce, Leadership, LoopState
 from rebalancer.controller.status import status_document
-from rebalancer.controller.telemetry import loop_samples
 from rebalancer.model.words import short_key
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.explanation import ExplanationDocument, explain_pod, explain_workload
@@ -30,7 +27,7 @@ from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
 from tests.reporting.test_plan_numbers import numbers_in, states
-from tests.reports import cycle_report, samples_of
+from tests.reports import cycle_report, export, state_of, view_of
 
 Row = Mapping[str, Any]
 
@@ -95,8 +92,7 @@ def check_metrics(cycle: Cycle) -> None:
     """Check what Prometheus reads: skews and states by workload, shares, headrooms, refusals, the minimum."""
     report = json.loads(to_json(cycle_report(cycle)))
     state = state_of(cycle)
-    metrics = Metrics()
-    metrics.publish(loop_samples(state, samples_of(cycle)))
+    metrics = export(view_of(state))
     scraped: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
     for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
         for sample in family.samples:
@@ -214,17 +210,6 @@ def check_page(cycle: Cycle) -> None:
     text = status_text(page.status, page.acting, cycle.context.now)
     shown = re.search(r"^Plan: (\d+) eviction", text, re.MULTILINE)
     assert (int(shown[1]) if shown is not None else 0) == numbers.evictions
-
-
-def state_of(cycle: Cycle) -> LoopState:
-    """Return the state of a leader after the cycle."""
-    policy = cycle.context.policy
-    return LoopState(
-        leadership=Leadership(leads=True),
-        in_force=InForce(policy=policy, policy_since=cycle.context.now),
-        cycle=cycle,
-        memory=cycle.memory,
-    )
 
 
 def page_of(cycle: Cycle) -> PageDocument:

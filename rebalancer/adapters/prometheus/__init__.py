@@ -1,34 +1,11 @@
-"""Metrics: gauges from the samples of the last cycle, counters and histograms from events.
+"""Metrics: from declarations to what Prometheus reads; what is declared, and with which values, is the caller's.
 
-`catalog` declares every metric, and the documentation is generated from it; `samples` are the values of a cycle,
-`collector` exports them, `cardinality` limits the number of series, `metrics` has the registry.
+`declarations` are the forms of a declaration, `collector` exports gauges, `metrics` has the registry, with counters and
+histograms, `requests` names requests to the API server.
 """
 
-from rebalancer.adapters.prometheus.catalog import METRICS, Metric, MoveOutcome, Phase, Stability, Type
+from rebalancer.adapters.prometheus.declarations import Counter, Gauge, Histogram, Metric, Row
 from rebalancer.adapters.prometheus.metrics import Metrics
-from rebalancer.adapters.prometheus.samples import (
-    ConstraintSamples,
-    CycleSamples,
-    DomainSamples,
-    LimitSamples,
-    PlanParts,
-    WatchSamples,
-    WorkloadSamples,
-)
+from rebalancer.adapters.prometheus.requests import parse_request
 
-__all__ = [
-    "METRICS",
-    "ConstraintSamples",
-    "CycleSamples",
-    "DomainSamples",
-    "LimitSamples",
-    "Metric",
-    "Metrics",
-    "MoveOutcome",
-    "Phase",
-    "PlanParts",
-    "Stability",
-    "Type",
-    "WatchSamples",
-    "WorkloadSamples",
-]
+__all__ = ["Counter", "Gauge", "Histogram", "Metric", "Metrics", "Row", "parse_request"]

@@ -1,0 +1,62 @@
+"""A metric is declared once, as data: its instrument, the reference page and the tests of rules and dashboard read it.
+
+Dashboards and alerts rely on names, labels and values. No label has pod names: every label set is bounded by workloads,
+kinds or closed lists.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+Row = tuple[tuple[str, ...], float]
+"""The label values of a series, in the order of the declaration, and its value."""
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """What every metric has. `values` lists all values of the last label where they are a closed list.
+
+    `leader_only`: standbys do not export it, so that a sum over all replicas counts the cluster once.
+    """
+
+    type: ClassVar[str]
+    """As in the exposition format."""
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    leader_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gauge(Metric, Generic[V]):
+    """A gauge, with the function that makes its rows from a view of the process.
+
+    Of `values`, those that have no row are exported as 0. Rows are made at each scrape, but with `once_for` only when
+    that returns another object than for the last view: rows that are expensive are made once for each cycle.
+    """
+
+    type = "gauge"
+    rows: Callable[[V], Iterable[Row]]
+    once_for: Callable[[V], object] | None = None
+    leader_only: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counter(Metric):
+    """A counter; the client library counts.
+
+    If the closed list is of its only label, all series exist from the start, with value 0: rates see each increase.
+    """
+
+    type = "counter"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram(Metric):
+    """A histogram; its series exist from the start like a counter's."""
+
+    type = "histogram"
+    buckets: tuple[float, ...]

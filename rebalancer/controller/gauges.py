@@ -1,0 +1,224 @@
+"""Every gauge is declared once: name, help, labels, and the function that makes its rows from a state of the loop."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from platform import python_version
+from typing import Final
+
+from rebalancer import __version__
+from rebalancer.adapters.prometheus import Gauge, Row
+from rebalancer.controller.gauge_view import NEVER, GaugeView, cycle_of
+from rebalancer.controller.workload_gauges import WORKLOAD_GAUGES
+from rebalancer.model.breaker import BreakerCause
+from rebalancer.model.reasons import FindingKind, Reason
+from rebalancer.policy import NO_TEAM_POLICY, Mode
+from rebalancer.policy.merging import MOST_TEAMS
+from rebalancer.reporting.documents.status import count_refusals
+
+_PARTS: Final = ("now", "waiting", "later", "blocked")
+
+
+def _number(read: Callable[[GaugeView], float | None]) -> Callable[[GaugeView], Iterable[Row]]:
+    """Return the rows of a gauge without labels; None is no row."""
+
+    def rows(view: GaugeView) -> Iterable[Row]:
+        value = read(view)
+        return [] if value is None else [((), value)]
+
+    return rows
+
+
+def _read_policy_time(view: GaugeView) -> float | None:
+    since = view.state.in_force.policy_since
+    return None if since == NEVER else since.timestamp()
+
+
+def _count_pending(view: GaugeView) -> int:
+    proposal = view.cycle.memory.proposal if view.cycle is not None else None
+    return len(proposal.uids) if proposal is not None and not proposal.approved else 0
+
+
+def _count_placeholders(view: GaugeView) -> int:
+    return view.cycle.capacity.held if view.cycle is not None and view.cycle.capacity is not None else 0
+
+
+def _count_findings(view: GaugeView) -> Iterable[Row]:
+    findings = (*view.findings, *view.state.reported.prevention.findings)
+    return [((kind,), number) for kind, number in Counter(finding.kind for finding in findings).items()]
+
+
+def _count_refusals(view: GaugeView) -> Iterable[Row]:
+    if view.cycle is None:
+        return []
+    counts = count_refusals(view.cycle.plan, view.cycle.admission, len(view.cycle.assessment.deadlocks))
+    return [((reason,), number) for reason, number in counts.items()]
+
+
+def _list_teams(view: GaugeView) -> Iterable[Row]:
+    """Return the namespaces with a team policy, or with a problem of one: not all that may have one."""
+    in_force = view.state.in_force
+    written = {name for name, reading in in_force.teams.items() if reading.policy != NO_TEAM_POLICY}
+    allowed = {name for name in written if in_force.policy.cluster.team_policies.allows(name)}
+    listed = sorted(allowed | in_force.team_problems.keys())[:MOST_TEAMS]
+    return [((name,), name not in in_force.team_problems) for name in listed]
+
+
+GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
+    *WORKLOAD_GAUGES,
+    Gauge(
+        name="rebalancer_capacity_placeholders",
+        help="Placeholder pods that hold capacity, or wait for it.",
+        rows=_number(_count_placeholders),
+    ),
+    Gauge(
+        name="rebalancer_findings",
+        help="Problems that violate no constraint and no limit, by kind.",
+        labels=("kind",),
+        values=tuple(FindingKind),
+        rows=_count_findings,
+    ),
+    Gauge(
+        name="rebalancer_planned_evictions",
+        help="Evictions of the last plan for all that can be repaired: now, waiting and later.",
+        rows=_number(lambda view: view.numbers.evictions),
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_minimum_evictions",
+        help="Proven minimum of rebalancer_planned_evictions.",
+        rows=_number(lambda view: view.numbers.lower_bound),
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_plan_evictions",
+        help="Evictions of the last plan by part: now, waiting (held by a budget or the order), "
+        "later (not decided yet), blocked (for violations that cannot be repaired now).",
+        labels=("part",),
+        values=_PARTS,
+        rows=lambda view: [((part,), getattr(view.numbers, part)) for part in _PARTS],
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_plan_pending",
+        help="Evictions of the proposed plan that wait for approval, in mode Approve.",
+        rows=_number(_count_pending),
+    ),
+    Gauge(
+        name="rebalancer_in_flight",
+        help="Evicted pods whose replacements are not yet Ready.",
+        rows=_number(lambda view: len(view.state.memory.in_flight)),
+    ),
+    Gauge(
+        name="rebalancer_prevention_left",
+        help="Deletion costs of the controller's own that are still to be removed.",
+        rows=_number(lambda view: view.state.reported.prevention.left),
+    ),
+    Gauge(
+        name="rebalancer_prevention_stopped",
+        help="1 while deletion costs should be written or removed and something stands in the way; "
+        "the status says what.",
+        rows=_number(lambda view: bool(view.state.reported.prevention.stopped)),
+    ),
+    Gauge(
+        name="rebalancer_refusals",
+        help="Repairs and evictions that the last cycle did not carry out, by reason.",
+        labels=("reason",),
+        values=tuple(Reason),
+        rows=_count_refusals,
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_leader",
+        help="1 if this process is the leader, else 0.",
+        rows=_number(lambda view: view.leads),
+        leader_only=False,
+    ),
+    Gauge(
+        name="rebalancer_mode",
+        help="1 for the mode in force, 0 for the others.",
+        labels=("mode",),
+        values=tuple(Mode),
+        rows=lambda view: [((view.state.mode,), 1)],
+        leader_only=False,
+    ),
+    Gauge(
+        name="rebalancer_paused",
+        help="1 while somebody has paused the controller, else 0.",
+        rows=_number(lambda view: view.state.in_force.pause is not None),
+    ),
+    Gauge(
+        name="rebalancer_breaker_open",
+        help="Whether the breaker is open for the cause, so that nothing is evicted (1) or not (0).",
+        labels=("cause",),
+        values=tuple(BreakerCause),
+        rows=lambda view: (
+            [((known.cause,), 1) for known in view.cycle.context.breaker.causes] if view.cycle is not None else []
+        ),
+    ),
+    Gauge(
+        name="rebalancer_memory_saved",
+        help="1 if the last attempt to save the memory succeeded; while it is 0, nothing is evicted.",
+        rows=_number(lambda view: not view.state.queue.unsaved),
+    ),
+    Gauge(
+        name="rebalancer_slow_start_window",
+        help="How many moves may be under way at once in the cluster now (budgets.slowStart); "
+        "0 while slow start is off.",
+        rows=_number(lambda view: view.window.at_once),
+    ),
+    Gauge(
+        name="rebalancer_moves_under_way",
+        help="Moves whose replacement has not arrived yet and is not overdue: not Ready, nor bound for 15 seconds.",
+        rows=_number(lambda view: view.window.under_way),
+    ),
+    Gauge(
+        name="rebalancer_replacements_overdue",
+        help="Moves whose replacement was not created, is not bound or does not run.",
+        rows=_number(lambda view: sum(move.overdue for move in view.state.memory.moves)),
+    ),
+    Gauge(
+        name="rebalancer_policy_last_reload_successful",
+        help="1 if the newest policy is in force, 0 if it is invalid and an older one stays in force.",
+        rows=_number(lambda view: not view.state.in_force.policy_error),
+        leader_only=False,
+    ),
+    Gauge(
+        name="rebalancer_policy_last_reload_timestamp_seconds",
+        help="When the policy in force was read.",
+        rows=_number(_read_policy_time),
+        leader_only=False,
+    ),
+    Gauge(
+        name="rebalancer_team_policy_valid",
+        help="1 if the team policy of the namespace is in force as written, else 0; at most 500 namespaces.",
+        labels=("namespace",),
+        rows=_list_teams,
+    ),
+    Gauge(
+        name="rebalancer_last_cycle_timestamp_seconds",
+        help="When the last cycle ended.",
+        rows=_number(lambda view: view.cycle.context.now.timestamp() if view.cycle is not None else None),
+    ),
+    Gauge(
+        name="rebalancer_watch_age_seconds",
+        help="Seconds since the API server last sent something on the watch of a kind.",
+        labels=("kind",),
+        rows=lambda view: [((watch.kind,), watch.age) for watch in view.watches],
+        leader_only=False,
+    ),
+    Gauge(
+        name="rebalancer_cache_objects",
+        help="Objects of a kind in the cache.",
+        labels=("kind",),
+        rows=lambda view: [((watch.kind,), watch.objects) for watch in view.watches],
+        leader_only=False,
+    ),
+    Gauge(
+        name="rebalancer_build_info",
+        help="Always 1; the labels are the versions of the running process.",
+        labels=("version", "revision", "python_version"),
+        # The build knows no revision.
+        rows=lambda _: [((__version__, "", python_version()), 1)],
+        leader_only=False,
+    ),
+)

@@ -1,0 +1,59 @@
+"""Evictions by workload: which series there are, and for how long.
+
+A series begins at 0 when an eviction is planned, so that `increase()` sees the first one. It ends an hour after an
+eviction of the workload was last planned or granted: a value that somebody may still look at must not begin anew. The
+number of workloads is limited; the rest are counted together.
+
+After a lost Lease nothing begins or grows, and the series stay for their hour, as the other counters stay: the last
+evictions may not have been scraped yet, and a sum over all replicas counts each of them once.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec.structs import astuple
+from prometheus_client import Counter
+
+from rebalancer.model.moves import Move, Reference
+from rebalancer.model.reasons import Cause
+from rebalancer.planning.plan import Plan
+
+MOST_WORKLOADS: Final = 5_000
+"""Workloads with series of their own."""
+
+OTHER: Final = Reference(namespace="", kind="", name="other")
+"""All others."""
+
+RETENTION: Final = timedelta(hours=1)
+"""How long series stay after the last eviction that was planned or granted."""
+
+
+class WorkloadEvictions:
+    """The series of `counter`, whose labels are namespace, kind and name of a workload, and the reason."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._last: dict[Reference, datetime] = {}
+        """When each workload with series was last planned or evicted."""
+
+    def plan(self, plan: Plan, now: datetime) -> None:
+        """Begin the series of evictions that a plan has decided; those that go now come first where not all fit."""
+        for eviction in (*plan.evictions, *(waiting.eviction for waiting in plan.waiting)):
+            self._series(eviction.workload, eviction.cause, now)
+
+    def count(self, move: Move) -> None:
+        """Count an eviction that was granted."""
+        self._series(move.workload, move.cause, move.changed_at).inc()
+
+    def end(self, now: datetime) -> None:
+        """End the series of workloads that nothing has happened to for an hour."""
+        for workload in [workload for workload, last in self._last.items() if now - last >= RETENTION]:
+            del self._last[workload]
+            for cause in Cause:
+                self._counter.remove(*astuple(workload), cause)
+
+    def _series(self, workload: Reference, cause: Cause, now: datetime) -> Counter:
+        own = len(self._last) - (OTHER in self._last)
+        counted = workload if workload in self._last or own < MOST_WORKLOADS else OTHER
+        self._last[counted] = max(now, self._last.get(counted, now))
+        return self._counter.labels(*astuple(counted), cause)

@@ -1,0 +1,149 @@
+"""The gauges with series for each workload, limit or domain: made once for each cycle, and limited in number."""
+
+from collections.abc import Iterable
+from heapq import nsmallest
+from typing import Final
+
+from msgspec.structs import astuple
+
+from rebalancer.adapters.prometheus import Gauge, Row
+from rebalancer.assessment.findings.domains import worst_rows
+from rebalancer.controller.gauge_view import GaugeView, cycle_of
+from rebalancer.controller.series import MOST_DOMAINS, Series, select_series, take_worst
+from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import FindingKind, State
+from rebalancer.prevention.report import PreventionReport
+
+_WORKLOAD: Final = ("namespace", "workload_kind", "workload")
+_CONSTRAINT: Final = (*_WORKLOAD, "topology_key", "when_unsatisfiable")
+_LIMIT: Final = ("group", "limit", "namespace", "key", "topology_key")
+
+
+def _report_of(view: GaugeView) -> PreventionReport:
+    return view.state.reported.prevention
+
+
+def _mark_workloads(workloads: Iterable[Reference], marked: frozenset[Reference]) -> Iterable[Row]:
+    """Yield 1 for the marked workloads and 0 for the others; names of bare pods are no labels."""
+    series = (
+        Series(
+            labels=astuple(workload),
+            subject=workload,
+            headroom=-int(workload in marked),
+            state=State.VIOLATED if workload in marked else State.SATISFIED,
+            of=workload in marked,
+        )
+        for workload in workloads
+        if workload.kind != "Pod"
+    )
+    for one in select_series(series):
+        yield one.labels, one.of
+
+
+def _mark_blocked(view: GaugeView) -> Iterable[Row]:
+    """Mark those with a pod that cannot be replaced, among all that have constraints or limits."""
+    if view.cycle is None:
+        return ()
+    kind = FindingKind.REPLACEMENT_BLOCKED
+    blocked = frozenset(workload for finding in view.findings if finding.kind is kind for workload in finding.workloads)
+    assessment = view.cycle.assessment
+    evaluated = {workload for group in assessment.groups for workload in group.workloads}
+    evaluated.update(workload for group in assessment.pod_groups for workload in group.owners)
+    return _mark_workloads(sorted(evaluated | blocked), blocked)
+
+
+def _list_worst_domains(view: GaugeView) -> Iterable[Row]:
+    violated = (series for series in view.limits if series.headroom < 0 and series.of.worst is not None)
+    for series in take_worst(violated, MOST_DOMAINS):
+        yield (*series.labels, series.of.worst or ""), 1
+
+
+def _list_domains_without_nodes(view: GaugeView) -> Iterable[Row]:
+    """Mark the domains without nodes in which the skew with a node would be above maxSkew, the worst first."""
+    rows = worst_rows(view.cycle.assessment.domains_without_nodes) if view.cycle is not None else ()
+    headrooms = (
+        (row.max_skew - row.skew, (*astuple(workload), row.topology_key, row.domain.value))
+        for workload, row in rows
+        if workload.kind != "Pod"
+    )
+    for headroom, labels in nsmallest(MOST_DOMAINS, headrooms):
+        yield labels, headroom < 0
+
+
+WORKLOAD_GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
+    Gauge(
+        name="rebalancer_constraint_skew",
+        help="Pods in the fullest domain less pods in the emptiest, as kube-scheduler counts them.",
+        labels=_CONSTRAINT,
+        rows=lambda view: ((series.labels, series.of.skew) for series in view.constraints),
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_constraint_max_skew",
+        help="The skew that the constraint allows.",
+        labels=_CONSTRAINT,
+        rows=lambda view: ((series.labels, series.of.max_skew) for series in view.constraints),
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_constraint_state",
+        help="1 for the state that the constraint is in, 0 for the others.",
+        labels=(*_CONSTRAINT, "state"),
+        values=tuple(State),
+        rows=lambda view: (((*series.labels, series.state), 1) for series in view.constraints),
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_limit_share_ratio",
+        help="Share of the pods in the fullest domain; key has the values of the group's groupBy keys, joined by /.",
+        labels=_LIMIT,
+        rows=lambda view: (
+            (series.labels, float(series.of.largest.share)) for series in view.limits if series.of.largest is not None
+        ),
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_limit_headroom",
+        help="Pods by which the worst domain is within the limit; below 0 the limit is violated.",
+        labels=_LIMIT,
+        rows=lambda view: ((series.labels, series.headroom) for series in view.limits),
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_limit_state",
+        help="1 for the state that the limit is in, 0 for the others.",
+        labels=(*_LIMIT, "severity", "state"),
+        values=tuple(State),
+        rows=lambda view: (((*series.labels, series.of.severity, series.state), 1) for series in view.limits),
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_limit_worst_domain",
+        help="1 for the domain that violates the limit most; only the worst 1,000 series.",
+        labels=(*_LIMIT, "domain"),
+        rows=_list_worst_domains,
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_replacement_blocked",
+        help="1 if a lost pod of the workload could not be replaced now: no node is feasible for the new pod.",
+        labels=_WORKLOAD,
+        rows=_mark_blocked,
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_domain_without_nodes",
+        help="Of a domain without nodes: 1 if a constraint of the workload would be violated with a node there, "
+        "else 0; at most 1,000 series.",
+        labels=(*_WORKLOAD, "topology_key", "domain"),
+        rows=_list_domains_without_nodes,
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_scale_down_unsafe",
+        help="1 if a scale-down of the workload is likely to leave its pods skewed, and need not.",
+        labels=_WORKLOAD,
+        rows=lambda view: _mark_workloads(_report_of(view).evaluated, _report_of(view).risky),
+        once_for=_report_of,
+    ),
+)

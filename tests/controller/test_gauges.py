@@ -1,0 +1,178 @@
+"""What a scrape of the controller shows: every metric as it is declared, with the values of a state of the loop."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from msgspec import structs
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from rebalancer.adapters.prometheus import Counter, Histogram, Metric, Metrics
+from rebalancer.admission.pause import Pause
+from rebalancer.controller.counters import API_REQUESTS, WORKLOAD_EVICTIONS
+from rebalancer.controller.gauge_view import GaugeView, WatchReading
+from rebalancer.controller.loop import step
+from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState, change
+from rebalancer.controller.telemetry import METRICS
+from rebalancer.model.moves import MoveState, Reference
+from rebalancer.model.reasons import FindingKind, Reason, State
+from rebalancer.policy import Mode, Topology
+from rebalancer.prevention.report import PreventionReport
+from rebalancer.simulator import ZONE, ClusterBuilder
+from tests.controller.simulated import eager
+from tests.reports import export, rows_of, view_of
+from tests.tracking.build import move
+
+WEB, DB = Reference("default", "Deployment", "web"), Reference("default", "Deployment", "db")
+
+
+def full_state() -> LoopState:
+    """Return the state of a leader in which every gauge has a row."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("ab", 2)
+    blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 1}, spread={ZONE: 1})
+    blueprint.deployment("db", on={"a-1": 1, "b-2": 1}, spread={ZONE: 3})
+    snapshot = blueprint.snapshot()
+    now = snapshot.taken_at
+    policy = eager(topology=Topology(domains={ZONE: frozenset({"c"})}), slow_start=True)
+    state, _ = step(LoopState(in_force=InForce(policy=policy, policy_since=now)), Leading(leads=True), now)
+    state, _ = step(state, CycleDue(snapshot=snapshot), now + timedelta(minutes=1))
+    overdue = move("lost", now, state=MoveState.EVICTED, uncreated="quota", workload=DB)
+    state = structs.replace(state, memory=structs.replace(state.memory, moves=(overdue,)))
+    state = change(state, "in_force", team_problems={"pay": "line 1"}, pause=Pause())
+    report = PreventionReport(left=6, stopped="no", evaluated=(DB, WEB), risky=frozenset({WEB}))
+    return change(state, "reported", prevention=report)
+
+
+STATE = full_state()
+
+
+def full(*, leads: bool = True) -> Metrics[GaugeView]:
+    """Return metrics in which everything that is declared has a series."""
+    metrics = export(replace(view_of(STATE), leads=leads, watches=(WatchReading("Pod", 1.5, 12),)))
+    metrics.counter(API_REQUESTS).labels("list", "pods", "200").inc()
+    metrics.counter(WORKLOAD_EVICTIONS).labels("shop", "Deployment", "web", "SkewViolated").inc()
+    return metrics
+
+
+def text(metrics: Metrics[GaugeView]) -> str:
+    return generate_latest(metrics.registry).decode()
+
+
+def names(metrics: Metrics[GaugeView]) -> set[str]:
+    """Return the names of the controller's own families."""
+    return {
+        name for name in re.findall(r"^# TYPE (\S+)", text(metrics), re.MULTILINE) if name.startswith("rebalancer_")
+    }
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_every_declared_metric_is_exported_as_declared(metric: Metric) -> None:
+    """Name, help, type and labels of the exposition are those of the declaration; the values are among those listed."""
+    families = {family.name: family for family in text_string_to_metric_families(text(full()))}
+    family = families[metric.name.removesuffix("_total")]
+    assert (family.type, family.documentation) == (metric.type, metric.help)
+    assert family.samples
+    for sample in family.samples:
+        assert set(sample.labels) - {"le"} == set(metric.labels)
+        assert not metric.values or sample.labels[metric.labels[-1]] in metric.values
+
+
+def test_nothing_is_exported_that_is_not_declared() -> None:
+    assert names(full()) == {metric.name for metric in METRICS}
+
+
+def test_names_follow_the_conventions() -> None:
+    """Counters end in _total and nothing else does; no label of histograms' own; every help is a sentence."""
+    for metric in METRICS:
+        assert re.fullmatch(r"rebalancer_[a-z_]+", metric.name)
+        assert metric.name.endswith("_total") == isinstance(metric, Counter)
+        assert "le" not in metric.labels
+        assert metric.help.endswith(".")
+        assert not isinstance(metric, Histogram) or metric.buckets
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+
+
+def test_only_the_leader_shows_the_cluster() -> None:
+    """A sum over all replicas counts the cluster once; what a replica says of itself it always says."""
+    assert names(full()) - names(full(leads=False)) == {metric.name for metric in METRICS if metric.leader_only}
+    assert "rebalancer_leader 0.0" in text(full(leads=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("limit_headroom", {("workloads", "zone-half", "default", "Deployment/web", ZONE): -3}),
+        ("constraint_skew", {(*structs.astuple(WEB), ZONE, "DoNotSchedule"): 5}),
+        ("constraint_max_skew", {(*structs.astuple(WEB), ZONE, "DoNotSchedule"): 1}),
+        ("domain_without_nodes", {(*structs.astuple(WEB), ZONE, "c"): 1, (*structs.astuple(DB), ZONE, "c"): 0}),
+        ("scale_down_unsafe", {structs.astuple(WEB): 1, structs.astuple(DB): 0}),
+        ("replacement_blocked", {structs.astuple(WEB): 0, structs.astuple(DB): 0}),
+        ("prevention_left", {(): 6}),
+        ("prevention_stopped", {(): 1}),
+        ("replacements_overdue", {(): 1}),
+        ("in_flight", {(): 1}),
+        ("slow_start_window", {(): 2}),
+        ("paused", {(): 1}),
+        ("memory_saved", {(): 1}),
+        ("mode", {(Mode.EVICT,): 1}),
+        ("team_policy_valid", {("pay",): 0}),
+        ("capacity_placeholders", {(): 0}),
+        ("findings", {(FindingKind.DOMAIN_WITHOUT_NODES,): 1}),
+        ("last_cycle_timestamp_seconds", {(): (STATE.in_force.policy_since + timedelta(minutes=1)).timestamp()}),
+        ("policy_last_reload_timestamp_seconds", {(): STATE.in_force.policy_since.timestamp()}),
+    ],
+)
+def test_a_state_of_the_loop_becomes_rows(name: str, rows: Mapping[tuple[str, ...], float]) -> None:
+    """Counted by hand: seven pods over two zones, six of them in one; one move whose replacement was not created."""
+    assert rows.items() <= rows_of(STATE, f"rebalancer_{name}").items()
+
+
+def test_exactly_one_state_of_a_limit_is_1() -> None:
+    """And every violated limit names its worst domain."""
+    states = rows_of(STATE, "rebalancer_limit_state")
+    limits = rows_of(STATE, "rebalancer_limit_headroom")
+    assert len(states) == len(limits)
+    violated = {labels for labels, headroom in limits.items() if headroom < 0}
+    assert {labels[:-1] for labels in rows_of(STATE, "rebalancer_limit_worst_domain")} == violated
+    assert {labels[:5] for labels in states if labels[-1] != State.SATISFIED} >= violated
+
+
+def test_a_bare_pod_has_no_series() -> None:
+    """It is in the report; names of pods are no labels."""
+    pod = Reference("default", "Pod", "web-1")
+    report = PreventionReport(evaluated=(pod, WEB))
+    rows = rows_of(change(STATE, "reported", prevention=report), "rebalancer_scale_down_unsafe")
+    assert rows == {structs.astuple(WEB): 0}
+
+
+def test_of_too_many_domains_without_nodes_those_are_exported_that_matter() -> None:
+    """A thousand series, those first whose constraint would be violated."""
+    assert STATE.cycle is not None
+    (row,) = [row for row in STATE.cycle.assessment.domains_without_nodes if row.workloads == (WEB,)]
+    rows = [
+        structs.replace(
+            row, workloads=(Reference("default", "Deployment", f"w{number:04}"),), skew=row.max_skew + number % 2
+        )
+        for number in range(2_000)
+    ]
+    assessment = replace(STATE.cycle.assessment, domains_without_nodes=tuple(rows))
+    evaluation = replace(STATE.cycle.evaluation, assessment=assessment)
+    state = structs.replace(STATE, cycle=replace(STATE.cycle, evaluation=evaluation))
+    exported = rows_of(state, "rebalancer_domain_without_nodes")
+    assert exported == {
+        ("default", "Deployment", f"w{number:04}", ZONE, "c"): 1 for number in range(2_000) if number % 2
+    }
+
+
+def test_before_the_first_cycle_a_leader_shows_no_violation_and_no_time_of_a_cycle() -> None:
+    """The numbers are 0: nothing is planned, nothing refused."""
+    state = structs.replace(STATE, cycle=None)
+    for name in ("last_cycle_timestamp_seconds", "constraint_skew", "limit_state", "limit_worst_domain", "refusals"):
+        assert rows_of(state, f"rebalancer_{name}") == {}
+    assert rows_of(state, "rebalancer_planned_evictions") == {(): 0}
+    exported = text(export(view_of(state)))
+    assert exported.count("rebalancer_refusals{") == len(Reason)
