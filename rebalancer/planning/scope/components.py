@@ -105,20 +105,17 @@ def find_components(
     Violated hard constraints are among them whether they are acted on or not. `only` are workloads: then components
     without any of them are left out.
     """
-    namespaces = None if only is None else {workload.namespace for workload in only}
-    acted = [limit for limit in assessment.limits if is_acted_on(limit)]
+    near = {workload.namespace for workload in only or ()}
+    acted = [limit for limit in assessment.limits if is_acted_on(limit) and (only is None or limit.namespace in near)]
     owners = {part.member.owner.uid for limit in acted for part in limit.parts if part.member.owner is not None}
     joined: list[Component] = []
     by_namespace: defaultdict[str, list[EvaluatedGroup]] = defaultdict(list)
     for evaluated in assessment.groups:
-        if namespaces is None or evaluated.spread.namespace in namespaces:
-            by_namespace[evaluated.spread.namespace].append(evaluated)
+        by_namespace[evaluated.spread.namespace].append(evaluated)
     limits_in: defaultdict[str, list[EvaluatedLimit]] = defaultdict(list)
     for limit in acted:
-        if namespaces is not None and limit.namespace not in namespaces:
-            continue
         limits_in[limit.namespace].append(limit)
-    for namespace in dict.fromkeys((*by_namespace, *limits_in)):
+    for namespace in dict.fromkeys((*by_namespace, *limits_in)) if only is None else sorted(near):
         joined += _join(by_namespace[namespace], limits_in[namespace], owners)
     every = (*act_on, WhenUnsatisfiable.DO_NOT_SCHEDULE)
     wanted = joined if only is None else [one for one in joined if not set(one.workloads).isdisjoint(only)]
