@@ -370,7 +370,8 @@ def _only_class(controllers: Sequence[PodController]) -> Pod | None:
     """Return a pod that represents the next pods of all members; None where they are of several classes."""
     samples = [member.next_pod for member in controllers if member.owner is not None]
     known = [sample for sample in samples if not isinstance(sample, Unpredictable)]
-    if len(known) > 1 and len({filter_terms(sample) for sample in known}) > 1:
+    # A pod whose own constraints are looser may come back to where an equal one may not: the scheduler goes by its own.
+    if len(known) > 1 and len({(filter_terms(sample), sample.spec.spread) for sample in known}) > 1:
         return None
     return known[0] if known else controllers[0].sample
 

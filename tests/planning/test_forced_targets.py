@@ -42,9 +42,9 @@ def unnamed(eviction: Eviction, step: list[Eviction], evaluation: Evaluation) ->
 
 
 def test_every_node_that_the_filters_admit_lies_in_a_domain_that_is_named() -> None:
-    """Also where the capacity of a node is reserved for pods that wait: the scheduler does not know of that."""
+    """Also where capacity is reserved for pods that wait, and where workloads with one selector have several bounds."""
     steps = 0
-    for state in drawn_states(79):
+    for state in (*drawn_states(79), *drawn_states(379)):
         evaluation = evaluated(state)
         for step in forced_steps(evaluation):
             steps += 1

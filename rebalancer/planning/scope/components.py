@@ -97,6 +97,7 @@ def _identity(member: PodController) -> tuple[Reference, str]:
     return member.reference, ",".join(pod.uid for pod in member.pods)
 
 
+# Many branches: gathered by namespace, joined there, then those that need a repair; each with and without `only`.
 def find_components(
     assessment: Assessment, stuck: frozenset[str], act_on: ActOn, only: Collection[Reference] | None = None
 ) -> tuple[Component, ...]:
