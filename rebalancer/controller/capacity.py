@@ -5,11 +5,11 @@ names is deleted by whoever leads. Nothing is read or written while `capacity.mo
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from rebalancer.admission.admit import Admission, AdmissionContext, find_common_obstacle
 from rebalancer.assessment.assess import Assessment
@@ -17,8 +17,6 @@ from rebalancer.capacity.decision import CapacityDecision, NotInModeEvict, Place
 from rebalancer.capacity.gate import CapacityHeld, Gate, pass_gate
 from rebalancer.capacity.needs import Candidate, Need, RehearsedNeed, find_need
 from rebalancer.capacity.requests import Observation
-from rebalancer.controller.cycle import Cycle
-from rebalancer.controller.state import CapacityReading
 from rebalancer.engine import Evaluation
 from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.moves import CapacityRequest, CapacityState, DomainName, Memory, PlanningMemory
@@ -36,14 +34,38 @@ _Rehearsed = Mapping[tuple[str, tuple[DomainName, ...]], tuple[PlanningMemory, R
 """Results of rehearsals, by the request's token and the domains, with the memory by which they were made."""
 
 
+def uses_capacity(policy: Policy, memory: Memory, snapshot: Snapshot) -> bool:
+    """Return whether capacity is on, or something of it is left: in the memory, or placeholders in the cluster."""
+    rules = policy.capacity
+    return (
+        rules.mode is not CapacityMode.OFF
+        or bool(memory.capacity or memory.capacity_attempts or memory.capacity_wanted)
+        or rules.namespace in snapshot.pods_in
+    )
+
+
+class CapacityReading(Struct, frozen=True, kw_only=True):
+    """What was read of placeholders: the names of their Jobs, or the `problem` with reading them.
+
+    `reported` is what autoscaler and scheduler say of requests that wait too long, by token.
+    """
+
+    jobs: frozenset[str] = frozenset()
+    problem: str = ""
+    reported: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CapacityOutcome:
     """What a cycle decided about capacity. `held` is how many placeholders exist, `unneeded` are the Jobs to delete.
 
+    `gate` says which evictions may go. `requests` are those of the decision less the placeholders that the gate frees.
     `rehearsed` are results that serve in later cycles, as long as the assessment is the same.
     """
 
     decision: CapacityDecision
+    gate: Gate
+    requests: tuple[CapacityRequest, ...]
     held: int
     unneeded: tuple[str, ...]
     assessment: Assessment
@@ -73,7 +95,7 @@ def read_capacity(
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityStage:
-    """Capacity as an optional part of a cycle.
+    """The part of a cycle that requests and releases capacity.
 
     `creating` are the names of Jobs whose creation is under way; `refused` says by token why one was not created.
     `last` is what the last cycle decided.
@@ -87,17 +109,18 @@ class CapacityStage:
     seen: Snapshot
     """The snapshot with the placeholders."""
 
-    def before(self, snapshot: Snapshot, memory: Memory) -> Snapshot:
+    def hide(self, snapshot: Snapshot, memory: Memory) -> Snapshot:
         """Leave the placeholders out, and let the nodes of ready requests count as settled."""
         return settle_nodes(without_placeholders(snapshot, self.namespace), memory.capacity)
 
-    def after(self, cycle: Cycle) -> Cycle:
+    def decide(
+        self, evaluation: Evaluation, memory: Memory, admission: Admission, context: AdmissionContext
+    ) -> CapacityOutcome:
         """Request and release capacity; let only those evictions go whose capacity is free."""
-        evaluation, memory = cycle.evaluation, cycle.memory
         known = self.last.rehearsed if self.last and self.last.assessment is evaluation.assessment else {}
         rehearsals = _Rehearsals(evaluation, known)
-        decision = self._decide(cycle, rehearsals)
-        gate = self._gate(cycle.admission, decision, self._view_with_placeholders(cycle))
+        decision = self._decide(evaluation, memory, context, rehearsals)
+        gate = self._gate(admission, decision, self._view_with_placeholders(evaluation, memory))
         freed = frozenset(gate.freed)
         requests = tuple(
             structs.replace(request, placeholders=tuple(name for name in request.placeholders if name not in freed))
@@ -105,22 +128,14 @@ class CapacityStage:
         )
         jobs = self.reading.jobs if self.reading is not None else frozenset()
         existing = jobs | {placeholder_name(pod) for pod in self._held}
-        outcome = CapacityOutcome(
+        return CapacityOutcome(
             decision=decision,
+            gate=gate,
+            requests=requests,
             held=len(self._held),
             unneeded=tuple(sorted(existing - _names(requests) - self.creating)),
             assessment=evaluation.assessment,
             rehearsed=rehearsals.results,
-        )
-        admission = cycle.admission
-        return replace(
-            cycle,
-            plan=structs.replace(cycle.plan, refusals=(*cycle.plan.refusals, *decision.refusals)),
-            admission=replace(admission, evictions=gate.evictions, waiting=(*admission.waiting, *gate.waiting)),
-            memory=structs.replace(
-                memory, capacity=requests, capacity_attempts=decision.attempts, capacity_wanted=decision.wanted
-            ),
-            capacity=outcome,
         )
 
     @cached_property
@@ -128,14 +143,16 @@ class CapacityStage:
         """The placeholders' pods."""
         return placeholder_pods(self.seen, self.namespace)
 
-    def _view_with_placeholders(self, cycle: Cycle) -> View:
+    def _view_with_placeholders(self, evaluation: Evaluation, memory: Memory) -> View:
         if not self._held:
-            return cycle.evaluation.view
-        return View(overlay_moves(self.seen, cycle.memory.moves), cycle.evaluation.inputs.profile)
+            return evaluation.view
+        return View(overlay_moves(self.seen, memory.moves), evaluation.inputs.profile)
 
-    def _decide(self, cycle: Cycle, rehearsals: "_Rehearsals") -> CapacityDecision:
+    def _decide(
+        self, evaluation: Evaluation, memory: Memory, context: AdmissionContext, rehearsals: "_Rehearsals"
+    ) -> CapacityDecision:
         """Decide about requests for capacity; on a stale view they stay as they are."""
-        context, evaluation, memory, reading = cycle.context, cycle.evaluation, cycle.memory, self.reading
+        reading = self.reading
         if context.stale:
             return CapacityDecision(
                 requests=memory.capacity, attempts=memory.capacity_attempts, wanted=memory.capacity_wanted

@@ -1,16 +1,16 @@
 """One cycle: from a snapshot to an admission, each stage a pure function of the stages before it.
 
-    hide -> track -> evaluate -> remember -> admit -> what optional features add
+    hide -> track -> evaluate -> remember -> admit -> capacity
 
-`hide` takes out of the snapshot what an optional feature has put into the cluster. `track` follows the moves in flight.
+`hide` takes out of the snapshot the pods that hold capacity. `track` follows the moves in flight.
 `evaluate` assesses and plans, unless the last evaluation serves. `remember` adds to the memory what was found, and the
-breaker's state. `admit` lets the evictions go that memory and clock allow now.
+breaker's state. `admit` lets the evictions go that memory and clock allow now, `capacity`
+those of them whose capacity is free.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Protocol
+from functools import cached_property
 
 from msgspec import structs
 
@@ -21,6 +21,7 @@ from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import Causes
 from rebalancer.assessment.limit_groups import LimitGroup
+from rebalancer.controller.capacity import CapacityOutcome, CapacityStage
 from rebalancer.engine import Evaluation, Inputs, Stopwatch, evaluate, without_stopwatch
 from rebalancer.model.breaker import BreakerState
 from rebalancer.model.moves import Memory, Reference
@@ -36,21 +37,6 @@ from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.motion import Look
 from rebalancer.tracking.track import track
-
-if TYPE_CHECKING:
-    from rebalancer.controller.capacity import CapacityOutcome  # an optional feature: nothing here runs it
-
-
-class Feature(Protocol):
-    """An optional part of a cycle; where it is off and nothing of it is left, the cycle has none."""
-
-    def before(self, snapshot: Snapshot, memory: Memory) -> Snapshot:
-        """Return the snapshot as it would be without what the feature has put into the cluster."""
-        ...
-
-    def after(self, cycle: "Cycle") -> "Cycle":
-        """Return the cycle with what the feature adds: evictions that wait, its part of the memory, its results."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +54,8 @@ class CycleInputs:
     """The last look at the nodes, also while another process led; None where there was none."""
     known: Evaluation | None = None
     """The last evaluation, which is used again while it serves."""
-    features: tuple[Feature, ...] = ()
+    capacity: CapacityStage | None = None
+    """Capacity for repairs; None where it is off and nothing of it is left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +65,13 @@ class Cycle:
     snapshot: Snapshot
     evaluation: Evaluation
     plan: Plan
-    """The evaluation's, with what optional features refuse."""
+    """The evaluation's, with the repairs that lack capacity."""
     admission: Admission
     memory: Memory
     context: AdmissionContext
     relaxations: Relaxations
     """What would make infeasible components feasible: no solver runs between admission and the first eviction."""
-    capacity: "CapacityOutcome | None" = None
+    capacity: CapacityOutcome | None = None
     """What was decided about capacity, None where it is off."""
 
     @property
@@ -173,12 +160,30 @@ def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> 
             context=context,
             relaxations=relaxations,
         )
-        return reduce(lambda done, feature: feature.after(done), inputs.features, cycle)
+        return cycle if inputs.capacity is None else _with_capacity(cycle, inputs.capacity)
 
 
 def _hide(inputs: CycleInputs) -> Snapshot:
-    """Return the snapshot without what optional features have put into the cluster."""
-    return reduce(lambda seen, feature: feature.before(seen, inputs.memory), inputs.features, inputs.snapshot)
+    """Return the snapshot without the placeholders of capacity."""
+    return inputs.snapshot if inputs.capacity is None else inputs.capacity.hide(inputs.snapshot, inputs.memory)
+
+
+def _with_capacity(cycle: Cycle, stage: CapacityStage) -> Cycle:
+    """Return the cycle with what was decided about capacity: evictions that wait for it, requests, refusals."""
+    outcome = stage.decide(cycle.evaluation, cycle.memory, cycle.admission, cycle.context)
+    admission, decision, gate = cycle.admission, outcome.decision, outcome.gate
+    return replace(
+        cycle,
+        plan=structs.replace(cycle.plan, refusals=(*cycle.plan.refusals, *decision.refusals)),
+        admission=replace(admission, evictions=gate.evictions, waiting=(*admission.waiting, *gate.waiting)),
+        memory=structs.replace(
+            cycle.memory,
+            capacity=outcome.requests,
+            capacity_attempts=decision.attempts,
+            capacity_wanted=decision.wanted,
+        ),
+        capacity=outcome,
+    )
 
 
 def _track(inputs: CycleInputs, snapshot: Snapshot) -> Memory:

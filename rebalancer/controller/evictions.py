@@ -8,6 +8,7 @@ lease, a new policy, the end of the process) takes effect before the next reques
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from msgspec import structs
@@ -25,7 +26,6 @@ from rebalancer.controller.state import (
     Save,
     Saved,
     UnderWay,
-    change,
 )
 from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import Memory, Move, MoveState, Reference
@@ -73,9 +73,9 @@ def queue_evictions(state: LoopState, evictions: tuple[Eviction, ...], now: date
         goal = eviction.repair.goal if eviction.repair.extra else None
         move = _make_move(eviction, owner.replicas if owner is not None else 0, now)
         memory = record_request(memory, move, extra_goal=goal)
-    return structs.replace(change(state, "queue", evictions=evictions, sent={}, silent=frozenset()), memory=memory), (
-        Save(),
-    )
+    return replace(
+        state, queue=replace(state.queue, evictions=evictions, sent={}, silent=frozenset()), memory=memory
+    ), (Save(),)
 
 
 def _make_move(eviction: Eviction, replicas: int, now: datetime) -> Move:
@@ -115,7 +115,7 @@ def drop_queue(state: LoopState, *, finish_steps: bool = False) -> LoopState:
 def _keep(state: LoopState, remaining: tuple[Eviction, ...]) -> LoopState:
     """Keep these evictions of the queue and forget the others, in the memory too."""
     uids = {eviction.pod.uid for eviction in remaining}
-    following = change(state, "queue", evictions=remaining)
+    following = replace(state, queue=replace(state.queue, evictions=remaining))
     for eviction in state.queue.evictions:
         if eviction.pod.uid not in uids:
             following = _forget(following, eviction.pod.uid)
@@ -125,8 +125,10 @@ def _keep(state: LoopState, remaining: tuple[Eviction, ...]) -> LoopState:
 def _forget(state: LoopState, uid: str) -> LoopState:
     """Forget a move that was not sent, and remember that the stored memory may know it."""
     stored = {(move.uid, move.requested_at) for move in state.memory.moves if move.uid == uid}
-    return structs.replace(
-        change(state, "queue", unsent=state.queue.unsent | stored), memory=forget_request(state.memory, uid)
+    return replace(
+        state,
+        queue=replace(state.queue, unsent=state.queue.unsent | stored),
+        memory=forget_request(state.memory, uid),
     )
 
 
@@ -143,12 +145,14 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
         move = next(move for move in state.memory.moves if move.uid == eviction.pod.uid)
         expected = () if _is_required(state.queue.sent, eviction) else _expected(state, eviction)
         requests.append(Evict(move=move, term=state.leadership.term, expected=expected))
-        state = change(
+        state = replace(
             state,
-            "queue",
-            evictions=tuple(queued for queued in state.queue.evictions if queued is not eviction),
-            under_way=(*state.queue.under_way, UnderWay(uid=move.uid, group=move.group)),
-            sent={**state.queue.sent, move.group: state.queue.sent.get(move.group, 0) + 1},
+            queue=replace(
+                state.queue,
+                evictions=tuple(queued for queued in state.queue.evictions if queued is not eviction),
+                under_way=(*state.queue.under_way, UnderWay(uid=move.uid, group=move.group)),
+                sent={**state.queue.sent, move.group: state.queue.sent.get(move.group, 0) + 1},
+            ),
         )
     return state, tuple(requests)
 
@@ -191,10 +195,10 @@ def _expected(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, Re
 
 def handle_saved(state: LoopState, event: Saved, now: datetime) -> tuple[LoopState, Requests]:
     """Request the queued evictions if the memory knows them; otherwise none of them may be sent."""
-    following = change(state, "queue", unsaved=event.problem)
+    following = replace(state, queue=replace(state.queue, unsaved=event.problem))
     if event.problem:
         return drop_queue(following, finish_steps=True), ()
-    return request_evictions(change(following, "queue", unsent=frozenset()), now)
+    return request_evictions(replace(following, queue=replace(following.queue, unsent=frozenset())), now)
 
 
 def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[LoopState, Requests]:
@@ -217,7 +221,7 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
     memory = structs.replace(memory, moves=moves)
     if result not in _POD_MAY_BE_GONE and move.deferred_until is None:
         memory = forget_extra_eviction(memory, move.uid)
-    following = structs.replace(_note_right(state, requested, event.answer), memory=memory)
+    following = replace(_note_right(state, requested, event.answer), memory=memory)
     if wait is not None:
         # The cluster differs from the snapshot of this step; the steps of other groups do not depend on it.
         following = _drop_group(following, requested.group)
@@ -248,17 +252,18 @@ def _note_right(state: LoopState, move: Move, answer: EvictionAnswer) -> LoopSta
     """Store why this account may not evict in a namespace, until another answer comes from there."""
     others = {space: message for space, message in state.queue.forbidden.items() if space != move.namespace}
     if answer.result is EvictionResult.FORBIDDEN:
-        return change(state, "queue", forbidden={**others, move.namespace: answer.message})
-    return change(state, "queue", forbidden=others)
+        return replace(state, queue=replace(state.queue, forbidden={**others, move.namespace: answer.message}))
+    return replace(state, queue=replace(state.queue, forbidden=others))
 
 
 def _hold_all(state: LoopState, move: Move, answer: EvictionAnswer, now: datetime) -> LoopState:
     """Hold back everything where the answer is about the server, not about one pod or the webhook of its namespace."""
     if answer.result is EvictionResult.THROTTLED:
         wait = timedelta(seconds=max(OVERLOAD_WAIT, answer.retry_after))
-        return change(drop_queue(state, finish_steps=True), "queue", overload=Overload(now, wait))
+        dropped = drop_queue(state, finish_steps=True)
+        return replace(dropped, queue=replace(dropped.queue, overload=Overload(now, wait)))
     if answer.result is EvictionResult.UNKNOWN:
-        state = change(state, "queue", silent=state.queue.silent | {move.namespace})
+        state = replace(state, queue=replace(state.queue, silent=state.queue.silent | {move.namespace}))
         if len(state.queue.silent) >= MOST_SILENT_NAMESPACES:
             return drop_queue(state, finish_steps=True)
     return state
@@ -282,7 +287,10 @@ def handle_unsent(state: LoopState, event: NotSent, now: datetime) -> tuple[Loop
 
 
 def _end_request(state: LoopState, uid: str) -> LoopState:
-    return change(state, "queue", under_way=tuple(request for request in state.queue.under_way if request.uid != uid))
+    return replace(
+        state,
+        queue=replace(state.queue, under_way=tuple(request for request in state.queue.under_way if request.uid != uid)),
+    )
 
 
 def _drop_group(state: LoopState, group: str) -> LoopState:

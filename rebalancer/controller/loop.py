@@ -6,13 +6,13 @@ end of the process) takes effect before the next one.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
-
-from msgspec import structs
 
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.assessment.assess import find_unreported_ends
-from rebalancer.controller.cycle import CycleInputs, Feature, run_cycle
+from rebalancer.controller.capacity import CapacityStage, uses_capacity
+from rebalancer.controller.cycle import CycleInputs, run_cycle
 from rebalancer.controller.evictions import (
     drop_queue,
     handle_answer,
@@ -49,8 +49,6 @@ from rebalancer.controller.state import (
     Stopping,
     TeamPoliciesRead,
     Watched,
-    change,
-    uses_capacity,
 )
 from rebalancer.engine import Stopwatch, without_stopwatch
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
@@ -84,7 +82,7 @@ def step(  # noqa: C901, PLR0912  # one case for each event
 ) -> tuple[LoopState, Requests]:
     """Return the state after an event, and the requests that follow from it, in order."""
     if state.in_force.pause is not None and not state.in_force.pause.holds(now):
-        state = change(state, "in_force", pause=None)  # it ends by itself
+        state = replace(state, in_force=replace(state.in_force, pause=None))  # it ends by itself
     match event:
         case CycleDue():
             return _handle_cycle(state, event, now, stopwatch)
@@ -99,7 +97,7 @@ def step(  # noqa: C901, PLR0912  # one case for each event
         case NotSent():
             return handle_unsent(state, event, now)
         case MemoryRead():
-            return structs.replace(state, memory=adopt_moves(state.memory, event.memory, state.queue.unsent)), ()
+            return replace(state, memory=adopt_moves(state.memory, event.memory, state.queue.unsent)), ()
         case PolicyLoaded():
             return _handle_policy(state, event, now)
         case PolicyRefused():
@@ -112,13 +110,17 @@ def step(  # noqa: C901, PLR0912  # one case for each event
         case PauseRead():
             return _handle_pause(state, event, now)
         case ApprovalRead():
-            return change(state, "in_force", approved=event.approved), ()
+            return replace(state, in_force=replace(state.in_force, approved=event.approved)), ()
         case PlaceholdersCreated():
             return handle_created(state, event), ()
         case PreventionReported():
-            return change(state, "reported", prevention=event.report), _publish_prevention(state, event.report)
+            return replace(state, reported=replace(state.reported, prevention=event.report)), _publish_prevention(
+                state, event.report
+            )
         case Stopping():
-            following, requests = request_evictions(change(state, "leadership", stopping=True), now)
+            following, requests = request_evictions(
+                replace(state, leadership=replace(state.leadership, stopping=True)), now
+            )
             following, released = release_placeholders(following)
             return following, (*requests, *released, *save_if_leading(following))
 
@@ -127,7 +129,11 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> tuple[Lo
     """Begin with what the last leader saved, and without a snapshot from before; or end."""
     state = drop_queue(state)
     if not event.leads:
-        return change(change(state, "leadership", leads=False), "reported", prevention=NO_REPORT), ()
+        return replace(
+            state,
+            leadership=replace(state.leadership, leads=False),
+            reported=replace(state.reported, prevention=NO_REPORT),
+        ), ()
     # The answer to a request of this process itself is still to come, and says more than the pod did a moment ago.
     under_way = {request.uid for request in state.queue.under_way}
     memory = note_remaining(merge_memory(state.memory, event.memory), event.remaining - under_way)
@@ -135,13 +141,13 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> tuple[Lo
     # Only what the last leader has saved was reported, not what this process has seen since.
     unsettled = find_unreported_ends(event.memory, state.in_force.policy, now)
     limits = dict.fromkeys(violated, State.VIOLATED)
-    following = structs.replace(
+    following = replace(
         state,
-        leadership=structs.replace(state.leadership, leads=True, term=event.term),
+        leadership=replace(state.leadership, leads=True, term=event.term),
         memory=memory,
-        queue=structs.replace(state.queue, unsaved=""),
+        queue=replace(state.queue, unsaved=""),
         capacity=CapacityQueue(refused=state.capacity.refused),
-        reported=structs.replace(state.reported, violated=violated, limits=limits, unsettled=unsettled),
+        reported=replace(state.reported, violated=violated, limits=limits, unsettled=unsettled),
         cycle=None,
     )
     return following, (*_publish_pause(following), *_publish(problem_events(following.in_force.team_problems)))
@@ -176,7 +182,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         before=last.snapshot if last is not None and not last.context.stale else None,
         look=state.look,
         known=last.evaluation if last is not None else None,
-        features=_find_features(state, event),
+        capacity=_find_capacity(state, event),
     )
     cycle = run_cycle(inputs, stopwatch)
     ended = _ended_moves(state.memory, cycle.memory)
@@ -193,14 +199,14 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         events += capacity_events(cycle.capacity.decision)
     if state.process.approval_object is not None:
         events += approval_events(state.memory.proposal, cycle.memory.proposal, context, state.process.approval_object)
-    following = structs.replace(
+    following = replace(
         state,
         cycle=cycle,
         read_at=event.read_at,
         turn=state.turn + 1,
         look=state.look if event.stale else Look(event.snapshot.node, now),
         memory=cycle.memory,
-        reported=structs.replace(
+        reported=replace(
             state.reported,
             violated=frozenset(make_token(group.spread.name) for group in cycle.assessment.violated),
             limits=reported,
@@ -222,16 +228,14 @@ def _handle_watched(state: LoopState, event: Watched, now: datetime) -> LoopStat
         return state
     in_force = state.in_force
     memory = watch(state.memory, state.look, event.snapshot, in_force.policy, now, in_force.profile)
-    return structs.replace(state, memory=memory, look=Look(event.snapshot.node, now))
+    return replace(state, memory=memory, look=Look(event.snapshot.node, now))
 
 
-def _find_features(state: LoopState, event: CycleDue) -> tuple[Feature, ...]:
-    """Return the optional parts of a cycle; what is off is not even imported."""
+def _find_capacity(state: LoopState, event: CycleDue) -> CapacityStage | None:
+    """Return the part of the cycle that requests capacity; None where it is off and nothing of it is left."""
     if not uses_capacity(state.in_force.policy, state.memory, event.snapshot):
-        return ()
-    from rebalancer.controller.capacity import CapacityStage  # noqa: PLC0415  # see above
-
-    stage = CapacityStage(
+        return None
+    return CapacityStage(
         namespace=state.in_force.policy.capacity.namespace,
         seen=event.snapshot,
         reading=event.capacity,
@@ -239,7 +243,6 @@ def _find_features(state: LoopState, event: CycleDue) -> tuple[Feature, ...]:
         refused=state.capacity.refused,
         last=state.cycle.capacity if state.cycle is not None else None,
     )
-    return (stage,)
 
 
 def _ended_moves(before: Memory, after: Memory) -> list[Move]:
@@ -250,8 +253,10 @@ def _ended_moves(before: Memory, after: Memory) -> list[Move]:
 def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> tuple[LoopState, Requests]:
     known = event.policy.hash == state.in_force.policy.cluster.hash
     if known and not state.in_force.policy_error:
-        return change(state, "in_force", profile=event.profile), ()
-    following = change(state, "in_force", profile=event.profile, policy_error="", policy_since=now)
+        return replace(state, in_force=replace(state.in_force, profile=event.profile)), ()
+    following = replace(
+        state, in_force=replace(state.in_force, profile=event.profile, policy_error="", policy_since=now)
+    )
     following = _put_in_force(following, event.policy, state.in_force.teams, now)
     note = f"policy {event.policy.hash} is in force, mode {following.mode}"
     return following, (
@@ -263,10 +268,10 @@ def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> tupl
 def _put_in_force(state: LoopState, cluster: Policy, teams: Mapping[str, TeamReading], now: datetime) -> LoopState:
     """Merge a cluster policy with team policies; evictions that were admitted under others wait for a new plan."""
     merged = merge(cluster, teams)
-    following = change(state, "in_force", teams=teams, team_problems=merged.problems)
+    following = replace(state, in_force=replace(state.in_force, teams=teams, team_problems=merged.problems))
     if merged.policy.hash == state.in_force.policy.hash:
         return following
-    following = change(following, "in_force", policy=merged.policy, policy_since=now)
+    following = replace(following, in_force=replace(following.in_force, policy=merged.policy, policy_since=now))
     return drop_queue(following, finish_steps=following.mode is not Mode.OBSERVE)
 
 
@@ -300,7 +305,7 @@ def _handle_policy_refused(state: LoopState, event: PolicyRefused) -> tuple[Loop
     if event.message == state.in_force.policy_error:
         return state, ()
     note = f"policy {state.in_force.policy.cluster.hash} stays in force: {event.message}"
-    refused = change(state, "in_force", policy_error=event.message)
+    refused = replace(state, in_force=replace(state.in_force, policy_error=event.message))
     return refused, _publish_policy(state, EventReason.POLICY_INVALID, note)
 
 
@@ -315,7 +320,7 @@ def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[Lo
     pause = event.pause if event.pause is not None and event.pause.holds(now) else None
     if pause == state.in_force.pause:
         return state, ()
-    following = drop_queue(change(state, "in_force", pause=pause))
+    following = drop_queue(replace(state, in_force=replace(state.in_force, pause=pause)))
     return following, (*_publish_pause(following), *save_if_leading(following))
 
 

@@ -7,9 +7,9 @@ Creates and deletes the Jobs of placeholders for the loop, in whichever thread i
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
-from msgspec import structs
 
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import (
@@ -18,7 +18,6 @@ from rebalancer.controller.state import (
     LoopState,
     PlaceholdersCreated,
     Requests,
-    change,
 )
 from rebalancer.policy import Capacity
 from rebalancer.ports import Placeholders
@@ -28,8 +27,11 @@ def queue_placeholders(state: LoopState, cycle: Cycle) -> LoopState:
     """Store which placeholders a cycle wants to be created and deleted."""
     outcome = cycle.capacity
     if outcome is None:
-        return change(state, "capacity", to_create=(), to_delete=(), refused={})
-    return change(state, "capacity", to_create=outcome.decision.created, to_delete=outcome.unneeded, refused={})
+        return replace(state, capacity=replace(state.capacity, to_create=(), to_delete=(), refused={}))
+    return replace(
+        state,
+        capacity=replace(state.capacity, to_create=outcome.decision.created, to_delete=outcome.unneeded, refused={}),
+    )
 
 
 def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
@@ -37,15 +39,18 @@ def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
     if not state.leadership.leads or not (state.capacity.to_create or state.capacity.to_delete):
         return state, ()
     creating, deleting = state.capacity.to_create, state.capacity.to_delete
-    following = change(state, "capacity", to_create=(), to_delete=())
+    following = replace(state, capacity=replace(state.capacity, to_create=(), to_delete=()))
     if state.queue.unsaved and creating:
         tokens = {placeholder.token for placeholder in creating}
         others = tuple(request for request in state.memory.capacity if request.token not in tokens)
-        memory = structs.replace(state.memory, capacity=others)
-        following, creating = structs.replace(following, memory=memory), ()
+        memory = replace(state.memory, capacity=others)
+        following, creating = replace(following, memory=memory), ()
     requests: list[CreatePlaceholders | DeletePlaceholders] = []
     if creating:
-        following = change(following, "capacity", creating=frozenset(placeholder.name for placeholder in creating))
+        following = replace(
+            following,
+            capacity=replace(following.capacity, creating=frozenset(placeholder.name for placeholder in creating)),
+        )
         requests.append(CreatePlaceholders(placeholders=creating, term=state.leadership.term))
     if deleting:
         requests.append(DeletePlaceholders(names=deleting))
@@ -54,7 +59,7 @@ def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
 
 def handle_created(state: LoopState, event: PlaceholdersCreated) -> LoopState:
     """Note which placeholders were refused, for the next cycle."""
-    return change(state, "capacity", creating=frozenset(), refused=event.refused)
+    return replace(state, capacity=replace(state.capacity, creating=frozenset(), refused=event.refused))
 
 
 def release_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
@@ -62,8 +67,8 @@ def release_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
     names = tuple(sorted({name for request in state.memory.capacity for name in request.placeholders}))
     if not state.leadership.leads or not names:
         return state, ()
-    memory = structs.replace(state.memory, capacity=())
-    following = structs.replace(change(state, "capacity", to_create=(), to_delete=()), memory=memory)
+    memory = replace(state.memory, capacity=())
+    following = replace(state, capacity=replace(state.capacity, to_create=(), to_delete=()), memory=memory)
     return following, (DeletePlaceholders(names=names),)
 
 

@@ -17,12 +17,12 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
+from rebalancer.controller.capacity import CapacityReading, read_capacity, uses_capacity
 from rebalancer.controller.loop import step
 from rebalancer.controller.placeholders import PlaceholderJobs
 from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import (
     Answered,
-    CapacityReading,
     Clocks,
     CreatePlaceholders,
     CycleDue,
@@ -40,7 +40,6 @@ from rebalancer.controller.state import (
     Save,
     Saved,
     Watched,
-    uses_capacity,
 )
 from rebalancer.controller.status import status_documents
 from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, find_awaited
@@ -279,8 +278,6 @@ class Runner:
         policy, memory = self.state.in_force.policy, self.state.memory
         if self._placeholders is None or not uses_capacity(policy, memory, snapshot):
             return None
-        from rebalancer.controller.capacity import read_capacity  # noqa: PLC0415  # optional: mostly off
-
         return read_capacity(self._placeholders, policy, memory, snapshot, self._clocks.now())
 
     def _read_pause(self) -> None:

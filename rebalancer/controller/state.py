@@ -1,25 +1,24 @@
 """The loop's events, requests and state: the types that its parts and its shell share."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
-
-from msgspec import Struct, field, structs
+from typing import NamedTuple
 
 from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.slow_start import WindowUses, describe_windows
 from rebalancer.assessment.assess import UnsettledDomain
+from rebalancer.controller.capacity import CapacityReading
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
 from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
-from rebalancer.policy import CapacityMode, Mode, Policy, TeamReading
+from rebalancer.policy import Mode, Policy, TeamReading
 from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.events import ReportedStates
@@ -32,27 +31,6 @@ class Clocks(NamedTuple):
 
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
-
-
-class CapacityReading(Struct, frozen=True, kw_only=True):
-    """What was read of placeholders: the names of their Jobs, or the `problem` with reading them.
-
-    `reported` is what autoscaler and scheduler say of requests that wait too long, by token.
-    """
-
-    jobs: frozenset[str] = frozenset()
-    problem: str = ""
-    reported: Mapping[str, str] = field(default_factory=dict)
-
-
-def uses_capacity(policy: Policy, memory: Memory, snapshot: Snapshot) -> bool:
-    """Return whether capacity is on, or something of it is left: in the memory, or placeholders in the cluster."""
-    rules = policy.capacity
-    return (
-        rules.mode is not CapacityMode.OFF
-        or bool(memory.capacity or memory.capacity_attempts or memory.capacity_wanted)
-        or rules.namespace in snapshot.pods_in
-    )
 
 
 # Events
@@ -268,7 +246,8 @@ LoopRequest = Evict | Publish | Save | CreatePlaceholders | DeletePlaceholders
 Requests = tuple[LoopRequest, ...]
 
 
-class Leadership(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Leadership:
     """Whether this process leads."""
 
     leads: bool = False
@@ -278,7 +257,8 @@ class Leadership(Struct, frozen=True, kw_only=True):
     """The process is to end: no eviction is requested any more."""
 
 
-class InForce(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InForce:
     """What people have said: policy, team policies, pause, approval."""
 
     policy: Policy
@@ -297,7 +277,8 @@ class InForce(Struct, frozen=True, kw_only=True):
     """The hash of the plan that a person has approved last, "" if there is none."""
 
 
-class ProcessFacts(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessFacts:
     """What is decided at the start of the process, and does not change."""
 
     furthest_mode: Mode | None = None
@@ -310,7 +291,8 @@ class ProcessFacts(Struct, frozen=True, kw_only=True):
     approval_object: Regarding | None = None
 
 
-class Queue(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Queue:
     """The evictions of the last cycle, on their way to the API server."""
 
     evictions: tuple[Eviction, ...] = ()
@@ -331,7 +313,8 @@ class Queue(Struct, frozen=True, kw_only=True):
     """Why this account may not evict in a namespace, as far as it has tried."""
 
 
-class CapacityQueue(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CapacityQueue:
     """Placeholders on their way to the API server; empty where capacity is off."""
 
     to_create: tuple[Placeholder, ...] = ()
@@ -343,7 +326,8 @@ class CapacityQueue(Struct, frozen=True, kw_only=True):
     """Why one was not created, by token."""
 
 
-class Reported(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reported:
     """What the last events and reports have said."""
 
     violated: frozenset[str] = frozenset()
@@ -357,7 +341,8 @@ class Reported(Struct, frozen=True, kw_only=True):
     prevention: PreventionReport = NO_REPORT
 
 
-class LoopState(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoopState:
     """The state of the loop."""
 
     in_force: InForce
@@ -393,8 +378,3 @@ def find_windows(state: LoopState) -> WindowUses | None:
     if state.cycle is None or not state.in_force.policy.budgets.slow_start:
         return None
     return describe_windows(state.memory, state.cycle.snapshot, state.cycle.context.now)
-
-
-def change(state: LoopState, part: str, **fields: Any) -> LoopState:
-    """Return the state with other fields in one of its parts."""
-    return structs.replace(state, **{part: structs.replace(getattr(state, part), **fields)})

@@ -3,9 +3,8 @@
 from datetime import datetime
 
 from rebalancer.admission.admit import AdmissionContext
-from rebalancer.controller.capacity import CapacityStage
+from rebalancer.controller.capacity import CapacityStage, uses_capacity
 from rebalancer.controller.cycle import Cycle, CycleInputs, run_cycle
-from rebalancer.controller.state import uses_capacity
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy
@@ -23,12 +22,11 @@ def cycle_of(
     again: bool = True,
 ) -> Cycle:
     """Run a cycle, after `last` if there was one; `again` says whether its evaluation may be used again."""
-    features: tuple[CapacityStage, ...] = ()
+    stage: CapacityStage | None = None
     if uses_capacity(policy, memory, snapshot):
         stage = CapacityStage(
             namespace=policy.capacity.namespace, seen=snapshot, last=last.capacity if last is not None else None
         )
-        features = (stage,)
     context = AdmissionContext(policy=policy, mode=mode or policy.mode, now=now or snapshot.taken_at)
     return run_cycle(
         CycleInputs(
@@ -38,6 +36,6 @@ def cycle_of(
             context=context,
             before=last.snapshot if last is not None else None,
             known=last.evaluation if last is not None and again else None,
-            features=features,
+            capacity=stage,
         )
     )

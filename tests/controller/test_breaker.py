@@ -111,7 +111,7 @@ def test_a_repair_of_many_pods_does_not_stop_itself() -> None:
         if pod.owner is not None
     )
     for memory, causes in ((Memory(moves=moves), []), (NO_MEMORY, [BreakerCause.PENDING_PODS])):
-        state, _ = cycle(structs.replace(led(), memory=memory), snapshot, NOW + timedelta(minutes=1))
+        state, _ = cycle(replace(led(), memory=memory), snapshot, NOW + timedelta(minutes=1))
         assert state.cycle is not None
         assert [known.cause for known in state.cycle.context.breaker.causes] == causes
 

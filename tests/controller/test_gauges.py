@@ -15,7 +15,7 @@ from rebalancer.admission.pause import Pause
 from rebalancer.controller.counters import API_REQUESTS, WORKLOAD_EVICTIONS
 from rebalancer.controller.gauge_view import GaugeView, WatchReading
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState, change
+from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
 from rebalancer.controller.telemetry import METRICS
 from rebalancer.model.moves import MoveState, Reference
 from rebalancer.model.reasons import FindingKind, Reason, State
@@ -41,10 +41,10 @@ def full_state() -> LoopState:
     state, _ = step(LoopState(in_force=InForce(policy=policy, policy_since=now)), Leading(leads=True), now)
     state, _ = step(state, CycleDue(snapshot=snapshot), now + timedelta(minutes=1))
     overdue = move("lost", now, state=MoveState.EVICTED, uncreated="quota", workload=DB)
-    state = structs.replace(state, memory=structs.replace(state.memory, moves=(overdue,)))
-    state = change(state, "in_force", team_problems={"pay": "line 1"}, pause=Pause())
+    state = replace(state, memory=structs.replace(state.memory, moves=(overdue,)))
+    state = replace(state, in_force=replace(state.in_force, team_problems={"pay": "line 1"}, pause=Pause()))
     report = PreventionReport(left=6, stopped="no", evaluated=(DB, WEB), risky=frozenset({WEB}))
-    return change(state, "reported", prevention=report)
+    return replace(state, reported=replace(state.reported, prevention=report))
 
 
 STATE = full_state()
@@ -145,7 +145,7 @@ def test_a_bare_pod_has_no_series() -> None:
     """It is in the report; names of pods are no labels."""
     pod = Reference("default", "Pod", "web-1")
     report = PreventionReport(evaluated=(pod, WEB))
-    rows = rows_of(change(STATE, "reported", prevention=report), "rebalancer_scale_down_unsafe")
+    rows = rows_of(replace(STATE, reported=replace(STATE.reported, prevention=report)), "rebalancer_scale_down_unsafe")
     assert rows == {structs.astuple(WEB): 0}
 
 
@@ -161,7 +161,7 @@ def test_of_too_many_domains_without_nodes_those_are_exported_that_matter() -> N
     ]
     assessment = replace(STATE.cycle.assessment, domains_without_nodes=tuple(rows))
     evaluation = replace(STATE.cycle.evaluation, assessment=assessment)
-    state = structs.replace(STATE, cycle=replace(STATE.cycle, evaluation=evaluation))
+    state = replace(STATE, cycle=replace(STATE.cycle, evaluation=evaluation))
     exported = rows_of(state, "rebalancer_domain_without_nodes")
     assert exported == {
         ("default", "Deployment", f"w{number:04}", ZONE, "c"): 1 for number in range(2_000) if number % 2
@@ -170,7 +170,7 @@ def test_of_too_many_domains_without_nodes_those_are_exported_that_matter() -> N
 
 def test_before_the_first_cycle_a_leader_shows_no_violation_and_no_time_of_a_cycle() -> None:
     """The numbers are 0: nothing is planned, nothing refused."""
-    state = structs.replace(STATE, cycle=None)
+    state = replace(STATE, cycle=None)
     for name in ("last_cycle_timestamp_seconds", "constraint_skew", "limit_state", "limit_worst_domain", "refusals"):
         assert rows_of(state, f"rebalancer_{name}") == {}
     assert rows_of(state, "rebalancer_planned_evictions") == {(): 0}

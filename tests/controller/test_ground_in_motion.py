@@ -1,12 +1,13 @@
 """Nodes that change while the loop runs: leader, follower and the next leader know, and tell it once."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from msgspec import structs
 
 from rebalancer.assessment.findings import find_findings
 from rebalancer.controller.cycle import Cycle
-from rebalancer.controller.state import Leading, change
+from rebalancer.controller.state import Leading
 from rebalancer.model.events import Event, Regarding
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeEvent
@@ -45,7 +46,9 @@ class Telling(SimulatedCluster):
 
 def running(cluster: SimulatedCluster) -> Simulation:
     simulation = Simulation(cluster, eager(Mode.EVICT, nodes=Nodes(settle=timedelta(minutes=1))))
-    simulation.runner.state = change(simulation.runner.state, "process", policy_object=POLICY)
+    simulation.runner.state = replace(
+        simulation.runner.state, process=replace(simulation.runner.state.process, policy_object=POLICY)
+    )
     simulation.cycles(1, apart=5.0)
     return simulation
 
@@ -152,7 +155,9 @@ def test_a_zonal_shift_is_one_finding_and_one_event_at_its_beginning_and_its_end
     assert [str(event.reason) for event in cluster.recorded] == ["DomainUnsettled"]
     assert "2 of 4 nodes" in cluster.recorded[0].note
     simulation.restart()
-    simulation.runner.state = change(simulation.runner.state, "process", policy_object=POLICY)
+    simulation.runner.state = replace(
+        simulation.runner.state, process=replace(simulation.runner.state.process, policy_object=POLICY)
+    )
     for number in range(1, 5):
         cluster.nodes.uncordon(f"c-{number}")
         simulation.cycles(2, apart=5.0)

@@ -33,7 +33,6 @@ from rebalancer.controller.state import (
     Save,
     Saved,
     Stopping,
-    change,
 )
 from rebalancer.controller.status import status_document
 from rebalancer.model.events import Regarding
@@ -74,8 +73,9 @@ def led(**fields: object) -> LoopState:
     first = LoopState(in_force=InForce(policy=EVICTING, policy_since=NOW), process=process)
     state, _ = step(first, Leading(leads=True), NOW)
     for name, value in fields.items():
-        part = next((part for part in PARTS if name in getattr(state, part).__struct_fields__), None)
-        state = change(state, part, **{name: value}) if part else msgspec.structs.replace(state, **{name: value})
+        part = next((part for part in PARTS if hasattr(getattr(state, part), name)), None)
+        changed = {name: value} if part is None else {part: replace(getattr(state, part), **{name: value})}
+        state = replace(state, **changed)
     return state
 
 
@@ -240,7 +240,7 @@ def test_a_missing_right_is_known_by_namespace_until_another_answer() -> None:
     state, requested = evicting()
     refused, _ = after(state, answered(requested, EvictionResult.FORBIDDEN))
     assert refused.queue.forbidden == {requested.move.namespace: "as scripted"}
-    other = change(state, "queue", forbidden={**refused.queue.forbidden, "elsewhere": "no right"})
+    other = replace(state, queue=replace(state.queue, forbidden={**refused.queue.forbidden, "elsewhere": "no right"}))
     granted, _ = after(other, answered(requested))
     assert granted.queue.forbidden == {"elsewhere": "no right"}
 
@@ -385,7 +385,7 @@ def test_only_what_may_have_been_granted_costs_the_spare(result: EvictionResult)
     repair = msgspec.structs.replace(eviction.repair, extra=True, goal=1)
     state, _ = after(state, answered(first))
     extra = msgspec.structs.replace(eviction, repair=repair)
-    state, _ = queue_evictions(change(state, "queue", evictions=(), under_way=()), (extra,), NOW)
+    state, _ = queue_evictions(replace(state, queue=replace(state.queue, evictions=(), under_way=())), (extra,), NOW)
     state, requests = after(state, Saved())
     (requested,) = (request for request in requests if isinstance(request, Evict))
     assert [(spare.uid, spare.goal) for spare in state.memory.extra_evictions] == [(requested.move.uid, 1)]
@@ -515,7 +515,7 @@ def test_the_end_of_a_plan_is_published(approved: bool, what: str) -> None:
     assert old is not None
     memory = msgspec.structs.replace(state.memory, proposal=msgspec.structs.replace(old, approved=approved))
     state, requests = step(
-        msgspec.structs.replace(state, memory=memory), CycleDue(snapshot=SNAPSHOT), NOW + state.in_force.policy.plan_ttl
+        replace(state, memory=memory), CycleDue(snapshot=SNAPSHOT), NOW + state.in_force.policy.plan_ttl
     )
     expired, proposed = notes(requests)
     assert expired == f"PlanExpired: plan {old.hash} of 4 evictions {what} in time"
@@ -561,7 +561,7 @@ def with_needed(state: LoopState, needed: int) -> LoopState:
         msgspec.structs.replace(eviction, repair=msgspec.structs.replace(eviction.repair, needed=needed))
         for eviction in state.queue.evictions
     ]
-    return change(state, "queue", evictions=tuple(changed))
+    return replace(state, queue=replace(state.queue, evictions=tuple(changed)))
 
 
 @pytest.mark.parametrize(
@@ -615,7 +615,7 @@ def test_a_request_of_an_earlier_term_holds_back_nothing_of_this_one() -> None:
     state, _ = after(led(), CycleDue(snapshot=two_workloads()))
     state, requests = after(with_needed(state, 3), Saved())
     first, other = evictions(requests)
-    state = change(state, "leadership", term=1)
+    state = replace(state, leadership=replace(state.leadership, term=1))
     following, _ = after(state, NotSent(uid=other.move.uid, why="no longer leads", term=0, held=Held.ALL))
     assert following.memory.moves == state.memory.moves
     left = {eviction.pod.uid for eviction in following.queue.evictions} | {
@@ -629,7 +629,7 @@ def test_three_silent_namespaces_tear_no_step() -> None:
     state, _ = after(led(), CycleDue(snapshot=two_workloads()))
     state, requests = after(with_needed(state, 3), Saved())
     first, other = evictions(requests)
-    state = change(state, "queue", silent=frozenset({"one", "two"}))
+    state = replace(state, queue=replace(state.queue, silent=frozenset({"one", "two"})))
     state, _ = after(state, answered(other, EvictionResult.UNKNOWN))
     assert [eviction.group for eviction in state.queue.evictions] == [first.move.group] * 2
 
@@ -821,11 +821,11 @@ def test_once_waits_for_what_may_still_be_carried_out() -> None:
     unexecuted = msgspec.structs.replace(stored.memory.moves[0], uid="another", unexecuted=True)
     state, _ = after(led(memory=Memory(moves=(unexecuted,))), CycleDue(snapshot=SNAPSHOT))
     once = RunOnce()
-    quiet = msgspec.structs.replace(state, memory=Memory(moves=(unexecuted,)))
+    quiet = replace(state, memory=Memory(moves=(unexecuted,)))
     assert state.cycle is not None
     idle = replace(state.cycle, admission=replace(state.cycle.admission, evictions=()))
-    assert not any(once.is_done(msgspec.structs.replace(quiet, cycle=idle)) for _ in range(10))
-    assert any(once.is_done(msgspec.structs.replace(quiet, cycle=idle, memory=Memory())) for _ in range(10))
+    assert not any(once.is_done(replace(quiet, cycle=idle)) for _ in range(10))
+    assert any(once.is_done(replace(quiet, cycle=idle, memory=Memory())) for _ in range(10))
 
 
 @pytest.mark.parametrize("result", [EvictionResult.BUDGET, EvictionResult.FAILED, None])

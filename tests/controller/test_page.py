@@ -20,7 +20,7 @@ from rebalancer.admission.pause import Pause
 from rebalancer.assessment.findings import Finding
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
-from rebalancer.controller.state import LoopState, change
+from rebalancer.controller.state import Leadership, LoopState
 from rebalancer.locations import Address
 from rebalancer.model.moves import RefusedRequest
 from rebalancer.model.reasons import FindingKind
@@ -149,7 +149,7 @@ def test_a_namespace_in_which_nothing_is_evicted_is_named(browser: Browser) -> N
     """With the workload whose replacement is not created, and the condition that says why."""
     state = state_of(shop(), seconds=125)
     moves = tuple(structs.replace(move, uncreated="exceeded quota: pods") for move in state.memory.in_flight)
-    browser.page.show(structs.replace(state, memory=structs.replace(state.memory, moves=moves)), ())
+    browser.page.show(replace(state, memory=structs.replace(state.memory, moves=moves)), ())
     text = browser.text()
     assert "Replacements that are overdue" in text
     assert "shop/web-0 (Deployment) has no pod in place of " in text
@@ -165,7 +165,7 @@ def test_evictions_that_admission_control_refused_are_named(browser: Browser) ->
     request = RefusedRequest(
         "g", 1, state.cycle.context.now, timedelta(minutes=1), "admission webhook guard", SCRIPT, "a/b"
     )
-    browser.page.show(structs.replace(state, memory=structs.replace(state.memory, refused=(request,))), ())
+    browser.page.show(replace(state, memory=structs.replace(state.memory, refused=(request,))), ())
     text = browser.text()
     assert "Evictions that admission control refused" in text
     assert f"a/b: admission webhook guard refused the eviction: {SCRIPT}; tried again at " in unescape(text)
@@ -181,7 +181,7 @@ def test_a_pause_is_the_first_sentence(browser: Browser) -> None:
 
 
 def test_another_replica_names_the_leader_instead_of_old_figures(browser: Browser) -> None:
-    browser.page.show(change(state_of(shop()), "leadership", leads=False), ())
+    browser.page.show(replace(state_of(shop()), leadership=Leadership()), ())
     text = browser.text()
     assert "this process does not lead" in text
     assert "Only the leader evaluates the cluster" in text
@@ -216,7 +216,7 @@ FREE_SINCE = f"Lease free since {ENDED:%Y-%m-%d %H:%M:%SZ}"
 @pytest.mark.parametrize("reported", [True, False])
 def test_it_says_who_leads_before_the_loop_knows(lease: LeaseStatus, leads: bool, acting: str, reported: bool) -> None:
     """And never shows what a process that has lost the Lease would evict."""
-    state = change(state_of(shop()), "leadership", leads=leads if reported else True)
+    state = replace(state_of(shop()), leadership=Leadership(leads=leads if reported else True))
     document = shown(state, lease)
     assert (document.acting, document.leads, document.status.lease) == (acting, leads, lease)
     assert document.status.leader == lease.holder
@@ -225,7 +225,7 @@ def test_it_says_who_leads_before_the_loop_knows(lease: LeaseStatus, leads: bool
 
 def test_a_process_that_holds_the_lease_and_may_not_lead_says_why() -> None:
     lease = LeaseStatus(holder="leader-1", error="the memory of the last leader cannot be read")
-    document = shown(change(state_of(shop()), "leadership", leads=False), lease)
+    document = shown(replace(state_of(shop()), leadership=Leadership()), lease)
     assert document.acting == f"this process holds the Lease and does not lead yet: {lease.error}"
 
 
@@ -250,7 +250,7 @@ def test_before_the_first_cycle_it_says_so(browser: Browser) -> None:
     assert (status, headers["Retry-After"]) == (503, "5")
     assert "starting" in text
     assert browser.get("/status.json")[0] == 503
-    browser.page.show(structs.replace(state_of(shop()), cycle=None), ())
+    browser.page.show(replace(state_of(shop()), cycle=None), ())
     assert "the first cycle has not ended yet" in browser.text()
     assert "There is nothing to show yet." in browser.text()
 
@@ -426,11 +426,8 @@ def test_errors_of_the_policy_and_the_state_of_prevention_are_shown(browser: Bro
         waiting=1,
         stopped="no policy",
     )
-    state = change(
-        change(state, "in_force", policy_error="line 3: mode: found Evcit", team_problems={"shop": "too loose"}),
-        "reported",
-        prevention=steering,
-    )
+    errors = replace(state.in_force, policy_error="line 3: mode: found Evcit", team_problems={"shop": "too loose"})
+    state = replace(state, in_force=errors, reported=replace(state.reported, prevention=steering))
     browser.page.show(state, ())
     text = browser.text()
     assert "line 3: mode: found Evcit" in text

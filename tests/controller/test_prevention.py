@@ -12,7 +12,7 @@ from msgspec import structs
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import assess
 from rebalancer.controller.prevention import PreventionWorker
-from rebalancer.controller.state import Clocks, Leading, PauseRead, PolicyLoaded, change
+from rebalancer.controller.state import Clocks, Leading, PauseRead, PolicyLoaded
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, is_foreign
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY
@@ -269,7 +269,7 @@ def test_without_the_restriction_nothing_is_patched() -> None:
 def test_a_process_that_may_only_observe_patches_nothing() -> None:
     made = cluster(12)
     run = Steered(made, steering())
-    run.runner.state = change(run.runner.state, "process", furthest_mode=Mode.OBSERVE)
+    run.runner.state = replace(run.runner.state, process=replace(run.runner.state.process, furthest_mode=Mode.OBSERVE))
     run.cycles(3)
     assert run.patches == 0
 

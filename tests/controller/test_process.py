@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -23,7 +24,7 @@ from rebalancer.cli.main import main
 from rebalancer.controller import process
 from rebalancer.controller.policy_source import open_policy
 from rebalancer.controller.runner import Runner
-from rebalancer.controller.state import UnderWay, change
+from rebalancer.controller.state import UnderWay
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
 from tests.controller.waiting import until
@@ -179,7 +180,9 @@ def test_a_request_under_way_at_the_end_keeps_the_lease(
     class Loop(Runner):
         def _run_cycle(self) -> None:
             if self.state.leadership.leads:
-                self.state = change(self.state, "queue", under_way=(UnderWay(uid="u", group="g"),))
+                self.state = replace(
+                    self.state, queue=replace(self.state.queue, under_way=(UnderWay(uid="u", group="g"),))
+                )
                 sending.set()
                 answered.wait(20)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from rebalancer.admission.pause import Pause
-from rebalancer.controller.state import ApprovalRead, Leading, LoopEvent, LoopState, PauseRead, Saved, change
+from rebalancer.controller.state import ApprovalRead, Leading, LoopEvent, LoopState, PauseRead, Saved
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.placeholders import Placeholder
@@ -550,7 +550,7 @@ def test_placeholders_whose_thread_cannot_be_had_are_refused() -> None:
     cluster = SimulatedCluster(skewed([[4], [0]], 1, 4).snapshot(), seed=1)
     runner = Simulation(cluster, eager(), spawn=spawn).runner
     runner.drain()
-    runner.state = change(runner.state, "capacity", to_create=(PLACEHOLDER,))
+    runner.state = replace(runner.state, capacity=replace(runner.state.capacity, to_create=(PLACEHOLDER,)))
     runner.tell(Saved())
     runner.drain()
     assert (runner.state.capacity.creating, runner.state.capacity.refused) == (
@@ -569,7 +569,7 @@ def test_a_placeholder_that_fails_with_an_error_of_our_own_is_refused() -> None:
     cluster.jobs.refuse = fail
     runner = Simulation(cluster, eager()).runner
     runner.drain()
-    runner.state = change(runner.state, "capacity", to_create=(PLACEHOLDER,))
+    runner.state = replace(runner.state, capacity=replace(runner.state.capacity, to_create=(PLACEHOLDER,)))
     runner.tell(Saved())
     runner.drain()
     assert (runner.state.capacity.creating, runner.state.capacity.refused) == (frozenset(), {"p": "KeyError: 'p-1'"})
@@ -583,8 +583,10 @@ def test_placeholders_are_deleted_beside_the_loop_but_before_the_process_ends(st
     cluster.create_placeholder(PLACEHOLDER, eager().capacity)
     runner = Simulation(cluster, eager(), spawn=waiting.append).runner
     runner.drain()
-    runner.state = change(
-        change(runner.state, "capacity", to_delete=(PLACEHOLDER.name,)), "leadership", stopping=stopping
+    runner.state = replace(
+        runner.state,
+        capacity=replace(runner.state.capacity, to_delete=(PLACEHOLDER.name,)),
+        leadership=replace(runner.state.leadership, stopping=stopping),
     )
     runner.tell(Saved())
     runner.drain()

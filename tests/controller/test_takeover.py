@@ -1,6 +1,7 @@
 """What a new leader reads of the moves that the last one has stored, and what it does then."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -129,7 +130,7 @@ def test_while_it_may_be_carried_out_no_other_pod_of_the_workload_goes() -> None
     simulation = Simulation(cluster, eager())
     simulation.runner.drain()
     memory = structs.replace(stored, moves=(structs.replace(another, unexecuted=True),))
-    simulation.runner.state = structs.replace(simulation.runner.state, memory=memory)
+    simulation.runner.state = replace(simulation.runner.state, memory=memory)
     while cluster.now < planned.requested_at + ANSWER_TIMEOUT:
         simulation.runner.tick()
         cycle = simulation.runner.state.cycle

@@ -1,6 +1,7 @@
 """Team policies are read from many namespaces, and what one of them has concerns no other."""
 
 import dataclasses
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,7 +22,6 @@ from rebalancer.controller.state import (
     PolicyLoaded,
     Publish,
     TeamPoliciesRead,
-    change,
 )
 from rebalancer.controller.status import status_documents
 from rebalancer.controller.team_policies import POLL_SECONDS, RETRY_SECONDS, TeamPolicyReader
@@ -347,7 +347,8 @@ def test_nothing_is_evicted_before_a_team_policy_has_been_read() -> None:
     assert state.cycle is not None
     assert len(state.cycle.admission.evictions) == 4
     home = Regarding(kind="ConfigMap", namespace="default", name="rebalancer-control")
-    state, _ = after(change(led(cluster_policy("*")), "process", pause_object=home), CycleDue(snapshot=SNAPSHOT))
+    state = led(cluster_policy("*"))
+    state, _ = after(replace(state, process=replace(state.process, pause_object=home)), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
     assert len(state.cycle.admission.evictions) == 4
 
@@ -401,7 +402,7 @@ def test_events_about_team_policies() -> None:
     state, events = after(state, read(None, state.in_force.teams["default"]))
     assert [event.note for event in events] == ["there is no team policy; the cluster policy alone is in force"]
     assert state.in_force.policy == cluster_policy("default")
-    _, events = after(change(state, "leadership", leads=False), read(STRICT))
+    _, events = after(replace(state, leadership=replace(state.leadership, leads=False)), read(STRICT))
     assert events == [], "only the leader publishes"
 
 

@@ -4,16 +4,16 @@ import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from msgspec import structs
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import RequestRefused
-from rebalancer.controller.state import InForce, LoopState, Queue, change
+from rebalancer.controller.state import InForce, LoopState, Queue
 from rebalancer.controller.telemetry import Telemetry
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.locations import Address
@@ -164,7 +164,7 @@ def test_a_lease_that_has_run_out_shows_at_once(shown: tuple[Telemetry, Kubernet
     assert "rebalancer_leader 0.0" in held
     assert not {line for line in held if line.startswith(("rebalancer_constraint", "rebalancer_findings"))}
     leads = True
-    telemetry.changed(change(STATE, "leadership", leads=False))
+    telemetry.changed(replace(STATE, leadership=replace(STATE.leadership, leads=False)))
     assert "rebalancer_leader 0.0" in series(telemetry)
 
 
@@ -173,7 +173,7 @@ def test_the_findings_of_a_cycle_are_counted_as_long_as_it_is_the_last(
 ) -> None:
     """Whoever leads again has none before its first cycle."""
     telemetry, _ = shown
-    for state, number in ((STATE, 1), (structs.replace(STATE, cycle=None), 0)):
+    for state, number in ((STATE, 1), (replace(STATE, cycle=None), 0)):
         telemetry.changed(state)
         assert f'rebalancer_findings{{kind="DomainWithoutNodes"}} {number}.0' in series(telemetry)
 

@@ -4,12 +4,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import msgspec
 import pytest
 
 from rebalancer.controller.runner import EARLY_SECONDS
-from rebalancer.controller.state import Leading, Stopping, change
+from rebalancer.controller.state import Leading, Stopping
 from rebalancer.controller.triggers import Awaited, calls_for_cycle, find_awaited
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Amount, Policy
@@ -121,7 +122,7 @@ def test_what_is_awaited() -> None:
     state, _ = after(led(policy=eager()), *CYCLE)
     (move,) = state.memory.in_flight
     assert find_awaited(state) == Awaited(frozenset({move.owner_uid}), frozenset({"default"}))
-    assert find_awaited(change(state, "leadership", leads=False)) == Awaited()
+    assert find_awaited(replace(state, leadership=replace(state.leadership, leads=False))) == Awaited()
     assert find_awaited(led()) == Awaited()
 
 

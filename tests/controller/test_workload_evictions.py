@@ -196,7 +196,7 @@ def leading() -> LoopState:
 
 def with_move(state: LoopState, now: MoveState) -> LoopState:
     memory = structs.replace(state.memory, moves=(move("uid", NOW, state=now),))
-    return structs.replace(state, memory=memory)
+    return replace(state, memory=memory)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_after_a_lost_lease_nothing_grows_and_what_was_counted_ends_within_the_h
     for minutes in (1, 30, 59):
         at = now + timedelta(minutes=minutes)
         state = after(state, Watched(snapshot=replace(snapshot, taken_at=at)), at)
-        made.changed(structs.replace(state, memory=structs.replace(state.memory, moves=(another,))))
+        made.changed(replace(state, memory=structs.replace(state.memory, moves=(another,))))
         assert series()[WEB] == 1
     at = now + HOUR
     made.changed(after(state, Watched(snapshot=replace(snapshot, taken_at=at)), at))
