@@ -23,13 +23,13 @@ from msgspec import Struct, structs
 from rebalancer.admission.pending import count_troubled
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moves import Move, MoveState, ObservedChange
-from rebalancer.model.nodes import Node
+from rebalancer.model.nodes import BETA_ZONE, ZONE, Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Breaker, Percentage
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.holds import find_unreplaced
 
-_ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+_ZONE_LABELS: Final = (ZONE, BETA_ZONE)
 """The label of a node's zone and the name that it had before, as Kubernetes' node controller reads them."""
 
 _MOST_NAMED: Final = 3

@@ -6,7 +6,7 @@ pod. With n pods it forces at most s only from n - s + 1 domains on (docs/semant
 
 from collections.abc import Sequence
 
-from rebalancer.assessment.limit_groups import LimitGroupPart, desired_pods
+from rebalancer.assessment.limit_groups import LimitGroupPart, count_by_owner, desired_pods
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Basis
@@ -32,7 +32,9 @@ def most_per_domain(parts: Sequence[LimitGroupPart], key: str, pods: int, view: 
         return together
     separate = 0
     for part in parts:
-        separate += _bound_of_all([part], key, desired_pods([part], Basis.DESIRED, _population(parts)), view)
+        separate += _bound_of_all(
+            [part], key, desired_pods([part], Basis.DESIRED, count_by_owner(part.member for part in parts)), view
+        )
     return min(together, separate)
 
 
@@ -58,14 +60,6 @@ def guaranteed_skew(parts: Sequence[LimitGroupPart], key: str, domains: int, vie
             return None
         loosest = max(loosest, min(allowed))
     return loosest
-
-
-def _population(parts: Sequence[LimitGroupPart]) -> dict[str, int]:
-    population: dict[str, int] = {}
-    for part in parts:
-        if part.member.top is not None:
-            population[part.member.top.uid] = population.get(part.member.top.uid, 0) + len(part.member.pods)
-    return population
 
 
 def _bound_of_all(parts: Sequence[LimitGroupPart], key: str, pods: int, view: View) -> int:

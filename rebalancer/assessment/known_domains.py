@@ -22,14 +22,13 @@ from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.moments import Clock
 from rebalancer.model.moves import PlanningMemory, ZoneSeen
+from rebalancer.model.nodes import HOSTNAME, NODE_POOL
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Policy
 from rebalancer.scheduling.node_index import REPELLING, RequiredAffinity, required_part, tolerates
-from rebalancer.scheduling.spread_constraints import HOSTNAME
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.zones import find_zone_keys, is_node_key
 
-_NODE_POOL_LABEL: Final = "karpenter.sh/nodepool"
 _PROVIDED_BY: Final = ("kubernetes.io", "k8s.io", "karpenter.sh", "k8s.aws", "amazonaws.com", "azure.com", "google.com")
 """Domains of label keys that Kubernetes, Karpenter and clouds set on nodes, whether or not a NodePool has them."""
 
@@ -220,7 +219,7 @@ class _PoolLabels:
     """A future node of a pool, of which some labels are known besides the pool's own."""
 
     def __init__(self, pool: NodePool, labels: Mapping[str, str]) -> None:
-        self._labels = {**pool.labels, _NODE_POOL_LABEL: pool.name, HOSTNAME: _NEW, **labels}
+        self._labels = {**pool.labels, NODE_POOL: pool.name, HOSTNAME: _NEW, **labels}
         self._pool = pool
 
     def allows(self, key: str, requirements: Sequence[SelectorRequirement]) -> bool:

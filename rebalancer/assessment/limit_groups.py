@@ -69,7 +69,7 @@ class LimitGroup(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 def find_limit_groups(view: View, policy_groups: Sequence[PolicyGroup]) -> tuple[LimitGroup, ...]:
     """Return the limit groups in the policy's order, then by namespace and key."""
-    population = _population(view) if policy_groups else {}
+    population = count_by_owner(members(view)) if policy_groups else {}
     limit_groups: list[LimitGroup] = []
     for group in policy_groups:
         parts: dict[tuple[str, Labels], list[LimitGroupPart]] = {}
@@ -194,9 +194,10 @@ def _sort_key(place: tuple[str, Labels]) -> tuple[str, list[tuple[str, str]]]:
     return namespace, sorted(key.items())
 
 
-def _population(view: View) -> Mapping[str, int]:
+def count_by_owner(controllers: Iterable[PodController]) -> dict[str, int]:
+    """Return how many pods the top owners of these have, by UID."""
     population: dict[str, int] = {}
-    for member in members(view):
+    for member in controllers:
         if member.top is not None:
             population[member.top.uid] = population.get(member.top.uid, 0) + len(member.pods)
     return population

@@ -13,8 +13,8 @@ from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.name_hints import nearest_key, nearest_name
 from rebalancer.model.labels import Labels, LabelSelector, Operator
+from rebalancer.model.nodes import ZONE
 from rebalancer.policy import WORKLOAD, EligibleNamespaces, Limit, NamespaceFilter, Policy, PolicyGroup
-from rebalancer.scheduling.spread_constraints import ZONE
 from rebalancer.scheduling.view import View
 
 _NODE_FIELDS: Final = frozenset({"zoneKey", "topologyKey", "within"})

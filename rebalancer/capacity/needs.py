@@ -30,7 +30,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moments import ALWAYS
 from rebalancer.model.moves import DomainName, Memory, Reference, make_token
-from rebalancer.model.nodes import Node
+from rebalancer.model.nodes import HOSTNAME, Node
 from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.pods import Pod, PodPhase, Resources
 from rebalancer.model.reasons import State
@@ -42,7 +42,6 @@ from rebalancer.planning.scope.requirements import is_acted_on
 from rebalancer.policy import LimitAction, Policy
 from rebalancer.scheduling.place import candidate_nodes, most_likely
 from rebalancer.scheduling.replacement import replacement
-from rebalancer.scheduling.spread_constraints import HOSTNAME
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 

@@ -14,10 +14,9 @@ from rebalancer.assessment.known_domains import KnownDomain
 from rebalancer.model.affinity import Taint
 from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator
-from rebalancer.model.nodes import TO_BE_REMOVED, Node
+from rebalancer.model.nodes import HOSTNAME, NODE_POOL, TO_BE_REMOVED, Node
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.scheduling.feasibility import admissible
-from rebalancer.scheduling.spread_constraints import HOSTNAME
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.zones import is_node_key
 
@@ -25,7 +24,6 @@ _PREFIX: Final = "supposed-"
 _LARGE: Final = 10**15
 _PODS: Final = 10_000
 _TRANSIENT: Final = ("node.kubernetes.io/", "karpenter.sh/", "node.cloudprovider.kubernetes.io/")
-_NODE_POOL: Final = "karpenter.sh/nodepool"
 
 
 def is_supposed(node: str) -> bool:
@@ -92,7 +90,7 @@ def _labels_of(pool: NodePool) -> Mapping[str, str]:
         for requirement in pool.requirements
         if requirement.operator is Operator.IN and len(requirement.values) == 1
     }
-    return {**fixed, **pool.labels, _NODE_POOL: pool.name}
+    return {**fixed, **pool.labels, NODE_POOL: pool.name}
 
 
 def _names_nodes(key: str, view: View) -> bool:

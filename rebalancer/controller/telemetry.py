@@ -37,8 +37,8 @@ from rebalancer.controller.workload_evictions import WorkloadEvictions
 from rebalancer.locations import Address
 from rebalancer.model.moves import NEVER_GRANTED, MoveState
 from rebalancer.policy import default_policy
+from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.ports import EvictionResult, PatchResult
-from rebalancer.reporting.events import TEAM_CONFIG_MAP
 from rebalancer.tracking.motion import Look
 
 METRICS: Final = (*GAUGES, *COUNTERS)
@@ -50,7 +50,7 @@ MISSED_INTERVALS = 3
 GRACE_SECONDS = 180.0
 """Added to them: a cycle on a large cluster takes its time, and the first one waits two minutes for the caches."""
 
-_TEAM_POLICY = f"/configmaps/{TEAM_CONFIG_MAP}"
+_TEAM_POLICY = f"/configmaps/{POLICY_MAP}"
 """How the path of a request for a team policy ends."""
 
 _EVENTS = "/apis/events.k8s.io/"

@@ -77,11 +77,6 @@ def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
         return Fault(kind=kind, namespace="", name="", message=message)
 
 
-def decode_page(kind: ResourceKind, data: bytes, intern: Interner) -> Page:
-    """Decode a page of a list; raise UnreadableList if the body is not a list."""
-    return decode_items(kind, divide_page(data), intern)
-
-
 def divide_page(data: bytes) -> DividedPage:
     """Return the objects of a page as they came; raise UnreadableList if the body is not a list."""
     page = _decode_page(data)

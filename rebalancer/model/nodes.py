@@ -9,6 +9,16 @@ from rebalancer.model.affinity import Taint
 from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.pods import NOTHING, Resources
 
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+"""The well-known labels of a node's place; the last two are the names that zone and region had before."""
+
+NODE_POOL: Final = "karpenter.sh/nodepool"
+"""The label with the name of the NodePool that a node is of."""
+
 BEING_REMOVED: Final = frozenset(
     {"karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"}
 )

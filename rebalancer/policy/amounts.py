@@ -11,8 +11,8 @@ from rebalancer.policy.base import read_value
 LARGEST = 2**31 - 1
 """Kubernetes counts replicas in 32 bits."""
 
-_PERCENTAGE = r"^(100|[1-9]?[0-9])%$"
-_PERCENT = re.compile(_PERCENTAGE.removesuffix("$") + r"\Z")
+PERCENTAGE = r"^(100|[1-9]?[0-9])%$"
+_PERCENT = re.compile(PERCENTAGE.removesuffix("$") + r"\Z")
 _EXPECTED = "a whole number such as 2 or a percentage such as 10%"
 
 
@@ -73,7 +73,7 @@ AmountField = Annotated[
         {
             "anyOf": [
                 {"type": "integer", "minimum": 0, "maximum": LARGEST},
-                {"type": "string", "pattern": _PERCENTAGE},
+                {"type": "string", "pattern": PERCENTAGE},
             ],
             "examples": [2, "10%"],
         }

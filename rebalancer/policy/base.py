@@ -61,3 +61,8 @@ def read_value(
         return of(value)
     except ValueError as error:
         raise unexpected(str(error).removeprefix("expected "), suggestion=meant(value)) from None
+
+
+def read_off(value: object) -> object:
+    """Return Off for false: that is how YAML 1.1 reads an Off without quotes."""
+    return "Off" if value is False else value

@@ -7,11 +7,11 @@ from typing import Annotated, Self
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
+from rebalancer.policy.amounts import PERCENTAGE
 from rebalancer.policy.base import Section, read_value
 from rebalancer.policy.durations import DAY, Duration, PositiveDuration, at_most
 
-_PERCENTAGE = r"^(100|[1-9]?[0-9])%$"
-_WRITTEN = re.compile(_PERCENTAGE.removesuffix("$") + r"\Z")
+_WRITTEN = re.compile(PERCENTAGE.removesuffix("$") + r"\Z")
 _EXPECTED = "a percentage such as 20%"
 
 
@@ -52,7 +52,7 @@ PercentageField = Annotated[
     Percentage,
     PlainValidator(_validate),
     PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": _PERCENTAGE, "examples": ["20%"]}),
+    WithJsonSchema({"type": "string", "pattern": PERCENTAGE, "examples": ["20%"]}),
 ]
 """A field for a bound in percent."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from rebalancer.policy.base import Section
+from rebalancer.policy.base import Section, read_off
 from rebalancer.policy.durations import DAY, Duration, PositiveDuration, at_most
 from rebalancer.policy.names import PlainText
 
@@ -24,18 +24,13 @@ class CapacityMode(StrEnum):
     REQUEST = "Request"
 
 
-def _read_off(value: object) -> object:
-    """Return Off for false: that is how YAML 1.1 reads an Off without quotes."""
-    return CapacityMode.OFF if value is False else value
-
-
 class Capacity(Section):
     """Capacity for repairs that lack nothing else: requested by Jobs of pods that do nothing, before any eviction.
 
     An autoscaler creates nodes for these placeholder pods; they are deleted step by step as evicted pods need them.
     """
 
-    mode: Annotated[CapacityMode, BeforeValidator(_read_off)] = CapacityMode.OFF
+    mode: Annotated[CapacityMode, BeforeValidator(read_off)] = CapacityMode.OFF
     """Observe reports what it would request; Request requests it while the mode is Evict."""
     max_pods: Annotated[int, Field(strict=True, ge=1, le=100)] = 20
     """Placeholder pods that may exist at once; a repair that needs more is not begun."""

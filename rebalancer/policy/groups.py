@@ -12,6 +12,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
+from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.policy.amounts import LARGEST
 from rebalancer.policy.base import Section, unexpected
 from rebalancer.policy.conditions import Condition, ConditionField
@@ -23,9 +24,6 @@ from rebalancer.policy.shares import Share, ShareField
 WORKLOAD: Final = "Workload"
 """The value of `groupBy` that means the pods of one top owner, instead of a label key."""
 
-_HOSTNAME: Final = "kubernetes.io/hostname"
-ZONE: Final = "topology.kubernetes.io/zone"
-"""The default of `zoneKey`."""
 _NAME: Final = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 _BOUNDS: Final = ("max_share", "max_pods", "max_skew", "min_pods")
 _BOUND_TYPES: Final = {"maxShare": "string", "maxPods": "integer", "maxSkew": "integer", "minPods": "integer"}
@@ -215,7 +213,7 @@ def make_default_groups() -> tuple[PolicyGroup, ...]:
     """Return the groups of the default policy: more than half of a workload on one node or in one zone is reported."""
     half, some = Share.of("<=1/2"), Condition.of(">=4")
     limits = (
-        Limit(name="node-half", when=When(total=some), topology_key=_HOSTNAME, max_share=half),
+        Limit(name="node-half", when=When(total=some), topology_key=HOSTNAME, max_share=half),
         Limit(name="zone-half", when=When(zones=Condition.of(">=2"), total=some), topology_key=ZONE, max_share=half),
     )
     return (PolicyGroup(name="workloads", selector=Selector(), limits=limits),)

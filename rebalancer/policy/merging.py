@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rebalancer.model.nodes import ZONE
 from rebalancer.policy.document import Policy
-from rebalancer.policy.groups import ZONE, Limit, LimitAction, PolicyGroup
+from rebalancer.policy.groups import Limit, LimitAction, PolicyGroup
 from rebalancer.policy.names import NamespaceFilter
 from rebalancer.policy.teams import NO_TEAM_RULES, TeamBudgets, TeamGroup, TeamPolicy, TeamRules
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from rebalancer.policy.amounts import LARGEST
-from rebalancer.policy.base import Section
+from rebalancer.policy.base import Section, read_off
 from rebalancer.policy.names import NamespaceFilter
 from rebalancer.policy.selectors import Selector
 
@@ -19,15 +19,10 @@ class ScaleDownPrevention(StrEnum):
     STEER = "Steer"
 
 
-def _read_off(value: object) -> object:
-    """Return Off for false: that is how YAML 1.1 reads an Off without quotes."""
-    return ScaleDownPrevention.OFF if value is False else value
-
-
 class Prevention(Section):
     """Keeps the pods' deletion costs in an order that leaves every smaller number of replicas spread."""
 
-    scale_down: Annotated[ScaleDownPrevention, BeforeValidator(_read_off)] = ScaleDownPrevention.OFF
+    scale_down: Annotated[ScaleDownPrevention, BeforeValidator(read_off)] = ScaleDownPrevention.OFF
     """Observe reports what scale-downs would leave; Steer also writes `controller.kubernetes.io/pod-deletion-cost`."""
     namespaces: NamespaceFilter = NamespaceFilter()
     """Namespaces whose workloads are steered."""

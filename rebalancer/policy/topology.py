@@ -6,22 +6,21 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
+from rebalancer.model.nodes import HOSTNAME
 from rebalancer.policy.base import Section, unexpected
 from rebalancer.policy.durations import MONTH, Duration, at_most
 from rebalancer.policy.selectors import KEY_PATTERN, VALUE_PATTERN, LabelKey, LabelValue
 
-_HOSTNAME: Final = "kubernetes.io/hostname"
-
 
 def _refuse_hostname(domains: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    if _HOSTNAME in domains:
-        raise unexpected(f"keys whose domains have several nodes, not {_HOSTNAME}")
+    if HOSTNAME in domains:
+        raise unexpected(f"keys whose domains have several nodes, not {HOSTNAME}")
     return domains
 
 
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
-    "propertyNames": {"pattern": KEY_PATTERN, "not": {"const": _HOSTNAME}},
+    "propertyNames": {"pattern": KEY_PATTERN, "not": {"const": HOSTNAME}},
     "additionalProperties": {"type": "array", "items": {"type": "string", "pattern": VALUE_PATTERN}},
 }
 

@@ -37,6 +37,7 @@ from rebalancer.model.moves import CapacityRequest, Move, MoveState, Proposal, R
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.words import plural
 from rebalancer.policy import NO_TEAM_POLICY, TeamReading
+from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.prevention.report import PreventionReport
 
 
@@ -272,7 +273,6 @@ def motion_events(
             yield Event(reason=EventReason.DOMAIN_SETTLED, note=note[:NOTE_LIMIT], regarding=policy)
 
 
-TEAM_CONFIG_MAP: Final = "rebalancer-policy"
 """The name of the ConfigMap in the namespace of a team."""
 
 _MOST_EVENTS: Final = 50
@@ -315,5 +315,5 @@ def _describe(reading: TeamReading | None) -> str:
 
 
 def _make_event(namespace: str, reason: EventReason, note: str) -> Event:
-    regarding = Regarding(kind="ConfigMap", namespace=namespace, name=TEAM_CONFIG_MAP)
+    regarding = Regarding(kind="ConfigMap", namespace=namespace, name=POLICY_MAP)
     return Event(reason=reason, note=note[:NOTE_LIMIT], regarding=regarding)

@@ -8,15 +8,14 @@ pods do not count while bound pods that are not ready do; and `labelSelector: {}
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
+from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.model.spread import InclusionPolicy
 from rebalancer.scheduling.node_index import NodeIndex, required_part
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.population import NO_COUNTS
 from rebalancer.scheduling.spread_constraints import (
-    HOSTNAME,
     SYSTEM_DEFAULTS,
-    ZONE,
     Constraints,
     EffectiveConstraint,
     Origin,

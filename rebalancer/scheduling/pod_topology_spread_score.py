@@ -8,9 +8,9 @@ from math import log
 
 from msgspec import structs
 
+from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.pod_topology_spread import (
-    HOSTNAME,
     Constraints,
     EffectiveConstraint,
     Origin,

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.feasibility import feasible, iterate_nominated_nodes, prepare_filters
 from rebalancer.scheduling.node_affinity import NOT_NAMED, NodeAffinityFilter
 from rebalancer.scheduling.plugin import Filter
-from rebalancer.scheduling.pod_topology_spread import HOSTNAME, ZONE, constraints_of
+from rebalancer.scheduling.pod_topology_spread import constraints_of
 from rebalancer.scheduling.scoring import count_examined_nodes, scores, totals
 from rebalancer.scheduling.tie_breaking import find_top, guess_winner
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable

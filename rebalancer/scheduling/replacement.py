@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import structs
 
 from rebalancer.model.labels import Labels
+from rebalancer.model.nodes import REGION, ZONE
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.workloads import PodTemplate, Workload
@@ -19,7 +20,7 @@ from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
 REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
-NODE_LABELS: Final = frozenset({"topology.kubernetes.io/zone", "topology.kubernetes.io/region"})
+NODE_LABELS: Final = frozenset({ZONE, REGION})
 REPLACING_KINDS: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
 """Kinds that create a new pod for an evicted one, on any node where it fits."""
 

@@ -11,12 +11,10 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from rebalancer.model.labels import Labels, LabelSelector, SelectorRequirement
+from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
 from rebalancer.scheduling.view import View
-
-HOSTNAME: Final = "kubernetes.io/hostname"
-ZONE: Final = "topology.kubernetes.io/zone"
 
 
 class Origin(StrEnum):

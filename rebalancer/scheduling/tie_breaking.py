@@ -7,8 +7,8 @@ after the fix of kubernetes/kubernetes#141024) draw ties at random.
 
 from collections.abc import Mapping, Sequence
 
+from rebalancer.model.nodes import BETA_REGION, BETA_ZONE, REGION, ZONE
 from rebalancer.scheduling.view import View
-from rebalancer.scheduling.volume_zone import BETA_REGION, BETA_ZONE, REGION, ZONE
 
 
 def node_order(view: View) -> Sequence[str]:

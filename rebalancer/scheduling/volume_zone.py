@@ -7,15 +7,12 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from rebalancer.model.labels import Labels
+from rebalancer.model.nodes import BETA_REGION, BETA_ZONE, REGION, ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.verdicts import SUCCESS, Verdict, unresolvable
 from rebalancer.scheduling.view import View
 
-BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
-BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
-ZONE: Final = "topology.kubernetes.io/zone"
-REGION: Final = "topology.kubernetes.io/region"
 KEYS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 TODAY: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 SEPARATOR: Final = "__"

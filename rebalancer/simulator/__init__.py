@@ -16,8 +16,9 @@ their delay, the responses of the Eviction API. Not simulated: rollouts, preempt
 taint-based eviction.
 """
 
+from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.simulator.autoscaler import Autoscaling
-from rebalancer.simulator.builder import HOSTNAME, START, ZONE, ClusterBuilder
+from rebalancer.simulator.builder import START, ClusterBuilder
 from rebalancer.simulator.cluster import SimulatedCluster, SimulatedLease
 from rebalancer.simulator.scheduler import pick_most_crowded, pick_random_best
 from rebalancer.simulator.timings import Faults, Span, Timings

@@ -10,12 +10,11 @@ from typing import Final
 from msgspec import Struct
 
 from rebalancer.model.labels import Labels
-from rebalancer.model.nodes import Node
+from rebalancer.model.nodes import HOSTNAME, ZONE, Node
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling.place import place
 from rebalancer.scheduling.view import View
-from rebalancer.simulator.builder import HOSTNAME, ZONE
 from rebalancer.simulator.node_changes import NodeChanges
 from rebalancer.simulator.state import ClusterState
 from rebalancer.simulator.timings import Span

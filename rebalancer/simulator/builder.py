@@ -15,7 +15,7 @@ from msgspec import structs
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.cluster import DisruptionBudget, Namespace
 from rebalancer.model.labels import Labels, LabelSelector
-from rebalancer.model.nodes import Node
+from rebalancer.model.nodes import HOSTNAME, ZONE, Node
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
@@ -23,8 +23,6 @@ from rebalancer.model.workloads import PodTemplate, Workload
 from rebalancer.scheduling.template_defaults import DEFAULT_TOLERATIONS
 from rebalancer.simulator.disruption import compute_status
 
-HOSTNAME: Final = "kubernetes.io/hostname"
-ZONE: Final = "topology.kubernetes.io/zone"
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 _LONG_AGO = timedelta(days=1)

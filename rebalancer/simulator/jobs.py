@@ -7,11 +7,11 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL, Placeholder, lifetime
 from rebalancer.model.pods import OwnerReference, Pod, PodSpec
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.policy import Capacity
-from rebalancer.scheduling.spread_constraints import HOSTNAME
 from rebalancer.simulator.state import ClusterState
 from rebalancer.simulator.trace import TraceKind
 

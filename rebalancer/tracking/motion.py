@@ -20,10 +20,9 @@ from msgspec import structs
 
 from rebalancer.model.motion import LEAST_WINDOW, DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import Memory
-from rebalancer.model.nodes import Node
+from rebalancer.model.nodes import ZONE, Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
-from rebalancer.scheduling.spread_constraints import ZONE
 from rebalancer.tracking.zones import find_zone_keys, is_node_key
 
 MOST_CHANGES: Final = 1_000

@@ -9,9 +9,9 @@ from typing import Final
 
 from rebalancer.model.motion import NodeEvent
 from rebalancer.model.moves import Memory, ZoneSeen
+from rebalancer.model.nodes import BETA_REGION, BETA_ZONE, HOSTNAME, REGION, ZONE
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
-from rebalancer.scheduling.spread_constraints import HOSTNAME
 
 ZONE_LIFETIME: Final = timedelta(hours=1)
 """How long a zone without nodes still counts for `when.zones`."""
@@ -22,11 +22,7 @@ _MOST_ZONES: Final = 200
 _MOST_KEYS: Final = 20
 """Topology keys whose domains are stored, the cluster policy's first: any template or team may name further ones."""
 
-_LARGE: Final = frozenset(
-    f"{prefix}/{name}"
-    for prefix in ("topology.kubernetes.io", "failure-domain.beta.kubernetes.io")
-    for name in ("zone", "region")
-)
+_LARGE: Final = frozenset({ZONE, REGION, BETA_ZONE, BETA_REGION})
 """Keys whose domains hold many nodes, even where a small cluster has one node in each."""
 
 

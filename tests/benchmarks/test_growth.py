@@ -18,7 +18,7 @@ from benchmarks.recorded.states import SCENARIOS
 from benchmarks.timing import seconds
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
-from rebalancer.decoding.lists import decode_page
+from rebalancer.decoding.lists import decode_items, divide_page
 from rebalancer.engine import evaluate
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.labels import Labels, LabelSelector
@@ -42,8 +42,8 @@ def page(workloads: int) -> bytes:
 def test_decoding_a_page_of_pods_takes_less_than_parsing_it() -> None:
     """A third of the standard library's parser alone, at most: what pods of an owner share is converted once."""
     data = page(20)
-    assert len(decode_page(PODS, data, Interner()).objects) == 500
-    decoded = seconds(lambda: decode_page(PODS, data, Interner()), times=5)
+    assert len(decode_items(PODS, divide_page(data), Interner()).objects) == 500
+    decoded = seconds(lambda: decode_items(PODS, divide_page(data), Interner()), times=5)
     parsed = seconds(lambda: json.loads(data), times=5)
     print(f"\n500 pods decoded {decoded * 1000:.1f} ms, parsed by json {parsed * 1000:.1f} ms")
     assert decoded < parsed / 3

@@ -9,7 +9,7 @@ import pytest
 
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, PODS
-from rebalancer.decoding.lists import UnreadableList, decode_file, decode_page, make_snapshot
+from rebalancer.decoding.lists import UnreadableList, decode_file, decode_items, divide_page, make_snapshot
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
@@ -217,7 +217,7 @@ def test_pages() -> None:
     """A page says where the list goes on, and its items need no kind."""
     item = {key: value for key, value in POD.items() if key not in {"kind", "apiVersion"}}
     data = json.dumps({"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [item, {"metadata": {}}]})
-    page = decode_page(PODS, data.encode(), Interner())
+    page = decode_items(PODS, divide_page(data.encode()), Interner())
     assert (len(page.objects), page.resource_version, page.continue_token) == (1, "9", "more")
     assert isinstance(page.faults[0], Fault)
 

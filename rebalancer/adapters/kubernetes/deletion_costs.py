@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport, Unreachable
+from rebalancer.adapters.kubernetes.transport import MERGE_PATCH, RequestRefused, Transport, Unreachable
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST
 from rebalancer.ports import PatchAnswer, PatchResult
 from rebalancer.prevention.plan import PodPatch
 
-_MERGE_PATCH: Final = "application/merge-patch+json"
 _QUERY: Final = {"fieldManager": "rebalancer"}
 _PROBE: Final = "rebalancer.dev/must-be-refused"
 _POLICY: Final = "ValidatingAdmissionPolicy"
@@ -45,7 +44,7 @@ def patch_cost(transport: Transport, patch: PodPatch) -> PatchAnswer:
     }
     try:
         data = transport.request(
-            "PATCH", _path(patch.namespace, patch.name), query=_QUERY, body=body, content_type=_MERGE_PATCH
+            "PATCH", _path(patch.namespace, patch.name), query=_QUERY, body=body, content_type=MERGE_PATCH
         )
     except RequestRefused as error:
         gone = error.status in {404, 409} or error.namespace_terminating
@@ -66,7 +65,7 @@ def find_missing_restriction(transport: Transport, namespace: str, pod: str) -> 
     body = {"metadata": {"labels": {_PROBE: "true"}}}
     try:
         transport.request(
-            "PATCH", _path(namespace, pod), query={**_QUERY, "dryRun": "All"}, body=body, content_type=_MERGE_PATCH
+            "PATCH", _path(namespace, pod), query={**_QUERY, "dryRun": "All"}, body=body, content_type=MERGE_PATCH
         )
     except RequestRefused as error:
         if error.status == 404:

@@ -9,7 +9,7 @@ from typing import Final
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, STATUS
 from rebalancer.adapters.kubernetes.deletion_costs import patch_cost
 from rebalancer.adapters.kubernetes.pages import read_pages
-from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport
+from rebalancer.adapters.kubernetes.transport import MERGE_PATCH, RequestRefused, Transport
 from rebalancer.decoding.kinds import PODS
 from rebalancer.model.deletion_costs import is_overwritten
 from rebalancer.model.pods import Pod
@@ -18,7 +18,6 @@ from rebalancer.prevention.plan import PodPatch
 
 DEPLOYMENT: Final = "rebalancer"
 _MISSING: Final = 404
-_MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class Leftovers:
@@ -32,7 +31,7 @@ class Leftovers:
         """Scale the controller's Deployment to 0; return whether there is one."""
         path = f"/apis/apps/v1/namespaces/{self._namespace}/deployments/{DEPLOYMENT}/scale"
         body = {"spec": {"replicas": 0}}
-        return self._unless_missing("PATCH", path, body=body, content_type=_MERGE_PATCH)
+        return self._unless_missing("PATCH", path, body=body, content_type=MERGE_PATCH)
 
     def find_pods(self) -> Iterator[Pod]:
         """Yield the pods with a deletion cost of our own, or with the marker of one that somebody has replaced."""

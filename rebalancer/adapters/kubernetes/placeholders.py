@@ -14,6 +14,7 @@ import msgspec
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.model.affinity import NodeAffinity, Toleration
 from rebalancer.model.labels import SelectorRequirement
+from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL, Placeholder, lifetime
 from rebalancer.model.pods import Resources
 from rebalancer.policy import Capacity
@@ -230,7 +231,7 @@ def _pod_spec(placeholder: Placeholder, rules: Capacity) -> dict[str, Any]:
     if placeholder.per_node:
         spec["topologySpreadConstraints"] = [
             {
-                "topologyKey": "kubernetes.io/hostname",
+                "topologyKey": HOSTNAME,
                 "maxSkew": placeholder.per_node,
                 "minDomains": placeholder.nodes,
                 "whenUnsatisfiable": "DoNotSchedule",

@@ -38,6 +38,10 @@ _AUTHENTICATION = ["BearerToken"]
 OnAnswer = Callable[[str, str, int, bool, float], None]
 
 
+MERGE_PATCH: Final = "application/merge-patch+json"
+"""The content type of a patch that says which fields to set or remove."""
+
+
 class ClusterError(Exception):
     """A request failed; the message has method, path and result."""
 

@@ -28,11 +28,12 @@ from rebalancer.assessment.name_hints import is_misspelling
 from rebalancer.assessment.unmatched import Unmatched
 from rebalancer.model.affinity import PodAffinityTerm
 from rebalancer.model.moves import Reference
+from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.scheduling.affinity_terms import selects
 from rebalancer.scheduling.node_index import NONE, required_part
-from rebalancer.scheduling.spread_constraints import HOSTNAME, ZONE, Origin
+from rebalancer.scheduling.spread_constraints import Origin
 from rebalancer.scheduling.view import View
 
 _READ = 100

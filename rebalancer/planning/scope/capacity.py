@@ -17,14 +17,13 @@ from typing import NamedTuple
 from msgspec import structs
 
 from rebalancer.assessment.controllers import members
-from rebalancer.model.nodes import Node
+from rebalancer.model.nodes import HOSTNAME, Node
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.planning.scope.topology import DomainPath, DomainTree
 from rebalancer.scheduling.affinity_terms import selects
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.node_usage import Usage
 from rebalancer.scheduling.population import NO_AFFINITY
-from rebalancer.scheduling.spread_constraints import HOSTNAME
 from rebalancer.scheduling.view import View
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from rebalancer.assessment.controllers import PodController, count_members_pods
+from rebalancer.model.deletion_costs import foreign_cost
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
@@ -15,7 +16,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.words import plural
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
-from rebalancer.planning.scope.victims import RankedPods, Victim, deletion_cost
+from rebalancer.planning.scope.victims import RankedPods, Victim
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.replacement import replacement
@@ -157,7 +158,7 @@ class PodPartitioner:
         pods.sort(key=_CREATED, reverse=True)
         pods.sort(key=_READY)
         if not alike:
-            pods.sort(key=deletion_cost)
+            pods.sort(key=foreign_cost)
             pods.sort(key=_PRIORITY)
         if self._avoided:
             pods.sort(key=lambda pod: pod.uid in self._avoided)

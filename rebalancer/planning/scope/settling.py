@@ -22,10 +22,10 @@ from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.model.facts import Refusal
 from rebalancer.model.motion import LONGEST_UNSETTLED, NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName, PlanningMemory, make_token
+from rebalancer.model.nodes import ZONE
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration
 from rebalancer.policy import Policy
-from rebalancer.scheduling.spread_constraints import ZONE
 from rebalancer.scheduling.view import View
 
 

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Final
 
 from msgspec import Struct
 
 from rebalancer.assessment.spread_groups import PodController
+from rebalancer.model.deletion_costs import foreign_cost
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.node_index import NodeCounts
-
-_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 Cost = tuple[bool, int, int, bool, float, str]
 
@@ -30,15 +28,7 @@ class Victim(Struct, frozen=True, gc=False):
     def cost(self) -> Cost:
         """The cost of moving it, lowest first: avoided by policy, priority, deletion cost, readiness, age, name."""
         pod = self.pod
-        return self.avoided, pod.spec.priority, deletion_cost(pod), pod.ready, -pod.created.timestamp(), pod.name
-
-
-def deletion_cost(pod: Pod) -> int:
-    """Return the pod-deletion-cost of a pod's annotation; 0 where it is absent or invalid."""
-    try:
-        return int(pod.annotations.get(_DELETION_COST, "0"))
-    except ValueError:
-        return 0  # the API server refuses such a value, an old object may still carry it
+        return self.avoided, pod.spec.priority, foreign_cost(pod), pod.ready, -pod.created.timestamp(), pod.name
 
 
 class RankedPods(Struct, frozen=True, eq=False, dict=True):

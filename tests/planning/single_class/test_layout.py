@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.decoding.interning import Interner
+from rebalancer.model.nodes import HOSTNAME
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.capacity import ReservedCapacity
 from rebalancer.planning.scope.topology import DomainPath
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.placement import Inner, Leaf, leaf_paths, make_inner, mark_leaving
-from rebalancer.scheduling.spread_constraints import HOSTNAME
 from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.controller.simulated import eager
 from tests.planning.build import on_one_node, policy
