@@ -1,8 +1,8 @@
 """Generate the parts of the pages that follow from the code: `python -m tools.reference` writes, tests compare.
 
 A page holds generated parts between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest of it is written by
-hand. The schemas of the documents in `config/`, two files of `deploy/monitoring/` and those of the chart that follow
-from other files are written whole. `make docs` runs it.
+hand. The schemas in `config/`, two files of `deploy/monitoring/`, the copy of the policy in `deploy/base/` and those of
+the chart that follow from other files are written whole. `make docs` runs it.
 """
 
 import argparse
@@ -38,6 +38,7 @@ from rebalancer.settings import Settings, flag_of, variable_of
 from rebalancer.tracking.moves import TRANSITIONS
 from tools.chart import chart_files, value_rows
 from tools.dashboard import dashboard_text
+from tools.default_policy import policy_files
 from tools.monitoring import MONITORING, alert_rows, prometheus_rule
 from tools.tracer import drawing
 
@@ -399,7 +400,7 @@ def wanted() -> Mapping[Path, str]:
     made |= {ROOT / "config" / f"{name}.schema.json": schema_text(name) for name in DOCUMENTS}
     made[MONITORING / "prometheus-rule.yaml"] = prometheus_rule()
     made[MONITORING / "dashboard.json"] = dashboard_text()
-    return {**made, **dict(chart_files())}
+    return {**made, **dict(policy_files(ROOT)), **dict(chart_files())}
 
 
 def main() -> int:
