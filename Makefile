@@ -20,8 +20,7 @@ space := $(subst ,, )
 # The older releases of Kubernetes that the tests on a real control plane can run on, see tools/control-plane.
 OLDER := $(sort $(patsubst tools/control-plane/kubernetes-%/go.mod,%,$(wildcard tools/control-plane/kubernetes-*/go.mod)))
 
-# Every process of one run has the same hash seed, another one each time: they must collect the same tests.
-UNIT = PYTHONHASHSEED=$$RANDOM $(BIN)/python -m pytest -n auto -m "not cluster and not thorough"
+UNIT = $(BIN)/python -m pytest -n auto -m "not cluster and not thorough"
 
 .PHONY: help
 help: ## List the targets
@@ -132,7 +131,7 @@ older-kubernetes: install ## Tests on a real control plane of each older Kuberne
 	  echo "Kubernetes $$release"; \
 	  export REBALANCER_KUBERNETES=$$release; \
 	  $(BIN)/python -m tests.control_plane.build && \
-	  PYTHONHASHSEED=$$RANDOM $(BIN)/python -m pytest -n 2 -m "cluster and not thorough" && \
+	  $(BIN)/python -m pytest -n 2 -m "cluster and not thorough" && \
 	  $(BIN)/python -m pytest -s -m thorough tests/cluster/test_fidelity.py || exit 1; \
 	done
 

@@ -146,7 +146,7 @@ def test_what_arrives_between_two_evictions(event: LoopEvent) -> None:
     assert state.queue.evictions == ()
 
 
-@pytest.mark.parametrize("result", set(EvictionResult) - {EvictionResult.EVICTED, EvictionResult.GONE})
+@pytest.mark.parametrize("result", sorted(set(EvictionResult) - {EvictionResult.EVICTED, EvictionResult.GONE}))
 def test_an_answer_that_was_not_planned_for(result: EvictionResult) -> None:
     """Anything but a grant ends the step: the rest waits for a plan on what is."""
     state, requested = evicting()
