@@ -82,9 +82,10 @@ def test_round_trip() -> None:
     assert parse_memory("") == NO_MEMORY
 
 
-def test_a_memory_of_an_earlier_release_is_read_whole() -> None:
+@pytest.mark.parametrize("name", ["earlier-memory", "earlier-memory-02c796a", "earlier-memory-0ffcfc1"])
+def test_a_memory_of_an_earlier_release_is_read_whole(name: str) -> None:
     """Every value of every part that it wrote: moves, approval, placeholders and back-off among them."""
-    recorded = json.loads((Path(__file__).parent / "earlier-memory.json").read_text(encoding="utf-8"))
+    recorded = json.loads((Path(__file__).parent / f"{name}.json").read_text(encoding="utf-8"))
     read = json.loads(msgspec.json.encode(parse_memory(recorded["stored"])))
 
     def left_out(before: Any, after: Any, path: str) -> Iterator[str]:
