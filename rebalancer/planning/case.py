@@ -5,10 +5,12 @@ from functools import cached_property
 
 from msgspec import Struct, structs
 
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.moves import MAX_FAILED_PREDICTIONS
 from rebalancer.model.reasons import State
+from rebalancer.model.words import plural
 from rebalancer.planning.diagnosis.relaxation import Relaxable
+from rebalancer.planning.plan import Proof
 from rebalancer.planning.problem.protocol import Problem, Step, StepSearch
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.search.driver import StepGoal
@@ -16,6 +18,24 @@ from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.planning.search.report import Attempt, Method
 from rebalancer.planning.steps.lookahead import LookaheadModel, lookahead_step
 from rebalancer.scheduling.view import View
+
+
+class Detour(Fact):
+    """The repair may take more evictions than the minimum: no order of them is certain to reach it, or none was found.
+
+    `at_once` is how many evictions under way at once were searched to the end, None where the search proves nothing.
+    """
+
+    minimum: int
+    enough: int
+    at_once: int | None
+
+    def __str__(self) -> str:
+        text = f"{plural(self.minimum, 'eviction')} would do on paper, but no order of placements "
+        if self.at_once is None:
+            return f"{text}was found that reaches that state for certain: the repair may take {self.enough}"
+        within = f"with at most {plural(self.at_once, 'pod')} evicted at once"
+        return f"{text}reaches that state for certain {within}: {self.enough} are needed"
 
 
 class ComponentContext(Struct, frozen=True, kw_only=True, gc=False):
@@ -54,16 +74,19 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     """The decision about one problem.
 
     `evictions` is the number that the whole repair takes, proved minimal where `optimal`; `lower_bound` holds in any
-    case. `step` is the next step, None if there is none: `refusal` says why. `forced`: the scheduler can only repay it.
-    `extra`: it may take the repair's one eviction above the minimum. `method` gave the step; `attempts` are all methods
-    that were tried. `needs_lookahead`: searches on the real nodes were left for later. `relaxable` has the relaxation
-    of a component for which one can be searched.
+    case. `proved` says why no fewer are enough, `detour` why the repair may take more. `step` is the next step, None if
+    there is none: `refusal` says why. `forced`: the scheduler can only repay it. `extra`: it may take the repair's one
+    eviction above the minimum. `method` gave the step; `attempts` are all methods that were tried. `needs_lookahead`:
+    searches on the real nodes were left for later. `relaxable` has the relaxation of a component for which one can be
+    searched.
     """
 
     state: State = State.VIOLATED
     refusal: Refusal | None = None
     evictions: int = 0
     lower_bound: int = 0
+    proved: Proof | None = None
+    detour: Detour | None = None
     step: Step | None = None
     forced: bool = True
     extra: bool = False
@@ -111,8 +134,10 @@ class Case:
         """Add the step of a search to a decision, or its final refusal; None where other searches may answer."""
         self.last_search = search
         self.attempts += search.attempts
-        if search.step is not None:
-            return structs.replace(decision, step=search.step, method=_answering(search.attempts))
+        step = search.step
+        if step is not None:
+            detour = self._detour(decision, step) if step.extra else None
+            return structs.replace(decision, step=step, method=_answering(search.attempts), detour=detour)
         if search.final:
             return structs.replace(decision, refusal=search.refusal)
         return None
@@ -132,7 +157,12 @@ class Case:
             return None
         step = Step(victims=(predicted.victim,), concurrent=predicted.concurrent, nodes=predicted.nodes)
         extra = goal is StepGoal.ONE_EXTRA
-        return structs.replace(decision, step=step, forced=forced, extra=extra, method=attempt.method)
+        detour = Detour(decision.evictions, decision.evictions + 1, None) if extra else None
+        return structs.replace(decision, step=step, forced=forced, extra=extra, method=attempt.method, detour=detour)
+
+    def _detour(self, decision: Decision, step: Step) -> Detour:
+        at_once = min(self.concurrent, self._limits.concurrent)
+        return Detour(decision.evictions, decision.evictions + step.extra, at_once)
 
     @cached_property
     def _lookahead_model(self) -> LookaheadModel:

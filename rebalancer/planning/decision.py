@@ -88,7 +88,7 @@ def _decide(case: Case, view: View) -> Decision:
         if minimum.refusal.reason is Reason.ZONE_IN_MAINTENANCE:
             return refused
     elif minimum.evictions:
-        proved = Decision(evictions=minimum.evictions, lower_bound=minimum.lower_bound)
+        proved = Decision(evictions=minimum.evictions, lower_bound=minimum.lower_bound, proved=minimum.proof)
         decision = _try(WHOLE_REPAIR, case, proved)
         if decision is not None:
             return decision

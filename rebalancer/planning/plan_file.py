@@ -1,7 +1,8 @@
 """A plan as JSON, and back: the same plan, given the assessment that it was made of.
 
 What belongs to the assessment is written by name: pods by their UIDs, groups and limits by their names. All else is
-written as it is, each fact with its kind; what is computed when it is read (outlooks, relaxations) is computed then.
+written as it is, each fact with its kind; what is computed when it is read (outlooks, proofs, relaxations) is computed
+then.
 """
 
 import types
@@ -19,7 +20,7 @@ from rebalancer.model.moves import Target
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.diagnosis.relaxation import Relaxable, Relaxation
-from rebalancer.planning.plan import Outlook, Plan
+from rebalancer.planning.plan import Outlook, Plan, Proof
 from rebalancer.planning.scope.components import Component, Counts
 
 
@@ -28,6 +29,7 @@ def write_plan(plan: Plan) -> bytes:
     return msgspec.json.encode(_write(plan))
 
 
+# Many branches: one for each kind of value.
 def _write(value: object) -> object:
     match value:
         case Pod():
@@ -37,6 +39,8 @@ def _write(value: object) -> object:
             return {"groups": names, "limits": [limit.name for limit in value.limits]}
         case Outlook():
             return {"targets": _write(value.targets), "counts": _write(value.counts)}
+        case Proof():
+            return _write(value.fact)
         case Relaxable():
             return _write(value.relaxation)
         case Fraction():
@@ -90,6 +94,9 @@ class _Reader:
             return Component.of(tuple(self._groups[name] for name in raw["groups"]), limits)
         if kind is Outlook:
             return Outlook(_Read(self.read(raw["targets"], tuple[Target, ...]), raw["counts"]))
+        if kind is Proof:
+            fact: Fact = self.read(raw, Fact)
+            return Proof(lambda: fact)
         if kind is Relaxable:
             relaxation: Relaxation = self.read(raw, Relaxation)
             return Relaxable(lambda: relaxation)

@@ -294,6 +294,8 @@ def _component_plan(
         evictions=decision.evictions,
         lower_bound=decision.lower_bound,
         optimal=decision.optimal,
+        proved=decision.proved,
+        detour=decision.detour,
         method=decision.method,
         attempts=decision.attempts,
         outlook=outlook,
@@ -306,12 +308,12 @@ def _violated(requirements: Sequence[Requirement], step: Step) -> Iterator[Viola
     nodes = [victim.pod.node or "" for victim in step.victims]
     for requirement in requirements:
         if requirement.violated:
-            held, source = requirement.by_domain(), requirement.source
+            held = requirement.by_domain()
             domain = {node: requirement.domain[node] for node in nodes if node in requirement.domain}
             yield ViolatedRequirement(
                 key=requirement.key,
-                limit=f"{source.group}/{source.limit}" if isinstance(source, EvaluatedLimit) else "",
-                bound=source.rule.bound if isinstance(source, EvaluatedLimit) else str(requirement.bound.max_skew),
+                limit=requirement.limit,
+                bound=requirement.stated_bound,
                 emptiest=requirement.emptiest,
                 domain=domain,
                 held={name: held.get(name, 0) for name in domain.values()},

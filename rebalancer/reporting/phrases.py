@@ -102,6 +102,11 @@ def proof_text(evictions: int, lower_bound: int) -> str:
     return f"{plural(evictions, 'eviction')} (lower bound {lower_bound}, gap {evictions - lower_bound})"
 
 
+def why_no_fewer(group: ComponentPlan) -> str:
+    """Say why no fewer evictions repair a group, and why the repair may take more; "" where no number is known."""
+    return "; ".join(str(fact) for fact in (group.proof, group.detour) if fact is not None)
+
+
 def numbers_text(numbers: PlanNumbers) -> str:
     """List the parts of a repair's evictions that are not zero: `1 now, 3 waiting`."""
     parts = ((name, getattr(numbers, name)) for name in ("now", "waiting", "later", "blocked"))

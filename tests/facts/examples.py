@@ -25,6 +25,7 @@ from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName, Reference
 from rebalancer.model.pods import LocalStorage, LocalVolume, Resources
 from rebalancer.planning.diagnosis.obstacles import NoCapacity, NoPlacement, NoPlacementOfClasses, PodsStay
+from rebalancer.planning.multi_class.proof import BindingRequirement, MultiClassProof
 from rebalancer.planning.scope.budgets import (
     MAX_UNAVAILABLE,
     PER_WORKLOAD,
@@ -35,7 +36,8 @@ from rebalancer.planning.scope.budgets import (
 from rebalancer.planning.scope.eligibility import Annotated, LocalVolumes, MirrorPod, OnDeleteRevision, TooYoung
 from rebalancer.planning.scope.lasting import CountsInMotion
 from rebalancer.planning.scope.settling import NodeChanged
-from tests.scheduling.build import ZONE
+from rebalancer.planning.single_class.proof import DomainCount, NamedBound, SingleClassProof
+from tests.scheduling.build import HOSTNAME, ZONE
 
 NINE = datetime(2026, 7, 12, 9, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -175,6 +177,25 @@ FURTHER: tuple[Fact, ...] = (
     ),
     BreakerOpen((_excess(BreakerCause.REPLACEMENTS, 1, 1, note="shop/web: quota exceeded"),), NINE, 5 * MINUTE),
     BackingOff(3, None),
+    SingleClassProof(
+        5,
+        (
+            NamedBound(ZONE, True, 4, (DomainCount("a", 8), DomainCount("b", 3))),
+            NamedBound(HOSTNAME, True, 1, (DomainCount("c-1", 2),)),
+            NamedBound(HOSTNAME, False, 1, (DomainCount("b-1", 0),)),
+        ),
+        missing=False,
+        pending=0,
+        several=True,
+    ),
+    SingleClassProof(1, (NamedBound(ZONE, False, 2, (DomainCount("c", 0),)),), True, 1, False),
+    MultiClassProof(
+        3,
+        3,
+        (BindingRequirement(ZONE, "", "1", (CART,)), BindingRequirement(HOSTNAME, "caches/half", "maxPods 2", ())),
+    ),
+    MultiClassProof(3, 3, ()),
+    MultiClassProof(4, 3, ()),
 )
 
 

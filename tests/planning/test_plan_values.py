@@ -15,7 +15,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.diagnosis.obstacles import OthersStay
 from rebalancer.planning.diagnosis.relaxation import Relaxable, Relaxation
 from rebalancer.planning.diagnosis.slack import RelaxedBound
-from rebalancer.planning.plan import Outlook, Plan, PlanRefusal, Repair
+from rebalancer.planning.plan import Outlook, Plan, PlanRefusal, Proof, Repair
 from rebalancer.planning.plan_file import read_plan, write_plan
 from rebalancer.planning.planner import find_relaxations, plan
 from rebalancer.planning.scope.components import Counts
@@ -128,6 +128,9 @@ def test_plans_differ_where_they_say_otherwise() -> None:
     assert outlook != Outlook(Given("b"))
     assert outlook != Outlook(Given("a", held=2))
     assert outlook != "a"
+    proof = Proof(OthersStay)
+    assert (proof, hash(proof)) == (Proof(OthersStay), hash(OthersStay()))
+    assert proof != "a"
     made = planned(returned())
     repair, group = made.evictions[0].repair, made.groups[0]
     assert isinstance(repair, Repair)

@@ -11,7 +11,9 @@ from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
 from rebalancer.planning.diagnosis.relaxation import Relaxable, find_relaxation
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.multi_class.model import PlacementModel
+from rebalancer.planning.multi_class.proof import prove
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_cheap_victims, solve, solve_model
+from rebalancer.planning.plan import Proof
 from rebalancer.planning.problem.protocol import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
@@ -72,7 +74,8 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the minimum number of evictions, or why there is none and how near the nearest placement is."""
         solution = self.solution
         if isinstance(solution, Solution):
-            return ProvedMinimum(solution.evictions, solution.bound)
+            proof = Proof(partial(prove, self.classes, solution))
+            return ProvedMinimum(solution.evictions, solution.bound, proof)
         state, refusal = diagnose_multi_class(self.classes, solution, self.cache.limits, self.nearest)
         if state is not State.INFEASIBLE:
             return Infeasible(state, refusal)

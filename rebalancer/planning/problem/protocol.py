@@ -13,7 +13,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.planning.diagnosis.relaxation import Relaxable
-from rebalancer.planning.plan import OutlookSource
+from rebalancer.planning.plan import OutlookSource, Proof
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement
@@ -24,10 +24,11 @@ from rebalancer.planning.steps.lookahead import LookaheadModel
 
 
 class ProvedMinimum(Struct, frozen=True, gc=False):
-    """The evictions that the repair takes, and the proved lower bound."""
+    """The evictions that the repair takes, the proved lower bound, and why no fewer are enough."""
 
     evictions: int
     lower_bound: int
+    proof: Proof
 
 
 class Infeasible(Struct, frozen=True, gc=False):
@@ -42,12 +43,14 @@ class Step(Struct, frozen=True, gc=False, kw_only=True):
     """The victims of a step; a prefix of at least `needed` victims is a step too.
 
     `concurrent` is how many evictions may be under way at once, including those that follow where a replacement is
-    stuck. `nodes` are those on which replacements may be placed, None where counting alone shows it.
+    stuck. `extra` is by how many the whole repair may exceed the minimum, since it is proved that no order of evictions
+    is certain to reach it. `nodes` are those on which replacements may be placed, None where counting alone shows it.
     """
 
     victims: tuple[Victim, ...] = ()
     needed: int = 1
     concurrent: int = 1
+    extra: int = 0
     nodes: frozenset[str] | None = None
 
 

@@ -1,6 +1,7 @@
 """Equal pods whose requirements count the same pods, over keys that nest: counting is enough."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -9,6 +10,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.words import plural
 from rebalancer.planning.diagnosis.obstacles import diagnose_single_class
+from rebalancer.planning.plan import Proof
 from rebalancer.planning.problem.protocol import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
 from rebalancer.planning.scope.budgets import StepExceedsBudget
 from rebalancer.planning.scope.capacity import NodeCapacity
@@ -22,8 +24,9 @@ from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.search.report import Attempt, Method
 from rebalancer.planning.single_class.certificate import certify
 from rebalancer.planning.single_class.layout import Layout
-from rebalancer.planning.single_class.minimum import min_evictions
+from rebalancer.planning.single_class.minimum import min_evictions, minimum_repair
 from rebalancer.planning.single_class.outlook import SingleClassOutlook
+from rebalancer.planning.single_class.proof import prove
 from rebalancer.planning.single_class.selection import select_victims
 from rebalancer.planning.steps.contingent import contingent_step, forced_step
 from rebalancer.planning.steps.forced import next_step
@@ -90,9 +93,10 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     def minimum(self) -> ProvedMinimum | Infeasible:
         """Return the minimum number of evictions, or why there is none."""
-        evictions = self._min_evictions()
-        if evictions is not None:
-            return ProvedMinimum(evictions, evictions)
+        repair = minimum_repair(self.layout.root, self.layout.bounds, self.pending, self.cache)
+        if repair is not None:
+            proof = Proof(partial(prove, self.layout, repair, self.pending))
+            return ProvedMinimum(repair.evictions, repair.evictions, proof)
         free = self.layout.without_reservations()
         if free is not None and min_evictions(free.root, free.bounds, self.pending, self.cache) is not None:
             return Infeasible(State.VIOLATED, CapacityReserved())
@@ -142,7 +146,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     def _name(self, step: TreeStep) -> Step:
         """Name the victims of a step, the cheapest of each class."""
-        return Step(victims=tuple(self.layout.name_victims(step.victims)), needed=step.needed)
+        return Step(victims=tuple(self.layout.name_victims(step.victims)), needed=step.needed, extra=step.extra)
 
     def lookahead_model(self, _: SearchBudget) -> SingleClassModel:
         """Return the model for a search on the real nodes."""

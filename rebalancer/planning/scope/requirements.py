@@ -48,6 +48,17 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return self.key, self.domains, self.bound
 
     @property
+    def limit(self) -> str:
+        """The name of a limit with its group, "" for a constraint."""
+        source = self.source
+        return f"{source.group}/{source.limit}" if isinstance(source, EvaluatedLimit) else ""
+
+    @property
+    def stated_bound(self) -> str:
+        """The limit's bound as documents show it, a constraint's maxSkew."""
+        return self.source.rule.bound if isinstance(self.source, EvaluatedLimit) else str(self.bound.max_skew)
+
+    @property
     def violated(self) -> bool:
         """Whether it is violated now."""
         return self.source.state is not State.SATISFIED

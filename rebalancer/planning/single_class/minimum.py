@@ -78,6 +78,12 @@ def _minima(root: Inner, bounds: Bounds, total: int) -> Iterator[Minima]:
     return product(*[_useful_minima(count_domains(root, level), bound, total) for level, bound in levels])
 
 
+def has_several_minima(root: Inner, bounds: Bounds, total: int) -> bool:
+    """Return whether the emptiest domain of some level may hold more than one number of pods."""
+    levels = enumerate(bounds, start=1)
+    return any(len(_useful_minima(count_domains(root, level), bound, total)) > 1 for level, bound in levels)
+
+
 def _useful_minima(domains: int, bound: Bound, total: int) -> range:
     """Return the minima that are possible: domains * minimum <= total <= domains * (minimum + maxSkew)."""
     if bound.max_skew is None or bound.floor_at_zero or domains == 0:

@@ -113,7 +113,8 @@ class _ContingentSearch:
         enough = next((number for number in numbers if self._settles(state, worst, number) > 0), None)
         if not enough:
             return _NONE
-        return self._batch(state, worst, enough) or self._first(state, worst, enough)
+        step = self._batch(state, worst, enough) or self._first(state, worst, enough)
+        return step._replace(extra=enough - least)
 
     def _batch(self, state: TreeState, worst: Excess, enough: int) -> TreeStep | None:
         """Return the longest prefix of a forced step after which the remaining evictions are always enough."""

@@ -36,12 +36,13 @@ class TreeStep(NamedTuple):
 
     `needed` is the least number that must be evicted concurrently, and every prefix of at least that length is a step
     too; more than was allowed means that the step waits for budgets. `complete` is false where the search reached its
-    limit. `attempts` are the methods that were tried.
+    limit. `extra` is by how many the whole repair may exceed the minimum. `attempts` are the methods that were tried.
     """
 
     victims: tuple[Path, ...] = ()
     needed: int = 0
     complete: bool = True
+    extra: int = 0
     attempts: tuple[Attempt, ...] = ()
 
 

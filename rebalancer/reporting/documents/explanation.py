@@ -40,6 +40,7 @@ from rebalancer.reporting.phrases import (
     prediction_summary,
     repair_cost,
     unsatisfied_limits,
+    why_no_fewer,
 )
 from rebalancer.reporting.plan_numbers import group_numbers
 from rebalancer.reporting.searches import method_lines
@@ -266,7 +267,7 @@ def _missing_domain_answers(reference: Reference, assessment: Assessment) -> Ite
 
 
 def _repair_answers(reference: Reference, plan: Plan, snapshot: Snapshot) -> Iterator[Answer]:
-    """Yield how many evictions the repair takes, with the proof, and the counts after the decided evictions."""
+    """Yield how many evictions the repair takes, the counts after the decided ones, and why no fewer are enough."""
     decided, numbers = decided_evictions(plan), group_numbers(plan)
     for group in plan.groups:
         if reference not in group.workloads or not (group.evictions or decided.get(group.name)):
@@ -280,6 +281,9 @@ def _repair_answers(reference: Reference, plan: Plan, snapshot: Snapshot) -> Ite
             answer=repair_cost(group, numbers[group.name]),
             evidence="\n".join(lines),
         )
+        why = why_no_fewer(group)
+        if why:
+            yield Answer(question="Why not fewer?", answer=why, evidence="")
 
 
 def _constraint_suggestions(

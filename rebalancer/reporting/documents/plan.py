@@ -31,7 +31,7 @@ from rebalancer.reporting.documents.document import (
     workload_name,
 )
 from rebalancer.reporting.domain_counts import list_counts
-from rebalancer.reporting.phrases import component_text, eviction_text
+from rebalancer.reporting.phrases import component_text, eviction_text, why_no_fewer
 from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.reporting.searches import flaw_name
 
@@ -121,7 +121,8 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     and `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting. Of more
     than twelve domains only those that hold pods before or after are listed; `emptyDomains` is the number of others.
     `method` is the method that found the step (certificate, contingent, forced, lookahead, partial), null where there
-    is no step; `attempts` are all methods that were tried, in order.
+    is no step; `attempts` are all methods that were tried, in order. `proof` says why no fewer evictions are enough,
+    and why the repair may take more, null where no number of evictions is known.
     """
 
     namespace: Text
@@ -135,6 +136,7 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     blocked: Number
     lower_bound: Number
     optimal: bool
+    proof: str | None
     before: Mapping[str, Counts]
     after: Mapping[str, Counts]
     empty_domains: Mapping[str, Number]
@@ -271,6 +273,7 @@ def _planned_group(
         blocked=numbers.blocked,
         lower_bound=group.lower_bound,
         optimal=group.optimal,
+        proof=why_no_fewer(group) or None,
         before={key: counts.before for key, counts in listed.items()},
         after={key: counts.after for key, counts in listed.items() if key in after},
         empty_domains={key: counts.empty for key, counts in listed.items()},

@@ -25,6 +25,7 @@ from rebalancer.reporting.phrases import (
     proof_text,
     repair_cost,
     unsatisfied_limits,
+    why_no_fewer,
     workload_names,
 )
 from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, is_repairable
@@ -51,8 +52,8 @@ class PlanView(NamedTuple):
     `acting` says what the controller does with it. `relaxations` say what would make infeasible groups feasible.
     `satisfied` is how many other workloads satisfy all constraints and limits, `unplanned` how many violate only
     constraints and limits that no eviction repairs. `missing` are lines about domains without nodes and about capacity
-    that is needed. If `verbose`, each group says which method found its step, and why others did not. `most` is how
-    many groups are shown, None for all; `wide` shows every domain and name.
+    that is needed. If `verbose`, each group says why no fewer evictions are enough, which method found its step, and
+    why others did not. `most` is how many groups are shown, None for all; `wide` shows every domain and name.
     """
 
     acting: str
@@ -179,7 +180,8 @@ class _PlanText:
         for mark, text in self._obstacles(group):
             lines += layout.wrap(f"{layout.paint(mark, _STYLES.get(mark))} {text}" if mark else text, "    ", "      ")
         if self._view.verbose:
-            for text in method_lines(group):
+            why = why_no_fewer(group)
+            for text in (*([f"no fewer: {why}"] if why else []), *method_lines(group)):
                 lines += layout.wrap(text, "    ", "      ")
         return lines
 

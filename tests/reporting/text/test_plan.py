@@ -34,6 +34,8 @@ from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
 from tests.controller.simulated import Simulation
+from tests.planning.clusters import laid_out
+from tests.planning.clusters import policy as generous
 
 HEAD = """
 apiVersion: rebalancer.dev/v1alpha1
@@ -267,6 +269,20 @@ def test_waiting_and_refused_pods_are_listed_by_reason() -> None:
 def test_the_proof_says_whether_the_number_is_the_minimum(evictions: int, least: int, text: str) -> None:
     """Otherwise it names the gap to the lower bound."""
     assert proof_text(evictions, least) == text
+
+
+def test_text_explanation_and_document_show_the_proof_and_the_detour() -> None:
+    """Why no fewer evictions are enough, and why the repair may take more, in the same sentences."""
+    seen = look(laid_out({"a": [4, 2], "b": [1, 2, 4]}, 0, 2, 2), generous())
+    (group,) = seen.plan.groups
+    proof, detour = str(group.proof), str(group.detour)
+    assert proof.startswith("with at most 7 per zone (b:7)")
+    assert detour.endswith("with at most 4 pods evicted at once: 2 are needed")
+    verbose = plan_text(seen.plan, seen.snapshot, PlanView(acting="mode Evict", satisfied=0, verbose=True))
+    assert f"    no fewer: {proof}; {detour}\n" in verbose
+    assert f"Why not fewer?\n  {proof}; {detour}\n" in seen.explained()
+    assert [one.proof for one in plan_document(seen.plan, seen.snapshot).groups] == [f"{proof}; {detour}"]
+    assert proof not in seen.text()
 
 
 def test_many_domains_are_summarized() -> None:

@@ -1,0 +1,125 @@
+"""Why several pod classes need as many evictions as they do: what the integer program proved, and what binds.
+
+Problem: the program proves a number, not a reason. Idea: undo an eviction of its placement. What is violated then
+binds; if neither a requirement nor capacity nor anti-affinity were, the placement would take one eviction fewer.
+
+Example: zones of 5 and 1 pods, maxSkew 2 for zones and 4 for nodes. One eviction leads to 4 and 2. With it undone zones
+differ by 4, so their constraint binds; no node holds more than before, so that of the nodes does not.
+
+Cost: the nodes of each requirement once.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from itertools import product
+from math import inf
+
+from msgspec import Struct
+
+from rebalancer.model.facts import Fact
+from rebalancer.model.moves import Reference
+from rebalancer.model.words import name_list, plural, short_key
+from rebalancer.planning.multi_class.classes import PodClass, PodClasses
+from rebalancer.planning.multi_class.solve import Solution
+from rebalancer.planning.scope.requirements import Requirement
+
+
+class BindingRequirement(Struct, frozen=True, gc=False):
+    """A requirement that undoing an eviction violates: `limit` is a limit's name, "" for a constraint.
+
+    `workloads` are those whose pods a constraint counts, where it does not count all.
+    """
+
+    key: str
+    limit: str
+    bound: str
+    workloads: tuple[Reference, ...]
+
+    def __str__(self) -> str:
+        """Return its name and its bound."""
+        if self.limit:
+            return f"limit {self.limit} ({self.bound} per {short_key(self.key)})"
+        whose = f" of {name_list(map(str, self.workloads))}" if self.workloads else ""
+        return f"{short_key(self.key)} (maxSkew {self.bound}){whose}"
+
+
+class MultiClassProof(Fact):
+    """What an integer program proved of the fewest evictions, and the requirements that bind in its placement."""
+
+    evictions: int
+    lower_bound: int
+    binding: tuple[BindingRequirement, ...]
+
+    def __str__(self) -> str:
+        text = f"an integer program proves that no placement takes fewer than {plural(self.lower_bound, 'eviction')}"
+        if self.evictions > self.lower_bound:
+            return f"{text}; the best placement that it found within its limits takes {self.evictions}"
+        what = " or ".join(map(str, self.binding)) or "the capacity of a node or an anti-affinity"
+        return f"{text}; undoing {'it' if self.evictions == 1 else 'one of them'} can violate {what}"
+
+
+def prove(classes: PodClasses, solution: Solution) -> MultiClassProof:
+    """Return the proof of a solution that satisfies all requirements."""
+    numbers = (number for number in range(len(classes.requirements)) if _binds(classes, number, solution))
+    binding = dict.fromkeys(_named(classes, number) for number in numbers)
+    return MultiClassProof(solution.evictions, solution.bound, tuple(binding))
+
+
+def _named(classes: PodClasses, number: int) -> BindingRequirement:
+    requirement, counted = classes.requirements[number], _counted(classes, number)
+    workloads = {member.reference: None for index in counted for member in classes.classes[index].members}
+    of_all = bool(requirement.limit) or len(counted) == len(classes.classes)
+    return BindingRequirement(
+        requirement.key, requirement.limit, requirement.stated_bound, () if of_all else tuple(workloads)
+    )
+
+
+def _counted(classes: PodClasses, number: int) -> list[int]:
+    """Return the classes whose pods a requirement counts."""
+    return [index for index, pod_class in enumerate(classes.classes) if number in pod_class.requirements]
+
+
+def _binds(classes: PodClasses, number: int, solution: Solution) -> bool:
+    """Return whether a requirement, which the solution satisfies, would be violated with some eviction undone.
+
+    One domain then takes a pod back that another gives. What that exceeds grows with the count of the one and with the
+    emptiness of the other, so that of each the two best are enough to find a pair of different domains.
+    """
+    requirement = classes.requirements[number]
+    counted, after = _counted(classes, number), _counts(requirement, classes.others[number])
+    for (index, node), placed in solution.placed.items():
+        if index in counted and node in requirement.nodes:
+            after[requirement.domain[node]] += placed
+    low, high = min(after.values(), default=0), max(after.values(), default=0)
+    bound = requirement.bound.on_paper()
+    for index in counted:
+        gave, took = _changed(requirement, classes.classes[index], index, solution)
+        fullest = sorted(gave, key=lambda domain: -after.get(domain, -1))[:2]
+        emptiest = sorted(took, key=lambda domain: after.get(domain, inf))[:2]
+        for back, away in product(fullest, emptiest):
+            least, most = min(low, after.get(away, low + 1) - 1), max(high, after.get(back, high - 1) + 1)
+            if back != away and bound.excess(least, most) > 0:
+                return True
+    return False
+
+
+def _counts(requirement: Requirement, others: Mapping[str, int]) -> Counter[str | None]:
+    """Return the pods of no class by domain; domains without any are there, too."""
+    counts = Counter[str | None]()
+    for node in requirement.nodes:
+        counts[requirement.domain[node]] += others.get(node, 0)
+    return counts
+
+
+def _changed(
+    requirement: Requirement, pod_class: PodClass, index: int, solution: Solution
+) -> tuple[Collection[str | None], Collection[str | None]]:
+    """Return the domains that gave pods of a class and those that took some; None for nodes that do not count."""
+    gave, took = dict[str | None, None](), dict[str | None, None]()
+    placed = {node: number for (of, node), number in solution.placed.items() if of == index}
+    for node in {**pod_class.counts, **placed}:
+        change = placed.get(node, 0) - pod_class.counts.get(node, 0)
+        domain = requirement.domain[node] if node in requirement.nodes else None
+        if change:
+            (gave if change < 0 else took)[domain] = None
+    return gave, took
