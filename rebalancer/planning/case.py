@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from msgspec import Struct, structs
 
@@ -101,11 +102,14 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
         return bool(self.evictions) and self.evictions == self.lower_bound
 
 
-class Case:
+P = TypeVar("P", bound=Problem)
+
+
+class Case(Generic[P]):
     """One problem while it is decided; the methods search through it, and it records what they tried."""
 
     def __init__(
-        self, problem: Problem, view: View, context: ComponentContext, ledger: BudgetLedger, limits: SearchLimits
+        self, problem: P, view: View, context: ComponentContext, ledger: BudgetLedger, limits: SearchLimits
     ) -> None:
         self.problem = problem
         self.context = context

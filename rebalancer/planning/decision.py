@@ -1,6 +1,20 @@
-"""Decide about one problem: the proof, the next step and the method that gave it, or why there is no step."""
+"""Decide about one problem: the proof, the next step and the method that gave it, or why there is no step.
 
-from collections.abc import Iterable
+Each problem has its own methods, in the order in which they are tried: each proves less, or costs more, than the one
+before. Those for the whole repair are tried where a placement satisfies everything:
+
+* a certificate: arithmetic shows that any minimal set of victims is a step;
+* a contingent plan: the whole repair is forced, each eviction chosen after the last placement;
+* a forced step: it is safe by itself, whatever follows;
+* lookahead on the real nodes for a step that the scheduler is forced to repay, where pods are of several classes;
+* lookahead for a step that the scheduler is predicted to repay, by its scores.
+
+Where these find nothing, and where no placement satisfies everything, those for a part of it search for a step after
+which what some constraint needs by itself falls: forced, by counting or on the real nodes, or predicted.
+"""
+
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -8,9 +22,11 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.words import plural
 from rebalancer.planning.case import Case, ComponentContext, Decision
-from rebalancer.planning.methods import PART_OF_REPAIR, WHOLE_REPAIR, SearchMethod
+from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.problem.protocol import Infeasible, Problem
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.planning.search.driver import StepGoal
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.planning.search.report import merge_attempts
 from rebalancer.scheduling.feasibility import feasible
@@ -71,17 +87,111 @@ class StepSearchLimit(Refusal):
         return "the search for a safe eviction reached its limit; it is tried again each cycle"
 
 
+class PredictionUnverified(Refusal):
+    """A predicted move of the component is to be verified first."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+
+    def __str__(self) -> str:
+        return "waiting until the last predicted move is verified"
+
+
+P = TypeVar("P", bound=Problem)
+
+Search = Callable[[Case[P], Decision], Decision | None]
+"""A method: it gets the case and what is decided so far, and returns that with a step or a final refusal.
+
+None if the next method may find a step.
+"""
+
+
+class Methods(NamedTuple, Generic[P]):
+    """The methods of one kind of problem: for the whole repair, for a part of it; the proof that there is no step."""
+
+    whole: tuple[Search[P], ...]
+    part: tuple[Search[P], ...]
+    prove_none: Callable[[P], Refusal | None]
+
+
+def _certificate(case: Case[SingleClassProblem], proved: Decision) -> Decision | None:
+    return case.take(proved, case.problem.certified_step())
+
+
+def _contingent_plan(case: Case[SingleClassProblem], proved: Decision) -> Decision | None:
+    return case.take(proved, case.problem.contingent_step(case.concurrent, case.context.contingent))
+
+
+def _forced_step(case: Case[SingleClassProblem], proved: Decision) -> Decision | None:
+    return case.take(proved, case.problem.forced_step(case.concurrent, case.context.contingent))
+
+
+def _forced_lookahead(case: Case[P], proved: Decision) -> Decision | None:
+    """Search with each goal, first quickly."""
+    for goal in case.context.goals(proved.evictions):
+        for quick in (True, False):
+            decision = case.look_ahead(proved, goal, forced=True, quick=quick)
+            if decision is not None:
+                return decision
+    return None
+
+
+def _predicted_lookahead(case: Case[P], proved: Decision) -> Decision | None:
+    """Search with each goal, unless predictions have failed, or one is to be verified first."""
+    if case.context.predictions_failed:
+        return None
+    if case.context.moving:
+        return structs.replace(proved, refusal=PredictionUnverified())
+    for goal in case.context.goals(proved.evictions):
+        decision = case.look_ahead(proved, goal, forced=False)
+        if decision is not None:
+            return decision
+    return None
+
+
+def _part_by_counting(case: Case[SingleClassProblem], refused: Decision) -> Decision | None:
+    return case.take(refused, case.problem.partial_step(case.concurrent_in_part(refused)))
+
+
+def _part_by_forced_lookahead(case: Case[P], refused: Decision) -> Decision | None:
+    return case.look_ahead(refused, StepGoal.PARTIAL, forced=True)
+
+
+def _part_by_predicted_lookahead(case: Case[P], refused: Decision) -> Decision | None:
+    return case.look_ahead(refused, StepGoal.PARTIAL, forced=False) if case.context.may_predict else None
+
+
+SINGLE_CLASS: Final[Methods[SingleClassProblem]] = Methods(
+    whole=(_certificate, _contingent_plan, _forced_step, _predicted_lookahead),
+    part=(_part_by_counting, _part_by_predicted_lookahead),
+    prove_none=SingleClassProblem.proof_of_no_step,
+)
+"""Counting answers most questions; what it leaves open is searched on the real nodes."""
+
+MULTI_CLASS: Final[Methods[MultiClassProblem]] = Methods(
+    whole=(_forced_lookahead, _predicted_lookahead),
+    part=(_part_by_forced_lookahead, _part_by_predicted_lookahead),
+    prove_none=lambda _: None,
+)
+"""Where pods of several classes are placed follows only from the real nodes."""
+
+
 def decide(
     problem: Problem, view: View, context: ComponentContext, ledger: BudgetLedger, limits: SearchLimits
 ) -> Decision:
     """Decide about one problem; `ledger` says how many evictions its budgets ever allow at once."""
-    case = Case(problem, view, context, ledger, limits)
-    decision = _decide(case, view)
+    if isinstance(problem, SingleClassProblem):
+        return _decide(Case(problem, view, context, ledger, limits), view, SINGLE_CLASS)
+    assert isinstance(problem, MultiClassProblem), "pods are of one class or of several"
+    return _decide(Case(problem, view, context, ledger, limits), view, MULTI_CLASS)
+
+
+def _decide(case: Case[P], view: View, methods: Methods[P]) -> Decision:
+    decision = _find_step(case, view, methods)
     return structs.replace(decision, attempts=merge_attempts(case.attempts), needs_lookahead=case.deferred)
 
 
-def _decide(case: Case, view: View) -> Decision:
-    """Decide: try the methods for the whole repair where there is one, then those for a part of it."""
+def _find_step(case: Case[P], view: View, methods: Methods[P]) -> Decision:
+    """Try the methods for the whole repair where there is one, then those for a part of it."""
     minimum = case.problem.minimum()
     if isinstance(minimum, Infeasible):
         refused = Decision(state=minimum.state, refusal=minimum.refusal, relaxable=minimum.relaxable)
@@ -89,28 +199,23 @@ def _decide(case: Case, view: View) -> Decision:
             return refused
     elif minimum.evictions:
         proved = Decision(evictions=minimum.evictions, lower_bound=minimum.lower_bound, proved=minimum.proof)
-        decision = _try(WHOLE_REPAIR, case, proved)
+        decision = _try(methods.whole, case, proved)
         if decision is not None:
             return decision
-        refused = _refuse(case, proved)
+        refused = _refuse(case, proved, methods)
     else:
         refused = _wait(case, view)
         if refused.state is State.VIOLATED:
             return refused  # nodes admit the pending pods
-    return _try(PART_OF_REPAIR, case, refused) or refused
+    return _try(methods.part, case, refused) or refused
 
 
-def _try(methods: Iterable[SearchMethod], case: Case, decision: Decision) -> Decision | None:
+def _try(methods: tuple[Search[P], ...], case: Case[P], decision: Decision) -> Decision | None:
     """Return what the first method that finds something makes of a decision; None if none does."""
-    for method in methods:
-        if method.applies(case):
-            result = method.search(case, decision)
-            if result is not None:
-                return result
-    return None
+    return next(filter(None, (method(case, decision) for method in methods)), None)
 
 
-def _wait(case: Case, view: View) -> Decision:
+def _wait(case: Case[P], view: View) -> Decision:
     """Decide where no eviction is needed by counting: a pending pod that no node admits may still need one."""
     pods = case.problem.pods
     stuck = next((pod for pod in pods.waiting if not feasible(pod, view)), None)
@@ -119,16 +224,16 @@ def _wait(case: Case, view: View) -> Decision:
     return Decision(state=State.UNFIXABLE, refusal=NoNodeAdmits(stuck.name))
 
 
-def _refuse(case: Case, proved: Decision) -> Decision:
+def _refuse(case: Case[P], proved: Decision, methods: Methods[P]) -> Decision:
     """Refuse with the reason why there is no step of the whole repair: it is proved, or none was found."""
     search = case.last_search
     if search.refusal is not None:
         return structs.replace(proved, state=search.state, refusal=search.refusal)
-    refusal = case.problem.proof_of_no_step() or _why_no_step(case)
+    refusal = methods.prove_none(case.problem) or _why_no_step(case)
     return structs.replace(proved, state=State.UNFIXABLE, refusal=refusal)
 
 
-def _why_no_step(case: Case) -> FailedPredictions | StepSearchLimit | NoSafeEviction:
+def _why_no_step(case: Case[P]) -> FailedPredictions | StepSearchLimit | NoSafeEviction:
     context = case.context
     if context.predictions_failed:
         return FailedPredictions(context.failed_predictions)

@@ -9,8 +9,7 @@ from msgspec import structs
 from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.decision import NoNodeAdmits, StepSearchLimit
-from rebalancer.planning.methods import PredictionUnverified
+from rebalancer.planning.decision import NoNodeAdmits, PredictionUnverified, StepSearchLimit
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.search.limits import SearchLimits

@@ -5,7 +5,6 @@ from functools import cached_property, partial
 
 from msgspec import Struct
 
-from rebalancer.model.facts import Refusal
 from rebalancer.model.reasons import State
 from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
 from rebalancer.planning.diagnosis.relaxation import Relaxable, find_relaxation
@@ -14,7 +13,7 @@ from rebalancer.planning.multi_class.model import PlacementModel
 from rebalancer.planning.multi_class.proof import prove
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_cheap_victims, solve, solve_model
 from rebalancer.planning.plan import Proof
-from rebalancer.planning.problem.protocol import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
+from rebalancer.planning.problem.protocol import Infeasible, ProvedMinimum, Reservation, Step
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement
@@ -89,26 +88,6 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         else:
             target = self.nearest
         return MultiClassModel(self.model, target, budget, limits)
-
-    def certified_step(self) -> StepSearch:
-        """Return no step: certificates are for equal pods."""
-        return StepSearch()
-
-    def contingent_step(self, _: int, __: SearchBudget) -> StepSearch:
-        """Return no step: contingent plans are for equal pods."""
-        return StepSearch()
-
-    def forced_step(self, _: int, __: SearchBudget) -> StepSearch:
-        """Return no step: it is searched on the real nodes, where classes of equal nodes are not precise enough."""
-        return StepSearch()
-
-    def partial_step(self, _: int) -> StepSearch:
-        """Return no step: it is searched on the real nodes too."""
-        return StepSearch()
-
-    def proof_of_no_step(self) -> Refusal | None:
-        """Return None: there is no such proof for several classes."""
-        return None
 
     def reservations(self, victims: Sequence[Victim]) -> Iterable[Reservation]:
         """Return the capacity that each replacement may take, on every node that admits pods of its class."""

@@ -1,7 +1,7 @@
 """The interface of a component's problem, for pods of one class and of several.
 
 A problem is a component whose pods are eligible, with the pods that may move and the capacity of the nodes. The same
-`decision.decide` works on both; each answers its questions in its own way.
+`decision.decide` works on both, with methods of its own for each; what both answer stands here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -101,27 +101,6 @@ class Problem(Protocol):
 
     def lookahead_model(self, budget: SearchBudget) -> LookaheadModel:
         """Return the model for a search on the real nodes; solutions of supposed states are spent from `budget`."""
-
-    def certified_step(self) -> StepSearch:
-        """Return the step that counting alone proves to be forced, if there is one."""
-
-    def contingent_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
-        """Search for a contingent plan of the whole repair, and return its first evictions.
-
-        At most `concurrent` evictions are under way at once; visited states are spent from `budget`.
-        """
-
-    def forced_step(self, concurrent: int, budget: SearchBudget) -> StepSearch:
-        """Search for a step that is safe by itself, without examining the real nodes.
-
-        Where it needs more than `concurrent` evictions at once, a contingent plan with more is spent from `budget`.
-        """
-
-    def partial_step(self, concurrent: int) -> StepSearch:
-        """Search for a step of a partial repair, of at most `concurrent` evictions, without the real nodes."""
-
-    def proof_of_no_step(self) -> Refusal | None:
-        """Return the proof that no sequence of evictions and placements repairs it, if there is one."""
 
     def reservations(self, victims: Sequence[Victim]) -> Iterable[Reservation]:
         """Return the capacity that the replacements of these victims may take."""

@@ -19,9 +19,8 @@ from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorReq
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.decision import NoSafeEviction
+from rebalancer.planning.decision import NoSafeEviction, PredictionUnverified
 from rebalancer.planning.expected_counts import decided_evictions, expected_counts, expected_worst
-from rebalancer.planning.methods import PredictionUnverified
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import Policy, load_policy
