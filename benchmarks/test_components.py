@@ -53,7 +53,7 @@ def test_shards(skew: tuple[int, int], lost: int | str) -> None:
     """66 shards on 100 nodes: the least is proved, a step is found, and the repair takes that number."""
     scene = shards(1, skew=skew, lost=lost)
     start = time.process_time()
-    (group,) = planned(scene.snapshot(), scene.policy()).groups
+    (group,) = planned(scene.snapshot(), scene.policy()).components
     first = time.process_time() - start
     start = time.process_time()
     outcome = played(scene)

@@ -50,7 +50,7 @@ def test_a_zone_returned() -> None:
     """150,000 pods on 5,001 nodes, 50,000 evictions with proof: at most fifteen times what counting alone costs."""
     snapshot = zone_returned(nodes=5001, workloads=5000)
     plan = plan_from_nothing(snapshot)
-    assert plan.lower_bound == sum(group.evictions for group in plan.groups) == 50_000
+    assert plan.lower_bound == sum(group.evictions for group in plan.components) == 50_000
     assert len(plan.evictions) + len(plan.waiting) == 50_000
     planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nassess and plan {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
@@ -61,7 +61,7 @@ def test_a_zone_returned_with_max_skew_2() -> None:
     """The same with maxSkew 2 on the zones, where the scheduler has a choice: no search, and no slower."""
     snapshot = zone_returned(nodes=5001, workloads=5000, zone_skew=2)
     plan = plan_from_nothing(snapshot)
-    assert plan.lower_bound == sum(group.evictions for group in plan.groups) == 45_000
+    assert plan.lower_bound == sum(group.evictions for group in plan.components) == 45_000
     assert len(plan.evictions) + len(plan.waiting) == 45_000
     planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nmaxSkew 2 {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
@@ -71,7 +71,7 @@ def test_a_zone_returned_with_max_skew_2() -> None:
 def test_balanced() -> None:
     """A balanced cluster of that size costs little more than counting."""
     snapshot = zone_returned(nodes=5001, workloads=5000, filled=3)
-    assert plan_from_nothing(snapshot).groups == ()
+    assert plan_from_nothing(snapshot).components == ()
     planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nbalanced {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
     assert planned < 6 * counted
@@ -122,8 +122,8 @@ def test_repairs_that_need_the_search() -> None:
     }
     few, many = seconds(lambda: plan_from_nothing(some), times=2), seconds(lambda: plan_from_nothing(more), times=2)
     print(
-        f"\n{len(plan.groups)} workloads that need the search {many:.2f} s: {plan.lower_bound} evictions needed, "
+        f"\n{len(plan.components)} workloads that need the search {many:.2f} s: {plan.lower_bound} evictions needed, "
         f"{len(plan.evictions)} now, steps for {len(stepping)}; a quarter of them {few:.2f} s"
     )
-    assert 2 * len(stepping) > len(plan.groups)
+    assert 2 * len(stepping) > len(plan.components)
     assert many < 8 * few

@@ -32,7 +32,7 @@ def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: 
     replacement is not placed, a group may look satisfied.
     """
     since = dict(memory.seen)
-    names = {group.spread.name for group in assessment.violated} | {group.name for group in plan.groups}
+    names = {group.spread.name for group in assessment.violated} | {group.name for group in plan.components}
     names |= {limit.name for limit in assessment.limits if limit.state is not State.SATISFIED}
     repaired = names | {move.group for move in (*memory.in_flight, *memory.unexecuted)}
     return msgspec.structs.replace(
@@ -65,7 +65,7 @@ def _first_waits(
 ) -> tuple[tuple[str, datetime], ...]:
     """Return when each group under repair first waited for a node to settle; a further node does not change it."""
     first = dict(memory.settling)
-    for group in plan.groups:
+    for group in plan.components:
         if group.refusal is not None and _waits_for_nodes(group.refusal):
             first.setdefault(make_token(group.name), now)
     return tuple(sorted((token, min(now, first[token])) for token in map(make_token, repaired) if token in first))

@@ -82,7 +82,7 @@ def rehearse(
         evaluation = evaluate(snapshot, policy, profile=view.profile, memory=memory, only=workloads)
         valid_until = min(valid_until, evaluation.valid_until)
         made, state = evaluation.plan, evaluation.view
-        group = made.groups[0] if made.groups else None
+        group = made.components[0] if made.components else None
         if group is None:
             break
         if first is None:
@@ -191,7 +191,7 @@ def find_candidates(
         alike = [other for other in rows if other.workloads == row.workloads and other.topology_key == row.topology_key]
         values = {other.domain.value for other in alike}
         finder.add(candidates, row.workloads, row.topology_key, values)
-    for group in made.groups:
+    for group in made.components:
         for key, values in _full_domains(group):
             finder.add(candidates, group.workloads, key, values)
     for workloads, key in _limits_for_a_further_domain(assessment):

@@ -172,7 +172,7 @@ class _Life:
 
 def _find_group(plan: Plan, request: CapacityRequest) -> ComponentPlan | None:
     wanted = set(request.workloads)
-    return next((group for group in plan.groups if not wanted.isdisjoint(group.workloads)), None)
+    return next((group for group in plan.components if not wanted.isdisjoint(group.workloads)), None)
 
 
 def _record(

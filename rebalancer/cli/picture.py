@@ -161,7 +161,7 @@ def _summary(story: Story, instant: Instant) -> Text:
     if story.minimum:
         return Text(f"{evicted} evicted; the proven minimum for the whole repair is {story.minimum}.")
     cycle = story.loop.cycle
-    waiting = next((group for group in cycle.plan.groups if group.reason), None) if cycle is not None else None
+    waiting = next((group for group in cycle.plan.components if group.reason), None) if cycle is not None else None
     if waiting is None:
         if all(limit.state is State.SATISFIED for limit in instant.assessment.limits):
             return Text("Every pod has a node; nothing to repair so far.")

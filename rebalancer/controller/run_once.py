@@ -67,7 +67,7 @@ class RunOnce:
 def _patience(cycle: Cycle) -> timedelta:
     """Return how long a violation may be left without progress; in Observe nothing is to be waited for."""
     reasons = {waiting.reason for waiting in cycle.plan.waiting}
-    reasons |= {group.refusal.reason for group in cycle.plan.groups if group.refusal is not None}
+    reasons |= {group.refusal.reason for group in cycle.plan.components if group.refusal is not None}
     waits = not reasons.isdisjoint(_ENDS_BY_ITSELF)
     if cycle.context.mode is Mode.OBSERVE or not waits:
         return timedelta(0)

@@ -165,7 +165,7 @@ class ProblemBuilder:
         levels = None
         if sample is not None and has_countable_affinity(sample, self.view):
             levels = self._levels(requirements)
-        if sample is None or levels is None:
+        if sample is None or levels is None or _have_several_bounds(component.members, requirements[0]):
             return self._multi_class(component, refusals, requirements)
         return self._single_class(component, refusals, requirements, sample, levels)
 
@@ -370,10 +370,21 @@ def _only_class(controllers: Sequence[PodController]) -> Pod | None:
     """Return a pod that represents the next pods of all members; None where they are of several classes."""
     samples = [member.next_pod for member in controllers if member.owner is not None]
     known = [sample for sample in samples if not isinstance(sample, Unpredictable)]
-    # A pod whose own constraints are looser may come back to where an equal one may not: the scheduler goes by its own.
-    if len(known) > 1 and len({(filter_terms(sample), sample.spec.spread) for sample in known}) > 1:
+    if len(known) > 1 and len({filter_terms(sample) for sample in known}) > 1:
         return None
     return known[0] if known else controllers[0].sample
+
+
+def _have_several_bounds(controllers: Sequence[PodController], requirement: Requirement) -> bool:
+    """Return whether the pods that a requirement counts have several sets of constraints.
+
+    A pod whose own are looser may come back to where an equal one may not: the scheduler goes by the pod's own.
+    """
+    if len(controllers) == 1:
+        return False
+    samples = [(member.next_pod, member.reference) for member in controllers if member.owner is not None]
+    known = [(sample, workload) for sample, workload in samples if not isinstance(sample, Unpredictable)]
+    return len({sample.spec.spread for sample, workload in known if requirement.counts(sample.labels, workload)}) > 1
 
 
 def filter_terms(pod: Pod) -> Hashable:

@@ -278,13 +278,13 @@ class Plan(Struct, frozen=True, kw_only=True):
     policy_hash: str
     evictions: tuple[Eviction, ...] = ()
     waiting: tuple[Waiting, ...] = ()
-    groups: tuple[ComponentPlan, ...] = ()
+    components: tuple[ComponentPlan, ...] = ()
     refusals: tuple[PlanRefusal, ...] = ()
 
     @property
     def lower_bound(self) -> int:
         """The fewest evictions that all violated groups together take."""
-        return sum(group.lower_bound for group in self.groups)
+        return sum(group.lower_bound for group in self.components)
 
 
 def narrow_plan(plan: Plan, workloads: frozenset[Reference] | None) -> Plan:
@@ -294,13 +294,13 @@ def narrow_plan(plan: Plan, workloads: frozenset[Reference] | None) -> Plan:
     """
     if workloads is None:
         return plan
-    groups = tuple(group for group in plan.groups if not workloads.isdisjoint(group.workloads))
+    groups = tuple(group for group in plan.components if not workloads.isdisjoint(group.workloads))
     names = {group.name for group in groups}
     concerned = workloads.union(*(group.workloads for group in groups))
     return structs.replace(
         plan,
         evictions=tuple(eviction for eviction in plan.evictions if eviction.group in names),
         waiting=tuple(waiting for waiting in plan.waiting if waiting.eviction.group in names),
-        groups=groups,
+        components=groups,
         refusals=tuple(refusal for refusal in plan.refusals if refusal.workload in concerned),
     )

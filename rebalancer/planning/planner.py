@@ -80,7 +80,7 @@ def find_relaxations(plan: Plan) -> Relaxations:
 
     It costs several integer programs each, once for a plan: it is computed for those who show it, not for every plan.
     """
-    return {group.name: group.relaxable.relaxation for group in plan.groups if group.relaxable is not None}
+    return {group.name: group.relaxable.relaxation for group in plan.components if group.relaxable is not None}
 
 
 class _Planner:
@@ -105,7 +105,7 @@ class _Planner:
         self._recent = RecentChanges(view, policy, memory)
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []
-        self._groups: list[ComponentPlan] = []
+        self._components: list[ComponentPlan] = []
         self._refusals: list[PlanRefusal] = []
         self._steps = 0
         self._lookahead = SearchBudget(cache.limits.lookahead_nodes_of_plan)
@@ -120,7 +120,7 @@ class _Planner:
             policy_hash=self._policy.hash,
             evictions=tuple(self._evictions),
             waiting=tuple(self._waiting),
-            groups=tuple(self._groups),
+            components=tuple(self._components),
             refusals=tuple(self._refusals),
         )
 
@@ -199,7 +199,7 @@ class _Planner:
     def _leave(self, component: Component, decision: Decision) -> None:
         refusal = decision.refusal
         assert refusal is not None, "a component without a step has a refusal"
-        self._groups.append(_component_plan(component, decision, refusal, Outlook(_Unchanged(component))))
+        self._components.append(_component_plan(component, decision, refusal, Outlook(_Unchanged(component))))
         self._refusals += [
             PlanRefusal(workload=workload, pod=None, refusal=refusal) for workload in component.workloads
         ]
@@ -224,7 +224,7 @@ class _Planner:
             self._waiting += [Waiting(eviction=eviction, refusal=blocked) for eviction in evictions[granted:]]
         # A repair whose first evictions go now is under way: what its next ones wait for is said of these.
         refusal = decision.refusal if granted else blocked or decision.refusal
-        self._groups.append(_component_plan(component, decision, refusal, outlook))
+        self._components.append(_component_plan(component, decision, refusal, outlook))
 
     def _repair(self, problem: Problem, decision: Decision, number: int, outlook: Outlook) -> Repair:
         component, step = problem.component, decision.step

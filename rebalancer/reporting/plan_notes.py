@@ -66,7 +66,7 @@ def count_other_workloads(plan: Plan, assessment: Assessment, chosen: frozenset[
     for limit in assessment.limits:
         for workload in limit_workloads(limit):
             violated[workload] = violated.get(workload, False) or limit.state is not State.SATISFIED
-    planned = {workload for group in plan.groups for workload in group.workloads}
+    planned = {workload for group in plan.components for workload in group.workloads}
     others = [
         is_violated
         for workload, is_violated in violated.items()

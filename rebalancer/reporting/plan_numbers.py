@@ -49,7 +49,7 @@ def group_numbers(plan: Plan) -> Mapping[str, PlanNumbers]:
     """Return the numbers of each group of a plan by its name."""
     now = Counter(eviction.group for eviction in plan.evictions)
     waiting = Counter(wait.eviction.group for wait in decided_waiting(plan))
-    return {group.name: _count(group, now[group.name], waiting[group.name]) for group in plan.groups}
+    return {group.name: _count(group, now[group.name], waiting[group.name]) for group in plan.components}
 
 
 def plan_numbers(plan: Plan) -> PlanNumbers:

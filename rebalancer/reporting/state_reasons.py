@@ -29,8 +29,8 @@ class StateReasons:
 
     def __init__(self, plan: Plan, relaxations: Relaxations = NO_RELAXATIONS) -> None:
         self._relaxations = relaxations
-        self._groups = {group.spread.name: planned for planned in plan.groups for group in planned.groups}
-        self._limits = {limit.name: planned for planned in plan.groups for limit in planned.limits}
+        self._groups = {group.spread.name: planned for planned in plan.components for group in planned.groups}
+        self._limits = {limit.name: planned for planned in plan.components for limit in planned.limits}
 
     def for_constraint(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> StateReason:
         """Return the state and reason of one constraint of a group."""

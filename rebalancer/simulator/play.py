@@ -318,7 +318,7 @@ class Play:
         quiet = now - changed_at
         if cycle is None or quiet < self._lasting or self.state.memory.in_flight:
             return False
-        is_done = not cycle.plan.groups and cycle.context.now > changed_at
+        is_done = not cycle.plan.components and cycle.context.now > changed_at
         self._settled = is_done or quiet >= max(_PATIENCE, 2 * self._waiting_time())
         return self._settled
 

@@ -220,13 +220,15 @@ def test_what_recovers_begins_anew() -> None:
     assert {since for _, since in first.seen} == {now}
     remaining = update_memory(first, assessment, {}, made, now + timedelta(hours=1))
     assert {since for _, since in remaining.seen} == {now}
-    names = sorted(group.name for group in made.groups)
+    names = sorted(group.name for group in made.components)
     held = msgspec.structs.replace(
         record_refusal(record_failure(remaining, names[0], now), names[0], now, timedelta(minutes=1)),
         extra_evictions=tuple(ExtraEviction(name, 1) for name in names),
     )
     assert update_memory(held, assessment, {}, made, now) == held
-    assert update_memory(held, Assessment(groups=()), {}, msgspec.structs.replace(made, groups=()), now) == NO_MEMORY
+    assert (
+        update_memory(held, Assessment(groups=()), {}, msgspec.structs.replace(made, components=()), now) == NO_MEMORY
+    )
 
 
 def test_a_repair_waits_for_nodes_that_settle_once() -> None:
@@ -242,7 +244,7 @@ def test_a_repair_waits_for_nodes_that_settle_once() -> None:
     assessment, waits = first.assessment, first.plan
     now = snapshot.taken_at
     memory = update_memory(NO_MEMORY, assessment, {}, waits, now)
-    assert memory.settling == tuple(sorted((make_token(group.name), now) for group in waits.groups))
+    assert memory.settling == tuple(sorted((make_token(group.name), now) for group in waits.components))
     for later in (waits, assess_and_plan(rules())[2]):  # one plan waits, in the other all nodes have settled
         following = update_memory(memory, assessment, {}, later, now + timedelta(minutes=1))
         assert following.settling == memory.settling
@@ -255,7 +257,7 @@ def test_a_repair_waits_for_nodes_that_settle_once() -> None:
         memory, settling=tuple((token, now + timedelta(hours=1)) for token, _ in memory.settling)
     )
     assert update_memory(ahead, assessment, {}, waits, now).settling == memory.settling
-    satisfied = msgspec.structs.replace(waits, groups=())
+    satisfied = msgspec.structs.replace(waits, components=())
     assert update_memory(memory, Assessment(groups=()), {}, satisfied, now) == NO_MEMORY
 
 
@@ -360,7 +362,7 @@ def test_evictions_that_are_not_allowed_wait_in_their_namespace(*, is_open: bool
     cause = OpenCause(cause=BreakerCause.API_ERRORS, part=5, total=9, bound=20, since=now, last=now)
     breaker = BreakerState((cause,) if is_open else ())
     memory = NO_MEMORY
-    for group in made.groups:
+    for group in made.components:
         memory = record_refusal(memory, group.name, now, timedelta(minutes=1))
     message = "pods is forbidden"
     spaces = {eviction.pod.namespace for eviction in made.evictions}
@@ -377,7 +379,7 @@ def test_evictions_that_are_not_allowed_wait_in_their_namespace(*, is_open: bool
 def test_evictions_that_admission_control_refused_wait_in_their_group() -> None:
     """With the refuser's name and words, and the time of the next request; other groups go on."""
     _, _, made = assess_and_plan(rules())
-    now, name = skewed().taken_at, made.groups[0].name
+    now, name = skewed().taken_at, made.components[0].name
     minute = timedelta(minutes=1)
     memory = record_refusal(NO_MEMORY, name, now, minute, refuser="admission webhook guard", words="not now")
     admission = admitted(rules(), memory)
@@ -385,7 +387,7 @@ def test_evictions_that_admission_control_refused_wait_in_their_group() -> None:
         RefusedByAdmission("admission webhook guard", "not now", now + minute)
     }
     assert {waiting.eviction.group for waiting in admission.waiting} == {name}
-    assert {eviction.group for eviction in admission.evictions} == {group.name for group in made.groups} - {name}
+    assert {eviction.group for eviction in admission.evictions} == {group.name for group in made.components} - {name}
     again = record_refusal(memory, name, now, minute)
     assert Reason.BACK_OFF in reasons(admitted(rules(), again)), "the last answer was another one"
 

@@ -362,7 +362,7 @@ class Run:
             if workload not in violated and replicas.ready >= replicas.wanted:
                 self._end(workload, self.cluster.now)
         self._reasons = {}
-        for group in cycle.plan.groups:
+        for group in cycle.plan.components:
             for workload in group.workloads:
                 if group.refusal is not None:
                     self._reasons[workload] = f"{group.refusal.reason}/{type(group.refusal).__name__}"

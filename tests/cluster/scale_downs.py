@@ -223,7 +223,7 @@ def _evaluate(
         for part in limit.parts
     }
     needed: dict[tuple[str, str], int] = {}
-    for component in made.groups:
+    for component in made.components:
         for workload in component.workloads:
             key = workload.namespace, workload.name
             needed[key] = max(needed.get(key, 0), component.lower_bound)

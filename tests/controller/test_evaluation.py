@@ -156,6 +156,6 @@ def test_what_would_make_a_component_feasible_is_searched_once_for_an_evaluation
     last: Cycle | None = None
     for seconds in range(4):
         last = cycle_of(replace(first, taken_at=first.taken_at + timedelta(seconds=seconds)), policy, last=last)
-        assert list(last.relaxations) == [last.plan.groups[0].name]
+        assert list(last.relaxations) == [last.plan.components[0].name]
         assert len(searches) == 1
         assert "feasible with" in last.plan_json

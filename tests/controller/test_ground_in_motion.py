@@ -73,7 +73,7 @@ def test_a_label_that_is_wrong_for_14_seconds_moves_nothing() -> None:
     simulation = running(cluster)
     relabel(cluster, "c-1", "a")
     simulation.cycles(3, apart=5.0)
-    assert [group.refusal.reason for group in cycle_of(simulation).plan.groups if group.refusal] == [
+    assert [group.refusal.reason for group in cycle_of(simulation).plan.components if group.refusal] == [
         Reason.NODE_SETTLING
     ]
     relabel(cluster, "c-1", "c")

@@ -18,7 +18,7 @@ def test_a_detour_is_reported_where_the_game_against_the_scheduler_needs_it() ->
     for _ in range(300):
         counts = [[choice.choice([0, 0, 1, 2, 3, 4]) for _ in range(choice.randint(1, 3))] for _ in "abc"]
         zone, host = choice.choice([1, 2]), choice.choice([1, 2])
-        for group in planned(laid_out(dict(zip("abc", counts, strict=True)), 0, zone, host)).groups:
+        for group in planned(laid_out(dict(zip("abc", counts, strict=True)), 0, zone, host)).components:
             if group.method is Method.CONTINGENT:
                 detour = group.detour
                 wins = Game(zone, host, out=4, no_worse=True).forced(counts, spare=1)
@@ -32,6 +32,6 @@ def test_a_detour_is_reported_where_the_game_against_the_scheduler_needs_it() ->
 def test_a_prediction_with_an_extra_eviction_proves_nothing() -> None:
     """No order was found; the repair may take the one eviction that it is allowed above the minimum."""
     plan = planned(laid_out({"a": [4, 1], "b": [4, 1]}, 1, 1, 2))
-    (group,), (eviction, *_) = plan.groups, plan.evictions
+    (group,), (eviction, *_) = plan.components, plan.evictions
     assert eviction.repair.extra
     assert group.detour == Detour(minimum=1, enough=2, at_once=None)

@@ -31,7 +31,7 @@ def test_pending_pods_that_satisfy_several_classes_are_waited_for() -> None:
         structs.replace(pod, node=None, ready=False, phase=PodPhase.PENDING) if pod.labels["app"] == "two" else pod
         for pod in snapshot.pods
     )
-    (group,) = planned(replace(snapshot, pods=pods)).groups
+    (group,) = planned(replace(snapshot, pods=pods)).components
     assert (group.state, group.reason) == (State.VIOLATED, Reason.GROUP_IN_FLIGHT)
     _, problem = first_problem(replace(snapshot, pods=pods))
     assert isinstance(problem, MultiClassProblem)
@@ -109,13 +109,13 @@ def two_that_go_together() -> ClusterBuilder:
 def test_two_classes_that_need_concurrent_evictions() -> None:
     """One goes if the budgets allow another to follow while its replacement is stuck, and waits where they never do."""
     plan = planned(joined(two_that_go_together()))
-    assert (plan.groups[0].evictions, plan.groups[0].optimal) == (2, True)
+    assert (plan.components[0].evictions, plan.components[0].optimal) == (2, True)
     assert len(plan.evictions) == 1
     one = policy().model_copy(
         update={"budgets": policy().budgets.model_copy(update={"max_unavailable": Amount(value=1)})}
     )
     narrow = planned(joined(two_that_go_together()), one)
-    assert (narrow.evictions, narrow.groups[0].reason) == ((), Reason.STEP_EXCEEDS_BUDGET)
+    assert (narrow.evictions, narrow.components[0].reason) == ((), Reason.STEP_EXCEEDS_BUDGET)
 
 
 def test_a_step_waits_while_the_budgets_allow_no_second_eviction_just_now() -> None:
@@ -128,7 +128,7 @@ def test_a_step_waits_while_the_budgets_allow_no_second_eviction_just_now() -> N
     unready = tuple(structs.replace(pod, ready=pod.node != "b-2") for pod in snapshot.pods)
     plan = planned(replace(snapshot, pods=unready), two)
     assert plan.evictions == ()
-    assert plan.groups[0].reason is Reason.BLOCKED_BY_BUDGET
+    assert plan.components[0].reason is Reason.BLOCKED_BY_BUDGET
 
 
 def test_victims_with_too_many_outcomes_are_reported_as_not_visited() -> None:
@@ -137,7 +137,7 @@ def test_victims_with_too_many_outcomes_are_reported_as_not_visited() -> None:
     blueprint.zones("ab", 100)
     on = {f"a-{number}": 1 for number in range(1, 9)} | {f"b-{number}": 1 for number in range(1, 5)}
     blueprint.deployment("web", on=on, spread={ZONE: 5})
-    (group,) = planned(blueprint.snapshot(), policy(limit("maxPods: 6", key=ZONE))).groups
+    (group,) = planned(blueprint.snapshot(), policy(limit("maxPods: 6", key=ZONE))).components
     assert (group.evictions, group.reason) == (2, Reason.NOT_FORCED)
     assert cause_of(group) == StepSearchLimit()
 
@@ -146,4 +146,4 @@ def test_followers_with_too_many_outcomes_are_reported_as_not_visited() -> None:
     """So too where the second of two concurrent evictions has more outcomes than are followed."""
     plan = planned(joined(two_that_go_together()), limits=SearchLimits(multi_class_choices=0))
     assert not plan.evictions
-    assert cause_of(plan.groups[0]) == StepSearchLimit()
+    assert cause_of(plan.components[0]) == StepSearchLimit()

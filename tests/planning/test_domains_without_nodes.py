@@ -27,7 +27,7 @@ def two_zones(**on: int) -> Snapshot:
 def test_evictions_go_as_far_as_the_nodes_allow() -> None:
     """MaxSkew 1 over three zones would be two in each; with nodes in two, three in each is the nearest."""
     plan = planned(two_zones(a=5, b=1), knowing("maxSkew: 1"))
-    (group,) = plan.groups
+    (group,) = plan.components
     assert (group.state, group.evictions, plan.lower_bound) == (State.VIOLATED, 2, 2)
     assert plan.evictions
 
@@ -36,7 +36,7 @@ def test_nothing_is_planned_where_only_a_node_is_missing() -> None:
     """Nor is the workload a component whose repair is refused: the limit itself says what it lacks."""
     for bound in ("maxSkew: 1", 'maxShare: "<=1/3"', "minPods: 1"):
         rules = knowing(bound)
-        assert not planned(two_zones(a=3, b=3), rules).groups
+        assert not planned(two_zones(a=3, b=3), rules).components
         (evaluated,) = assess(View(two_zones(a=3, b=3)), rules, NO_MEMORY).limits
         assert (evaluated.state, evaluated.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
 

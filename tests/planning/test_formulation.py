@@ -29,7 +29,7 @@ def test_several_classes_wait_for_settling_nodes() -> None:
         structs.replace(node, ready_since=snapshot.taken_at) if node.name == "b-1" else node for node in snapshot.nodes
     )
     rules = policy().model_copy(update={"nodes": policy().nodes.model_copy(update={"settle": timedelta(minutes=5)})})
-    (group,) = planned(replace(snapshot, nodes=fresh), rules).groups
+    (group,) = planned(replace(snapshot, nodes=fresh), rules).components
     assert group.reason is Reason.NODE_SETTLING
 
 
@@ -39,7 +39,7 @@ def test_several_classes_wait_for_a_node_that_is_being_deleted() -> None:
     deleted = tuple(
         structs.replace(node, deleted=snapshot.taken_at) if node.name == "b-1" else node for node in snapshot.nodes
     )
-    (group,) = planned(replace(snapshot, nodes=deleted)).groups
+    (group,) = planned(replace(snapshot, nodes=deleted)).components
     assert group.refusal == NodeBeingDeleted("b-1")
 
 
@@ -49,7 +49,7 @@ def test_a_gated_pod_of_one_class_lets_the_component_wait() -> None:
     first = next(pod for pod in snapshot.pods if pod.labels["app"] == "one")
     gated = structs.replace(without_node(first), spec=structs.replace(first.spec, gated=True))
     pods = tuple(gated if pod is first else pod for pod in snapshot.pods)
-    (group,) = planned(replace(snapshot, pods=pods)).groups
+    (group,) = planned(replace(snapshot, pods=pods)).components
     assert group.reason is Reason.GROUP_IN_FLIGHT
 
 
@@ -80,7 +80,7 @@ def test_pods_that_nobody_would_create_again() -> None:
     ]
     plan = planned(Snapshot(taken_at=NOW, nodes=nodes, pods=pods))
     assert plan.evictions == ()
-    assert {group.reason for group in plan.groups} == {Reason.UNKNOWN_OWNER}
+    assert {group.reason for group in plan.components} == {Reason.UNKNOWN_OWNER}
 
 
 def test_a_limit_waits_only_for_pods_that_it_counts() -> None:
@@ -96,7 +96,7 @@ def test_a_limit_waits_only_for_pods_that_it_counts() -> None:
     for labels in ({"team": "y", "app": "web"}, {"team": "x", "app": "other"}, {"team": "x", "app": "web"}):
         pending = structs.replace(pod(labels, namespace="default"), name="w", uid="w", created=snapshot.taken_at)
         plan = planned(replace(snapshot, pods=(*snapshot.pods, pending)), rules)
-        assert Reason.GROUP_IN_FLIGHT not in {group.reason for group in plan.groups}, labels
+        assert Reason.GROUP_IN_FLIGHT not in {group.reason for group in plan.components}, labels
 
 
 def test_an_owner_that_has_still_to_create_pods_that_count() -> None:
@@ -119,8 +119,8 @@ def test_an_owner_that_has_still_to_create_pods_that_count() -> None:
     assert one.uid in {owner.uid for owner in complete}
     short = structs.replace(two, replicas=4, current=3)
     plan = planned(replace(snapshot, pods=alone, workloads=(*complete, short)))
-    assert {group.reason for group in plan.groups} == {Reason.GROUP_IN_FLIGHT}
-    assert cause_of(plan.groups[0]) == OthersUncreated(str(short))
+    assert {group.reason for group in plan.components} == {Reason.GROUP_IN_FLIGHT}
+    assert cause_of(plan.components[0]) == OthersUncreated(str(short))
 
 
 def test_one_class_of_several_whose_next_pod_is_unknown_stops_the_component() -> None:
@@ -132,7 +132,7 @@ def test_one_class_of_several_whose_next_pod_is_unknown_stops_the_component() ->
         spec = together(app, spec)
         return structs.replace(spec, unpredictable=("spec.resourceClaims",)) if app == "three" else spec
 
-    (group,) = planned(changed(blueprint.snapshot(), claiming, cluster="r")).groups
+    (group,) = planned(changed(blueprint.snapshot(), claiming, cluster="r")).components
     assert group.reason is Reason.NOT_PREDICTABLE
 
 
@@ -148,9 +148,9 @@ def test_limits_over_pods_without_an_owner_and_pending_pods() -> None:
         f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, action: Evict}}]}}]"
     )
     pods = (snapshot.pods[0], pending, *snapshot.pods[2:])
-    assert planned(replace(snapshot, pods=pods), rules).groups
+    assert planned(replace(snapshot, pods=pods), rules).components
     bare = structs.replace(snapshot.pods[0], uid="bare", name="bare", owner=None)
-    assert planned(replace(snapshot, pods=(*pods, bare)), rules).groups == ()
+    assert planned(replace(snapshot, pods=(*pods, bare)), rules).components == ()
 
 
 def test_a_vanished_node_stops_several_classes_too() -> None:
@@ -158,7 +158,7 @@ def test_a_vanished_node_stops_several_classes_too() -> None:
     snapshot = joined(two_classes())
     first = snapshot.pods[0]
     pods = tuple(structs.replace(pod, node="gone") if pod is first else pod for pod in snapshot.pods)
-    (group,) = planned(replace(snapshot, pods=pods)).groups
+    (group,) = planned(replace(snapshot, pods=pods)).components
     assert group.reason is Reason.GROUP_IN_FLIGHT
     assert cause_of(group) == NodeGone("gone", first.name)
 

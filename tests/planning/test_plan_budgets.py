@@ -175,7 +175,7 @@ def test_pods_that_have_not_been_ready_long_enough_count_as_missing() -> None:
     budgets = small_policy().budgets.model_copy(update={"max_unavailable": Amount(value=1)})
     one = small_policy().model_copy(update={"budgets": budgets})
     assert plan_small(snapshot, one).evictions
-    assert plan_small(replace(snapshot, pods=fresh), one).groups[0].reason is Reason.BLOCKED_BY_BUDGET
+    assert plan_small(replace(snapshot, pods=fresh), one).components[0].reason is Reason.BLOCKED_BY_BUDGET
 
 
 def test_a_deadlocked_pod_that_uses_up_the_group_is_named() -> None:

@@ -50,9 +50,9 @@ def test_a_node_that_settles() -> None:
     )
     plan = planned(fresh, policy(nodes=Nodes()))
     assert plan.evictions == ()
-    assert plan.groups[0].reason is Reason.NODE_SETTLING
+    assert plan.components[0].reason is Reason.NODE_SETTLING
     since, settle = snapshot.taken_at - timedelta(seconds=30), timedelta(minutes=5)
-    assert cause_of(plan.groups[0]) == NodeSettling("c-1", since, settle, since + settle)
+    assert cause_of(plan.components[0]) == NodeSettling("c-1", since, settle, since + settle)
 
 
 def test_a_zone_in_maintenance() -> None:
@@ -64,7 +64,7 @@ def test_a_zone_in_maintenance() -> None:
 
     plan = planned(nodes(returned(), cordon))
     assert plan.evictions == ()
-    assert plan.groups[0].reason is Reason.ZONE_IN_MAINTENANCE
+    assert plan.components[0].reason is Reason.ZONE_IN_MAINTENANCE
 
 
 def test_capacity_that_others_may_take_is_waited_for() -> None:
@@ -77,7 +77,7 @@ def test_capacity_that_others_may_take_is_waited_for() -> None:
         blueprint.deployment(name, on={"a-1": 6, "b-1": 6}, spread={ZONE: 1})
     plan = planned(blueprint.snapshot())
     assert len(plan.evictions) == 4
-    (waiting,) = (group for group in plan.groups if group.refusal is not None)
+    (waiting,) = (group for group in plan.components if group.refusal is not None)
     assert (waiting.state, waiting.reason) == (State.VIOLATED, Reason.GROUP_IN_FLIGHT)
     assert cause_of(waiting) == CapacityReserved()
 
@@ -86,7 +86,7 @@ def test_no_capacity() -> None:
     """Where the replacement would not fit, nothing is evicted."""
     plan = planned(nodes(returned(), lambda n: structs.replace(n, pods=0) if n.name[0] == "c" else n))
     assert plan.evictions == ()
-    assert (plan.groups[0].state, plan.groups[0].reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
+    assert (plan.components[0].state, plan.components[0].reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_no_placement_names_the_nearest_feasible_numbers(on: dict[str, int], nea
     blueprint.zones("a", 1)
     blueprint.zones("b", 3)
     blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
-    (group,) = planned(blueprint.snapshot()).groups
+    (group,) = planned(blueprint.snapshot()).components
     assert (group.state, group.reason) == (State.INFEASIBLE, Reason.NO_ARRANGEMENT)
     total = sum(on.values())
     assert cause_of(group) == NoPlacement(total, nearest)
@@ -120,7 +120,7 @@ def test_too_few_domains(far: int, feasible: tuple[int, ...]) -> None:
         return structs.replace(pod, spec=structs.replace(pod.spec, spread=spread))
 
     limits = SearchLimits(feasible_count_distance=far)
-    (group,) = planned(pods(blueprint.snapshot(), demanding), limits=limits).groups
+    (group,) = planned(pods(blueprint.snapshot(), demanding), limits=limits).components
     assert (group.state, group.reason) == (State.INFEASIBLE, Reason.TOO_FEW_DOMAINS)
     assert cause_of(group) == TooFewDomains(domains=2, max_skew=1, pods=6, feasible=feasible)
 
@@ -137,8 +137,8 @@ def test_an_unread_object_stops_what_it_may_touch() -> None:
         plan = planned(replace(snapshot, faults=(fault,)))
         assert bool(plan.evictions) != stops
         if stops:
-            assert plan.groups[0].reason is Reason.NOT_PREDICTABLE
-            assert cause_of(plan.groups[0]) == ObjectUnreadable(str(fault))
+            assert plan.components[0].reason is Reason.NOT_PREDICTABLE
+            assert cause_of(plan.components[0]) == ObjectUnreadable(str(fault))
             assert "broken" in str(fault)
 
 
@@ -150,7 +150,7 @@ def test_targets_that_are_none(change: dict[str, Any], reason: Reason) -> None:
     """A node that would be taken for a target and is not Ready, or is being deleted: nothing is sent its way."""
     plan = planned(nodes(returned(), lambda n: structs.replace(n, **change) if n.name == "c-1" else n))
     assert plan.evictions == ()
-    assert plan.groups[0].reason is reason
+    assert plan.components[0].reason is reason
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_target_that_an_autoscaler_is_about_to_remove_is_none(key: str) -> Non
     taints = tuple(Taint(name, TaintEffect.PREFER_NO_SCHEDULE) for name in ("example.com/slow", key))
     plan = planned(nodes(returned(), lambda n: structs.replace(n, taints=taints) if n.name == "c-1" else n))
     assert plan.evictions == ()
-    assert plan.groups[0].refusal == NodeToBeRemoved("c-1", key)
+    assert plan.components[0].refusal == NodeToBeRemoved("c-1", key)
 
 
 def test_evictions_wait_while_an_autoscaler_removes_a_node_of_the_group() -> None:
@@ -174,10 +174,10 @@ def test_evictions_wait_while_an_autoscaler_removes_a_node_of_the_group() -> Non
 
     plan = disrupted("a-1")
     assert plan.evictions == ()
-    cause = cause_of(plan.groups[0])
+    cause = cause_of(plan.components[0])
     assert isinstance(cause, PodsNodeBeingRemoved)
-    assert (cause.node, cause.taint, plan.groups[0].reason) == ("a-1", taint.key, Reason.NODE_LEAVING)
-    assert disrupted("c-1").groups[0].reason is not Reason.NODE_LEAVING
+    assert (cause.node, cause.taint, plan.components[0].reason) == ("a-1", taint.key, Reason.NODE_LEAVING)
+    assert disrupted("c-1").components[0].reason is not Reason.NODE_LEAVING
 
 
 def test_members_that_ask_for_different_ports() -> None:
@@ -192,7 +192,7 @@ def test_members_that_ask_for_different_ports() -> None:
         spec = structs.replace(pod.spec, host_ports=ports)
         return structs.replace(pod, spec=spec) if pod.name.startswith("two") else pod
 
-    (group,) = planned(pods(sharing(blueprint.snapshot()), porting)).groups
+    (group,) = planned(pods(sharing(blueprint.snapshot()), porting)).components
     assert group.reason is Reason.NOT_PREDICTABLE
 
 
@@ -203,7 +203,7 @@ def test_pods_that_others_have_still_to_create() -> None:
     blueprint.deployment("one", on={"a-1": 4}, spread={ZONE: 1})
     blueprint.deployment("two", on={"b-1": 1}, replicas=3, spread={ZONE: 2})
     plan = planned(sharing(blueprint.snapshot()))
-    one = next(group for group in plan.groups if group.groups[0].spread.workloads[0].name == "one")
+    one = next(group for group in plan.components if group.groups[0].spread.workloads[0].name == "one")
     assert one.reason is Reason.GROUP_IN_FLIGHT
 
 
@@ -214,7 +214,7 @@ def test_a_waiting_pod_of_somebody_else() -> None:
     stranger = structs.replace(snapshot.pods[0], uid="s", name="s", node=None, ready=False, owner=None, spec=bare)
     plan = planned(replace(snapshot, pods=(*snapshot.pods, stranger)))
     assert plan.evictions == ()
-    assert Reason.GROUP_IN_FLIGHT in {group.reason for group in plan.groups}
+    assert Reason.GROUP_IN_FLIGHT in {group.reason for group in plan.components}
 
 
 @pytest.mark.parametrize(("excluded", "reason"), [(11, Reason.EXCLUDED), (5, Reason.OTHER_SCHEDULER)])
@@ -225,7 +225,7 @@ def test_what_ties_most_pods_is_the_reason(excluded: int, reason: Reason) -> Non
     annotated = Labels({"rebalancer.dev/exclude": "true"})
     tied = [structs.replace(pod, annotations=annotated) for pod in snapshot.pods[:excluded]]
     tied += [structs.replace(pod, spec=other) for pod in snapshot.pods[excluded:]]
-    (group,) = planned(replace(snapshot, pods=tuple(tied))).groups
+    (group,) = planned(replace(snapshot, pods=tuple(tied))).components
     assert group.reason is reason
     cause = cause_of(group)
     assert isinstance(cause, PodsStay)
@@ -240,7 +240,7 @@ def test_no_capacity_at_all_for_foreign_pods() -> None:
         structs.replace(pod, uid=f"{pod.uid}f", name=f"{pod.name}f", owner=None, spec=bare, node="a-1")
         for pod in snapshot.pods
     )
-    (group,) = planned(replace(snapshot, pods=(*snapshot.pods, *foreign))).groups
+    (group,) = planned(replace(snapshot, pods=(*snapshot.pods, *foreign))).components
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NOT_EVICTABLE)
     assert cause_of(group) == OthersStay()
 
@@ -253,7 +253,7 @@ def test_a_little_capacity_everywhere_is_too_little() -> None:
         blueprint.snapshot(),
         lambda n: structs.replace(n, allocatable=structs.replace(n.allocatable, cpu=1000)) if n.name[0] in "cd" else n,
     )
-    (group,) = planned(snapshot).groups
+    (group,) = planned(snapshot).components
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
     assert cause_of(group) == NoCapacity()
 
@@ -261,7 +261,7 @@ def test_a_little_capacity_everywhere_is_too_little() -> None:
 def test_a_search_that_reaches_its_limit_says_so() -> None:
     """Where the scheduler has too many ways to go, nothing is begun, and that is why."""
     counts = {"a": [2, 3, 1, 0], "b": [1, 1, 5, 3, 3, 2], "c": [0, 5, 0, 1, 0], "d": [1, 0, 3, 0, 3]}
-    (group,) = planned(laid_out(counts, 20, 2, 3)).groups
+    (group,) = planned(laid_out(counts, 20, 2, 3)).components
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NOT_FORCED)
     assert cause_of(group) == StepSearchLimit()
 
@@ -269,7 +269,7 @@ def test_a_search_that_reaches_its_limit_says_so() -> None:
 def test_no_step_leads_on() -> None:
     """2,2 | 3,1,3 with both maxSkew 1 is two evictions from satisfied, and none of them is sure to help."""
     plan = planned(laid_out({"a": [2, 2], "b": [3, 1, 3]}, 0, 1, 1))
-    (group,) = plan.groups
+    (group,) = plan.components
     assert (group.state, group.reason, group.evictions) == (State.UNFIXABLE, Reason.UNREACHABLE, 2)
     assert plan.evictions == ()
 
@@ -278,7 +278,7 @@ def test_waiting_pods_that_bring_it_right() -> None:
     """Where two pods without a node are all that is missing, they are waited for."""
     assert planned(laid_out({"a": [3], "b": [1]}, 0, 1, 4)).evictions
     plan = planned(laid_out({"a": [3], "b": [1]}, 2, 1, 4))
-    (group,) = plan.groups
+    (group,) = plan.components
     assert (group.state, group.reason) == (State.VIOLATED, Reason.GROUP_IN_FLIGHT)
     assert cause_of(group) == PendingWillSatisfy(2)
 
@@ -287,12 +287,12 @@ def test_acting_on_nothing() -> None:
     """With `actOn: []` violations are reported and nothing is planned."""
     plan = planned(returned(), policy(spread=Spread(act_on=())))
     assert plan.evictions == ()
-    assert plan.groups[0].reason is Reason.EXCLUDED
+    assert plan.components[0].reason is Reason.EXCLUDED
 
 
 def test_a_component_without_a_step_has_its_present_counts_and_no_targets() -> None:
     """Nothing moves, so nothing is expected to change."""
-    (group,) = planned(returned(), policy(spread=Spread(act_on=()))).groups
+    (group,) = planned(returned(), policy(spread=Spread(act_on=()))).components
     assert group.outlook is not None
     assert group.outlook.targets == ()
     assert group.after == current_counts(group.component)

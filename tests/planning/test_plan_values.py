@@ -43,13 +43,13 @@ def test_equal_snapshots_give_equal_plans() -> None:
         one, other = plan_anew(state), plan_anew(state)
         assert read(state) == read(state)
         assert one == other, state.name
-        assert [hash(group) for group in one.groups] == [hash(group) for group in other.groups]
-        limits = [[limit for group in made.groups for limit in group.limits] for made in (one, other)]
+        assert [hash(group) for group in one.components] == [hash(group) for group in other.components]
+        limits = [[limit for group in made.components for limit in group.limits] for made in (one, other)]
         assert [hash(limit) for limit in limits[0]] == [hash(limit) for limit in limits[1]]
-        assert not any(map(ne, (*one.groups, *limits[0]), (*other.groups, *limits[1])))
+        assert not any(map(ne, (*one.components, *limits[0]), (*other.components, *limits[1])))
         assert write_plan(one) == write_plan(other)
         assert hash(one) == hash(other)
-        kinds |= {bool(one.evictions), *(group.method for group in one.groups if group.limits)}
+        kinds |= {bool(one.evictions), *(group.method for group in one.components if group.limits)}
     assert len(kinds) > 2, "plans with and without evictions, also of limits"
 
 
@@ -64,11 +64,11 @@ def test_a_plan_is_written_and_read_back_equal() -> None:
         back = read_plan(write_plan(made), assessment, snapshot)
         assert back == made, state.name
         assert find_relaxations(back) == find_relaxations(made)
-        assert [group.outlook for group in back.groups] == [group.outlook for group in made.groups]
+        assert [group.outlook for group in back.components] == [group.outlook for group in made.components]
         for shown in (made, back):
             shown_as = PlanView(acting="", satisfied=0, wide=True, relaxations=find_relaxations(shown))
             assert plan_text(shown, snapshot, shown_as) == plan_text(made, snapshot, shown_as)
-        facts |= {type(group.refusal) for group in made.groups} | {type(row.refusal) for row in made.refusals}
+        facts |= {type(group.refusal) for group in made.components} | {type(row.refusal) for row in made.refusals}
         relaxed += len(find_relaxations(back))
     assert len(facts) > 9
     assert relaxed
@@ -89,7 +89,7 @@ def test_a_plan_of_another_snapshot_is_refused(old: bytes, new: bytes) -> None:
     snapshot = returned()
     assessment = assess(View(snapshot), default_policy(), NO_MEMORY)
     made = planned(snapshot)
-    refused = PlanRefusal(workload=made.groups[0].workloads[0], pod=None, refusal=OthersStay())
+    refused = PlanRefusal(workload=made.components[0].workloads[0], pod=None, refusal=OthersStay())
     data = write_plan(structs.replace(made, refusals=(refused,)))
     assert old in data
     with pytest.raises(ValueError, match="not a plan of this snapshot"):
@@ -102,8 +102,8 @@ def test_a_relaxed_share_is_read_back_exactly() -> None:
     assessment = assess(View(snapshot), default_policy(), NO_MEMORY)
     made = planned(snapshot)
     relaxation = Relaxation(bound=RelaxedBound(limit="caches/zones", max_share=Fraction(1, 3)))
-    groups = tuple(structs.replace(group, relaxable=Relaxable(lambda: relaxation)) for group in made.groups)
-    back = read_plan(write_plan(structs.replace(made, groups=groups)), assessment, snapshot)
+    groups = tuple(structs.replace(group, relaxable=Relaxable(lambda: relaxation)) for group in made.components)
+    back = read_plan(write_plan(structs.replace(made, components=groups)), assessment, snapshot)
     assert find_relaxations(back) == dict.fromkeys((group.name for group in groups), relaxation)
 
 
@@ -132,7 +132,7 @@ def test_plans_differ_where_they_say_otherwise() -> None:
     assert (proof, hash(proof)) == (Proof(OthersStay), hash(OthersStay()))
     assert proof != "a"
     made = planned(returned())
-    repair, group = made.evictions[0].repair, made.groups[0]
+    repair, group = made.evictions[0].repair, made.components[0]
     assert isinstance(repair, Repair)
     assert structs.replace(repair, outlook=outlook) != repair
     assert structs.replace(group, evictions=group.evictions + 1) != group

@@ -38,7 +38,7 @@ def test_a_zone_that_returned() -> None:
         ZONE: ("c",),
         HOSTNAME: ("c-1", "c-2"),
     }
-    (group,) = plan.groups
+    (group,) = plan.components
     assert (group.evictions, group.lower_bound, group.optimal, group.state) == (4, 4, True, State.VIOLATED)
     assert group.after is not None
     assert group.after[ZONE] == {"a": 4, "b": 4, "c": 4}
@@ -65,7 +65,7 @@ def test_a_balanced_group_is_not_in_the_plan() -> None:
     blueprint = ClusterBuilder()
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 1}, spread={ZONE: 1})
-    assert planned(blueprint.snapshot()).groups == ()
+    assert planned(blueprint.snapshot()).components == ()
 
 
 def test_least_important_first() -> None:
@@ -90,8 +90,8 @@ def test_two_revisions_share_a_selector() -> None:
     blueprint.deployment("two", on={"b-1": 4}, spread={ZONE: 1})
     snapshot = blueprint.snapshot()
 
-    assert planned(sharing(snapshot)).groups == ()
-    assert len(planned(snapshot).groups) == 2
+    assert planned(sharing(snapshot)).components == ()
+    assert len(planned(snapshot).components) == 2
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_affinity_to_pods(affinity: dict[str, str], reason: Reason | None) -> No
         return structs.replace(pod, spec=spec)
 
     plan = planned(pods(blueprint.snapshot(), tied))
-    assert plan.groups[0].reason is reason
+    assert plan.components[0].reason is reason
     assert len(plan.evictions) == (1 if reason is not Reason.NOT_PREDICTABLE else 0)
 
 
@@ -153,7 +153,7 @@ def test_constraints_that_do_not_fit_together(
         for pod in snapshot.pods
     )
     plan = planned(spread_by(replace(tainted, pods=(*tainted.pods, *extra)), change))
-    group = next(group for group in plan.groups if group.groups[0].spread.members[0].owner is not None)
+    group = next(group for group in plan.components if group.groups[0].spread.members[0].owner is not None)
     assert group.reason is reason
     if reason is None:
         assert (group.evictions, group.optimal, bool(plan.evictions)) == (8, True, True)
@@ -174,7 +174,7 @@ def test_one_node_a_zone_named_otherwise() -> None:
         ZONE: ("b",),
         HOSTNAME: ("host-n2",),
     }
-    assert plan.groups[0].after == {ZONE: {"a": 2, "b": 2}, HOSTNAME: {"host-n1": 2, "host-n2": 2}}
+    assert plan.components[0].after == {ZONE: {"a": 2, "b": 2}, HOSTNAME: {"host-n1": 2, "host-n2": 2}}
 
 
 def test_keys_that_cross() -> None:
@@ -183,7 +183,7 @@ def test_keys_that_cross() -> None:
     for name, zone, rack in (("n1", "a", "1"), ("n2", "a", "2"), ("n3", "b", "1"), ("n4", "b", "2")):
         blueprint.node(name, zone=zone, rack=rack)
     blueprint.deployment("web", on={"n1": 3, "n2": 3}, spread={ZONE: 1, "rack": 1})
-    (group,) = planned(blueprint.snapshot()).groups
+    (group,) = planned(blueprint.snapshot()).components
     assert (group.reason, group.evictions, group.optimal) == (None, 3, True)
 
 
@@ -195,7 +195,7 @@ def test_a_key_above_shared_hosts() -> None:
     plan = planned(blueprint.snapshot())
     assert len(plan.evictions) == 2
     assert [target.topology_key for target in plan.evictions[0].targets] == [ZONE]
-    assert set(plan.groups[0].after or ()) == {ZONE}
+    assert set(plan.components[0].after or ()) == {ZONE}
 
 
 def test_selectors_that_count_nobody() -> None:
@@ -203,7 +203,9 @@ def test_selectors_that_count_nobody() -> None:
     snapshot = spread_by(returned(), hostname_only(selector=LabelSelector()))
     plan = planned(snapshot)
     assert len(plan.evictions) == 4
-    assert planned(spread_by(returned(), lambda constraint: structs.replace(constraint, selector=None))).groups == ()
+    assert (
+        planned(spread_by(returned(), lambda constraint: structs.replace(constraint, selector=None))).components == ()
+    )
 
 
 def test_workloads_that_ask_for_different_things() -> None:
@@ -213,7 +215,7 @@ def test_workloads_that_ask_for_different_things() -> None:
     blueprint.deployment("one", on={"a-1": 4}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"a-1": 4}, spread={ZONE: 1}, cpu=200)
 
-    (group,) = planned(sharing(blueprint.snapshot())).groups
+    (group,) = planned(sharing(blueprint.snapshot())).components
     assert (group.reason, len(group.workloads), group.evictions, group.optimal) == (None, 2, 4, True)
 
 
@@ -222,9 +224,9 @@ def test_three_keys() -> None:
     blueprint = regions()
     blueprint.deployment("web", on={"a-1": 4, "b-1": 4}, spread={REGION: 1, ZONE: 1, HOSTNAME: 1})
     plan = planned(blueprint.snapshot())
-    assert plan.groups[0].evictions == 6
+    assert plan.components[0].evictions == 6
     assert len(plan.evictions) + len(plan.waiting) > 0
-    assert set(plan.groups[0].after or ()) == {REGION, ZONE, HOSTNAME}
+    assert set(plan.components[0].after or ()) == {REGION, ZONE, HOSTNAME}
 
 
 def test_groups_that_count_the_same_pods_are_planned_together() -> None:
@@ -242,7 +244,7 @@ def test_groups_that_count_the_same_pods_are_planned_together() -> None:
         return structs.replace(pod, spec=spec, labels=Labels({**pod.labels, "both": "y"}))
 
     plan = planned(sharing(blueprint.snapshot()))
-    (group,) = plan.groups
+    (group,) = plan.components
     assert (group.evictions, group.optimal, len(group.workloads)) == (5, True, 2)
     assert plan.evictions
 
@@ -296,7 +298,7 @@ def test_extended_resources_and_storage_are_capacity_too() -> None:
         pods(blueprint.snapshot(), asking),
         lambda n: structs.replace(n, allocatable=has) if n.name == "b-1" else n,
     )
-    (group,) = planned(snapshot).groups
+    (group,) = planned(snapshot).components
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY), "storage for two, four must come"
 
 
@@ -307,7 +309,7 @@ def test_pods_that_wait_are_counted_in() -> None:
     plan = planned(
         pods(snapshot, lambda pod: structs.replace(pod, node=None, ready=False) if pod.uid in waiting else pod)
     )
-    assert plan.groups[0].evictions == 2
+    assert plan.components[0].evictions == 2
 
 
 def test_pods_on_their_way_may_bring_it_right() -> None:
@@ -320,7 +322,7 @@ def test_pods_on_their_way_may_bring_it_right() -> None:
     assert len(waiting) <= 1
     plan = planned(snapshot)
     assert plan.evictions == ()
-    assert {group.reason for group in plan.groups} <= {Reason.GROUP_IN_FLIGHT, Reason.ROLLOUT_IN_PROGRESS}
+    assert {group.reason for group in plan.components} <= {Reason.GROUP_IN_FLIGHT, Reason.ROLLOUT_IN_PROGRESS}
 
 
 @pytest.mark.parametrize("spread", [(), (None,), (LabelSelector(),)])
@@ -360,6 +362,6 @@ def test_a_pod_that_waits_for_capacity_where_nothing_is_required_needs_no_repair
     snapshot = replace(snapshot, pods=(*others, *web, waiting))
     assert stuck_pods(View(snapshot)) == {"w"}
     made = planned(snapshot)
-    assert [(group.workloads[0].name, group.evictions) for group in made.groups] == [("cart", 1)]
+    assert [(group.workloads[0].name, group.evictions) for group in made.components] == [("cart", 1)]
     assert len(made.evictions) == 1
     assert made.refusals == ()

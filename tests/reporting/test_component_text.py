@@ -25,7 +25,7 @@ CART = Reference("shop", "Deployment", "cart")
 
 def component(relaxation: Relaxation | None) -> str:
     """Return the sentence about an infeasible component."""
-    (group,) = planned(shards(2).snapshot(), shards(2).policy()).groups
+    (group,) = planned(shards(2).snapshot(), shards(2).policy()).components
     assert group.state is State.INFEASIBLE
     return component_text(group, {} if relaxation is None else {group.name: relaxation})
 
@@ -107,6 +107,6 @@ def test_plan_and_explanation_name_the_relaxation() -> None:
 
 def test_a_component_that_is_repaired_has_no_sentence() -> None:
     """Nothing keeps it."""
-    (group,) = planned(repairable(DEADLOCK)).groups
+    (group,) = planned(repairable(DEADLOCK)).components
     assert group.refusal is None
     assert component_text(group) == ""

@@ -115,7 +115,7 @@ def test_text_json_metrics_and_explanations_agree(cycle: Cycle) -> None:
     assert rows_of(state, "rebalancer_plan_evictions") == parts
     assert rows_of(state, "rebalancer_minimum_evictions") == {(): numbers.lower_bound}
     text = plan_text(plan, snapshot, PlanView(acting="mode Evict", satisfied=0))
-    if plan.groups:
+    if plan.components:
         following = numbers.waiting + numbers.later
         expected = {"now": numbers.now, "following": following, "blocked": numbers.blocked}
         shown = summary_numbers(text.splitlines()[1])
@@ -124,7 +124,7 @@ def test_text_json_metrics_and_explanations_agree(cycle: Cycle) -> None:
     assert Counter(frozenset(numbers_in(line.rpartition("): ")[2]).items()) for line in heads) == Counter(
         frozenset(nonzero(one).items()) for one in groups.values()
     )
-    for group in plan.groups:
+    for group in plan.components:
         for workload in group.workloads:
             explained = explain_workload(workload, cycle.assessment, plan, snapshot)
             takes = [answer.answer for answer in explained.path if answer.question.startswith("How many evictions")]

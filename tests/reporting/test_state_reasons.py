@@ -30,7 +30,7 @@ def cycle(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> Cyc
 
 def missed(snapshot: Snapshot, policy: Policy) -> Memory:
     """Remember three misses of everything that is planned for: where nothing is forced, nothing is tried again."""
-    groups = look(snapshot, policy).plan.groups
+    groups = look(snapshot, policy).plan.components
     return msgspec.structs.replace(
         NO_MEMORY, failed_predictions=tuple(FailedPrediction(group.name, 3, snapshot.taken_at) for group in groups)
     )
@@ -138,7 +138,7 @@ def test_report_metrics_and_plan_say_the_same(counts: list[list[int]], excluded:
         snapshot = replace(snapshot, pods=pods)
     policy = rules(EVICTED_FOR, THIRD.replace(", action: Evict", ""))
     done = cycle(snapshot, policy, missed(snapshot, policy) if tried else NO_MEMORY)
-    planned = {limit.limit: group for group in done.plan.groups for limit in group.limits}
+    planned = {limit.limit: group for group in done.plan.components for limit in group.limits}
     rows, exported = limit_rows(done), exported_states(done)
     for limit in done.assessment.limits:
         row, group = rows[limit.limit], planned.get(limit.limit)

@@ -98,23 +98,23 @@ def check_rest(scene: Scene, state: State) -> str:
     plan = plan_of(scene, state)
     assert not plan.evictions or state.failed >= MAX_FAILED_PREDICTIONS, "else it would be admitted"
     if not state.waiting and satisfied(scene, state):
-        assert not plan.groups, (scene, state)
+        assert not plan.components, (scene, state)
         return "satisfied"
     if state.waiting:
         assert not placed(scene, state), (scene, state)
     if state.failed >= MAX_FAILED_PREDICTIONS or (state.failed and not state.waiting):
         return "violated after failed predictions"
-    assert all(group.refusal is not None for group in plan.groups), (scene, state)
+    assert all(group.refusal is not None for group in plan.components), (scene, state)
     if state.waiting:
         assert scene.out == "1" or not one_eviction_is_enough(scene, state), (scene, state)
         return "a pod waits that no node admits"
-    assert plan.groups, (scene, state)
+    assert plan.components, (scene, state)
     assert not one_eviction_is_enough(scene, state), (scene, state)
     soft = any(bound is not None and bound.soft for bound in (scene.zone, scene.host))
     if not soft and scene.out != "1" and not any(hold.cordoned for hold in state.nodes):
         skews = (bound.max_skew if bound else PLENTY for bound in (scene.zone, scene.host))
         assert Game(*skews, no_worse=True).forced(counts_of(scene, state), spare=0) is None, (scene, state)
-    assert all(group.state is not Health.SATISFIED for group in plan.groups)
+    assert all(group.state is not Health.SATISFIED for group in plan.components)
     return "violated, not repairable now"
 
 

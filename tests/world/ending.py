@@ -49,7 +49,7 @@ def is_at_rest(world: "World") -> bool:
     cycles = [replica.runner.state.cycle for replica in world.living if replica.runner.state.leadership.leads]
     in_flight = any(replica.runner.state.memory.in_flight for replica in world.living)
     waiting = any(pod.waiting or pod.terminating for pod in world.state.store.pods)
-    return not in_flight and not waiting and all(cycle is not None and not cycle.plan.groups for cycle in cycles)
+    return not in_flight and not waiting and all(cycle is not None and not cycle.plan.components for cycle in cycles)
 
 
 def _find_stuck(state: LoopState, now: datetime) -> Iterable[str]:
@@ -91,5 +91,5 @@ def _find_unrepaired(state: LoopState, cycle: Cycle, refusing: frozenset[str], n
 
 def _find_waiting(world: "World", cycle: Cycle) -> Iterable[str]:
     waiting = [pod.name for pod in world.state.store.pods if pod.waiting]
-    if waiting and not cycle.assessment.deadlocks and not cycle.plan.groups:
+    if waiting and not cycle.assessment.deadlocks and not cycle.plan.components:
         yield f"pods wait at the end, and nothing is planned for them: {', '.join(waiting)}"

@@ -62,12 +62,12 @@ def _held(counts: Mapping[str, Mapping[str, int]] | None) -> dict[str, dict[str,
 
 def _memory(state: DrawnState, made: Plan, now: datetime) -> Memory:
     """Return what might be remembered of the groups of a plan."""
-    names = [group.name for group in made.groups]
+    names = [group.name for group in made.components]
     lately = now - timedelta(seconds=30)
     failed = tuple(
         FailedPrediction(name, state.failed_predictions, lately) for name in names if state.failed_predictions
     )
-    extras = tuple(ExtraEviction(group.name, max(0, group.evictions - 1)) for group in made.groups if state.extra)
+    extras = tuple(ExtraEviction(group.name, max(0, group.evictions - 1)) for group in made.components if state.extra)
     moves = tuple(
         Move(
             uid=f"gone-{number}",
@@ -81,7 +81,7 @@ def _memory(state: DrawnState, made: Plan, now: datetime) -> Memory:
             requested_at=lately,
             changed_at=lately,
         )
-        for number, group in enumerate(made.groups)
+        for number, group in enumerate(made.components)
         if state.moving and group.workloads
     )
     return Memory(moves=moves, failed_predictions=failed, extra_evictions=extras)

@@ -168,7 +168,9 @@ class _WorkloadPlan:
     def __init__(self, reference: Reference, plan: Plan, relaxations: Relaxations) -> None:
         self.going = [eviction for eviction in plan.evictions if eviction.workload == reference]
         self.waiting = [wait for wait in decided_waiting(plan) if wait.eviction.workload == reference]
-        self._obstacles = [group for group in plan.groups if reference in group.workloads and group.reason is not None]
+        self._obstacles = [
+            group for group in plan.components if reference in group.workloads and group.reason is not None
+        ]
         self._relaxations = relaxations
 
     @property
@@ -202,7 +204,7 @@ def _waiting_answers(waiting: Sequence[Waiting]) -> Iterator[Answer]:
 
 def _method_answers(reference: Reference, plan: Plan, details: ExplanationDetails) -> Iterator[Answer]:
     """Yield which method found the step of the workload's repair, and why others did not."""
-    for group in plan.groups:
+    for group in plan.components:
         if details.verbose and reference in group.workloads and group.attempts:
             question = "Which method found the step?"
             yield Answer(question=question, answer=group.method or "none", evidence="\n".join(method_lines(group)))
@@ -269,7 +271,7 @@ def _missing_domain_answers(reference: Reference, assessment: Assessment) -> Ite
 def _repair_answers(reference: Reference, plan: Plan, snapshot: Snapshot) -> Iterator[Answer]:
     """Yield how many evictions the repair takes, the counts after the decided ones, and why no fewer are enough."""
     decided, numbers = decided_evictions(plan), group_numbers(plan)
-    for group in plan.groups:
+    for group in plan.components:
         if reference not in group.workloads or not (group.evictions or decided.get(group.name)):
             continue
         evictions = decided.get(group.name, ())
@@ -304,7 +306,7 @@ def _constraint_suggestions(
             answer=f"with this constraint, {spread.effect}",
             evidence=constraints.constraints_yaml([spread]),
         )
-    not_forced = any(group.reason is Reason.NOT_FORCED and reference in group.workloads for group in plan.groups)
+    not_forced = any(group.reason is Reason.NOT_FORCED and reference in group.workloads for group in plan.components)
     if not_forced and not combined:
         evidence = (
             "its constraints are hard already; with domains of equal size, or a larger maxSkew, the scheduler can be "
@@ -409,7 +411,7 @@ def _why_it_stays(
     reference: Reference, plan: Plan, details: ExplanationDetails, otherwise: str
 ) -> tuple[str | None, str]:
     """Return the reason, if there is one, and a sentence: others are evicted instead, or nothing of its workload is."""
-    for group in plan.groups:
+    for group in plan.components:
         if reference in group.workloads:
             decided = decided_evictions(plan).get(group.name, ())
             if decided:

@@ -185,7 +185,7 @@ def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_
         generated_at=known,
         expires_at=get_known_time(plan.expires_at) if known else None,
         plan_hash=plan_hash(plan.evictions, plan.policy_hash),
-        snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.groups}),
+        snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.components}),
         policy_hash=plan.policy_hash,
         totals=_totals(add_numbers(numbers.values())),
         evictions=tuple(map(planned_eviction, plan.evictions)),
@@ -204,9 +204,9 @@ def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snap
     planned |= {eviction.pod.uid: eviction for eviction in plan.evictions}
     evictions = tuple(planned[uid] for uid in proposal.uids if uid in planned)
     names = {eviction.group for eviction in evictions}
-    groups = tuple(group for group in plan.groups if group.name in names)
+    groups = tuple(group for group in plan.components if group.name in names)
     part = msgspec.structs.replace(
-        plan, expires_at=expires_at, evictions=evictions, waiting=(), groups=groups, refusals=()
+        plan, expires_at=expires_at, evictions=evictions, waiting=(), components=groups, refusals=()
     )
     return msgspec.structs.replace(plan_document(part, snapshot), plan_hash=proposal.hash)
 
@@ -252,7 +252,7 @@ def _planned_groups(
     plan: Plan, numbers: Mapping[str, PlanNumbers], snapshot: Snapshot, relaxations: Relaxations
 ) -> Iterator[PlannedGroup]:
     evictions = decided_evictions(plan)
-    for group in plan.groups:
+    for group in plan.components:
         after = expected_counts(group, evictions.get(group.name, ()), snapshot)
         yield _planned_group(group, numbers[group.name], after, relaxations)
 

@@ -95,7 +95,7 @@ class _PlanText:
 
     def lines(self) -> list[str]:
         layout, plan = self._layout, self._plan
-        groups = sorted(plan.groups, key=lambda group: not is_repairable(group))
+        groups = sorted(plan.components, key=lambda group: not is_repairable(group))
         shown = groups if self._view.most is None else groups[: self._view.most]
         held = local_storage_line(plan.refusals)
         closing = [held] if held else []
@@ -121,7 +121,7 @@ class _PlanText:
 
     def _summary(self) -> str:
         """Say in one line how many pods move now, later and not, and what stands in the way."""
-        numbers, groups = self._total, self._plan.groups
+        numbers, groups = self._total, self._plan.components
         if not groups:
             return "Nothing to repair."
         parts = [f"{plural(numbers.now, 'pod')} to move now"]
@@ -136,7 +136,9 @@ class _PlanText:
 
     def _without_number(self) -> Iterator[str]:
         """Yield the violations for which no number of evictions is known: they wait, or cannot be repaired."""
-        unknown = [group for group in self._plan.groups if not group.evictions and not self._decided.get(group.name)]
+        unknown = [
+            group for group in self._plan.components if not group.evictions and not self._decided.get(group.name)
+        ]
         waiting = [group for group in unknown if group.state is State.VIOLATED]
         if waiting:
             verb = "waits" if len(waiting) == 1 else "wait"

@@ -41,12 +41,12 @@ def test_a_diagnosis_that_reaches_its_limit_calls_nothing_infeasible() -> None:
     snapshot = changed(blueprint.snapshot(), together, cluster="r")
     full = replace(snapshot, nodes=tuple(structs.replace(node, pods=6) for node in snapshot.nodes))
     none = replace(full, nodes=tuple(structs.replace(node, pods=0) for node in full.nodes))
-    (diagnosed,) = planned(none).groups
+    (diagnosed,) = planned(none).components
     assert (diagnosed.state, diagnosed.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
     limits = SearchLimits(solve_work=0)
     _, problem = first_problem(none, cache=SearchCache(limits))
     assert isinstance(problem, MultiClassProblem)
     assert problem.solution is Unsolved.INFEASIBLE, "the limit is reached afterwards"
-    (limited,) = planned(none, limits=limits).groups
+    (limited,) = planned(none, limits=limits).components
     assert (limited.state, limited.reason) == (State.VIOLATED, Reason.NOT_FORCED)
     assert cause_of(limited) == MinimumSearchLimit()

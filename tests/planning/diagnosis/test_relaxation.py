@@ -444,7 +444,7 @@ def cause_of_equal_pods(policy: Policy) -> Fact:
     blueprint.zones("a", 3)
     blueprint.zones("b", 1)
     blueprint.deployment("web", on={"a-1": 2, "a-2": 2, "a-3": 2, "b-1": 2}, spread={HOSTNAME: 1})
-    (group,) = planned(blueprint.snapshot(), policy).groups
+    (group,) = planned(blueprint.snapshot(), policy).components
     assert group.state is State.INFEASIBLE
     assert group.refusal is not None
     return group.refusal

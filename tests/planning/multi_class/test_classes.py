@@ -28,7 +28,7 @@ from tests.tracking.build import move
 def test_a_placement_deadlock_is_freed_by_one_eviction() -> None:
     """Three shards over three zones, the last pod barred by spread here and by anti-affinity there."""
     plan = planned(shards(DEADLOCK))
-    (group,) = plan.groups
+    (group,) = plan.components
     assert (group.evictions, group.optimal, group.state) == (1, True, State.VIOLATED)
     (eviction,) = plan.evictions
     assert (eviction.cause, eviction.forced) == (Cause.PLACEMENT_DEADLOCK, True)
@@ -41,12 +41,12 @@ def test_a_pod_that_waits_for_a_moment_only() -> None:
     """Within the scheduler's back-off a pod is not called stuck."""
     snapshot = shards(DEADLOCK)
     fresh = tuple(structs.replace(pod, created=snapshot.taken_at) if pod.node is None else pod for pod in snapshot.pods)
-    assert planned(replace(snapshot, pods=fresh)).groups == ()
+    assert planned(replace(snapshot, pods=fresh)).components == ()
 
 
 def test_relaxed_constraints_need_nobody_to_go() -> None:
     """With node maxSkew 2 the same pod finds a node."""
-    assert planned(shards(DEADLOCK, node=2)).groups == ()
+    assert planned(shards(DEADLOCK, node=2)).components == ()
 
 
 def skewed(**fields: Any) -> Snapshot:
@@ -74,7 +74,7 @@ def test_a_limit_that_nothing_forces_is_repaired_where_a_placement_can_be_predic
 def test_a_limit_is_left_alone_where_a_replacement_may_come_back() -> None:
     """Without it all nodes score alike, the one that the pod left among them."""
     plan = planned(skewed(), THIRD)
-    (group,) = plan.groups
+    (group,) = plan.components
     assert (group.state, group.reason, group.evictions, group.optimal) == (State.UNFIXABLE, Reason.NOT_FORCED, 1, True)
     assert group.limits
     assert plan.evictions == ()
@@ -83,20 +83,20 @@ def test_a_limit_is_left_alone_where_a_replacement_may_come_back() -> None:
 def test_after_three_failures_nothing_is_predicted_any_more() -> None:
     """And the reason says so; while one such move is under way the next waits for it."""
     snapshot = softly(skewed())
-    name = planned(snapshot, THIRD).groups[0].name
+    name = planned(snapshot, THIRD).components[0].name
     missed = Memory(failed_predictions=(FailedPrediction(name, 3, snapshot.taken_at),))
-    (group,) = planned(snapshot, THIRD, missed).groups
+    (group,) = planned(snapshot, THIRD, missed).components
     assert group.reason is Reason.NOT_FORCED
     assert cause_of(group) == FailedPredictions(3)
     going = move("x", snapshot.taken_at, node="n1", group=name, state=MoveState.PENDING)
-    (group,) = planned(snapshot, THIRD, Memory(moves=(going,))).groups
+    (group,) = planned(snapshot, THIRD, Memory(moves=(going,))).components
     assert (group.reason, group.state) == (Reason.GROUP_IN_FLIGHT, State.VIOLATED)
 
 
 def test_soft_constraints_are_repaired_only_where_they_are_listed() -> None:
     """`spread.actOn` decides, and what it leaves is not violated for anybody."""
     snapshot = softly(skewed())
-    assert planned(snapshot).groups == ()
+    assert planned(snapshot).components == ()
     plan = planned(snapshot, policy("spread: {actOn: [DoNotSchedule, ScheduleAnyway]}"))
     assert plan.evictions
     assert not any(eviction.forced for eviction in plan.evictions)
@@ -105,7 +105,7 @@ def test_soft_constraints_are_repaired_only_where_they_are_listed() -> None:
 def test_a_limit_cannot_ask_for_more_than_there_are_domains() -> None:
     """Under one pod a node, with ten pods on six nodes, the least possible maximum is aimed at: two a node."""
     plan = planned(softly(skewed()), policy(limit("maxPods: 1")))
-    assert plan.groups[0].evictions == 2
+    assert plan.components[0].evictions == 2
 
 
 @pytest.mark.parametrize("bound", ["minPods: 1", "maxSkew: 1", "maxPods: 2", 'maxShare: "<=1/5"'])
@@ -117,7 +117,7 @@ def test_every_bound_of_a_limit(bound: str) -> None:
     blueprint.deployment("web", on=on, spread={ZONE: 9})
     plan = planned(softly(blueprint.snapshot()), policy(limit(bound)))
     least = {"minPods: 1": 1, "maxSkew: 1": 2, "maxPods: 2": 2, 'maxShare: "<=1/5"': 2}
-    assert plan.groups[0].evictions == least[bound]
+    assert plan.components[0].evictions == least[bound]
 
 
 def test_a_limit_within_a_larger_domain() -> None:
@@ -126,7 +126,7 @@ def test_a_limit_within_a_larger_domain() -> None:
     blueprint.zones("ab", 2)
     blueprint.deployment("web", on={"a-1": 4, "b-1": 2, "b-2": 2}, spread={ZONE: 1})
     plan = planned(softly(blueprint.snapshot()), policy(limit("maxSkew: 1", more=f", within: {ZONE}")))
-    assert plan.groups[0].evictions == 2
+    assert plan.components[0].evictions == 2
 
 
 def test_several_owners_under_one_limit() -> None:
@@ -140,7 +140,7 @@ def test_several_owners_under_one_limit() -> None:
         f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, action: Evict}}]}}]"
     )
     snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, team="x")
-    (group,) = planned(snapshot, policy(rules)).groups
+    (group,) = planned(snapshot, policy(rules)).components
     assert ([workload.name for workload in group.workloads], group.evictions) == (["one", "two"], 2)
     assert group.after is None
     assert current_counts(group.component) == {HOSTNAME: {"a-1": 4, "a-2": 0, "b-1": 1, "b-2": 1}}
@@ -153,7 +153,7 @@ def test_no_capacity_for_pods_of_several_classes() -> None:
     blueprint.node("b-1", zone="b", cpu=900)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=1000)
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=2000)
-    (group,) = planned(changed(blueprint.snapshot(), together, cluster="r")).groups
+    (group,) = planned(changed(blueprint.snapshot(), together, cluster="r")).components
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
 
 
@@ -166,7 +166,7 @@ def test_pods_of_several_classes_that_may_not_move() -> None:
     snapshot = changed(blueprint.snapshot(), together, cluster="r")
     stay = {"rebalancer.dev/exclude": "true"}
     staying = tuple(structs.replace(pod, annotations=Labels(stay)) for pod in snapshot.pods)
-    (group,) = planned(replace(snapshot, pods=staying)).groups
+    (group,) = planned(replace(snapshot, pods=staying)).components
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.EXCLUDED)
 
 
@@ -176,7 +176,7 @@ def test_no_placement_satisfies_crossing_keys_of_several_classes() -> None:
     for name, zone, rack in (("n1", "a", "1"), ("n2", "a", "2"), ("n3", "b", "1")):
         blueprint.node(name, zone=zone, rack=rack)
     blueprint.deployment("web", on={"n1": 4, "n2": 4}, spread={ZONE: 1, "rack": 1, HOSTNAME: 1})
-    (group,) = planned(blueprint.snapshot()).groups
+    (group,) = planned(blueprint.snapshot()).components
     assert (group.state, group.reason) == (State.INFEASIBLE, Reason.NO_ARRANGEMENT)
     assert group.refusal is not None
     cause = group.refusal
@@ -217,7 +217,7 @@ def test_terms_of_several_classes_that_are_not_modelled(terms: dict[str, Any], c
         spec = together(app, spec)
         return structs.replace(spec, **terms) if app == "one" else spec
 
-    (group,) = planned(changed(blueprint.snapshot(), asking, cluster="r")).groups
+    (group,) = planned(changed(blueprint.snapshot(), asking, cluster="r")).components
     assert group.reason is Reason.NOT_PREDICTABLE
     assert cause_of(group) == cause
 
@@ -247,7 +247,7 @@ def test_one_more_than_the_minimum_where_force_needs_it() -> None:
     blueprint.deployment("web", on=on, spread={ZONE: 2, HOSTNAME: 2})
     plan = planned(blueprint.snapshot())
     assert [eviction.forced for eviction in plan.evictions] == [True]
-    assert plan.groups[0].evictions == 1
+    assert plan.components[0].evictions == 1
 
 
 def crowd(**fields: Any) -> Snapshot:
@@ -347,6 +347,6 @@ def test_a_limit_by_workload_beside_one_for_all() -> None:
         blueprint.stateful_set(shard, on=dict.fromkeys(on, 1))
     snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, cluster="r")
     plan = planned(snapshot, rules)
-    (group,) = plan.groups
+    (group,) = plan.components
     assert (group.state, group.lower_bound, group.optimal) == (State.VIOLATED, 1, True)
     assert [eviction.pod.labels["app"] for eviction in plan.evictions] == ["s0"]

@@ -33,7 +33,7 @@ def played(scene: Scene, *, choose: Choose | None = None) -> Outcome:
         simulation.cycles(1, apart=60)
         idle = idle + 1 if simulation.evictions == before else 0
     after = cluster.snapshot(cluster.now)
-    left = sum(group.evictions or 1 for group in planned(after, policy).groups)
+    left = sum(group.evictions or 1 for group in planned(after, policy).components)
     return Outcome(simulation.evictions, sum(pod.node is None for pod in after.pods), left)
 
 
@@ -42,7 +42,7 @@ def played(scene: Scene, *, choose: Choose | None = None) -> Outcome:
 def test_shards_are_repaired_by_the_proved_number(skew: tuple[int, int], lost: int | str) -> None:
     """Twelve shards on 18 nodes, whichever feasible node the scheduler prefers: all evictions count, nothing waits."""
     scene = shards(1, sets=12, nodes=18, skew=skew, lost=lost)
-    (group,) = planned(scene.snapshot(), scene.policy()).groups
+    (group,) = planned(scene.snapshot(), scene.policy()).components
     assert group.optimal
     assert played(scene) == Outcome(group.evictions, 0, 0)
     assert played(scene, choose=pick_most_crowded) == Outcome(group.evictions, 0, 0)
@@ -53,6 +53,6 @@ def test_66_shards_have_a_step(lost: int | str) -> None:
     """On 100 nodes the least number is proved and a forced step found."""
     scene = shards(4, lost=lost)
     plan = planned(scene.snapshot(), scene.policy())
-    (group,) = plan.groups
+    (group,) = plan.components
     assert group.optimal
     assert [eviction.forced for eviction in plan.evictions] == [True]

@@ -73,7 +73,7 @@ def test_capacity_is_reserved_only_where_a_pending_pod_may_be_placed() -> None:
     )
     pending = waiting_pod(on_node("c-1", Resources(cpu=2000)))
     crowded = replace(snapshot, nodes=small, pods=(*snapshot.pods, pending))
-    assert planned(crowded).groups
+    assert planned(crowded).components
     _, problem = first_problem(crowded)
     assert isinstance(problem, SingleClassProblem)
     assert (problem.layout.cap("c-1"), problem.layout.cap("c-2") > 1) == (1, True)
@@ -91,7 +91,7 @@ def test_an_owner_without_any_pod_reserves_nothing() -> None:
     snapshot = blueprint.snapshot()
     replica_set = next(owner for owner in snapshot.workloads if owner.kind == "ReplicaSet")
     empty = structs.replace(replica_set, uid="empty", name="empty", replicas=1)
-    assert planned(replace(snapshot, workloads=(*snapshot.workloads, empty))).groups
+    assert planned(replace(snapshot, workloads=(*snapshot.workloads, empty))).components
 
 
 def test_more_replacements_than_one_node_has_capacity_for() -> None:
@@ -100,14 +100,14 @@ def test_more_replacements_than_one_node_has_capacity_for() -> None:
     tight = tuple(structs.replace(node, pods=24) for node in snapshot.nodes)
     plan = planned(replace(snapshot, nodes=tight))
     assert plan.evictions
-    assert {group.reason for group in plan.groups} >= {Reason.GROUP_IN_FLIGHT}
+    assert {group.reason for group in plan.components} >= {Reason.GROUP_IN_FLIGHT}
 
 
 def test_replacements_count_on_every_node_where_all_have_little_capacity() -> None:
     """Where the usual capacity is as little as a group needs, a plan is made all the same."""
     snapshot = zone_returned(30, 40, 9)
     tight = tuple(structs.replace(node, pods=14) for node in snapshot.nodes)
-    assert planned(replace(snapshot, nodes=tight)).groups
+    assert planned(replace(snapshot, nodes=tight)).components
 
 
 def test_pods_with_affinity_have_a_capacity_of_their_own() -> None:
@@ -120,5 +120,5 @@ def test_pods_with_affinity_have_a_capacity_of_their_own() -> None:
         term = PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"app": "other"}))
         return structs.replace(spec, pod_affinity=PodAffinity(anti_required=(term,)))
 
-    assert planned(changed(blueprint.snapshot(), avoid_others)).groups[0].evictions == 1
-    assert planned(changed(joined(two_classes()), avoid_others)).groups[0].evictions == 3
+    assert planned(changed(blueprint.snapshot(), avoid_others)).components[0].evictions == 1
+    assert planned(changed(joined(two_classes()), avoid_others)).components[0].evictions == 3

@@ -129,8 +129,8 @@ def test_pods_that_stay(change: Callable[[Pod], Pod], reason: Reason | None) -> 
     else:
         assert plan.evictions == ()
         assert {refused.reason for refused in plan.refusals if refused.pod} == {reason}
-        assert plan.groups[0].state is State.UNFIXABLE
-        assert plan.groups[0].reason is reason
+        assert plan.components[0].state is State.UNFIXABLE
+        assert plan.components[0].reason is reason
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_rollout_that_is_held_back_by_on_delete_is_not_carried_out(
     """Any evicted pod would come back with the newest template, so the StatefulSet is left alone as a whole."""
     plan = planned(on_delete(revisions))
     assert plan.evictions == ()
-    assert plan.groups[0].refusal == OnDeleteRevision(*other, "db-2")
+    assert plan.components[0].refusal == OnDeleteRevision(*other, "db-2")
 
 
 def test_on_delete_alone_stops_no_repair() -> None:

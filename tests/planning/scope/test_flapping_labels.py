@@ -41,6 +41,6 @@ def test_a_violation_that_only_the_last_change_has_made_waits(were: dict[int, st
     assert len(planned(snapshot, RULES).evictions) == 1
     made = planned(snapshot, RULES, Memory(node_changes=changes))
     assert made.evictions == ()
-    (group,) = made.groups
+    (group,) = made.components
     assert group.refusal is not None
     assert group.refusal.reason is Reason.NODE_SETTLING

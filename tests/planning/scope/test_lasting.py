@@ -74,7 +74,7 @@ def waits(made: Plan, change: NodeChange) -> bool:
 
     Else its evictions are decided, and may wait for a node that settles.
     """
-    (group,) = made.groups
+    (group,) = made.components
     if group.refusal is None or not isinstance(group.refusal, CountsInMotion):
         assert made.evictions or made.waiting
         return False
@@ -139,7 +139,7 @@ def test_the_plan_that_waits_holds_until_the_first_change_has_lasted() -> None:
     )
     ahead = structs.replace(rows[0], at=snapshot.taken_at + timedelta(days=1))
     made = planned(snapshot, RULES, Memory(node_changes=(ahead,)))
-    cause = cause_of(made.groups[0])
+    cause = cause_of(made.components[0])
     assert isinstance(cause, CountsInMotion)
     assert cause.until == snapshot.taken_at + SETTLE
 
@@ -236,7 +236,7 @@ def test_a_soft_constraint_that_is_acted_on_waits_too_and_one_that_is_not_waits_
     change = relabelled(soft, "b-2", "b")
     acting = policy(nodes=Nodes(settle=SETTLE), spread=Spread(for_=timedelta(0), act_on=tuple(WhenUnsatisfiable)))
     assert waits(planned(soft, acting, Memory(node_changes=(change,))), change)
-    assert planned(soft, RULES, Memory(node_changes=(change,))).groups == ()
+    assert planned(soft, RULES, Memory(node_changes=(change,))).components == ()
 
 
 def test_a_pod_that_no_node_admits_since_a_node_was_lost_waits_with_all_of_its_workload() -> None:
@@ -250,10 +250,10 @@ def test_a_pod_that_no_node_admits_since_a_node_was_lost_waits_with_all_of_its_w
     )
     snapshot = tainted(replace(laid_out, pods=(*laid_out.pods, pending)), "c-1", CORDON, unschedulable=True)
     row = changed(snapshot, "c-1", NodeEvent.CORDONED, "c", key=ZONE)
-    (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).groups
+    (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).components
     assert group.refusal == CountsInMotion(row, SETTLE, row.at + SETTLE)
     for name, memory in (("a-1", structs.replace(row, node="a-1")), ("c-1", structs.replace(row, at=row.at - SETTLE))):
-        (group,) = planned(snapshot, RULES, Memory(node_changes=(memory,))).groups
+        (group,) = planned(snapshot, RULES, Memory(node_changes=(memory,))).components
         assert group.refusal is not None
         assert not isinstance(group.refusal, CountsInMotion), name
 
@@ -279,7 +279,7 @@ def test_only_what_was_violated_with_the_old_labels_too_is_ever_decided(
     same = old.violated and old.skew >= new.skew and dict(old.by_domain.filled) == dict(new.by_domain.filled)
     assert not (made.evictions or made.waiting) or same
     if new.violated:
-        (group,) = made.groups
+        (group,) = made.components
         waits_for_nodes = group.refusal is not None and isinstance(group.refusal, CountsInMotion)
         assert waits_for_nodes != same
 
@@ -324,7 +324,7 @@ def test_only_of_the_pods_that_no_node_admits_it_matters_what_was_before() -> No
     )
     snapshot = replace(laid_out, pods=(*laid_out.pods, structs.replace(pending, requests=huge.requests)))
     row = changed(snapshot, "a-2", NodeEvent.CORDONED, "a", key=ZONE)
-    (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).groups
+    (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).components
     assert group.refusal is not None
     assert not isinstance(group.refusal, CountsInMotion)
 
@@ -350,18 +350,18 @@ def test_a_component_waits_for_nodes_that_are_lost_and_come_back_only_once() -> 
     snapshot = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "c-2"))
     row = changed(snapshot, "c-1", NodeEvent.UNCORDONED)
     memory = Memory(node_changes=(row,))
-    (group,) = planned(snapshot, RULES, memory).groups
+    (group,) = planned(snapshot, RULES, memory).components
     token = make_token(group.name)
     held = planned(
         snapshot, RULES, structs.replace(memory, settling=((token, snapshot.taken_at - timedelta(seconds=290)),))
     )
-    assert held.groups[0].refusal == CountsInMotion(row, SETTLE, snapshot.taken_at + timedelta(seconds=10))
+    assert held.components[0].refusal == CountsInMotion(row, SETTLE, snapshot.taken_at + timedelta(seconds=10))
     over = structs.replace(memory, settling=((token, snapshot.taken_at - SETTLE),))
     assert not waits(planned(snapshot, RULES, over), row)
     for change, stored in ((row, 1), (relabelled(snapshot, "a-1", "c"), 0)):
         made = evaluate(snapshot, RULES, memory=Memory(node_changes=(change,)))
-        assert isinstance(made.plan.groups[0].refusal, Refusal)
-        assert isinstance(made.plan.groups[0].refusal, CountsInMotion)
+        assert isinstance(made.plan.components[0].refusal, Refusal)
+        assert isinstance(made.plan.components[0].refusal, CountsInMotion)
         later = update_memory(NO_MEMORY, made.assessment, made.causes, made.plan, snapshot.taken_at)
         assert len(later.settling) == stored
 

@@ -45,7 +45,7 @@ def test_each_kind_is_refused_by_default_and_counted_all_the_same(volume: LocalV
     assert plan.evictions == ()
     assert {refused.refusal for refused in plan.refusals if refused.pod} == {LocalVolumes((volume,))}
     assert {refused.reason for refused in plan.refusals} == {Reason.LOCAL_STORAGE}
-    assert (plan.groups[0].state, plan.groups[0].reason) == (State.UNFIXABLE, Reason.LOCAL_STORAGE)
+    assert (plan.components[0].state, plan.components[0].reason) == (State.UNFIXABLE, Reason.LOCAL_STORAGE)
     assert len(planned(snapshot, policy(eligibility=rules(**{volume.kind: "Allow"}))).evictions) == 4
     others = {kind.value: "Allow" for kind in LocalStorage if kind is not volume.kind}
     assert planned(snapshot, policy(eligibility=rules(**others))).evictions == ()

@@ -39,7 +39,7 @@ def test_pinned_by_volumes() -> None:
     """Pods whose volumes keep them in their zone stay, and that is what the report says."""
     plan = planned(stateful({"db-0": "a", "db-1": "a", "db-2": "b", "db-3": "b"}))
     assert plan.evictions == ()
-    assert (plan.groups[0].state, plan.groups[0].reason) == (State.UNFIXABLE, Reason.VOLUME_PINNED)
+    assert (plan.components[0].state, plan.components[0].reason) == (State.UNFIXABLE, Reason.VOLUME_PINNED)
     some = planned(stateful({"db-0": "a", "db-1": "a"}))
     assert {eviction.pod.name for eviction in some.evictions} <= {"db-2", "db-3"}
     assert len(some.evictions) == 1
@@ -90,7 +90,7 @@ def test_a_gated_pod_of_its_own() -> None:
     gated = structs.replace(first, node=None, ready=False, spec=structs.replace(first.spec, gated=True))
     plan = planned(replace(snapshot, pods=(gated, *snapshot.pods[1:])))
     assert plan.evictions == ()
-    assert plan.groups[0].reason is Reason.GROUP_IN_FLIGHT
+    assert plan.components[0].reason is Reason.GROUP_IN_FLIGHT
 
 
 def test_pods_of_a_lost_node() -> None:
@@ -99,7 +99,7 @@ def test_pods_of_a_lost_node() -> None:
     without = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "b-2"))
     plan = planned(without)
     assert plan.evictions == ()
-    assert plan.groups[0].reason is Reason.GROUP_IN_FLIGHT
-    cause = cause_of(plan.groups[0])
+    assert plan.components[0].reason is Reason.GROUP_IN_FLIGHT
+    cause = cause_of(plan.components[0])
     assert isinstance(cause, NodeGone)
     assert cause.node == "b-2"

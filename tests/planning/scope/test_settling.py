@@ -59,7 +59,7 @@ def ready_since(snapshot: Snapshot, ages: Mapping[str, int]) -> Snapshot:
 
 def waited(plan: Plan, since: datetime) -> Memory:
     """Return a memory in which the plan's only component first waited at that time."""
-    return Memory(settling=((make_token(plan.groups[0].name), since),))
+    return Memory(settling=((make_token(plan.components[0].name), since),))
 
 
 def decided(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
@@ -74,7 +74,7 @@ def test_a_node_on_which_no_replacement_can_land_delays_nothing(spread: dict[str
     made = planned(ready_since(snapshot, {"a-3": 120}), RULES)
     assert decided(made) == decided(planned(snapshot, RULES))
     assert {zones for _, zones in decided(made)} == {("c",)}
-    assert made.groups[0].evictions == (5 if spread else 4)
+    assert made.components[0].evictions == (5 if spread else 4)
 
 
 def test_a_young_node_in_a_zone_that_is_filled_delays_the_step_and_the_plan_shows_it() -> None:
@@ -84,7 +84,7 @@ def test_a_young_node_in_a_zone_that_is_filled_delays_the_step_and_the_plan_show
     assert made.evictions == ()
     waiting = [(waiting.reason, waiting.eviction.targets[0].values) for waiting in made.waiting]
     assert waiting == [(Reason.NODE_SETTLING, ("c",))] * 4
-    (group,) = made.groups
+    (group,) = made.components
     since = snapshot.taken_at - timedelta(seconds=60)
     assert cause_of(group) == NodeSettling("c-1", since, SETTLE, since + SETTLE)
     assert (group.evictions, group.lower_bound) == (4, 4)
@@ -99,7 +99,7 @@ def test_a_component_waits_for_nodes_that_settle_only_once() -> None:
         made = planned(snapshot, RULES, waited(first, since))
         assert (made.evictions == ()) == waits
         if waits:
-            cause = cause_of(made.groups[0])
+            cause = cause_of(made.components[0])
             assert isinstance(cause, NodeSettling)
             assert cause.until == since + SETTLE
 
@@ -115,7 +115,7 @@ def test_a_wait_of_a_clock_that_is_ahead_begins_now() -> None:
     """A stored time, or a node's, in the future of this clock delays nothing for longer than nodes.settle."""
     snapshot = ready_since(zone_returned(), {"c-1": -7200})
     later = snapshot.taken_at + timedelta(hours=1)
-    cause = cause_of(planned(snapshot, RULES, waited(planned(snapshot, RULES), later)).groups[0])
+    cause = cause_of(planned(snapshot, RULES, waited(planned(snapshot, RULES), later)).components[0])
     assert isinstance(cause, NodeSettling)
     assert cause.until == snapshot.taken_at + SETTLE
 
@@ -133,7 +133,7 @@ def test_a_node_that_is_not_ready_is_waited_for_only_where_it_is_a_target() -> N
     assert len(unready("a-3").evictions) == 4
     held = unready("c-2", waited(unready("a-3"), snapshot.taken_at - 2 * SETTLE))
     assert held.evictions == ()
-    assert cause_of(held.groups[0]) == NodeNotReady("c-2")
+    assert cause_of(held.components[0]) == NodeNotReady("c-2")
 
 
 def changed(seconds: int, name: str, event: NodeEvent, key: str = "", value: str | None = None) -> NodeChange:
@@ -165,7 +165,7 @@ def test_a_node_that_has_changed_delays_a_step_that_may_land_there(change: NodeC
     assert [waiting.reason for waiting in made.waiting] == [Reason.NODE_SETTLING] * 4
     for minutes, left in ((0, 240), (55, 240), (59, 60)):
         first = waited(made, snapshot.taken_at - timedelta(minutes=minutes))
-        held = cause_of(planned(snapshot, RULES, structs.replace(first, node_changes=(change,))).groups[0])
+        held = cause_of(planned(snapshot, RULES, structs.replace(first, node_changes=(change,))).components[0])
         until = snapshot.taken_at + timedelta(seconds=left)
         assert held == NodeChanged(change, None, LONGEST_UNSETTLED, until)
     over = waited(made, snapshot.taken_at - LONGEST_UNSETTLED)
@@ -181,15 +181,15 @@ def test_a_change_that_has_lasted_or_is_of_another_zone_delays_nothing() -> None
 def test_the_last_of_several_reasons_is_reported() -> None:
     """A node that became Ready after another was uncordoned, and the other way round."""
     snapshot = ready_since(zone_returned(), {"c-2": 30})
-    cause = cause_of(planned(snapshot, RULES, Memory(node_changes=(UNCORDONED,))).groups[0])
+    cause = cause_of(planned(snapshot, RULES, Memory(node_changes=(UNCORDONED,))).components[0])
     assert isinstance(cause, NodeSettling)
     assert cause.node == "c-2"
     same = cause_of(
-        planned(ready_since(zone_returned(), {"c-1": 30}), RULES, Memory(node_changes=(UNCORDONED,))).groups[0]
+        planned(ready_since(zone_returned(), {"c-1": 30}), RULES, Memory(node_changes=(UNCORDONED,))).components[0]
     )
     assert isinstance(same, NodeSettling)
     older = ready_since(zone_returned(), {"c-1": 90, "c-2": 90})
-    cause = cause_of(planned(older, RULES, Memory(node_changes=(UNCORDONED,))).groups[0])
+    cause = cause_of(planned(older, RULES, Memory(node_changes=(UNCORDONED,))).components[0])
     assert cause == NodeChanged(UNCORDONED, None, LONGEST_UNSETTLED, UNCORDONED.at + SETTLE)
 
 
@@ -199,7 +199,7 @@ def test_a_node_that_was_lost_delays_what_may_land_in_its_zone_as_long_as_it_is_
     change, zoneless = changed(60, "c-1", event, ZONE, "c"), changed(60, "x", event)
     made = planned(lost("c-1"), RULES, Memory(node_changes=(zoneless, change)))
     assert made.evictions == ()
-    assert cause_of(made.groups[0]) == NodeChanged(change, DomainName(ZONE, "c"), SETTLE, change.at + SETTLE)
+    assert cause_of(made.components[0]) == NodeChanged(change, DomainName(ZONE, "c"), SETTLE, change.at + SETTLE)
     assert (
         len(planned(lost("c-1"), RULES, Memory(node_changes=(changed(300, "c-1", event, ZONE, "c"),))).evictions) == 4
     )
@@ -220,7 +220,7 @@ def test_of_several_domains_of_a_lost_node_the_smallest_waits() -> None:
     rows = tuple(changed(60, "a-1", NodeEvent.CORDONED, *domain) for domain in (("region", "r"), (ZONE, "a")))
     assert len(planned(snapshot, RULES, Memory(node_changes=rows)).evictions) == 4
     gone = tuple(structs.replace(row, node="c-9", value="c" if row.key == ZONE else "r") for row in rows)
-    cause = cause_of(planned(snapshot, RULES, Memory(node_changes=gone)).groups[0])
+    cause = cause_of(planned(snapshot, RULES, Memory(node_changes=gone)).components[0])
     assert isinstance(cause, NodeChanged)
     assert cause.domain == DomainName(ZONE, "c")
 
@@ -237,11 +237,11 @@ def test_nothing_lands_in_a_domain_in_motion_until_it_has_settled_however_long_a
     made = planned(snapshot, RULES, Memory(domains_in_motion=(in_motion(),)))
     assert made.evictions == ()
     assert [waiting.reason for waiting in made.waiting] == [Reason.DOMAIN_UNSETTLED] * 4
-    assert cause_of(made.groups[0]) == UnsettledDomain(in_motion(), snapshot.taken_at + timedelta(minutes=1))
+    assert cause_of(made.components[0]) == UnsettledDomain(in_motion(), snapshot.taken_at + timedelta(minutes=1))
     memory = waited(made, snapshot.taken_at - timedelta(days=1))
     motion = in_motion(lasting=True)
     lasting = planned(snapshot, RULES, structs.replace(memory, domains_in_motion=(motion,)))
-    assert cause_of(lasting.groups[0]) == UnsettledDomain(motion, snapshot.taken_at + timedelta(minutes=56))
+    assert cause_of(lasting.components[0]) == UnsettledDomain(motion, snapshot.taken_at + timedelta(minutes=56))
 
 
 def test_a_domain_that_has_settled_or_in_which_nothing_can_land_delays_nothing() -> None:
@@ -259,7 +259,7 @@ def test_of_several_domains_in_motion_the_one_that_settles_last_is_reported() ->
     snapshot = nodes(zone_returned(), lambda node: structs.replace(node, labels=Labels({**node.labels, "region": "r"})))
     region = structs.replace(in_motion(value="r", moved=snapshot.taken_at), key="region")
     for motions in ((in_motion(), region), (region, in_motion())):
-        cause = cause_of(planned(snapshot, RULES, Memory(domains_in_motion=motions)).groups[0])
+        cause = cause_of(planned(snapshot, RULES, Memory(domains_in_motion=motions)).components[0])
         assert cause == UnsettledDomain(region, snapshot.taken_at + SETTLE)
 
 
@@ -290,6 +290,6 @@ def test_the_example_with_a_node_that_has_just_joined_a_full_zone() -> None:
     before, after = planned(snapshot, rules), planned(joined, rules)
     assert decided(after) == decided(before)
     assert len(after.evictions) == 3
-    minima = {group.workloads[0].name: group.evictions for group in before.groups}
+    minima = {group.workloads[0].name: group.evictions for group in before.components}
     assert minima == {"web": 4, "search": 2, "db": 2, "cart": 2}  # no budget ever lets a pod of cart go
-    assert {group.workloads[0].name: group.evictions for group in after.groups} == {**minima, "web": 5}
+    assert {group.workloads[0].name: group.evictions for group in after.components} == {**minima, "web": 5}

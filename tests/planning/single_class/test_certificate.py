@@ -329,5 +329,5 @@ def test_a_limit_alone_forces_nothing() -> None:
     text = f"{POLICY}groups: [{{name: g, selector: {{}}, limits: [{limit}]}}]"
     policy = load_policy(text.encode(), source="test")
     made = evaluate(scene.snapshot(), policy).plan
-    assert [group.limits for group in made.groups] != [()]
+    assert [group.limits for group in made.components] != [()]
     assert not any(eviction.forced for eviction in made.evictions)

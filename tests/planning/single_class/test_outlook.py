@@ -50,7 +50,7 @@ def test_a_key_with_more_than_a_hundred_open_domains_is_no_target() -> None:
     plan = planned(blueprint.snapshot())
     assert plan.evictions
     assert [target.topology_key for target in plan.evictions[0].targets] == [ZONE]
-    (group,) = planned(softly(blueprint.snapshot()), policy(limit("maxPods: 2"))).groups
+    (group,) = planned(softly(blueprint.snapshot()), policy(limit("maxPods: 2"))).components
     assert group.evictions
 
 
@@ -126,7 +126,7 @@ def test_every_node_that_a_replacement_can_land_on_is_named(
     snapshot = owners(
         blueprint.snapshot(), lambda owner: structs.replace(owner, current=wanted, updated=wanted, observed=True)
     )
-    problem = first_problem(snapshot)[1] if planned(snapshot).groups else None
+    problem = first_problem(snapshot)[1] if planned(snapshot).components else None
     if isinstance(problem, SingleClassProblem) and not isinstance(problem.minimum(), Infeasible):
         budget = SearchBudget(10_000)
         searches = (problem.certified_step(), problem.contingent_step(3, budget), problem.forced_step(3, budget))

@@ -52,7 +52,7 @@ class _Objects:
 def checked(state: DrawnState) -> Counter[str]:
     """Check every proof by counting in the plan of a state; return how many there are of which sort."""
     snapshot, _ = read_snapshot(state.objects, version=NEWEST, at=datetime.fromisoformat(NOW), source=state.name)
-    groups = evaluate(snapshot, load_policy(state.policy, source=state.name)).plan.groups
+    groups = evaluate(snapshot, load_policy(state.policy, source=state.name)).plan.components
     objects, counted = _Objects(state), Counter[str]()
     for group in groups:
         assert (group.proof is not None) == bool(group.evictions), state.name
@@ -138,5 +138,5 @@ def test_what_a_proof_says(
 
     Where each emptiest domain can hold one number of pods only, there is nothing else to be tried.
     """
-    (group,) = planned(laid_out(counts, waiting, zone, host)).groups
+    (group,) = planned(laid_out(counts, waiting, zone, host)).components
     assert str(group.proof) == f"with {proof}{f'; {WHATEVER}' if others else ''}"

@@ -44,7 +44,7 @@ def test_the_evictions_that_admission_control_refused() -> None:
 def test_a_plan_does_not_promise_what_admission_control_refused() -> None:
     """The evictions of that group wait with the refusal; those of others stay; the number of all is the same."""
     _, _, plan = assess_and_plan(rules())
-    name = plan.groups[0].name
+    name = plan.components[0].name
     (entry,) = refused_evictions(Memory(refused=(refused(name, 60),)), NOW)
     held = hold_refused(plan, [entry])
     assert {waiting.refusal for waiting in held.waiting} == {entry.refusal}

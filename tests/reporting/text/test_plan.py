@@ -135,7 +135,7 @@ Which constraint would enforce it?
 def test_a_repair_that_is_not_forced_comes_with_the_constraint_that_enforces_it() -> None:
     """After three failed predictions no pod of the group is moved, and the output names the remedy."""
     first = look(crowded(), rules(THIRD))
-    failed = tuple(FailedPrediction(group.name, 3, first.snapshot.taken_at) for group in first.plan.groups)
+    failed = tuple(FailedPrediction(group.name, 3, first.snapshot.taken_at) for group in first.plan.components)
     seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, failed_predictions=failed))
     assert FORCING in seen.explained()
     assert FORCING in seen.pod(seen.snapshot.pods[0].name)
@@ -146,7 +146,7 @@ def test_a_repair_that_is_not_forced_comes_with_the_constraint_that_enforces_it(
 def test_evictions_that_are_needed_but_not_possible_are_out_of_reach() -> None:
     """The totals of an empty plan: none planned, one needed, which is out of reach; not optimal."""
     first = look(crowded(), rules(THIRD))
-    failed = tuple(FailedPrediction(group.name, 3, first.snapshot.taken_at) for group in first.plan.groups)
+    failed = tuple(FailedPrediction(group.name, 3, first.snapshot.taken_at) for group in first.plan.components)
     seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, failed_predictions=failed))
     assert plan_document(seen.plan, seen.snapshot).totals == totals(blocked=1, blocked_lower_bound=1)
     lines = seen.text().splitlines()
@@ -187,19 +187,19 @@ def test_possible_and_impossible_repairs_are_counted_separately() -> None:
 def test_evictions_after_a_move_in_flight_count_as_later() -> None:
     """They are not decided yet, but they are possible."""
     first = look(crowded(), rules(THIRD))
-    (group,) = first.plan.groups
+    (group,) = first.plan.components
     waits = structs.replace(group, refusal=PredictionUnverified())
-    first.plan = structs.replace(first.plan, groups=(waits,), evictions=())
+    first.plan = structs.replace(first.plan, components=(waits,), evictions=())
     assert first.text().splitlines()[1] == ("0 pods to move now, 1 more in later cycles (0 waiting, 1 not decided yet)")
 
 
 def test_a_partial_repair_is_counted_as_such() -> None:
     """Evictions for a group that cannot be repaired completely do not count towards its minimum."""
     seen = look(crowded(), rules(THIRD))
-    (group,) = seen.plan.groups
+    (group,) = seen.plan.components
     partly = structs.replace(group, state=State.UNFIXABLE, evictions=4, lower_bound=4)
-    seen.plan = structs.replace(seen.plan, groups=(partly,))
-    name = seen.plan.groups[0].workloads[0].name
+    seen.plan = structs.replace(seen.plan, components=(partly,))
+    name = seen.plan.components[0].workloads[0].name
     assert seen.text().splitlines()[1:3] == [
         f"1 pod to move now, 3 blocked (default/{name}: Unfixable)",
         "1 eviction repairs only part of a violation.",
@@ -211,7 +211,7 @@ def test_a_partial_repair_is_counted_as_such() -> None:
 def test_a_limit_that_only_alerts_causes_no_eviction() -> None:
     """The explanation says so and names the constraint that would enforce it."""
     seen = look(crowded(), rules(HALF))
-    assert seen.plan.groups == ()
+    assert seen.plan.components == ()
     text = seen.pod(seen.snapshot.pods[0].name)
     assert "Is it evicted?\n  no\n  limit shop/half is not repaired by eviction\n" in text
     assert "maxSkew: 3\n    whenUnsatisfiable: DoNotSchedule" in text
@@ -273,7 +273,7 @@ def test_the_proof_says_whether_the_number_is_the_minimum(evictions: int, least:
 def test_text_explanation_and_document_show_the_proof_and_the_detour() -> None:
     """Why no fewer evictions are enough, and why the repair may take more, in the same sentences."""
     seen = look(laid_out({"a": [4, 2], "b": [1, 2, 4]}, 0, 2, 2), generous())
-    (group,) = seen.plan.groups
+    (group,) = seen.plan.components
     proof, detour = str(group.proof), str(group.detour)
     assert proof.startswith("with at most 7 per zone (b:7)")
     assert detour.endswith("with at most 4 pods evicted at once: 2 are needed")
@@ -307,7 +307,7 @@ def test_expected_counts_come_true(counts: list[list[int]], seed: int) -> None:
     policy = policy.model_copy(update={"budgets": policy.budgets.model_copy(update={"slow_start": False})})
     seen = look(blueprint.snapshot(), policy)
     assume(seen.plan.evictions and not seen.plan.waiting)
-    (group,) = seen.plan.groups
+    (group,) = seen.plan.components
     going = decided_evictions(seen.plan)[group.name]
     shown = expected_counts(group, going, seen.snapshot)
     assert plan_document(seen.plan, seen.snapshot).groups[0].after == shown
@@ -436,9 +436,9 @@ def test_no_constraint_is_suggested_where_all_are_hard() -> None:
     blueprint.zones("ab", 1)
     blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
     seen = look(blueprint.snapshot(), rules(SPREAD))
-    (group,) = seen.plan.groups
+    (group,) = seen.plan.components
     alone = structs.replace(group, state=State.UNFIXABLE, refusal=NoSafeEviction())
-    seen.plan = structs.replace(seen.plan, groups=(alone,), evictions=(), waiting=())
+    seen.plan = structs.replace(seen.plan, components=(alone,), evictions=(), waiting=())
     assert "Which constraint would enforce it?\n  none\n  its constraints are hard already" in seen.explained()
 
 
@@ -471,7 +471,7 @@ def test_no_constraint_is_suggested_where_no_single_one_is_enough(bound: str) ->
 def test_freeing_a_pending_pod_predicts_no_counts() -> None:
     """The domain of the pending pod is not known, so neither are the counts of limits."""
     seen = look(crowded(), rules(THIRD))
-    (group,) = seen.plan.groups
+    (group,) = seen.plan.components
     (eviction,) = seen.plan.evictions
     freeing = msgspec.structs.replace(eviction, repair=structs.replace(eviction.repair, cause=Cause.PLACEMENT_DEADLOCK))
     assert expected_counts(group, [freeing], seen.snapshot) == {}
