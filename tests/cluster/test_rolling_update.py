@@ -31,7 +31,6 @@ from rebalancer.model.moves import CapacityRequest, CapacityState, MoveState, Pr
 from tests.cluster.controller import ROOT, USER, Controller, environment, install, policy
 from tests.cluster.test_approval import APPROVAL, read_plan
 from tests.cluster.test_capacity import JOBS, QUICK_LEASE, by_zone, capacity_policy, lay_out_shop, nothing_left
-from tests.cluster.test_ground_in_motion import POOL, change_node
 from tests.cluster.test_kills_in_a_large_repair import read_memory, workload_of
 from tests.cluster.test_namespaces import STATUS
 from tests.cluster.test_slow_start import is_ready
@@ -51,6 +50,7 @@ MOVES: Final = PER_SPACE * len(SPACES)
 """Each workload has two pods on one node, of which one has to go to another node."""
 OPEN: Final = len(SPACES)
 """Slow start lets one move begin in each of the two namespaces."""
+SHOP_BUDGET: Final = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/web"
 SHOP_MOVES: Final = 4
 """Twelve pods in two zones need four evictions once the third one has nodes."""
 CYCLES: Final = 4
@@ -92,7 +92,8 @@ class Open:
     def __str__(self) -> str:
         proposal = self.proposal
         plan = f"plan {proposal.hash} of {len(proposal.uids)}, approved: {proposal.approved}" if proposal else "no plan"
-        return f"{len(self.moves)} moves, {plan}, {len(self.capacity)} requests for capacity, {len(self.jobs)} Jobs"
+        capacity = ", ".join(f"capacity {one.state} with {len(one.placeholders)} placeholders" for one in self.capacity)
+        return f"{len(self.moves)} moves, {plan}, {capacity or 'no capacity'}, {len(self.jobs)} Jobs"
 
 
 def look(api: Api) -> Open:
@@ -188,7 +189,6 @@ def stuck(name: str, space: str, on: str) -> Workload:
         {on: 2},
         namespace=space,
         cpu="10m",
-        nodeSelector={POOL: "ops"},
         topologySpreadConstraints=[spread(HOSTNAME, labels={"app": name})],
     )
     for owner in made.owners:
@@ -199,8 +199,6 @@ def stuck(name: str, space: str, on: str) -> Workload:
 def lay_out_ops(plane: ControlPlane) -> None:
     """Lay the workloads of both namespaces out, on the nodes that exist."""
     names = [one["metadata"]["name"] for one in plane.api.list("/api/v1/nodes")]
-    for name in names:
-        change_node(plane.api, name, {"metadata": {"labels": {POOL: "ops"}}})
     lay_out(plane, [stuck(f"web-{number}", space, names[number]) for space in SPACES for number in range(PER_SPACE)])
 
 
@@ -265,9 +263,17 @@ def check_moves(plane: ControlPlane, minimum: int, opened: Open) -> None:
         assert (moves[uid].requested_at, moves[uid].replacement) == (requested_at, replacement)
 
 
-@pytest.mark.parametrize("how", [SIGTERM, SIGKILL], ids=lambda how: how.name)
+def let_capacity_come(api: Api) -> None:
+    api.create(node("c-0", zone="c", cpu="8"))
+
+
+@pytest.mark.parametrize(
+    ("how", "state"),
+    [(SIGTERM, CapacityState.REQUESTED), (SIGKILL, CapacityState.REQUESTED), (SIGKILL, CapacityState.READY)],
+    ids=lambda value: value.name,
+)
 def test_moves_and_placeholders_outlast_an_update_and_the_way_back(
-    cluster: ControlPlane, tmp_path: Path, earlier: Path, how: Signals
+    cluster: ControlPlane, tmp_path: Path, earlier: Path, how: Signals, state: CapacityState
 ) -> None:
     """The evictions are those that were proved; Jobs that a killed leader has left are neither deleted nor made again.
 
@@ -277,22 +283,29 @@ def test_moves_and_placeholders_outlast_an_update_and_the_way_back(
     lay_out_shop(cluster)
     lay_out_ops(cluster)
     api = cluster.api
-    with update(cluster, tmp_path, capacity_policy(timeout="10m"), earlier) as processes:
+    api.patch(SHOP_BUDGET, {"spec": {"maxUnavailable": 0}})
+    with update(cluster, tmp_path, capacity_policy(timeout="10m", settle="2s"), earlier) as processes:
+        first = processes.leader.log("cycle")[0]
         hold(cluster)
         wait_until(lambda: len(api.list(JOBS)) == SHOP_MOVES, what="the placeholders")
+        if state is CapacityState.READY:
+            let_capacity_come(api)
+            wait_until(lambda: [one.state for one in read_memory(api).capacity] == [state], what="the capacity")
         opened = processes.go_there_and_back(earlier, how)
         assert len(opened.moves) == OPEN
         (request,) = opened.capacity
-        assert request.state is CapacityState.REQUESTED
+        assert request.state is state
         assert sorted(name for name, _ in opened.jobs) == sorted(request.placeholders)
         assert len(opened.jobs) == SHOP_MOVES
-        renewed = 2 if how is SIGTERM else 0
-        assert count_jobs(cluster) == {"create": (1 + renewed) * SHOP_MOVES, "delete": renewed * SHOP_MOVES}
-        api.create(node("c-0", zone="c", cpu="8"))
+        made = SHOP_MOVES * (len(processes.started) if how is SIGTERM else 1)
+        assert count_jobs(cluster) == {"create": made, "delete": made - SHOP_MOVES}
+        api.patch(SHOP_BUDGET, {"spec": {"maxUnavailable": 1}})
+        if state is CapacityState.REQUESTED:
+            let_capacity_come(api)
         finish(cluster, lambda: is_repaired(api) and by_zone(api) == {"a": 4, "b": 4, "c": 4})
         wait_until(lambda: nothing_left(api), what="the placeholders to go")
-        check_moves(cluster, MOVES + SHOP_MOVES, opened)
-        assert count_jobs(cluster)["create"] == (1 + renewed) * SHOP_MOVES, "capacity was requested for it again"
+        check_moves(cluster, first["minimum"] + len(request.placeholders), opened)
+        assert count_jobs(cluster) == {"create": made, "delete": made}
 
 
 def count_jobs(plane: ControlPlane) -> Counter[str]:
