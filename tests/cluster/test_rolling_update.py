@@ -60,14 +60,9 @@ CYCLES: Final = 4
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the code of the earlier commit."""
-    git = shutil.which("git") or ""
-    known = (
-        git
-        and not subprocess.run(
-            [git, "cat-file", "-e", f"{EARLIER}^{{commit}}"], cwd=ROOT, capture_output=True, check=False
-        ).returncode
-    )
-    if not known:
+    git = shutil.which("git") or "git"
+    look_up = [git, "cat-file", "-e", f"{EARLIER}^{{commit}}"]
+    if not shutil.which("git") or subprocess.run(look_up, cwd=ROOT, capture_output=True, check=False).returncode:
         pytest.skip(f"commit {EARLIER} is not in the history of this checkout")
     folder = tmp_path_factory.mktemp("earlier")
     archive = subprocess.run([git, "archive", EARLIER, "rebalancer"], cwd=ROOT, capture_output=True, check=True).stdout
@@ -178,8 +173,8 @@ def update(plane: ControlPlane, folder: Path, policy_text: str, earlier: Path) -
         made = Update(plane, folder, policy_text, stack)
         made.start(earlier).wait_for("cycle")
         yield made
-        for controller in made.started:
-            assert '"level": "error"' not in controller.log_file.read_text()
+    for controller in made.started:
+        assert '"level": "error"' not in controller.log_file.read_text()
 
 
 def stuck(name: str, space: str, on: str) -> Workload:
