@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import structlog
+from msgspec import structs
 
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import (
@@ -43,7 +44,7 @@ def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
     if state.queue.unsaved and creating:
         tokens = {placeholder.token for placeholder in creating}
         others = tuple(request for request in state.memory.capacity if request.token not in tokens)
-        memory = replace(state.memory, capacity=others)
+        memory = structs.replace(state.memory, capacity=others)
         following, creating = replace(following, memory=memory), ()
     requests: list[CreatePlaceholders | DeletePlaceholders] = []
     if creating:
@@ -67,7 +68,7 @@ def release_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
     names = tuple(sorted({name for request in state.memory.capacity for name in request.placeholders}))
     if not state.leadership.leads or not names:
         return state, ()
-    memory = replace(state.memory, capacity=())
+    memory = structs.replace(state.memory, capacity=())
     following = replace(state, capacity=replace(state.capacity, to_create=(), to_delete=()), memory=memory)
     return following, (DeletePlaceholders(names=names),)
 

@@ -72,8 +72,11 @@ class Controller:
         policy_text: str,
         *flags: str,
         command: Sequence[str] = (*COMMAND, "run"),
+        tree: Path = ROOT,
     ) -> None:
+        """Prepare a process whose code is that in the folder `tree`."""
         self._plane = plane
+        self._tree = tree
         self._command = command
         self._folder = folder
         self._flags = flags
@@ -98,7 +101,7 @@ class Controller:
                 stdout=log,
                 stderr=log,
                 env=environment(),
-                cwd=ROOT,
+                cwd=self._tree,
             )
         return self
 
