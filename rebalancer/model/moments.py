@@ -39,6 +39,12 @@ class Clock:
             self.holds_until = self.now + left
         return False
 
+    def minute(self) -> int:
+        """Return the number of the minute; in the next one the answer is another."""
+        minute = int(self.now.timestamp() // 60)
+        self.holds_until = min(self.holds_until, datetime.fromtimestamp(60 * (minute + 1), UTC))
+        return minute
+
     def age_of(self, moment: datetime) -> timedelta:
         """Return how long ago a moment was, to be shown: no later time gives the same answer.
 

@@ -120,13 +120,14 @@ class OwnPodsNotSelected(Refusal):
 
 
 class ProblemBuilder:
-    """Makes the problems of one view, under one policy and one ledger of budgets."""
+    """Makes the problems of one view, under one policy, one ledger of budgets and one of capacity."""
 
     def __init__(
         self,
         view: View,
         policy: Policy,
         ledger: BudgetLedger,
+        capacities: CapacityIndex,
         cache: SearchCache,
         avoided: frozenset[str] = frozenset(),
         arriving: frozenset[str] = frozenset(),
@@ -137,12 +138,12 @@ class ProblemBuilder:
         """
         self.view = view
         self.policy = policy
-        self.capacities = CapacityIndex(view)
+        self._capacities = capacities
         self._cache = cache
         self._eligibility = EligibilityChecker(view.snapshot, policy, view.clock, arriving)
         self._topologies = Topologies(view)
         self._partitioner = PodPartitioner(view, self._eligibility, ledger, avoided)
-        self._classes = PodClassesBuilder(view, self.capacities, self._partitioner)
+        self._classes = PodClassesBuilder(view, capacities, self._partitioner)
         self._levels_of: dict[Hashable, _Levels | None] = {}
 
     def problem(self, component: Component) -> Problem | Refusal | None:
@@ -186,7 +187,7 @@ class ProblemBuilder:
     ) -> SingleClassProblem | Refusal:
         # Volumes restrict single pods, not the group: the nodes that each pod can reach are examined on their own.
         bare = structs.replace(sample, claims=()) if sample.claims else sample
-        capacity = self.capacities.capacity_for(bare, component.pods)
+        capacity = self._capacities.capacity_for(bare, component.pods)
         refusal = self._refuse_leaving(capacity)
         if refusal is not None:
             return refusal
@@ -201,7 +202,7 @@ class ProblemBuilder:
             return pods
         useful = _most_useful(requirements, sum(first.counted.values()) + pods.missing)
         owners = [member.owner.uid for member in component.members if member.owner is not None]
-        reserved, lost = set_aside(capacity, self.capacities.reserved(capacity, bare, owners), useful)
+        reserved, lost = set_aside(capacity, self._capacities.reserved(capacity, bare, owners), useful)
         keys, bounds = levels
         topology = self._topologies.topology(first.nodes, keys)
         return SingleClassProblem(

@@ -1,7 +1,7 @@
 """Make the plan: for every component the proven minimum, the next safe step, and why further evictions wait."""
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from msgspec import structs
@@ -28,6 +28,7 @@ from rebalancer.planning.plan import (
 )
 from rebalancer.planning.problem.protocol import Problem, Step
 from rebalancer.planning.scope.budgets import BudgetLedger, GroupUnavailable
+from rebalancer.planning.scope.capacity import CapacityIndex
 from rebalancer.planning.scope.components import (
     Component,
     Counts,
@@ -84,7 +85,7 @@ def find_relaxations(plan: Plan) -> Relaxations:
 
 
 class _Planner:
-    """Collects the plan, component by component, over one ledger of budgets."""
+    """Collects the plan, component by component, over one ledger of budgets and one of capacity."""
 
     def __init__(
         self, view: View, assessment: Assessment, policy: Policy, memory: PlanningMemory, cache: SearchCache
@@ -99,8 +100,10 @@ class _Planner:
         self._moving = {move.group for move in memory.in_flight}
         self._now: datetime = view.snapshot.taken_at
         self._ledger = BudgetLedger(view, policy, memory, assessment.pod_groups)
+        self._capacities = CapacityIndex(view)
         arriving = frozenset([move.replacement for move in memory.in_flight if move.replacement])
-        self._builder = ProblemBuilder(view, policy, self._ledger, cache, _avoided(assessment.pod_groups), arriving)
+        avoided = _avoided(assessment.pod_groups)
+        self._builder = ProblemBuilder(view, policy, self._ledger, self._capacities, cache, avoided, arriving)
         self._settling = SettlingNodes(view, policy, memory, assessment.unsettled_domains)
         self._recent = RecentChanges(view, policy, memory)
         self._evictions: list[Eviction] = []
@@ -155,7 +158,7 @@ class _Planner:
         limits, many = self._limits, max(1, len(self._later))
         whole = limits.lookahead_nodes_of_plan
         share = min(max(whole // many, limits.lookahead_nodes_of_component_least), limits.lookahead_nodes_of_component)
-        first = self._minute() * (whole // share) % many if share * many > whole else 0
+        first = self._view.clock.minute() * (whole // share) % many if share * many > whole else 0
         for problem, without, evictions in (*self._later[first:], *self._later[:first]):
             if without is not None and without.step is None and self._lookahead.left <= 0:
                 self._conclude(problem, without)
@@ -169,12 +172,6 @@ class _Planner:
         assert built is not None, "what is required of a component stays the same"
         assert not isinstance(built, Refusal), "reserved capacity does not refuse a component"
         return built
-
-    def _minute(self) -> int:
-        """Return the number of the minute; in the next one the answer is another."""
-        minute = int(self._now.timestamp() // 60)
-        self._view.clock.has_passed(datetime.fromtimestamp(60 * (minute + 1), UTC))
-        return minute
 
     def _decide(self, problem: Problem, lookahead: SearchBudget | None) -> Decision:
         name = problem.component.name
@@ -218,7 +215,7 @@ class _Planner:
         evictions = [Eviction(repair=repair, pod=victim.pod, workload=victim.member.reference) for victim in victims]
         self._evictions += evictions[:granted]
         for reservation in problem.reservations(victims[:granted]) if granted else ():
-            self._builder.capacities.charge(reservation.nodes, reservation.sample, reservation.pods)
+            self._capacities.charge(reservation.nodes, reservation.sample, reservation.pods)
         if blocked is not None:
             blocked = _with_pending(blocked, repair.cause)
             self._waiting += [Waiting(eviction=eviction, refusal=blocked) for eviction in evictions[granted:]]

@@ -25,6 +25,7 @@ from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.planning.planner import plan
 from rebalancer.planning.problem.protocol import Problem
 from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.planning.scope.capacity import CapacityIndex
 from rebalancer.planning.scope.components import find_components
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
@@ -192,7 +193,7 @@ def first_problem(
     assessment = assess(view, rules, NO_MEMORY)
     ledger = BudgetLedger(view, rules, NO_MEMORY)
     component = find_components(assessment, stuck, rules.spread.act_on)[0]
-    problem = ProblemBuilder(view, rules, ledger, cache).problem(component)
+    problem = ProblemBuilder(view, rules, ledger, CapacityIndex(view), cache).problem(component)
     assert problem is not None
     return view, problem
 

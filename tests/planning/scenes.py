@@ -22,6 +22,7 @@ from rebalancer.planning.formulation import ProblemBuilder
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.problem.protocol import Problem
 from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.planning.scope.capacity import CapacityIndex
 from rebalancer.planning.scope.components import find_components, stuck_pods
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.policy import Policy, load_policy
@@ -142,7 +143,7 @@ def problems(snapshot: Snapshot, policy: Policy, cache: SearchCache = CACHE) -> 
     view = View(snapshot)
     assessment: Assessment = assess(view, policy, NO_MEMORY)
     ledger = BudgetLedger(view, policy, NO_MEMORY, assessment.pod_groups)
-    builder = ProblemBuilder(view, policy, ledger, cache)
+    builder = ProblemBuilder(view, policy, ledger, CapacityIndex(view), cache)
     components = find_components(assessment, stuck_pods(view), policy.spread.act_on)
     made = (builder.problem(component) for component in components)
     return [problem for problem in made if problem is not None]
