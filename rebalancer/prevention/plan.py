@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from msgspec import Struct
 
@@ -52,18 +52,22 @@ class Written(Struct, frozen=True):
 
 
 class Unsteered(StrEnum):
-    """Why the order of a workload's pods is not kept."""
+    """Why the order of a workload's pods is not kept; `sentence` says it to people."""
 
-    FOREIGN = "Foreign"
-    """Somebody else has set a deletion cost on one of its pods."""
-    OVERWRITTEN = "Overwritten"
-    """Somebody has changed or removed a deletion cost of the rebalancer's."""
-    UNSETTLED = "Unsettled"
-    """It waits for pods that are not Ready yet."""
-    BLOCKED = "Blocked"
-    """Every patch would do harm before the next one."""
-    DELETED = "Deleted"
-    """It is being deleted."""
+    sentence: str
+
+    def __new__(cls, value: str, sentence: str = "") -> Self:
+        """Make a member, which is its value."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.sentence = sentence
+        return member
+
+    FOREIGN = "Foreign", "Its order is not kept: somebody else has set a pod-deletion-cost on one of its pods."
+    OVERWRITTEN = "Overwritten", "Its order is not kept: somebody has changed a deletion cost of the rebalancer's."
+    UNSETTLED = "Unsettled", "Its order waits for pods that are not Ready."
+    BLOCKED = "Blocked", "Its order is not kept: every change of it would do harm before the next one."
+    DELETED = "Deleted", "It is being deleted."
 
 
 Known = tuple[ScaleDown, tuple[int, ...], Steering]

@@ -10,20 +10,12 @@ from rebalancer.model.workloads import pod_ordinal
 from rebalancer.policy import Policy, ScaleDownPrevention
 from rebalancer.prevention.findings import describe_risk, find_risks
 from rebalancer.prevention.groups import CHOOSING_KINDS, PodGroup, find_pod_groups
-from rebalancer.prevention.plan import GroupResult, Unsteered, evaluate_group, is_selected
+from rebalancer.prevention.plan import GroupResult, evaluate_group, is_selected
 from rebalancer.scheduling.view import View
 
 _QUESTION = "What would a scale-down leave?"
 _MOST = 8
 """Numbers of replicas that are listed."""
-
-_UNSTEERED = {
-    Unsteered.FOREIGN: "Its order is not kept: somebody else has set a pod-deletion-cost on one of its pods.",
-    Unsteered.OVERWRITTEN: "Its order is not kept: somebody has changed a deletion cost of the rebalancer's.",
-    Unsteered.UNSETTLED: "Its order waits for pods that are not Ready.",
-    Unsteered.BLOCKED: "Its order is not kept: every change of it would do harm before the next one.",
-    Unsteered.DELETED: "It is being deleted.",
-}
 
 
 class ScaleDownAnswer(NamedTuple):
@@ -65,7 +57,7 @@ def _explain_group(result: GroupResult, view: View, policy: Policy) -> ScaleDown
     if not is_selected(result.group.owner.namespace, result.group.member.pods, policy):
         lines.append("Its order is not kept: prevention.namespaces or prevention.selector does not select it.")
     elif result.unsteered is not None:
-        lines.append(_UNSTEERED[result.unsteered])
+        lines.append(result.unsteered.sentence)
     violated = sum(amount > 0 for amount in result.steering.present[1:-1])
     answer = (
         f"skew is possible at {violated} of the {size - 1} smaller numbers of pods"
