@@ -34,7 +34,7 @@ def test_a_part_of_a_plan_is_about_the_named_workloads() -> None:
         assert {waiting.eviction.workload for waiting in part.waiting} == {workload}
         assert {refused.workload for refused in part.refusals} == {workload}
         assert {workload for group in part.components for workload in group.workloads} == {workload}
-    for of in ("evictions", "waiting", "refusals", "groups"):
+    for of in ("evictions", "waiting", "refusals", "components"):
         assert sum(len(getattr(part, of)) for part in parts) == len(getattr(whole, of)), of
     assert narrow_plan(whole, None) is whole
     assert narrow_plan(whole, frozenset(both)) == whole
