@@ -25,7 +25,7 @@ from msgspec import structs
 
 from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.workloads import Workload, is_beyond, pod_ordinal
-from rebalancer.prevention.order import sort_for_deletion
+from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.simulator.pod_factory import PodFactory
 from rebalancer.simulator.state import ClusterState
 from rebalancer.simulator.trace import TraceKind

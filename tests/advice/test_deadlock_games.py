@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalancer.advice import suggestion
-from rebalancer.advice.suggestion import GameResult, GameTooLargeError, play_game
+from rebalancer.advice.deadlock_games import GameResult, GameTooLargeError, play_game
 
 
 def test_three_shards_over_three_zones() -> None:
