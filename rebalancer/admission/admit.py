@@ -41,6 +41,15 @@ from rebalancer.tracking.holds import Holds, find_holds, find_next_probe
 from rebalancer.tracking.moves import ANSWER_TIMEOUT, find_undecided
 from rebalancer.tracking.windows import store_windows
 
+_EXCESSES: Final[Mapping[BreakerCause, tuple[str, str]]] = {
+    BreakerCause.UNREADY_NODES: ("uncordoned nodes not Ready", "unreadyNodes"),
+    BreakerCause.UNREADY_ZONE: ("uncordoned nodes of zone {zone} not Ready", "unreadyInZone"),
+    BreakerCause.PENDING_PODS: ("pods pending", "pendingPods"),
+    BreakerCause.API_ERRORS: ("requests to the API server failed", "apiErrors"),
+    BreakerCause.FAILED_MOVES: ("moves failed", "failedMoves"),
+}
+"""For each cause of the breaker what is counted, and the policy's field in `breaker`."""
+
 
 class Paused(Refusal):
     """The controller is paused; the message says who, until when and why."""
@@ -90,16 +99,6 @@ class Stale(Refusal):
 
     def __str__(self) -> str:
         return self.message
-
-
-_EXCESSES: Final[Mapping[BreakerCause, tuple[str, str]]] = {
-    BreakerCause.UNREADY_NODES: ("uncordoned nodes not Ready", "unreadyNodes"),
-    BreakerCause.UNREADY_ZONE: ("uncordoned nodes of zone {zone} not Ready", "unreadyInZone"),
-    BreakerCause.PENDING_PODS: ("pods pending", "pendingPods"),
-    BreakerCause.API_ERRORS: ("requests to the API server failed", "apiErrors"),
-    BreakerCause.FAILED_MOVES: ("moves failed", "failedMoves"),
-}
-"""For each cause of the breaker what is counted, and the policy's field in `breaker`."""
 
 
 class BreakerOpen(Refusal):

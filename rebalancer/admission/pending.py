@@ -36,6 +36,9 @@ A pod tolerates an unreachable node for 300 seconds (admission plugin DefaultTol
 of pods takes 40 to 60 more where the node is deleted.
 """
 
+SEEN_WITHIN: Final = timedelta(minutes=1)
+"""From a change in the cluster to the cycle that observes it, at most: the shipped `interval`."""
+
 
 def count_troubled(
     waiting: Sequence[Pod], view: View, changes: Iterable[ObservedChange], ready_before: datetime
@@ -54,10 +57,6 @@ def count_troubled(
         else:
             classes[(pod.namespace, pod.owner.uid if pod.owner is not None else "", pod.spec)].append(pod)
     return replacing + _count_placeable(classes.values(), view, ready_before)
-
-
-SEEN_WITHIN: Final = timedelta(minutes=1)
-"""From a change in the cluster to the cycle that observes it, at most: the shipped `interval`."""
 
 
 class _Losses:

@@ -26,6 +26,9 @@ Causes = Mapping[str, ViolationCause]
 MOST_STORED: Final = 1_000
 """Causes that are stored between cycles; the others are searched again in each cycle."""
 
+_MOST_DOMAINS: Final = 64
+"""Emptiest domains that are visited; one with a known change is enough."""
+
 
 def constraint_token(group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> str:
     """Return a short name of a group's constraint, the same in every cycle."""
@@ -167,10 +170,6 @@ def _is_broken(seen: Counts, value: str, *, empty: bool) -> bool:
         return False
     skew = seen.maximum - seen.by_domain[value] if empty else seen.skew_of(value)
     return skew > seen.constraint.max_skew
-
-
-_MOST_DOMAINS: Final = 64
-"""Emptiest domains that are visited; one with a known change is enough."""
 
 
 def _emptiest_domains(counts: DomainCounts) -> Iterator[str]:

@@ -44,6 +44,9 @@ class DomainSource(StrEnum):
     REMEMBERED = "remembered"
 
 
+_RANK: Final = {source: rank for rank, source in enumerate(DomainSource)}
+
+
 class KnownDomain(Struct, frozen=True, gc=False, kw_only=True, order=True):
     """A domain that no node carries. `pools` are the NodePools that name it; `last_seen` is when it last had a node."""
 
@@ -194,9 +197,6 @@ def known_for(
             if known is None or _RANK[domain.source] < _RANK[known.source]:
                 best[domain.value] = domain
     return best
-
-
-_RANK: Final = {source: rank for rank, source in enumerate(DomainSource)}
 
 
 # Whether a pod may use a node of which only some labels are known

@@ -25,6 +25,11 @@ Affinities = frozenset[RequiredAffinity | None]
 
 _ANYWHERE: Final[Affinities] = frozenset({None})
 
+_ByNamespace = Mapping[str, Sequence[PodController]]
+
+_UNKNOWN: Final = Labels({"": ""})
+"""In the place of a key that has not been computed; no label has an empty key."""
+
 
 class LimitGroupPart(Struct, frozen=True, kw_only=True, gc=False):
     """The pods of one owner that belong to the group; none where the owner has no pods yet."""
@@ -120,9 +125,6 @@ def _candidates(view: View, group: PolicyGroup, *, absent: bool) -> Iterator[Pod
         yield from _all_candidates(view, absent=absent)
 
 
-_ByNamespace = Mapping[str, Sequence[PodController]]
-
-
 def _divide_candidates(view: View) -> Mapping[bool, _ByNamespace]:
     divided: dict[bool, dict[str, list[PodController]]] = {False: {}, True: {}}
     for absent, by_namespace in divided.items():
@@ -168,9 +170,6 @@ def divide_parts(
                 pods_by_key[key] = []
         for key, pods in pods_by_key.items():
             yield key, part if len(pods) == len(part.pods) else LimitGroupPart(member=part.member, pods=tuple(pods))
-
-
-_UNKNOWN: Final = Labels({"": ""})
 
 
 def _key_of(labels: Labels, selector: LabelSelector, keys: tuple[str, ...]) -> Labels | None:

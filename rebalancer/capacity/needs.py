@@ -3,19 +3,10 @@
 Two kinds of domains come into question: those without nodes in which a constraint would be violated with one, and
 those whose nodes are full. Nodes are supposed there, and the repair is rehearsed; if it succeeds, capacity is all it
 lacks. With constraints on host names the fewest nodes that do are supposed, and no more pods are to share one.
-
-The whole repair on supposed nodes: how many evictions it takes, and which pods end on the supposed nodes.
-
-Problem: how much capacity does a repair need, and where, if nobody knows yet what the planner will do with it? Idea:
-plan, carry the step out on paper, plan again, until nothing is left; whatever node the scheduler picks in truth, a
-forced step leads to a state from which the repair goes on. Example: zones a:6 b:6 and one supposed node in c; the plan
-evicts two of each, and all four end on the supposed node. Bound: a plan of one component for each step, at most
-`_MOST_STEPS`.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -24,118 +15,21 @@ from msgspec import Struct, structs
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.controllers import members
 from rebalancer.assessment.known_domains import DomainKnowledge, KnownDomain, NodeNeeds
-from rebalancer.capacity.supposed import is_supposed, suppose_nodes
-from rebalancer.engine import evaluate
-from rebalancer.model.facts import Refusal
+from rebalancer.capacity.rehearsal import Rehearsal, rehearse
+from rebalancer.capacity.supposed import suppose_nodes
 from rebalancer.model.labels import Labels
 from rebalancer.model.moments import ALWAYS
 from rebalancer.model.moves import DomainName, Memory, Reference, make_token
 from rebalancer.model.nodes import HOSTNAME, Node
 from rebalancer.model.placeholders import Placeholder
-from rebalancer.model.pods import Pod, PodPhase, Resources
+from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import State
-from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.diagnosis.obstacles import NoCapacity
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
 from rebalancer.planning.scope.capacity import repels_own_class
 from rebalancer.planning.scope.requirements import is_acted_on
 from rebalancer.policy import LimitAction, Policy
-from rebalancer.scheduling.place import candidate_nodes, most_likely
-from rebalancer.scheduling.replacement import replacement
-from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
-
-_MOST_STEPS: Final = 40
-
-
-class Rehearsal(Struct, frozen=True, kw_only=True):
-    """A repair that supposed nodes make possible: its evictions, and the pods that end on them, by the node's name.
-
-    `first` are the evictions that the first plan decided, `component` the name of what it repairs.
-    """
-
-    component: str
-    workloads: tuple[Reference, ...]
-    evictions: int
-    placed: tuple[tuple[str, Pod], ...]
-    first: tuple[Eviction, ...]
-
-
-# Many branches: each step may be the last, in several ways.
-def rehearse(
-    view: View,
-    nodes: Collection[Node],
-    workloads: Collection[Reference],
-    policy: Policy,
-    memory: Memory,
-) -> tuple[Rehearsal | Refusal | None, datetime]:
-    """Repair the component of some workloads with these nodes besides; None where nothing would be repaired.
-
-    A refusal says what else than capacity the repair lacks. The time is until when another rehearsal gives the same.
-    """
-    snapshot = replace(view.snapshot, nodes=(*view.snapshot.nodes, *nodes))
-    evictions = 0
-    first: Plan | None = None
-    component: ComponentPlan | None = None
-    valid_until = ALWAYS
-    for _ in range(_MOST_STEPS):
-        evaluation = evaluate(snapshot, policy, profile=view.profile, memory=memory, only=workloads)
-        valid_until = min(valid_until, evaluation.valid_until)
-        made, state = evaluation.plan, evaluation.view
-        group = made.components[0] if made.components else None
-        if group is None:
-            break
-        if first is None:
-            first, component = made, group
-        victims = [*made.evictions, *(waiting.eviction for waiting in made.waiting)]
-        if not victims:
-            return group.refusal, valid_until
-        following = _carry_out(state, victims)
-        if following is None:
-            return None, valid_until
-        snapshot, evictions = following, evictions + len(victims)
-    else:
-        return None, valid_until
-    if first is None or component is None:
-        return None, valid_until
-    owners = {eviction.owner_uid for eviction in first.evictions} | {
-        waiting.eviction.owner_uid for waiting in first.waiting
-    }
-    rehearsal = Rehearsal(
-        component=component.name,
-        workloads=component.workloads,
-        evictions=evictions,
-        placed=tuple(
-            (pod.node, pod)
-            for pod in snapshot.pods
-            if pod.node is not None and is_supposed(pod.node) and pod.owner is not None and pod.owner.uid in owners
-        ),
-        first=(*first.evictions, *(waiting.eviction for waiting in first.waiting)),
-    )
-    return rehearsal, valid_until
-
-
-def _carry_out(view: View, evictions: Collection[Eviction]) -> Snapshot | None:
-    """Return the snapshot after a step: the pods run where they are most likely placed; None where one is not."""
-    uids = {eviction.pod.uid for eviction in evictions}
-    state = view.without([eviction.pod for eviction in evictions])
-    moved: dict[str, Pod] = {}
-    for eviction in evictions:
-        new = replacement(eviction.pod, view)
-        if isinstance(new, Unpredictable):
-            return None
-        chosen = candidate_nodes(new, state, most_likely).chosen
-        if not chosen:
-            return None
-        node = next(iter(chosen))
-        state = state.with_placed(new, node)
-        # It counts as settled: how long the repair takes is not the question.
-        moved[eviction.pod.uid] = structs.replace(
-            eviction.pod, labels=new.labels, spec=new.spec, requests=new.requests, node=node, phase=PodPhase.RUNNING
-        )
-    pods = tuple([moved[pod.uid] if pod.uid in uids else pod for pod in view.snapshot.pods])
-    return replace(view.snapshot, pods=pods)
-
 
 _NODES: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
 """Numbers of nodes that are supposed in turn where constraints count by node."""

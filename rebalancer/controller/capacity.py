@@ -33,6 +33,9 @@ from rebalancer.tracking.moves import overlay_moves
 _Rehearsed = Mapping[tuple[str, tuple[DomainName, ...]], tuple[PlanningMemory, RehearsedNeed]]
 """Results of rehearsals, by the request's token and the domains, with the memory by which they were made."""
 
+_RELEASING = frozenset({Reason.PAUSED, Reason.OBSERVE_ONLY, Reason.OUTSIDE_WINDOW, Reason.BREAKER_OPEN})
+"""What holds every eviction back for long enough that capacity is not to be held for them."""
+
 
 def uses_capacity(policy: Policy, memory: Memory, snapshot: Snapshot) -> bool:
     """Return whether capacity is on, or something of it is left: in the memory, or placeholders in the cluster."""
@@ -215,10 +218,6 @@ def _find_obstacle(reading: CapacityReading | None, refusal: Refusal | None, con
 
 def _names(requests: Iterable[CapacityRequest]) -> frozenset[str]:
     return frozenset(name for request in requests for name in request.placeholders)
-
-
-_RELEASING = frozenset({Reason.PAUSED, Reason.OBSERVE_ONLY, Reason.OUTSIDE_WINDOW, Reason.BREAKER_OPEN})
-"""What holds every eviction back for long enough that capacity is not to be held for them."""
 
 
 def _find_end(refusal: Refusal | None, context: AdmissionContext) -> str:

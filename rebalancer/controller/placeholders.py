@@ -1,9 +1,8 @@
 """Placeholders in the loop: created and deleted once the memory is saved, and released when the process ends.
 
-The memory is saved first, so that the next leader knows what a Job is for. One that no request in the memory names is
-deleted, by whoever leads.
-
-Creates and deletes the Jobs of placeholders for the loop, in whichever thread it is called.
+The memory is saved first, so that the next leader knows what a Job is for. A Job that no request in the memory names is
+deleted, by whoever leads. The functions decide, as parts of the loop; `PlaceholderJobs` carries out what they request,
+in whichever thread it is called.
 """
 
 from collections.abc import Callable
@@ -22,6 +21,8 @@ from rebalancer.controller.state import (
 )
 from rebalancer.policy import Capacity
 from rebalancer.ports import Placeholders
+
+_log = structlog.get_logger("rebalancer")
 
 
 def queue_placeholders(state: LoopState, cycle: Cycle) -> LoopState:
@@ -71,9 +72,6 @@ def release_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
     memory = structs.replace(state.memory, capacity=())
     following = replace(state, capacity=replace(state.capacity, to_create=(), to_delete=()), memory=memory)
     return following, (DeletePlaceholders(names=names),)
-
-
-_log = structlog.get_logger("rebalancer")
 
 
 class PlaceholderJobs:

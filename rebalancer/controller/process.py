@@ -58,6 +58,7 @@ _CYCLE = "cycle"
 
 _LATEST = 1.5
 """Intervals after a cycle after which the next one comes at the latest."""
+_log = structlog.get_logger("rebalancer")
 
 
 def _now() -> datetime:
@@ -65,7 +66,6 @@ def _now() -> datetime:
 
 
 SYSTEM_CLOCKS = Clocks(now=_now, monotonic=time.monotonic)
-_log = structlog.get_logger("rebalancer")
 
 
 class StartError(Exception):

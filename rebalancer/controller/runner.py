@@ -53,16 +53,21 @@ from rebalancer.reporting.plan_numbers import plan_numbers
 
 _log = structlog.get_logger("rebalancer")
 
+Spawn = Callable[[Callable[[], None]], None]
+"""Runs a function, in a thread of its own or at once."""
+
+CAPACITY_SECONDS = 2.0
+"""Between cycles while placeholders exist: capacity is paid for, and a step takes several cycles."""
+
+EARLY_SECONDS = 1.0
+"""From a change that calls for an early cycle to the cycle, so that changes that come together make one."""
+
 
 class Identity(NamedTuple):
     """How a process names itself and its policy in the status."""
 
     name: str
     policy_source: str
-
-
-Spawn = Callable[[Callable[[], None]], None]
-"""Runs a function, in a thread of its own or at once."""
 
 
 class Observer(Protocol):
@@ -79,13 +84,6 @@ class Observer(Protocol):
     def changed(self, state: LoopState) -> None:
         """Take the new state of the loop; called after every event."""
         ...
-
-
-CAPACITY_SECONDS = 2.0
-"""Between cycles while placeholders exist: capacity is paid for, and a step takes several cycles."""
-
-EARLY_SECONDS = 1.0
-"""From a change that calls for an early cycle to the cycle, so that changes that come together make one."""
 
 
 class _Tick:

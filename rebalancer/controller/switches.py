@@ -24,6 +24,12 @@ from rebalancer.ports import Cluster, ReadFailedError
 
 _log = structlog.get_logger("rebalancer.pause")
 
+ANSWER_SERVES: Final = 0.5
+"""Seconds after its request was begun for which an answer about the kill switch serves other requests."""
+
+ANSWER_USABLE: Final = 0.8
+"""Seconds after which a slow answer is too old for the request that waited for it."""
+
 
 def watch_pauses(transport: Transport, namespace: str, tell: Callable[[LoopEvent], None]) -> Reflector:
     """Return the watch, not yet started, that reports every change to the loop.
@@ -61,13 +67,6 @@ def watch_approvals(transport: Transport, namespace: str, tell: Callable[[LoopEv
         tell(ApprovalRead(approved=find_approval(config_maps[0]) if config_maps else ""))
 
     return Reflector(transport, CONFIG_MAPS, namespace=namespace, name=APPROVAL, changed=report)
-
-
-ANSWER_SERVES: Final = 0.5
-"""Seconds after its request was begun for which an answer about the kill switch serves other requests."""
-
-ANSWER_USABLE: Final = 0.8
-"""Seconds after which a slow answer is too old for the request that waited for it."""
 
 
 class KillSwitch:

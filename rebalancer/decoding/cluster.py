@@ -1,12 +1,6 @@
-"""Objects other than pods and workloads: nodes, budgets, namespaces, services, volumes, autoscalers, node pools.
+"""Objects other than pods and workloads: nodes, budgets, namespaces, services, priority classes, volumes, autoscalers.
 
-Disruption budgets, volumes, and the small kinds.
-
-Nodes.
-
-NodePools of Karpenter.
-
-HorizontalPodAutoscalers.
+Autoscalers are HorizontalPodAutoscalers and the NodePools of Karpenter.
 """
 
 import sys
@@ -35,6 +29,9 @@ _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+_OPERATORS: Final = frozenset(map(str, Operator))
+"""Newer releases of Karpenter have further operators on numbers; no domain depends on them."""
 
 
 def decode_budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudget:
@@ -211,10 +208,6 @@ def decode_taints(source: Sequence[wire.Taint] | None, field: str) -> tuple[Tain
         Taint(taint.key, parse_choice(TaintEffect, taint.effect, f"{field}[{position}].effect"), taint.value)
         for position, taint in enumerate(source or ())
     )
-
-
-_OPERATORS: Final = frozenset(map(str, Operator))
-"""Newer releases of Karpenter have further operators on numbers; no domain depends on them."""
 
 
 def decode_node_pool(source: wire.NodePool, _: Interner) -> NodePool:

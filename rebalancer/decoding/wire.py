@@ -17,6 +17,8 @@ Item = TypeVar("Item")
 Quantity = str | int | float
 IntOrString = int | str
 
+_NULL = Raw(b"null")
+
 
 class Wire(Struct, frozen=True, gc=False, rename="camel", kw_only=True, omit_defaults=True):
     """Base of all: immutable, outside the garbage collector, camelCase; defaults are not written."""
@@ -267,9 +269,6 @@ class Pod(Wire, frozen=True):
     metadata: Metadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
-
-
-_NULL = Raw(b"null")
 
 
 class RawContainer(Wire, frozen=True):

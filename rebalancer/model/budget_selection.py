@@ -13,6 +13,12 @@ from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.pods import Pod
 
+_Entry = tuple[int, LabelSelector, DisruptionBudget]
+"""The place of a budget among all of its namespace, its selector, the budget."""
+
+_ANY = ("", "")
+"""In the place of a label for selectors that require no value; no label has an empty key."""
+
 
 class BudgetSelection:
     """Pods and budgets by namespace, matched by the rules of policy/v1: the null selector selects none, `{}` all."""
@@ -57,10 +63,6 @@ class BudgetSelection:
         return pods
 
 
-_Entry = tuple[int, LabelSelector, DisruptionBudget]
-"""The place of a budget among all of its namespace, its selector, the budget."""
-
-
 class _Index:
     """The budgets of one namespace, by a label that they require: the one that the fewest of all require."""
 
@@ -83,10 +85,6 @@ class _Index:
         for _, selector, budget in sorted(candidates, key=itemgetter(0)):
             if selector.matches(labels):
                 yield budget
-
-
-_ANY = ("", "")
-"""In the place of a label for selectors that require no value; no label has an empty key."""
 
 
 def _required(selector: LabelSelector) -> Sequence[Sequence[tuple[str, str]]]:

@@ -1,10 +1,8 @@
-"""Small facts about a cluster: namespaces, services, priority classes, its version.
+"""The small objects of a cluster besides pods, nodes, workloads and volumes, and the version of its API server.
 
-HorizontalPodAutoscalers: how far a workload may be scaled down without anybody's doing.
-
-Karpenter's NodePools: which nodes an autoscaler would create.
-
-PodDisruptionBudgets.
+Some of them say what may happen to pods: a PodDisruptionBudget how many may be evicted, a HorizontalPodAutoscaler how
+far a workload may be scaled down without anybody's doing, a NodePool of Karpenter which nodes an autoscaler would
+create.
 """
 
 from collections.abc import Mapping

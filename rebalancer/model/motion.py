@@ -1,4 +1,4 @@
-"""Ground in motion: nodes that have changed lately, and domains that lose nodes, as the memory stores them."""
+"""Nodes that have changed lately, and domains that lose nodes, as the memory stores them."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -33,7 +33,6 @@ class NodeEvent(StrEnum):
 
 
 _LOSSES: Final = frozenset({NodeEvent.CORDONED, NodeEvent.UNREADY, NodeEvent.DELETED})
-
 
 _VERBS: Final = {
     NodeEvent.CORDONED: "was cordoned",

@@ -14,6 +14,20 @@ from rebalancer.model.motion import DomainMotion, NodeChange
 from rebalancer.model.reasons import Cause, ViolationCause
 from rebalancer.model.words import name_of_key, short_key
 
+MAX_FAILED_PREDICTIONS = 3
+"""Failed predictions in a row after which no more repair by prediction is planned for a group."""
+
+_NOT_ARRIVED: Final[Mapping[str, Any]] = {
+    "awaited_since": None,
+    "uncreated": None,
+    "bound_since": None,
+    "arrived": False,
+    "counted": False,
+    "unstarted": None,
+    "victim_seen": None,
+}
+"""What became of a move, which admission alone reads."""
+
 
 def make_token(name: str) -> str:
     """Return a short name of a group or limit, the same in every process, so that a memory of thousands stays small."""
@@ -147,10 +161,6 @@ class SentRequest(Struct, frozen=True, gc=False, order=True, array_like=True):
     at: Moment
     node: str = ""
     namespace: str = ""
-
-
-MAX_FAILED_PREDICTIONS = 3
-"""Failed predictions in a row after which no more repair by prediction is planned for a group."""
 
 
 class FailedPrediction(Struct, frozen=True, gc=False):
@@ -374,18 +384,6 @@ class Memory(PlanningMemory, frozen=True, kw_only=True):
         last = max((zone.last for zone in self.zones), default=ALWAYS)
         known["zones"] = tuple(structs.replace(zone, last=ALWAYS) if zone.last == last else zone for zone in self.zones)
         return PlanningMemory(**known)
-
-
-_NOT_ARRIVED: Final[Mapping[str, Any]] = {
-    "awaited_since": None,
-    "uncreated": None,
-    "bound_since": None,
-    "arrived": False,
-    "counted": False,
-    "unstarted": None,
-    "victim_seen": None,
-}
-"""What became of a move, which admission alone reads."""
 
 
 NO_MEMORY = Memory()

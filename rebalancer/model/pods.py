@@ -9,6 +9,9 @@ from rebalancer.model.affinity import NodeAffinity, PodAffinity, Toleration
 from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.spread import SpreadConstraint
 
+NO_SANDBOX = "PodReadyToStartContainers is False"
+"""Of a pod that is bound: its node has made no sandbox and network for it. So it is for some seconds in every start."""
+
 
 class PodPhase(StrEnum):
     """`status.phase`."""
@@ -96,10 +99,6 @@ class LocalVolume(Struct, frozen=True, gc=False, order=True):
 
     name: str
     kind: LocalStorage
-
-
-NO_SANDBOX = "PodReadyToStartContainers is False"
-"""Of a pod that is bound: its node has made no sandbox and network for it. So it is for some seconds in every start."""
 
 
 class Pod(Struct, frozen=True, gc=False, kw_only=True):

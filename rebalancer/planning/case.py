@@ -20,6 +20,8 @@ from rebalancer.planning.search.report import Attempt, Method
 from rebalancer.planning.steps.lookahead import LookaheadModel, lookahead_step
 from rebalancer.scheduling.view import View
 
+P = TypeVar("P", bound=Problem)
+
 
 class Detour(Fact):
     """The repair may take more evictions than the minimum: no order of them is certain to reach it, or none was found.
@@ -100,9 +102,6 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     def optimal(self) -> bool:
         """Whether the number of evictions is proved."""
         return bool(self.evictions) and self.evictions == self.lower_bound
-
-
-P = TypeVar("P", bound=Problem)
 
 
 class Case(Generic[P]):

@@ -13,7 +13,6 @@ from rebalancer.policy.amounts import Amount
 from rebalancer.policy.breaker import Breaker, Percentage
 from rebalancer.policy.capacity import Capacity, CapacityMode
 from rebalancer.policy.conditions import Condition
-from rebalancer.policy.consistency import policy_notes
 from rebalancer.policy.document import API_VERSION, KIND, Policy, default_policy
 from rebalancer.policy.durations import parse_duration
 from rebalancer.policy.groups import WORKLOAD, Basis, Disruption, Limit, LimitAction, PolicyGroup, Severity, When
@@ -21,6 +20,7 @@ from rebalancer.policy.loader import is_team_policy, load_policy, load_team_poli
 from rebalancer.policy.merging import Merged, MergedPolicy, TeamReading, merge, select_team_namespaces
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.names import NamespaceFilter, Owner
+from rebalancer.policy.notes import policy_notes
 from rebalancer.policy.prevention import Prevention, ScaleDownPrevention
 from rebalancer.policy.problems import PolicyError, PolicyProblem
 from rebalancer.policy.schema import json_schema, team_json_schema

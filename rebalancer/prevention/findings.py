@@ -15,7 +15,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, ScaleDownPrevention
-from rebalancer.prevention.order import sort_for_deletion
+from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.prevention.plan import GroupResult, Unsteered, is_selected
 from rebalancer.scheduling.view import View
 

@@ -9,51 +9,16 @@ beat the best order so far is dropped. If no level has to be cut, the result is 
 Example: zones a, b, c with 2,1,1 pods, maxSkew 1: a goes first, then any two zones: 1,1,1 | 1,1,0 | 1,0,0.
 
 Cost: n pods of m kinds and r rules take n * m * r; the search evaluates at most `_SEARCHED` domains in all.
-
-The order in which a ReplicaSet or ReplicationController deletes its pods.
-
-Source: `pkg/controller/replicaset/replica_set.go` (getPodsToDelete, getPodsRankedByRelatedPodsOnSameNode) and
-`pkg/controller/controller_utils.go` (ActivePodsWithRanks), of Kubernetes 1.36.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from math import log2
 from typing import Final
 
 from msgspec import Struct
 
-from rebalancer.model.deletion_costs import deletion_cost
-from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.prevention.outcome import Excess, Price, price
 from rebalancer.prevention.scale_down import UNCOUNTED, ScaleDown, ScaleDownTally
-
-_PHASES: Final = {PodPhase.PENDING: 0, PodPhase.UNKNOWN: 1}
-
-
-def sort_for_deletion(active: Iterable[Pod], crowds: Mapping[str | None, int], now: datetime) -> list[Pod]:
-    """Sort pods by the order in which their controller deletes them.
-
-    `crowds`: how many of its Deployment's pods are on each node. Of pods that are equal otherwise, those are deleted
-    first that have been Ready, or have existed, for a shorter time, by powers of two; then the UID decides.
-    """
-    return sorted(active, key=lambda pod: _rank_for_deletion(pod, crowds.get(pod.node, 0), now))
-
-
-def _rank_for_deletion(pod: Pod, crowd: int, now: datetime) -> tuple[bool, int, bool, int, int, int, str]:
-    since = pod.ready_since if pod.ready and pod.ready_since is not None else pod.created
-    age = (now - since).total_seconds() * 1e9
-    return (
-        pod.node is not None,
-        _PHASES.get(pod.phase, 2),
-        pod.ready,
-        deletion_cost(pod),
-        -crowd,
-        int(log2(age)) if age > 0 else -1,
-        pod.uid,
-    )
-
 
 _SEARCHED: Final = 60_000
 """Domains of states that the search evaluates at most: some tens of milliseconds."""
@@ -63,6 +28,8 @@ _WIDTH: Final = 300
 
 _LARGE: Final = 20_000
 """With more pods times kinds only the fullest domain is followed: every other choice costs too much."""
+
+_Key = tuple[tuple[int, ...], tuple[bool, int, int]]
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -174,9 +141,6 @@ def _queues(group: ScaleDown, ranks: Sequence[int]) -> list[list[int]]:
 
 def _sort_key(group: ScaleDown, ranks: Sequence[int], pod: int) -> tuple[bool, int, int]:
     return pod in group.avoided, ranks[pod] if ranks else 0, pod
-
-
-_Key = tuple[tuple[int, ...], tuple[bool, int, int]]
 
 
 def _delete_fullest(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, ...]:

@@ -28,6 +28,9 @@ from rebalancer.scheduling.view import View
 UNSETTLED_FOR: Final = timedelta(minutes=1)
 """How long a workload may lack Ready pods before those that it has are ranked without them."""
 
+Known = tuple[ScaleDown, tuple[int, ...], Steering]
+"""A group, the ranks of its pods, and what follows from them."""
+
 
 class PodPatch(Struct, frozen=True, kw_only=True):
     """One pod's new deletion cost, None to remove it. Patches of a group are sent in their order, or not at all.
@@ -68,10 +71,6 @@ class Unsteered(StrEnum):
     UNSETTLED = "Unsettled", "Its order waits for pods that are not Ready."
     BLOCKED = "Blocked", "Its order is not kept: every change of it would do harm before the next one."
     DELETED = "Deleted", "It is being deleted."
-
-
-Known = tuple[ScaleDown, tuple[int, ...], Steering]
-"""A group, the ranks of its pods, and what follows from them."""
 
 
 @dataclass(frozen=True, kw_only=True)

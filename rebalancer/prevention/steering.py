@@ -10,14 +10,8 @@
    of the patches does that, single changes are tried, and after that the group is left alone.
 
 Cost: one evaluation of the order for each patch of a pod that has a rank, or gets one above others.
-
-Ranks for an order of deletion: numbers from 1 to 1,000,000 with gaps, so that a new pod finds a place between two.
-
-Pods without a rank count as 0 and go first. Larger numbers would steer other tools: Karpenter adds the deletion cost,
-divided by 2**27, to a pod's disruption cost.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -25,93 +19,8 @@ from msgspec import Struct
 
 from rebalancer.prevention.order import Order, find_order
 from rebalancer.prevention.outcome import Excess, Price, find_outcome, is_no_worse, price
+from rebalancer.prevention.ranks import assign_ranks, keep_most
 from rebalancer.prevention.scale_down import ScaleDown, ScaleDownTally
-
-HIGHEST: Final = 1_000_000
-"""The rank of no pod is higher."""
-
-_SPARE: Final = 4
-"""Ranks are so far apart that the group could grow to so many times its size."""
-
-_SMALL: Final = 64
-"""Smaller groups count as one of this size."""
-
-
-def keep_most(order: Sequence[int], ranks: Sequence[int]) -> frozenset[int]:
-    """Return the most pods whose present ranks already are in this order; a pod of rank 0 has none."""
-    ends: list[int] = []
-    last: list[int] = []
-    before: dict[int, int | None] = {}
-    for pod in order:
-        rank = ranks[pod]
-        if not rank:
-            continue
-        place = bisect_left(ends, rank)
-        before[pod] = last[place - 1] if place else None
-        if place == len(ends):
-            ends.append(rank)
-            last.append(pod)
-        else:
-            ends[place], last[place] = rank, pod
-    unchanged: set[int] = set()
-    pod_or_none = last[-1] if last else None
-    while pod_or_none is not None:
-        unchanged.add(pod_or_none)
-        pod_or_none = before[pod_or_none]
-    return frozenset(unchanged)
-
-
-def assign_ranks(order: Sequence[int], unchanged: frozenset[int], ranks: Sequence[int]) -> dict[int, int]:
-    """Return the ranks of all pods that are not unchanged; where there is no space, of further pods beside them."""
-    assigned: dict[int, int] = {}
-    positions = [position for position, pod in enumerate(order) if pod in unchanged]
-    borders = [-1, *positions, len(order)]
-    at = 0
-    while at < len(borders) - 1:
-        first, last = borders[at], borders[at + 1]
-        low = ranks[order[first]] if first >= 0 else 0
-        high = ranks[order[last]] if last < len(order) else HIGHEST + 1
-        number = last - first - 1
-        if high - low - 1 < number:
-            # No space: the neighbour with more space beyond it loses its rank, too.
-            below = low - (ranks[order[borders[at - 1]]] if at > 1 else 0) if at else -1
-            above = (
-                (ranks[order[borders[at + 2]]] if borders[at + 2] < len(order) else HIGHEST + 1) - high
-                if at + 2 < len(borders)
-                else -1
-            )
-            if below > above:
-                at -= 1
-                for pod in order[borders[at] + 1 : first]:
-                    assigned.pop(pod, None)
-                del borders[at + 1]
-            else:
-                del borders[at + 1]
-            continue
-        assigned.update(zip(order[first + 1 : last], _between(low, high, number, len(order)), strict=True))
-        at += 1
-    return assigned
-
-
-def _between(low: int, high: int, number: int, size: int) -> list[int]:
-    """Return so many ranks between two others, apart from each other.
-
-    At either end they stay near the others, so that more pods find a place beyond them.
-    """
-    if not number:
-        return []
-    stride = HIGHEST // (_SPARE * max(size, _SMALL))
-    if low == 0 and high == HIGHEST + 1:
-        begin = (HIGHEST - stride * (number - 1)) // 2
-        return [begin + stride * position for position in range(number)] if stride else list(range(1, number + 1))
-    if low == 0:
-        step = max(1, min(stride, high // (number + 1)))
-        return [high - step * (number - position) for position in range(number)]
-    if high == HIGHEST + 1:
-        step = max(1, min(stride, (high - low) // (number + 1)))
-        return [low + step * (position + 1) for position in range(number)]
-    return [low + (high - low) * (position + 1) // (number + 1) for position in range(number)]
-
 
 _SMALL_GROUP: Final = 32
 """In larger groups not every single change of the order is tried."""

@@ -1,22 +1,10 @@
-"""Kubernetes events, each on change only.
+"""Kubernetes events, for people who run `kubectl describe`: each is created when something changes, and only then.
 
-About workloads and their pods, limits, deadlocks, approvals, capacity, prevention and team policies.
-
-Kubernetes events about constraints and moves, one on the workload and for a move one on the pod, on change only.
-
-Events about limits, when a limit changes its state: on the owners and on pods of the fullest domain.
-
-Events about placement deadlocks: on the pending pod and on its workload, once for each deadlock.
-
-Events about the plans that are proposed in mode Approve.
-
-Kubernetes events about capacity that was requested for a repair, on its workloads.
-
-Events about domains that lose nodes, once for each, on the policy's ConfigMap.
-
-Events about prevention: it cannot go on, or can again.
-
-Events about team policies, on the ConfigMap of the team's namespace: what its team sees of the policy in force.
+An event regards the object at which its readers look for it. Constraints and capacity for a repair: the workload.
+Moves: the pod, and its workload. Limits: the owners, and pods of the fullest domain. Deadlocks: the pending pod, and
+its workload. Approvals: the ConfigMap of approvals. Domains that lose nodes, and whether prevention can go on: the
+policy's ConfigMap. Team policies: the ConfigMap in the team's namespace, with what its team sees of the policy in
+force.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +27,30 @@ from rebalancer.model.words import plural
 from rebalancer.policy import NO_TEAM_POLICY, TeamReading
 from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.prevention.report import PreventionReport
+
+MOST_EVENTS: Final = 200
+"""Events about limits in one cycle. Further limits are reported in the next cycles, the worst first."""
+
+_MOST_OWNERS, _MOST_PODS = 10, 5
+"""How many of each get an event about one limit."""
+
+_REASONS: Final[Mapping[State, EventReason]] = {
+    State.SATISFIED: EventReason.SHARE_LIMIT_RECOVERED,
+    State.VIOLATED: EventReason.SHARE_LIMIT_VIOLATED,
+    State.INFEASIBLE: EventReason.SHARE_LIMIT_INFEASIBLE,
+}
+"""For the state of a limit the reason of its event."""
+
+_NO_CAUSES: Final[Causes] = MappingProxyType({})
+
+ReportedStates = Mapping[str, State]
+"""The states last reported for limits that are not Satisfied, by the limit's token."""
+
+MOST_DEADLOCKS: Final = 50
+"""Deadlocks that are reported in one cycle. Further ones are reported in the next cycles."""
+
+_MOST_TEAM_EVENTS: Final = 50
+"""Events about team policies for one change, by namespace; the status and the metrics have the others."""
 
 
 def workload_event(reason: EventReason, note: str, workload: Reference, uid: str = "") -> Event:
@@ -115,23 +127,6 @@ def ended_move_events(move: Move) -> tuple[Event, ...]:
             return ()
 
 
-MOST_EVENTS: Final = 200
-"""In one cycle. Further limits are reported in the next cycles, the worst first."""
-
-_MOST_OWNERS, _MOST_PODS = 10, 5
-
-_REASONS: Final[Mapping[State, EventReason]] = {
-    State.SATISFIED: EventReason.SHARE_LIMIT_RECOVERED,
-    State.VIOLATED: EventReason.SHARE_LIMIT_VIOLATED,
-    State.INFEASIBLE: EventReason.SHARE_LIMIT_INFEASIBLE,
-}
-
-_NO_CAUSES: Final[Causes] = MappingProxyType({})
-
-ReportedStates = Mapping[str, State]
-"""The states last reported for limits that are not Satisfied, by the limit's token."""
-
-
 def limit_events(
     reported: ReportedStates, limits: Sequence[EvaluatedLimit], causes: Causes = _NO_CAUSES
 ) -> tuple[list[Event], ReportedStates]:
@@ -179,10 +174,6 @@ def _events(limit: EvaluatedLimit, cause: ViolationCause | None) -> Iterator[Eve
         for pod in crowded[:_MOST_PODS]:
             regarding = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
             yield Event(reason=reason, note=note[:NOTE_LIMIT], regarding=regarding)
-
-
-MOST_DEADLOCKS: Final = 50
-"""In one cycle. Further deadlocks are reported in the next cycles."""
 
 
 def deadlock_events(reported: frozenset[str], deadlocks: Sequence[Deadlock]) -> tuple[list[Event], frozenset[str]]:
@@ -273,12 +264,6 @@ def motion_events(
             yield Event(reason=EventReason.DOMAIN_SETTLED, note=note[:NOTE_LIMIT], regarding=policy)
 
 
-"""The name of the ConfigMap in the namespace of a team."""
-
-_MOST_EVENTS: Final = 50
-"""Events of one change, by namespace; the status and the metrics have the others."""
-
-
 def team_events(
     before: Mapping[str, TeamReading],
     after: Mapping[str, TeamReading],
@@ -295,12 +280,12 @@ def team_events(
             events += problem_events({namespace: problem})
         elif not problem and (is_new or namespace in problems_before):
             events.append(_make_event(namespace, EventReason.POLICY_RELOADED, _describe(new)))
-    return tuple(events[:_MOST_EVENTS])
+    return tuple(events[:_MOST_TEAM_EVENTS])
 
 
 def problem_events(problems: Mapping[str, str]) -> Iterator[Event]:
     """Yield an event for each problem, for a new leader: the last one's process may never have published it."""
-    for namespace, problem in list(problems.items())[:_MOST_EVENTS]:
+    for namespace, problem in list(problems.items())[:_MOST_TEAM_EVENTS]:
         yield _make_event(
             namespace, EventReason.POLICY_INVALID, f"the team policy is not in force as written: {problem}"
         )

@@ -1,7 +1,4 @@
-"""Phrases that plan, report, explanation and prediction share: names, counts before and after, limits, the proof.
-
-Short names of topology keys, domains and sets of pods.
-"""
+"""Phrases that plan, report, explanation and prediction share: names, counts before and after, limits, the proof."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -19,6 +16,12 @@ from rebalancer.reporting.domain_counts import FEW, ListedCounts, list_counts
 from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.scheduling.predict import Prediction
 
+_MOST_NODES = 6
+"""Up to this many candidate nodes are listed; the rest are counted."""
+
+_LONG_GRACE: Final = timedelta(minutes=10)
+"""A grace period that is longer is named."""
+
 
 def domain_name(key: str, domain: str) -> str:
     """Name a domain at the start of a sentence: `Zone c`, or `Domain r1 of example.com/rack`."""
@@ -34,10 +37,6 @@ def key_text(key: Mapping[str, str]) -> str:
 
 def _label_text(label: str, value: str) -> str:
     return value if label == "workload" else f"{label.rpartition('/')[2]}={value}"
-
-
-_MOST_NODES = 6
-"""So many candidate nodes are listed; the rest is counted."""
 
 
 class _Named(Protocol):
@@ -123,10 +122,6 @@ def repair_cost(group: ComponentPlan, numbers: PlanNumbers) -> str:
 def component_text(group: ComponentPlan, relaxations: Relaxations = NO_RELAXATIONS) -> str:
     """Say why a component is not repaired, or not further now, and what would make it feasible; "" if it is."""
     return "" if group.refusal is None else f"{group.refusal}{relaxations.get(group.name, '')}"
-
-
-_LONG_GRACE: Final = timedelta(minutes=10)
-"""A grace period that is longer is named."""
 
 
 def eviction_text(eviction: Eviction) -> str:

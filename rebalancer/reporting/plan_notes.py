@@ -1,10 +1,8 @@
-"""What a plan says besides its groups: domains without nodes, capacity that is needed, other workloads.
+"""What a plan says besides its groups.
 
-Domains without nodes in one line each: which workloads would violate their constraints with a node there.
-
-Repairs that lack nothing but capacity in one line each: what they need, and why it is not there.
-
-The workloads outside of a plan: those that satisfy everything, and those that evictions do not repair.
+Domains without nodes in one line each: which workloads would violate their constraints with a node there. Repairs that
+lack nothing but capacity, in one line each: what they need, and why it is not there. The other workloads in numbers:
+those that satisfy everything, and those that evictions do not repair.
 """
 
 from collections.abc import Collection, Iterable

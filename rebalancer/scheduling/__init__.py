@@ -6,7 +6,7 @@ tree has no second model of the scheduler. To learn the scheduler from them, rea
 * `view.View(snapshot, profile)`: one state of a cluster. `without(pods)`, `with_placed(pod, node)` and
   `terminating(pods)` derive hypothetical states within microseconds; `live`, `present` and `used` are what plugins
   count. Beneath it: `node_index` (the nodes that a label, an affinity or a toleration selects), `population` (the pods
-  by node), `view_delta` (how a hypothetical state differs), `node_usage` (the resources in use on a node).
+  by node), `node_usage` (the resources in use on a node).
 * `spread_constraints.constraints_of(pod, view)`: the hard and the soft constraints that apply, defaults included.
 * `pod_topology_spread.counts(constraint, pod, view)`: counts by domain, minimum, skew, whom it admits;
   `eligibility(constraint, pod, view)` is one object for all pods that see the same nodes.

@@ -8,6 +8,12 @@ from rebalancer.scheduling.versions import VersionRules
 
 NO_EXTENDED: Mapping[str, int] = {}
 
+Charge = tuple[Resources, tuple[int, int]]
+"""What a pod takes of its node: its requests, and the CPU and memory of them that are scored."""
+
+PodAmounts = tuple[int, int, int, int, int, tuple[tuple[str, int], ...]]
+"""What one pod uses: the numbers of `Usage`, in its order."""
+
 
 class Usage(NamedTuple):
     """Sums over the pods of a node: CPU in thousandths of a core, memory and storage in bytes.
@@ -26,9 +32,6 @@ class Usage(NamedTuple):
 
 
 NOTHING_USED = Usage()
-
-Charge = tuple[Resources, tuple[int, int]]
-"""What a pod takes of its node: its requests, and the CPU and memory of them that are scored."""
 
 
 def get_charge(pod: Pod, rules: VersionRules) -> Charge:
@@ -55,10 +58,6 @@ def add_usage(charges: Iterable[tuple[Charge, int]], before: Usage = NOTHING_USE
         for name, amount in requests.extended:
             extended[name] = extended.get(name, 0) + sign * amount
     return Usage(count, cpu, memory, storage, scored_cpu, scored_memory, extended)
-
-
-PodAmounts = tuple[int, int, int, int, int, tuple[tuple[str, int], ...]]
-"""What one pod uses: the numbers of `Usage`, in its order."""
 
 
 def get_amounts(charge: Charge) -> PodAmounts:

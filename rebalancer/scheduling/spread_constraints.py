@@ -16,6 +16,9 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
 from rebalancer.scheduling.view import View
 
+SELECTING_OWNERS: Final = frozenset({("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet")})
+"""Groups and kinds of the owners whose selectors the default constraints use."""
+
 
 class Origin(StrEnum):
     """Where an effective constraint comes from."""
@@ -149,9 +152,6 @@ def _make_list(made: Sequence[_Made], *, require_all: bool) -> tuple[EffectiveCo
             for written, selector, origin in made
         ]
     )
-
-
-SELECTING_OWNERS: Final = frozenset({("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet")})
 
 
 def derive_default_selector(pod: Pod, view: View) -> LabelSelector:

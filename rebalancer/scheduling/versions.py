@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from rebalancer.model.cluster import Version
 
+EMPTY_SELECTOR_FIXED = Version(1, 38)
+"""First version after the fix of kubernetes/kubernetes#141339; not released when this was written."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class VersionRules:
@@ -37,10 +40,6 @@ class VersionRules:
     """VolumeBinding's reason for a node from which a bound volume cannot be reached."""
     claim_reason: str
     """VolumeRestrictions' reason for a claim with ReadWriteOncePod that has its user."""
-
-
-EMPTY_SELECTOR_FIXED = Version(1, 38)
-"""First version after the fix of kubernetes/kubernetes#141339; not released when this was written."""
 
 
 def get_version_rules(version: Version) -> VersionRules:

@@ -1,10 +1,8 @@
 """One state of a cluster, actual or hypothetical: the input of every function of this package.
 
 A `View` is made once from a snapshot. Its methods `without`, `with_placed` and `terminating` return hypothetical
-states: they share all indexes with the first view and store only the pods whose node differs, so a planner can step
-through thousands of them. Views are immutable.
-
-How a hypothetical state differs from the indexes that it shares with the observed one.
+states. They share all indexes with the first view and store only the pods whose node differs, as `ViewDelta`s, so a
+planner can step through thousands of them. Views are immutable.
 """
 
 from __future__ import annotations
@@ -30,6 +28,16 @@ from rebalancer.scheduling.node_usage import Usage, add_usage, get_charge
 from rebalancer.scheduling.population import NO_AFFINITY, NO_COUNTS, PlacedPod, Population, reaches_out
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.versions import VersionRules, get_version_rules
+
+T = TypeVar("T")
+
+SETTLE_AFTER: Final = 1024
+"""Moved pods after which the indexes are rebuilt: from there on the deltas cost more than they save."""
+
+UNREACHABLE: Final = tuple(
+    Taint("node.kubernetes.io/unreachable", effect) for effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+)
+"""Taints that the node controller adds to a node whose kubelet does not report."""
 
 
 class ViewDelta(NamedTuple):
@@ -65,17 +73,6 @@ def discard_deltas(
             index[key] = tuple(change for change in index[key] if change.pod.uid != pod.uid)
             if not index[key]:
                 del index[key]
-
-
-T = TypeVar("T")
-
-SETTLE_AFTER: Final = 1024
-"""Moved pods after which the indexes are rebuilt: from there on the deltas cost more than they save."""
-
-UNREACHABLE: Final = tuple(
-    Taint("node.kubernetes.io/unreachable", effect) for effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
-)
-"""Taints that the node controller adds to a node whose kubelet does not report."""
 
 
 class View:

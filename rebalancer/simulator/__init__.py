@@ -1,7 +1,7 @@
 """A small cluster in memory behind the control loop's ports: any run can be simulated, repeated and minimized.
 
 `event_queue` is simulated time, `store` the API server's objects, `watch` a client's view of them, `state` all that the
-controllers share, `trace` the record of what happened. `replica_sets`, `stateful_sets`, `deployments`, `scheduler`,
+controllers share, `trace` the record of what happened. `owners` (ReplicaSets, StatefulSets, Deployments), `scheduler`,
 `kubelets` and `disruption` are the controllers, `pod_factory` makes their pods, `evictions` is the Eviction API, and
 `node_changes` are the actions of operators and outages, `autoscaler` creates and removes nodes, `jobs` are those of
 placeholder pods. `cluster` connects them, `builder` builds a first snapshot.

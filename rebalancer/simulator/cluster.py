@@ -1,6 +1,6 @@
-"""The simulated cluster: the control loop's port, and the actions of an operator.
+"""The simulated cluster: the ports of the control loop, a cluster and a Lease, and the actions of an operator.
 
-A Lease in memory, with the API server's rule: a write must have the version of the stored record.
+The Lease is in memory and has the API server's rule: a write must have the version of the stored record.
 """
 
 from collections.abc import Callable, Collection
@@ -49,6 +49,9 @@ from rebalancer.simulator.timings import Faults, Timings
 from rebalancer.simulator.trace import TraceEntry, TraceKind
 from rebalancer.simulator.watch import Watch
 
+HEALTHY = Timings()
+FAULTLESS = Faults()
+
 
 class SimulatedLease:
     """One Lease that any number of simulated processes may hold."""
@@ -67,10 +70,6 @@ class SimulatedLease:
             return None
         self._record = structs.replace(record, version=str(next(self._versions)))
         return self._record
-
-
-HEALTHY = Timings()
-FAULTLESS = Faults()
 
 
 class SimulatedCluster:

@@ -1,19 +1,12 @@
 """The controllers of the simulated cluster that create and delete pods: ReplicaSets, StatefulSets, Deployments.
 
-What the controllers of owners share: they watch pods and owners, and reconcile an owner once after a delay.
-
-ReplicaSets and ReplicationControllers: a new pod is created as soon as one is terminating.
-
-Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas).
-
-StatefulSets: pods with ordinals; a new pod is created only after the old pod of its ordinal is removed.
-
-Rollouts are not simulated.
-Source: `pkg/controller/statefulset/stateful_set_control.go` (processReplica, processCondemned).
-
-Deployments: they set the replicas of their ReplicaSet and add up the status of their ReplicaSets.
+They watch pods and owners, and reconcile an owner once after a delay. A ReplicaSet or ReplicationController creates a
+new pod as soon as one is terminating. A StatefulSet's pods have ordinals: a new one is created only after the old pod
+of its ordinal is removed. A Deployment sets the replicas of its ReplicaSet and adds up the status of its ReplicaSets.
 
 Rollouts are not simulated: a Deployment in the middle of one stays there.
+Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas),
+`pkg/controller/statefulset/stateful_set_control.go` (processReplica, processCondemned).
 """
 
 from abc import ABC, abstractmethod
@@ -25,11 +18,13 @@ from msgspec import structs
 
 from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.workloads import Workload, is_beyond, pod_ordinal
-from rebalancer.prevention.order import sort_for_deletion
+from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.simulator.pod_factory import PodFactory
 from rebalancer.simulator.state import ClusterState
 from rebalancer.simulator.trace import TraceKind
 from rebalancer.simulator.watch import follow
+
+_REVISION = "deployment.kubernetes.io/revision"
 
 
 class Controller(ABC):
@@ -217,9 +212,6 @@ class StatefulSets(Controller):
             updated=sum(not pod.terminating for pod in pods),
         )
         self._write_status(owner, reported)
-
-
-_REVISION = "deployment.kubernetes.io/revision"
 
 
 class Deployments:

@@ -1,10 +1,8 @@
 """The scheduler: a queue of pending pods; each is bound to a feasible node, or backs off if there is none.
 
-Filters and scores are those of `rebalancer.scheduling`; here are only the queue and its times. Preemption is not
-simulated.
+Filters and scores are those of `rebalancer.scheduling`; here are only the queue with its times, and the cache: the view
+by which pods are placed, updated with the cluster instead of built again for every pod. Preemption is not simulated.
 Source: `pkg/scheduler/backend/queue/scheduling_queue.go`.
-
-The scheduler's cache: a view that is updated with the cluster instead of built again for every pod.
 """
 
 from heapq import heappop, heappush
@@ -25,6 +23,9 @@ from rebalancer.simulator.watch import follow
 
 _MOST_CHANGES = 64
 """Changes after which a new view costs less than the deltas, which every query applies again."""
+
+LONGEST_BACK_OFF = 10.0
+"""Seconds; the back-off starts with one second and doubles with each attempt (podMaxBackoffSeconds)."""
 
 
 class SchedulerCache:
@@ -97,10 +98,6 @@ class SchedulerCache:
     def _step(self, view: View) -> None:
         self._changes += 1
         self._view = view if self._changes < _MOST_CHANGES else None
-
-
-LONGEST_BACK_OFF = 10.0
-"""Seconds; the back-off starts with one second and doubles with each attempt (podMaxBackoffSeconds)."""
 
 
 def pick_random_best(random: Random) -> Choose:

@@ -1,9 +1,9 @@
-"""A watch on the simulated API server: a client's view, which may be delayed.
+"""What a client of the simulated API server knows of it: changes reach the client after a delay.
 
-What a client of the simulated API server knows of it: copies of its tables, which changes reach after a delay.
-
-The changes of one table arrive in their order; those of two tables, and at two clients, do not. So the scheduler places
-a pod by what it has seen, and an owner's controller counts the pods that it has seen, as the real ones do.
+The scheduler and the controllers of owners have copies of tables (`follow`). The changes of one table arrive in their
+order; those of two tables, and at two clients, do not. So the scheduler places a pod by what it has seen, and an
+owner's controller counts the pods that it has seen, as the real ones do. The rebalancer gets snapshots, in which the
+changes of the last seconds are missing (`Watch`).
 Source: `client-go/tools/cache/shared_informer.go`; every handler has a queue of its own.
 """
 

@@ -1,4 +1,4 @@
-"""The life of a move: one transition table, and how a snapshot shows what happened.
+"""The life of a move: one transition table, how a snapshot shows what happened, and what it does not show yet.
 
     planned ── granted ──► evicted ── replaced ──► pending ── ready ──► verified
        │                    │ │ ╰ overtaken         │ │ ╰──── elsewhere ─► ineffective
@@ -18,7 +18,7 @@ pod counts as it is, and its repair is planned again. But a request that was sen
 as after a lost answer. Until then no other pod of the workload or group is evicted; the same pod may be, since two
 requests with its UID evict it once. If the second request is refused or not sent, the first one counts as before.
 
-A snapshot corrected by the requested evictions: watches lag behind the answers to eviction requests.
+Watches lag behind the answers to eviction requests, so `overlay_moves` corrects a snapshot by what was requested.
 """
 
 from collections import Counter
@@ -53,7 +53,6 @@ _TIMES: Final = ("requested_at", "changed_at", "awaited_since", "bound_since", "
 
 ENDED_MOVES_STORED = 20
 """How many ended moves are stored, for the status."""
-
 
 DEFERRED_MOVES_STORED = 100
 """How many refused moves besides are stored because they may still be carried out; the memory is bounded."""

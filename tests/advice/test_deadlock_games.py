@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalancer.advice import suggestion
-from rebalancer.advice.suggestion import GameResult, GameTooLargeError, play_game
+from rebalancer.advice import deadlock_games
+from rebalancer.advice.deadlock_games import GameResult, GameTooLargeError, play_game
 
 
 def test_three_shards_over_three_zones() -> None:
@@ -22,7 +22,7 @@ def test_what_would_take_too_long_is_not_tried(monkeypatch: pytest.MonkeyPatch) 
         play_game((1,) * 2500, 2, 1000, skew=1)
     with pytest.raises(GameTooLargeError, match="more than 1 states"):
         play_game((1,) * 5000, 2, 2, skew=1)
-    monkeypatch.setattr(suggestion, "MOST_WORK", 10 * 6**2)
+    monkeypatch.setattr(deadlock_games, "MOST_WORK", 10 * 6**2)
     with pytest.raises(GameTooLargeError, match="more than 10 states"):
         play_game((2, 2, 2), 3, 2, skew=1)
 

@@ -8,7 +8,7 @@ from prometheus_client import generate_latest
 
 from rebalancer.adapters.files import read_snapshot
 from rebalancer.adapters.web.page import page_routes
-from rebalancer.adapters.web.probes import Request
+from rebalancer.adapters.web.routes import Request
 from rebalancer.cli.logs import configure_logs
 from rebalancer.controller.status import status_document, status_documents
 from rebalancer.model.cluster import NEWEST

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalancer.policy import Condition, Limit, PolicyError, PolicyGroup, Selector, Share, When, load_policy
-from rebalancer.policy.consistency import explain_impossible
+from rebalancer.policy.impossible import explain_impossible
 
 ZONE = "topology.kubernetes.io/zone"
 MOST = 16

@@ -3,7 +3,7 @@
 from itertools import combinations, pairwise
 from random import Random
 
-from rebalancer.prevention.steering import HIGHEST, assign_ranks, keep_most
+from rebalancer.prevention.ranks import HIGHEST, assign_ranks, keep_most
 
 
 def test_most_present_ranks_stay() -> None:

@@ -7,8 +7,9 @@ import pytest
 from rebalancer.planning.scope.bounds import Bound
 from rebalancer.prevention.order import find_order
 from rebalancer.prevention.outcome import find_outcome, is_no_worse, price
+from rebalancer.prevention.ranks import HIGHEST
 from rebalancer.prevention.scale_down import ScaleDown
-from rebalancer.prevention.steering import HIGHEST, Steering, removals, steer
+from rebalancer.prevention.steering import Steering, removals, steer
 from tests.prevention.build import draw_any, draw_nested, make_group, make_rule, spread
 
 

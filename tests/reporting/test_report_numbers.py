@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rebalancer.adapters.web.page import page_routes
-from rebalancer.adapters.web.probes import Request
+from rebalancer.adapters.web.routes import Request
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.status import status_document
 from rebalancer.model.words import short_key

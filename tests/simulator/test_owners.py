@@ -9,7 +9,7 @@ from msgspec import structs
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.prevention.order import sort_for_deletion
+from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.simulator import START, ZONE, ClusterBuilder, SimulatedCluster, TraceKind
 from tests.simulator.build import BOTH, EVERYWHERE, PROMPT, cluster, happened, move, pods, web, workload
 

@@ -17,7 +17,7 @@ from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
-from rebalancer.prevention.order import sort_for_deletion
+from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.scheduling.place import any_feasible, candidate_nodes
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View

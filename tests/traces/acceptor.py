@@ -19,7 +19,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Cause
 from rebalancer.model.workloads import Workload
 from rebalancer.ports import EvictionResult
-from rebalancer.prevention.order import sort_for_deletion
+from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.scheduling.place import top_scoring
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View

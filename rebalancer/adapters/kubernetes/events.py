@@ -28,6 +28,8 @@ _API_VERSIONS = {
 _CONFLICT, _GONE = 409, 404
 _REMEMBERED = 1000
 
+_log = structlog.get_logger("rebalancer.events")
+
 
 class _Series(msgspec.Struct, frozen=True):
     count: int
@@ -35,9 +37,6 @@ class _Series(msgspec.Struct, frozen=True):
 
 class _Published(msgspec.Struct, frozen=True):
     series: _Series | None = None
-
-
-_log = structlog.get_logger("rebalancer.events")
 
 
 class Recorder:

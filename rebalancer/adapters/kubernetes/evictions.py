@@ -20,6 +20,21 @@ _LONGEST_WAIT = 600.0
 
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
+_BUDGET_KINDS: Final = frozenset({"poddisruptionbudget", "poddisruptionbudgets"})
+"""What a 403 names whose reason is a budget: it has too many disrupted pods, or a negative allowance."""
+
+_FAILED_POLICY: Final = "AdmissionPolicy '"
+"""What a 403 of a policy contains; one that refuses on purpose is a denial, so this one could not be evaluated."""
+
+_MISSING: Final = {
+    "pods": EvictionResult.GONE,
+    "poddisruptionbudgets": EvictionResult.STALE,
+}
+"""Of what is not found: a budget can be deleted during the server's own retries, and then the pod still exists.
+
+Without either kind the answer is not that of the eviction, but of something between, or of a server without evictions.
+"""
+
 
 def evict(transport: Transport, move: Move) -> EvictionAnswer:
     """Request the eviction of a move's pod."""
@@ -76,22 +91,6 @@ def _classify(error: RequestRefused) -> EvictionResult:
             return EvictionResult.UNKNOWN
         case _:
             return EvictionResult.FAILED
-
-
-_BUDGET_KINDS: Final = frozenset({"poddisruptionbudget", "poddisruptionbudgets"})
-"""What a 403 names whose reason is a budget: it has too many disrupted pods, or a negative allowance."""
-
-_FAILED_POLICY: Final = "AdmissionPolicy '"
-"""What a 403 of a policy contains; one that refuses on purpose is a denial, so this one could not be evaluated."""
-
-_MISSING: Final = {
-    "pods": EvictionResult.GONE,
-    "poddisruptionbudgets": EvictionResult.STALE,
-}
-"""Of what is not found: a budget can be deleted during the server's own retries, and then the pod still exists.
-
-Without either kind the answer is not that of the eviction, but of something between, or of a server without evictions.
-"""
 
 
 def _classify_too_many(status: Mapping[str, Any], details: Mapping[str, Any]) -> EvictionResult:

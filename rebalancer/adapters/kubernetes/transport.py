@@ -37,9 +37,11 @@ _AUTHENTICATION = ["BearerToken"]
 
 OnAnswer = Callable[[str, str, int, bool, float], None]
 
-
 MERGE_PATCH: Final = "application/merge-patch+json"
 """The content type of a patch that says which fields to set or remove."""
+
+_WRAPPER: Final = re.compile(r"^(?:\w+Error\n|(?:<[^>]*>|\w+\(.*?\)): )")
+"""The error's class, connection or pool that the client and urllib3 name before the message."""
 
 
 class ClusterError(Exception):
@@ -213,10 +215,6 @@ class Transport:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()  # type: ignore[no-untyped-call]
-
-
-_WRAPPER: Final = re.compile(r"^(?:\w+Error\n|(?:<[^>]*>|\w+\(.*?\)): )")
-"""The error's class, connection or pool that the client and urllib3 name before the message."""
 
 
 def _find_cause(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rebalancer.adapters.web.page_view import REFRESH_SECONDS, PageView
-from rebalancer.adapters.web.probes import Request, Response, Route, text_response
+from rebalancer.adapters.web.routes import Request, Response, Route, text_response
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.page import PageDocument
 

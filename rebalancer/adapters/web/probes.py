@@ -1,12 +1,7 @@
-"""The port of metrics and health: routes, what each check says, and scrapes that share one rendering.
+"""The paths of probes and scrapes: /metrics, /healthz, /readyz.
 
-What a path of the server answers: requests and responses without HTTP's details.
-
-Health, check by check, in the format of Kubernetes' own components.
-
-Metrics as text: rendered once for all scrapes that come at the same time, since one rendering can take a second.
-
-The paths that probes and scrapes ask: /metrics, /healthz, /readyz.
+Health is reported check by check, in the format of Kubernetes' own components. Metrics are rendered once for all
+scrapes that come at the same time, since one rendering can take a second.
 """
 
 import gzip
@@ -19,38 +14,16 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 
-
-class Request(NamedTuple):
-    """A GET request. `query` has the last value of each parameter, `host` is the name that the client used."""
-
-    query: Mapping[str, str]
-    host: str = ""
-    accept: str = ""
-    accept_encoding: str = ""
-
-
-class Response(NamedTuple):
-    """An answer. `headers` are those besides Content-Length and X-Content-Type-Options."""
-
-    body: bytes
-    headers: tuple[tuple[str, str], ...]
-    status: str = "200 OK"
-
-
-Route = Callable[[Request], Response]
-"""Answers requests for one path; called by many threads."""
-
-
-def text_response(text: str, status: str = "200 OK", *headers: tuple[str, str]) -> Response:
-    """Answer with plain text."""
-    return Response(text.encode(), (("Content-Type", "text/plain; charset=utf-8"), *headers), status)
-
+from rebalancer.adapters.web.routes import Request, Response, Route, text_response
 
 Check = Callable[[], str]
 """Returns why the check fails, "" if it passes."""
 
 Checks = Mapping[str, Check]
 """Checks by their names."""
+
+MOST_SCRAPES: Final = 16
+"""Scrapes that wait for a rendering at once; half of all connections stay for probes."""
 
 
 def run_checks(checks: Checks, path: str, *, verbose: bool) -> tuple[bool, str]:
@@ -68,10 +41,6 @@ def _run_check(check: Check) -> str:
         return check()
     except Exception as error:  # noqa: BLE001  # a check that raises has failed
         return f"{type(error).__name__}: {error}"
-
-
-MOST_SCRAPES: Final = 16
-"""Scrapes that wait for a rendering at once; half of all connections stay for probes."""
 
 
 class TooManyScrapes(Exception):  # noqa: N818  # it names the state, as callers read it

@@ -24,7 +24,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import structlog
 
-from rebalancer.adapters.web.probes import Request, Response, Route, text_response
+from rebalancer.adapters.web.routes import Request, Response, Route, text_response
 
 REQUEST_SECONDS: Final = 5.0
 """Seconds that a client may take to send its request, all of it; then its thread is freed."""

@@ -1,18 +1,13 @@
-"""Findings about constraints themselves: selectors, templates, constraints that differ or contradict each other.
+"""Findings about constraints themselves: what the pods' templates say cannot work, or not for all of the pods.
 
-Selectors of constraints that do not count the workload's pods: missing, empty, or for other pods.
-
-TemplateRefused: templates that the API server accepted but whose pods it refuses, so that none is created.
-
-MixedConstraints: pods that one constraint counts together but that carry different values of it.
-
-After a change of the template new pods carry the new values and running pods the old ones until they are replaced: some
-pods are placed by another rule than the rest (docs/semantics.md, 5.1).
-
-ConstraintsContradict: rules of one workload that can never be satisfied together, however empty the cluster is.
-
-A domain that counts but takes none of the pods keeps the minimum low permanently: the pods' affinity or tolerations
-exclude its nodes, while the constraint's inclusion policy counts them (docs/semantics.md, "Which nodes").
+* Selectors that do not count the workload's own pods: missing, empty, or for other pods.
+* TemplateRefused: the API server accepted a template but refuses its pods, so that none is created.
+* MixedConstraints: pods that one constraint counts together carry different values of it. After a change of the
+  template new pods carry the new values and running pods the old ones until they are replaced: some pods are placed by
+  another rule than the rest (docs/semantics.md, 5.1).
+* ConstraintsContradict: rules of one workload can never be satisfied together, however empty the cluster is. A domain
+  that counts but takes none of the pods keeps the minimum low permanently: the pods' affinity or tolerations exclude
+  its nodes, while the constraint's inclusion policy counts them (docs/semantics.md, "Which nodes").
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,6 +29,17 @@ from rebalancer.scheduling.pod_topology_spread import ineffective
 from rebalancer.scheduling.replacement import check_template
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint, Origin, constraints_of
 from rebalancer.scheduling.view import View
+
+_CountedSet = tuple[str, str, str, LabelSelector]
+"""Namespace, topology key, whenUnsatisfiable and selector: constraints that are equal in these count the same pods."""
+
+_Values = tuple[int, int]
+"""maxSkew and minDomains."""
+
+_PASSING: Final = ("unschedulable", "not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure")
+"""Taints of node.kubernetes.io that come and go: a domain that they close is no contradiction."""
+
+_TOLERATED: Final = tuple(Toleration(key=f"node.kubernetes.io/{name}", operator="Exists") for name in _PASSING)
 
 
 def selector_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
@@ -75,13 +81,6 @@ def template_findings(view: View) -> Iterator[Finding]:
             top = snapshot.workload.get(owner.owner.uid, owner) if owner.owner is not None else owner
             message = f"{why.message}. Remove it from one of the two: a deleted pod is not replaced"
             yield workload_finding(FindingKind.TEMPLATE_REFUSED, reference_of(top), message)
-
-
-_CountedSet = tuple[str, str, str, LabelSelector]
-"""Namespace, topology key, whenUnsatisfiable and selector: constraints that are equal in these count the same pods."""
-
-_Values = tuple[int, int]
-"""maxSkew and minDomains."""
 
 
 @dataclass(slots=True)
@@ -147,12 +146,6 @@ def _message(key: str, action: str, carried: _Carriers, workloads: list[Referenc
         f"{', as '.join(parts)}: pods counted together are placed by different rules. Make the templates agree and "
         "restart the pods with old values"
     )
-
-
-_PASSING: Final = ("unschedulable", "not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure")
-"""Taints of node.kubernetes.io that come and go: a domain that they close is no contradiction."""
-
-_TOLERATED: Final = tuple(Toleration(key=f"node.kubernetes.io/{name}", operator="Exists") for name in _PASSING)
 
 
 def contradiction_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:

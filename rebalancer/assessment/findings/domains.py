@@ -1,16 +1,13 @@
-"""Findings about topology keys and domains: unknown keys, domains that take no pod, domains without nodes.
+"""Findings about topology keys and domains: what constraints and limits count by, compared with the nodes that exist.
 
-TopologyKeyMissing: nodes that a workload may use and that lack the key of one of its constraints, or misspell it.
-
-Such a node takes no pod under a hard constraint, and its pods are not counted. A topology key of the policy is reported
-if no node at all has it.
-
-TooFewDomains and DomainUnused: fewer domains than a rule needs, and declared domains without pods.
-
-DomainWithoutNodes: a domain that exists, that no node carries, and that would violate a constraint with a node.
-
-Nothing is violated for kube-scheduler, and no pod moves when the domain gets its first node back. But the loss of one
-domain takes more of the pods than the constraint intends.
+* TopologyKeyMissing: nodes that a workload may use lack the key of one of its constraints, or misspell it. Such a node
+  takes no pod under a hard constraint, and its pods are not counted. A topology key of the policy is reported if no
+  node at all has it.
+* TooFewDomains: fewer domains than a rule needs.
+* DomainUnused: declared domains without pods.
+* DomainWithoutNodes: a domain exists that no node carries, and that would violate a constraint with a node. Nothing is
+  violated for kube-scheduler, and no pod moves when the domain gets its first node back. But the loss of one domain
+  takes more of the pods than the constraint intends.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -42,6 +42,9 @@ _RESERVE, _REMOVED, _ASIDE = "\0reserve", "\0removed", "\0aside"
 Change = Mapping[int, int]
 """By the number of a pod class: how many pods it has more, or fewer."""
 
+_MOST_NAMED = 3
+"""Up to this many workloads are named; of more only the pods are counted."""
+
 
 class ReplicaChange(Struct, frozen=True, gc=False):
     """A workload, the replicas that it would have, and how many `more` than now (negative: fewer)."""
@@ -49,10 +52,6 @@ class ReplicaChange(Struct, frozen=True, gc=False):
     workload: Reference
     replicas: int
     more: int
-
-
-_MOST_NAMED = 3
-"""So many workloads are named; the rest is counted."""
 
 
 class Relaxation(Struct, frozen=True, gc=False):

@@ -28,6 +28,11 @@ from rebalancer.model.words import format_duration
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 
+_Chunks = Sequence[frozenset[str]]
+"""Nodes, some at a time: mostly the first ones answer for thousands whether a replacement may land on any."""
+
+_CHUNK: Final = 16
+
 
 class NodeNotReady(Refusal):
     """A node that may take a replacement is not Ready."""
@@ -84,12 +89,6 @@ class _Wait(NamedTuple):
     node: str
     change: NodeChange | None = None
     domain: DomainName | None = None
-
-
-_Chunks = Sequence[frozenset[str]]
-"""Nodes, some at a time: mostly the first ones answer for thousands whether a replacement may land on any."""
-
-_CHUNK: Final = 16
 
 
 def _divide(nodes: Collection[str]) -> _Chunks:

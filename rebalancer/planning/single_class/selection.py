@@ -15,6 +15,9 @@ from rebalancer.planning.single_class.minimum import Windows
 
 _rank = attrgetter("rank")
 
+_End = tuple[int, list[int], list[int]]
+"""The pods that stay in a domain so far, and the ranks of victims that must and that may leave, cheapest first."""
+
 
 def select_victims(layout: Layout, windows: Windows, fewest: int) -> list[Victim]:
     """Return the cheapest `fewest` victims of a placement within these windows, cheapest first.
@@ -48,10 +51,6 @@ def select_victims(layout: Layout, windows: Windows, fewest: int) -> list[Victim
     _, chosen, rest = _combine(ends)
     chosen += rest[: fewest - len(chosen)]
     return layout.ranked.victims(sorted(chosen))
-
-
-_End = tuple[int, list[int], list[int]]
-"""The pods that stay in a domain so far, and the ranks of victims that must and that may leave, cheapest first."""
 
 
 def _shed(ends: Mapping[DomainPath, _End], least: int, most: int | None, level: int) -> dict[DomainPath, _End]:
