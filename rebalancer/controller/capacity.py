@@ -55,7 +55,7 @@ class CapacityReading(Struct, frozen=True, kw_only=True):
 
     jobs: frozenset[str] = frozenset()
     problem: str = ""
-    reported: Mapping[str, str] = field(default_factory=dict)
+    reported: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import BEING_REMOVED, TO_BE_REMOVED
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
+from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.planning.multi_class.classes import PodClassesBuilder
 from rebalancer.planning.problem.multi_class import MultiClassProblem
@@ -377,7 +378,7 @@ def _only_class(controllers: Sequence[PodController]) -> Pod | None:
 
 
 def _have_several_bounds(controllers: Sequence[PodController], requirement: Requirement) -> bool:
-    """Return whether the pods that a requirement counts have several sets of constraints.
+    """Return whether the pods that a requirement counts have several sets of hard constraints.
 
     A pod whose own are looser may come back to where an equal one may not: the scheduler goes by the pod's own.
     """
@@ -385,7 +386,9 @@ def _have_several_bounds(controllers: Sequence[PodController], requirement: Requ
         return False
     samples = [(member.next_pod, member.reference) for member in controllers if member.owner is not None]
     known = [(sample, workload) for sample, workload in samples if not isinstance(sample, Unpredictable)]
-    return len({sample.spec.spread for sample, workload in known if requirement.counts(sample.labels, workload)}) > 1
+    counted = [sample for sample, workload in known if requirement.counts(sample.labels, workload)]
+    hard = WhenUnsatisfiable.DO_NOT_SCHEDULE
+    return len({frozenset(one for one in pod.spec.spread if one.when_unsatisfiable is hard) for pod in counted}) > 1
 
 
 def filter_terms(pod: Pod) -> Hashable:
