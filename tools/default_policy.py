@@ -86,6 +86,6 @@ def _written(key: str, description: str, default: Any, indent: int) -> list[str]
     if isinstance(default, dict) and default:
         value = yaml.safe_dump({key: default}, sort_keys=False, allow_unicode=True, width=_WIDTH)
     else:
-        flow = yaml.safe_dump(default, allow_unicode=True, width=_WIDTH, default_flow_style=True)
+        flow = yaml.safe_dump(default, allow_unicode=True, width=float("inf"), default_flow_style=True)
         value = f"{key}: {flow.splitlines()[0]}"
     return [*comment, *textwrap.indent(value, margin).splitlines()]

@@ -1,6 +1,7 @@
 """Evictions by workload: which series there are, and for how long.
 
-A series begins at 0 when an eviction is planned, so that `increase()` sees the first one. It ends an hour after an
+A series begins at 0 when an eviction is planned, so that `increase()` sees the first one, unless it is planned and
+granted between two scrapes. It ends an hour after an
 eviction of the workload was last planned or granted: a value that somebody may still look at must not begin anew. The
 number of workloads is limited; the rest are counted together.
 
@@ -38,8 +39,10 @@ class WorkloadEvictions:
 
     def plan(self, plan: Plan, now: datetime) -> None:
         """Begin the series of evictions that a plan has decided; those that go now come first where not all fit."""
-        for eviction in (*plan.evictions, *(waiting.eviction for waiting in plan.waiting)):
-            self._series(eviction.workload, eviction.cause, now)
+        going = ((eviction.workload, eviction.cause) for eviction in plan.evictions)
+        waiting = ((one.eviction.workload, one.eviction.cause) for one in plan.waiting)
+        for workload, cause in dict.fromkeys((*going, *waiting)):
+            self._series(workload, cause, now)
 
     def count(self, move: Move) -> None:
         """Count an eviction that was granted."""

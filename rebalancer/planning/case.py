@@ -26,7 +26,8 @@ P = TypeVar("P", bound=Problem)
 class Detour(Fact):
     """The repair may take more evictions than the minimum: no order of them is certain to reach it, or none was found.
 
-    `at_once` is how many evictions under way at once were searched to the end, None where the search proves nothing.
+    `at_once` is how many evictions under way at once were searched to the end, of orders in which nothing is exceeded
+    by more in between; None where the search proves nothing.
     """
 
     minimum: int
@@ -38,7 +39,9 @@ class Detour(Fact):
         if self.at_once is None:
             return f"{text}was found that reaches that state for certain: the repair may take {self.enough}"
         within = f"with at most {plural(self.at_once, 'pod')} evicted at once"
-        return f"{text}reaches that state for certain {within}: {self.enough} are needed"
+        return (
+            f"{text}reaches that state for certain {within} and nothing exceeded by more in between: {self.enough} do"
+        )
 
 
 class ComponentContext(Struct, frozen=True, kw_only=True, gc=False):

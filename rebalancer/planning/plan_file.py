@@ -62,7 +62,7 @@ def read_plan(data: bytes, assessment: Assessment, snapshot: Snapshot) -> Plan:
     """
     try:
         plan: Plan = _Reader(assessment, snapshot).read(msgspec.json.decode(data), Plan)
-    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+    except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"not a plan of this snapshot: {error}") from None
     return plan
 
@@ -78,10 +78,8 @@ class _Reader:
     def read(self, raw: Any, hint: Any) -> Any:
         """Return the value of a field."""
         origin, inner = typing.get_origin(hint), typing.get_args(hint)
-        if raw is None:
-            return None
         if origin in {types.UnionType, typing.Union}:
-            return self.read(raw, inner[0])
+            return None if raw is None and types.NoneType in inner else self.read(raw, inner[0])
         if origin is tuple and inner[-1] is Ellipsis:
             return tuple([self.read(one, inner[0]) for one in raw])
         return self._read_object(raw, hint) if isinstance(hint, type) else msgspec.convert(raw, hint)
@@ -90,8 +88,11 @@ class _Reader:
         if kind is Pod:
             return self._pods[raw]
         if kind is Component:
+            groups = tuple(self._groups[name] for name in raw["groups"])
             limits = tuple(self._limits[name] for name in raw["limits"])
-            return Component.of(tuple(self._groups[name] for name in raw["groups"]), limits)
+            if not groups and not limits:
+                raise LookupError("a component without groups and limits")
+            return Component.of(groups, limits)
         if kind is Outlook:
             return Outlook(_Read(self.read(raw["targets"], tuple[Target, ...]), raw["counts"]))
         if kind is Proof:
@@ -105,6 +106,8 @@ class _Reader:
         if not issubclass(kind, Struct):
             return msgspec.convert(raw, kind)
         made = fact_kinds()[raw["kind"]] if issubclass(kind, Fact) else kind
+        if not issubclass(made, kind):
+            raise TypeError(f"{made.__name__} is no {kind.__name__}")
         hints = typing.get_type_hints(made)
         return made(**{name: self.read(raw[name], hints[name]) for name in made.__struct_fields__})
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,7 @@ def test_a_dump_is_the_same_cluster(private: Path, tmp_path: Path, capsys: pytes
     assert entry.main(["snapshot", "--snapshot", str(private), "-o", str(dump)]) == Exit.FINE
     assert entry.main(["snapshot", "--snapshot", str(dump), "-o", str(again)]) == Exit.FINE
     assert again.read_bytes() == dump.read_bytes()
-    assert read(dump) == read(private)
+    assert read(dump) == replace(read(private), team_maps=None), "ConfigMaps are left out"
     capsys.readouterr()
     for command in (["report"], ["plan"], ["explain", "pod/db-4"]):
         for form in ("table", "json"):

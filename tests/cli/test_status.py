@@ -304,7 +304,7 @@ def test_commands_know_in_which_namespaces_nothing_is_evicted() -> None:
     server.texts = [json.dumps(status), "a second reading is no status"]
     with served(server) as transport:
         acting = read_acting(transport, datetime.now(UTC), Mode.EVICT)
-    assert acting.line == "mode Evict: the controller evicts"
+        assert acting.line == "mode Evict: the controller evicts"
     assert [(one.namespace, one.pod, one.failure) for one in acting.blocked] == [("shop", "web-1", "exceeded quota")]
     assert [(one.group, one.refuser) for one in acting.refused] == [("shop web", "admission webhook guard")]
 

@@ -34,7 +34,9 @@ Exported = Mapping[tuple[str, ...], float]
 def exported(counter: Counter) -> Exported:
     (family,) = counter.collect()
     return {
-        tuple(sample.labels[label] for label in WORKLOAD_EVICTIONS.labels): sample.value for sample in family.samples
+        tuple(sample.labels[label] for label in WORKLOAD_EVICTIONS.labels): sample.value
+        for sample in family.samples
+        if sample.name == WORKLOAD_EVICTIONS.name
     }
 
 

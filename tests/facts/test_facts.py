@@ -3,11 +3,15 @@
 `python -m tests.facts.test_facts` writes the file anew; a change of it is a decision.
 """
 
+import importlib
+import pkgutil
+from dataclasses import Field
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec import Struct, structs
 
+import rebalancer
 from rebalancer.assessment.assess import assess
 from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.moves import NO_MEMORY, Reference
@@ -61,6 +65,18 @@ def test_every_refusal_of_a_plan_is_written_and_read_back_equal() -> None:
     rows = [PlanRefusal(workload=cart, pod=None, refusal=fact) for fact in examples() if isinstance(fact, Refusal)]
     everything = structs.replace(made, refusals=tuple(rows))
     assert read_plan(write_plan(everything), assessment, snapshot) == everything
+
+
+def test_no_struct_has_a_default_of_dataclasses() -> None:
+    """`dataclasses.field` in a msgspec Struct is the default itself: mypy accepts it, and reading it fails."""
+    for module in pkgutil.walk_packages(rebalancer.__path__, "rebalancer."):
+        importlib.import_module(module.name)
+    left, wrong = [Struct], []
+    while left:
+        kind = left.pop()
+        left += kind.__subclasses__()
+        wrong += [kind.__name__ for default in kind.__struct_defaults__ if isinstance(default, Field)]
+    assert wrong == []
 
 
 if __name__ == "__main__":

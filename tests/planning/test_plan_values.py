@@ -81,6 +81,9 @@ def test_a_plan_is_written_and_read_back_equal() -> None:
         (b'"groups":["', b'"groups":["x'),
         (b'"refusal":{"kind":"', b'"refusal":{"kind":"x'),
         (b"{", b"["),
+        (b'"made_at":"', b'"made_at":null,"x":"'),
+        (b'"kind":"OthersStay"', b'"kind":"CapacityObserves"'),
+        (b'"groups":["', b'"groups":[],"x":["'),
         (b'"state":"', b'"state":"x'),
     ],
 )
@@ -94,6 +97,15 @@ def test_a_plan_of_another_snapshot_is_refused(old: bytes, new: bytes) -> None:
     assert old in data
     with pytest.raises(ValueError, match="not a plan of this snapshot"):
         read_plan(data.replace(old, new, 1), assessment, snapshot)
+
+
+@pytest.mark.parametrize("data", [b"null", b"[]", b"", b"[" * 100_000, b'"plan"'])
+def test_what_is_no_plan_is_refused(data: bytes) -> None:
+    """With one kind of error, whatever it is."""
+    snapshot = returned()
+    assessment = assess(View(snapshot), default_policy(), NO_MEMORY)
+    with pytest.raises(ValueError, match="not a plan of this snapshot"):
+        read_plan(data, assessment, snapshot)
 
 
 def test_a_relaxed_share_is_read_back_exactly() -> None:

@@ -54,6 +54,6 @@ def looser(constraints: Spread) -> Spread:
     [(tuple, True), (lambda constraints: constraints[::-1], True), (soft, True), (looser, False)],
 )
 def test_only_other_hard_bounds_need_the_real_nodes(change: Callable[[Spread], Spread], counted: bool) -> None:
-    """Neither their order nor soft constraints matter; a pod whose own bound is looser may come back to where it was."""
+    """Neither order nor soft constraints matter; a pod whose own bound is looser may come back to where it was."""
     (component,) = planned(two_workloads(change)).components
     assert (component.method in {Method.CERTIFICATE, Method.CONTINGENT, Method.FORCED}) == counted
