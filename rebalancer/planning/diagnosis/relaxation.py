@@ -9,7 +9,7 @@ change is feasible is proved too, or `limit_reached` says that it is not.
 
 Example of a result: 5 replicas of shop/db, or maxSkew 2 over the zones.
 
-Cost: bounded by `SearchLimits.relaxation_columns`. It is computed for those who show it, not for every plan.
+Cost: bounded by `SearchLimits.relaxation_columns`. It is computed when it is read, once for a plan.
 """
 
 from collections.abc import Callable, Mapping, Sequence

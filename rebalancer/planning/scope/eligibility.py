@@ -407,7 +407,10 @@ class EligibilityChecker:
         return self._clock.has_lasted(max(map(_CREATED, pods)), self._rules.min_age)
 
     def refuse_pod(self, pod: Pod) -> Refusal | None:
-        """Return why a pod may not move now although its owner's pods may, or None."""
+        """Return why a pod may not move now although its owner's pods may, or None.
+
+        It is not called where `are_all_movable` holds: rules of what such pods share belong into `_refuse_spec`.
+        """
         if pod.mirror:
             return MirrorPod()
         refusal = self._refuse_annotated(pod.annotations, "Pod", since=pod.created)
