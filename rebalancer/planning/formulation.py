@@ -1,6 +1,6 @@
 """From a component to a problem that can be solved, or the reason why the whole component is refused.
 
-A problem is single-class, so that counting is enough, where all pods are of one class with one set of hard constraints, and
+A problem is single-class, so that counting is enough, where all pods are of one class, have equal hard constraints, and
 all requirements count the same pods over topology keys that nest. Everything else is multi-class.
 """
 

@@ -79,7 +79,7 @@ def plan(
 def find_relaxations(plan: Plan) -> Relaxations:
     """Return the smallest relaxation of every infeasible component of several pod classes, by the component's name.
 
-    It costs several integer programs each, once for a plan: the controller reads it in each cycle, commands that show it.
+    It costs several integer programs each, once for a plan: the controller and those commands read it that show it.
     """
     return {group.name: group.relaxable.relaxation for group in plan.components if group.relaxable is not None}
 
