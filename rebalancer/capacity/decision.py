@@ -54,10 +54,10 @@ class CapacityNeeded(Refusal):
         requests = self.requests
         amount = [f"{requests.cpu / 1000:.2g} cores"] if requests.cpu else []
         amount += [f"{requests.memory / 2**30:.2g} GiB"] if requests.memory else []
-        size = " and ".join(amount) or f"capacity for {plural(self.pods, 'pod')}"
+        needs = f"needs about {' and '.join(amount)} there for some minutes" if amount else "its pods request nothing"
         text = (
             f"{plural(self.evictions, 'eviction')} would repair it with capacity for {plural(self.pods, 'pod')} in "
-            f"{name_domains(self.domains)}; needs about {size} there for some minutes"
+            f"{name_domains(self.domains)}; {needs}"
         )
         return text if self.obstacle is None else f"{text}; not requested: {self.obstacle}"
 
