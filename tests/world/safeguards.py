@@ -174,7 +174,7 @@ def _moves_are_stored(patch: pytest.MonkeyPatch) -> None:
     def documents(state: Any, identity: str, source: str) -> Any:
         settled = tuple(move for move in state.memory.moves if move.state is not MoveState.PLANNED)
         return status_documents(
-            msgspec.structs.replace(state, memory=msgspec.structs.replace(state.memory, moves=settled)),
+            replace(state, memory=msgspec.structs.replace(state.memory, moves=settled)),
             identity,
             source,
         )
