@@ -276,7 +276,7 @@ def test_text_explanation_and_document_show_the_proof_and_the_detour() -> None:
     (group,) = seen.plan.components
     proof, detour = str(group.proof), str(group.detour)
     assert proof.startswith("with at most 7 per zone (b:7)")
-    assert detour.endswith("with at most 4 pods evicted at once: 2 are needed")
+    assert detour.endswith("with at most 4 pods evicted at once and nothing exceeded by more in between: 2 do")
     verbose = plan_text(seen.plan, seen.snapshot, PlanView(acting="mode Evict", satisfied=0, verbose=True))
     assert f"    no fewer: {proof}; {detour}\n" in verbose
     assert f"Why not fewer?\n  {proof}; {detour}\n" in seen.explained()
