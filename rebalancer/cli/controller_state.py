@@ -2,10 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -20,9 +17,9 @@ from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.policy import Mode, Policy, PolicyError, load_policy
 from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, LeaseRecord, LeaseUnavailable
-from rebalancer.reporting.acting import describe_controller, describe_mode, describe_no_leader
+from rebalancer.reporting.acting import Acting, describe_controller, describe_mode, describe_no_leader
 from rebalancer.reporting.documents.memory import parse_memory
-from rebalancer.reporting.documents.status import BlockedNamespace, LeaseStatus, RefusedEviction, StatusDocument
+from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
 
 _LEASE_SECONDS: Final = 5.0
 """How long the answer to a read of the Lease may take."""
@@ -84,25 +81,6 @@ def _is_held(record: LeaseRecord, now: datetime) -> bool:
 def _lifetime(record: LeaseRecord) -> timedelta:
     """Return how long after its last renewal a Lease is free, as processes that wait for it count."""
     return timedelta(seconds=record.expires_after(_USUAL_SECONDS))
-
-
-@dataclass(frozen=True)
-class Acting:
-    """What the controller does with a plan, and what it does not send, as far as that is known.
-
-    `blocked` are the namespaces in which it evicts nothing, `refused` evictions that it requests again later. `memory`
-    is what it knows of nodes that have changed: nothing on them says so.
-    """
-
-    describe: Callable[[], str]
-    blocked: tuple[BlockedNamespace, ...] = ()
-    refused: tuple[RefusedEviction, ...] = ()
-    memory: Memory = NO_MEMORY
-
-    @cached_property
-    def line(self) -> str:
-        """What it does, in one line. Reads the Lease, which may take seconds: only for whoever prints it."""
-        return self.describe()
 
 
 def read_acting(transport: Transport, now: datetime, mode: Mode) -> Acting:

@@ -1,42 +1,38 @@
 """What `report`, `plan` and the other read-only verbs begin with: a snapshot, assessed and planned."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
 from rebalancer.adapters.files import UnreadableSnapshot, read_snapshot
 from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
-from rebalancer.adapters.kubernetes.configmaps import read_config_map
-from rebalancer.adapters.kubernetes.listing import read_once
-from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
 from rebalancer.assessment.controllers import stray_reference
 from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.capacity.decision import NotInModeEvict, decide_capacity
 from rebalancer.capacity.requests import Observation
-from rebalancer.cli.controller_state import Acting, describe_other_policy, read_acting
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.progress import progress
 from rebalancer.engine import Evaluation, evaluate
 from rebalancer.locations import own_namespace
-from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.moves import NO_MEMORY, Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
-from rebalancer.policy import Mode, Policy, ScaleDownPrevention, select_team_namespaces
-from rebalancer.policy.team_maps import POLICY_MAP
+from rebalancer.policy import Mode, Policy, select_team_namespaces
 from rebalancer.prevention.findings import find_risks, scale_down_findings
 from rebalancer.prevention.plan import evaluate_groups
-from rebalancer.reporting.acting import describe_mode
+from rebalancer.reporting.acting import Acting, describe_mode
 from rebalancer.reporting.documents.status import hold_refused
 from rebalancer.scheduling.profile import Profile
+
+if TYPE_CHECKING:
+    from rebalancer.cli.cluster import Cluster
 
 _MOST_WARNINGS: Final = 50
 """References of the policy without an object that have a warning each; the rest is counted."""
@@ -69,22 +65,14 @@ def load_snapshot(options: ReadOptions) -> Snapshot:
     return _load(options)[0]
 
 
-def _load(options: ReadOptions) -> tuple[Snapshot, Transport | None]:
-    """Read the snapshot; return it, and the connection to a live cluster."""
-    transport: Transport | None = None
+def _load(options: ReadOptions) -> "tuple[Snapshot, Cluster | None]":
+    """Read the snapshot; return it, and the live cluster that it is of."""
+    cluster = None
     if options.snapshot is None:
-        try:
-            transport = connect(kubeconfig=options.kubeconfig, context=options.context)
-            warn(transport.warnings)
-            autoscalers = options.policy.prevention.scale_down is not ScaleDownPrevention.OFF
-            snapshot = read_once(transport, datetime.now(UTC), autoscalers=autoscalers)
-            if options.is_shipped_policy:
-                warn(filter(None, [describe_other_policy(transport, options.policy)]))
-        except ClusterError as error:
-            raise CliError(str(error)) from None
-        warnings = tuple(f"left out: {fault}" for fault in snapshot.faults)
-        if snapshot.unknown:
-            warnings += (f"not allowed to list {', '.join(sorted(snapshot.unknown))}",)
+        from rebalancer.cli.cluster import Cluster  # noqa: PLC0415  # see there
+
+        cluster = Cluster(options)
+        snapshot, warnings = cluster.read_snapshot()
     else:
         source = "standard input" if options.snapshot == "-" else options.snapshot
         data = read_bytes(options.snapshot)
@@ -93,34 +81,21 @@ def _load(options: ReadOptions) -> tuple[Snapshot, Transport | None]:
         except UnreadableSnapshot as error:
             raise CliError(str(error)) from None
     warn(warnings)
-    return snapshot, transport
+    return snapshot, cluster
 
 
-def _with_team_maps(snapshot: Snapshot, options: ReadOptions, transport: Transport | None) -> Snapshot:
+def _with_team_maps(snapshot: Snapshot, options: ReadOptions, cluster: "Cluster | None") -> Snapshot:
     """Return the snapshot with the ConfigMaps of team policies that can be read; warn about those that cannot."""
     names = {namespace.name for namespace in snapshot.namespaces} | snapshot.pods_in.keys()
     listed = select_team_namespaces(options.policy, names, own_namespace())
     if not listed:
         return replace(snapshot, team_maps=None)
-    if transport is not None:
-        return replace(snapshot, team_maps=tuple(_read_team_maps(transport, listed)))
+    if cluster is not None:
+        return replace(snapshot, team_maps=tuple(cluster.read_team_maps(listed)))
     if snapshot.team_maps is None:
         warn(["the snapshot has no ConfigMaps: team policies are not evaluated; add configmaps to kubectl get"])
         return snapshot
     return replace(snapshot, team_maps=tuple(one for one in snapshot.team_maps if one.namespace in listed))
-
-
-def _read_team_maps(transport: Transport, namespaces: Iterable[str]) -> Iterator[ConfigMap]:
-    for namespace in namespaces:
-        try:
-            config_map = read_config_map(transport, namespace, POLICY_MAP)
-        except RequestRefused as error:
-            warn([f"the team policy of {namespace} is not evaluated: {error}"])
-        except ClusterError as error:
-            raise CliError(str(error)) from None
-        else:
-            if config_map is not None:
-                yield config_map
 
 
 def load_profile(options: ReadOptions) -> Profile:
@@ -138,13 +113,11 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     """
     profile = load_profile(options)
     with progress("reading the cluster"):
-        snapshot, transport = _load(options)
-        if transport is None:
-            acting = Acting(partial(describe_mode, options.policy.mode))
-        else:
-            acting = read_acting(transport, datetime.now(UTC), options.policy.mode)
+        snapshot, cluster = _load(options)
+        mode = options.policy.mode
+        acting = Acting(partial(describe_mode, mode)) if cluster is None else cluster.read_acting(mode)
     with progress("planning"):
-        return _plan(options, _with_team_maps(snapshot, options, transport), profile, acting)
+        return _plan(options, _with_team_maps(snapshot, options, cluster), profile, acting)
 
 
 def _plan(options: ReadOptions, snapshot: Snapshot, profile: Profile, acting: Acting) -> LoadedCluster:

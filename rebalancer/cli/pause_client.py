@@ -4,7 +4,7 @@ import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import msgspec
+from kubernetes import client
 
 from rebalancer.adapters.kubernetes.configmaps import ControlMap
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
@@ -14,19 +14,6 @@ from rebalancer.ports import LeaseUnavailable
 from rebalancer.settings import Settings
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
-_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-
-
-class _User(msgspec.Struct, frozen=True):
-    username: str = ""
-
-
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
-    user_info: _User = _User()
-
-
-class _Review(msgspec.Struct, frozen=True):
-    status: _Status = _Status()
 
 
 def connect_control(settings: Settings) -> tuple[Transport, ControlMap]:
@@ -54,12 +41,12 @@ def connect_control(settings: Settings) -> tuple[Transport, ControlMap]:
 
 def current_user(transport: Transport) -> str:
     """Return the caller's name as the API server knows it, else the local user name."""
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
-        review = msgspec.json.decode(transport.request("POST", _REVIEW, body=body), type=_Review)
-    except (ClusterError, msgspec.DecodeError):
+        review = client.AuthenticationV1Api(transport).create_self_subject_review(client.V1SelfSubjectReview())
+    except (ClusterError, ValueError):  # the client's models refuse an answer of another form
         return getpass.getuser()
-    return review.status.user_info.username or getpass.getuser()
+    user = review.status.user_info if review.status is not None else None
+    return (user.username if user is not None else None) or getpass.getuser()
 
 
 @contextmanager

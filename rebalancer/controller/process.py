@@ -280,6 +280,7 @@ class _Controller:
     def start(self, stopping: threading.Event) -> None:
         """Fill the caches, then take part in the election and begin the cycles."""
         self._telemetry.watch_threads(
+            self._transport,
             self._runner,
             self._elector,
             self._watcher,

@@ -12,6 +12,11 @@ ALWAYS: Final = datetime.max.replace(tzinfo=UTC)
 """Later than every time."""
 
 
+def micro_time(moment: datetime) -> str:
+    """Return a time in Kubernetes' MicroTime: it has six digits after the point, also on a whole second."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
 class Clock:
     """The time at which a snapshot is evaluated; it notes until when each of its answers stays the same.
 

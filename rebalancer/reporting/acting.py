@@ -1,10 +1,20 @@
 """What the controller does, in one line: the same for commands and the status page."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Final
 
+from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.policy import Mode
-from rebalancer.reporting.documents.status import LeaseStatus, SlowStartStatus, StatusDocument
+from rebalancer.reporting.documents.status import (
+    BlockedNamespace,
+    LeaseStatus,
+    RefusedEviction,
+    SlowStartStatus,
+    StatusDocument,
+)
 from rebalancer.reporting.phrases import ago
 
 _ACTING: Final = {
@@ -73,3 +83,22 @@ def describe_no_leader(lease: LeaseStatus, ran: str) -> str:
     since = f" since {lease.free_since:%Y-%m-%d %H:%M:%SZ}" if lease.free_since is not None else ""
     why = f"; {lease.error}" if lease.error else ""
     return f"no controller leads{known}: Lease free{since}, {ran}{why}"
+
+
+@dataclass(frozen=True)
+class Acting:
+    """What the controller does with a plan, and what it does not send, as far as that is known.
+
+    `blocked` are the namespaces in which it evicts nothing, `refused` evictions that it requests again later. `memory`
+    is what it knows of nodes that have changed: nothing on them says so.
+    """
+
+    describe: Callable[[], str]
+    blocked: tuple[BlockedNamespace, ...] = ()
+    refused: tuple[RefusedEviction, ...] = ()
+    memory: Memory = NO_MEMORY
+
+    @cached_property
+    def line(self) -> str:
+        """What it does, in one line. Reads the Lease, which may take seconds: only for whoever prints it."""
+        return self.describe()

@@ -99,12 +99,12 @@ def test_protobuf_says_the_same_as_json(transport: Transport, state: State) -> N
 
 
 def _get_protobuf(transport: Transport, query: dict[str, str]) -> bytes:
-    client: Any = transport._client
+    client: Any = transport
     headers = {"Accept": f"{CONTENT_TYPE},application/json"}
     request = client.param_serialize("GET", "/api/v1/pods", query_params=list(query.items()), header_params=headers)
     response = client.call_api(*request).response
     assert response.headers["Content-Type"] == CONTENT_TYPE
-    data: bytes = response.read()
+    data: bytes = response.data
     return data
 
 

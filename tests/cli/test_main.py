@@ -16,6 +16,8 @@ from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS, Verb
 
+ROOT = Path(__file__).parents[2]
+
 REBALANCER = Path(sys.executable).with_name("rebalancer")
 
 
@@ -148,6 +150,17 @@ def test_listing_the_commands_imports_none_of_them() -> None:
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+
+@pytest.mark.parametrize("verb", ["plan", "report", "simulate"])
+def test_a_command_that_reads_a_file_loads_no_client(verb: str) -> None:
+    """The client takes longer to load than most files to plan, and its classes of API calls as long again."""
+    code = (
+        "import sys; from rebalancer.cli.main import main; main(sys.argv[1:]);"
+        "sys.exit(1 if {'kubernetes', 'urllib3', 'apscheduler'} & set(sys.modules) else 0)"
+    )
+    command = [sys.executable, "-c", code, verb, "--snapshot", str(ROOT / "docs/examples/zone-returned.json")]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
 def test_help_is_never_wider_than_a_hundred_columns(monkeypatch: pytest.MonkeyPatch) -> None:

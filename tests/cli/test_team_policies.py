@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 import rebalancer
-from rebalancer.cli import load
+from rebalancer.cli import cluster
 from rebalancer.cli.main import main
-from rebalancer.policy import team_json_schema
+from rebalancer.cli.options import ReadOptions
+from rebalancer.policy import default_policy, team_json_schema
 from tests.adapters.kubernetes.fake_server import answer, served
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +112,9 @@ def test_a_limit_of_a_team_is_reported(tmp_path: Path, policy: str, capsys: pyte
     assert {(limit["group"], limit["limit"], limit["namespace"]) for limit in limits} == {("shop/g", "one", "shop")}
 
 
-def test_team_policies_of_a_live_cluster_are_read_where_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_team_policies_of_a_live_cluster_are_read_where_allowed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the right there is a warning, and the others are read; without an answer the command ends."""
 
     def handle(request: Any) -> None:
@@ -121,7 +124,9 @@ def test_team_policies_of_a_live_cluster_are_read_where_allowed(capsys: pytest.C
         answer(request, code, body)
 
     with served(handle) as transport:
-        maps = list(load._read_team_maps(transport, ["none", "secret", "shop"]))  # `connect` has tests of its own
+        monkeypatch.setattr(cluster, "connect", lambda **_: transport)  # which has tests of its own
+        options = ReadOptions.live(kubeconfig=None, context=None, policy=default_policy(), location=None)
+        maps = list(cluster.Cluster(options).read_team_maps(["none", "secret", "shop"]))
     assert [config_map.namespace for config_map in maps] == ["shop"]
     assert "the team policy of secret is not evaluated" in capsys.readouterr().err
 

@@ -3,18 +3,21 @@
 import os
 import signal
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from rebalancer.adapters.kubernetes.configmaps import StatusMap
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.process import SYSTEM_CLOCKS
 from rebalancer.model.moves import NO_MEMORY
+from rebalancer.ports import Document, LeaseRecord, SaveAnswer
 from tests.cluster.controller import ACCOUNT, NAMESPACE, Controller, install, policy
 from tests.control_plane.api import ApiError
 from tests.control_plane.plane import ControlPlane
@@ -159,3 +162,46 @@ def test_a_rolling_update_to_a_shorter_lease_never_lets_two_processes_act(
             new.wait_for("cycle", count=len(new.log("cycle")) + 3)
             assert max(moments(old, "cycle")) < led
             assert new.log("no longer leading") == []
+
+
+def test_whole_seconds_are_stored_and_what_others_write_stays(cluster: ControlPlane) -> None:
+    """The API server refuses times without six digits after the point; a label and a field of others survive."""
+    install(cluster, "base")
+    lease = KubernetesLease(connect(kubeconfig=str(cluster.kubeconfig(ACCOUNT))), namespace=NAMESPACE, timeout=5.0)
+    cluster.api.delete(f"{LEASES}/rebalancer", missing_ok=True)
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    record = LeaseRecord(holder="me", duration=15, acquired=noon, renewed=noon)
+    created = lease.write(record)
+    assert created is not None
+    assert structs.replace(created, version="") == record
+    foreign: dict[str, Any] = {
+        "metadata": {"labels": {"of": "others"}},
+        "spec": {"preferredHolder": "me", "strategy": "OldestEmulationVersion"},
+    }
+    cluster.api.patch(f"{LEASES}/rebalancer", foreign)
+    assert lease.write(created) is None, "it has been changed since it was read"
+    read = lease.read()
+    assert read is not None
+    later = lease.write(structs.replace(read, renewed=noon + timedelta(seconds=1)))
+    assert later is not None
+    stored = cluster.api.get(f"{LEASES}/rebalancer")
+    assert stored["metadata"]["labels"] == foreign["metadata"]["labels"]
+    assert {**foreign["spec"], "renewTime": "2026-01-01T12:00:01.000000Z"}.items() <= stored["spec"].items()
+
+
+def test_what_others_write_into_the_status_stays(cluster: ControlPlane) -> None:
+    """Labels, annotations and binary data; a document of theirs goes, as one that is not written any more."""
+    install(cluster, "base")
+    status = StatusMap(connect(kubeconfig=str(cluster.kubeconfig(ACCOUNT))), NAMESPACE)
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-status"
+    status.load("memory.json")
+    foreign = {"metadata": {"annotations": {"of": "others"}}, "binaryData": {"picture": "AAAA"}}
+    cluster.api.patch(path, {**foreign, "data": {"theirs": "1"}})
+    assert status.save((Document("a", "1"),)).conflict
+    status.load("a")
+    for documents in ((Document("a", "1"), Document("b", "2")), (Document("a", "2"),)):
+        assert status.save(documents) == SaveAnswer()
+    stored = cluster.api.get(path)
+    assert stored["data"] == {"a": "2"}
+    assert stored["binaryData"] == foreign["binaryData"]
+    assert stored["metadata"]["annotations"]["of"] == "others"

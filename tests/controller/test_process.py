@@ -92,7 +92,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def start(handler: Callable[[BaseHTTPRequestHandler], None], **flags: object) -> None:
         with served(handler) as transport:
-            monkeypatch.setattr(process, "connect", lambda **_: Transport(transport._client, read_timeout=2.0))
+            monkeypatch.setattr(process, "connect", lambda **_: Transport(transport.configuration, read_timeout=2.0))
             process.run(load_settings({"namespace": "home", "once": True, **flags}))
 
     return start
@@ -241,7 +241,7 @@ def test_missing_rights_on_the_lease_are_named_at_once(run: Callable[..., None])
     with pytest.raises(process.StartError) as caught:
         run(EmptyCluster(lambda verb: (403, 'leases "rebalancer" is forbidden')))
     assert str(caught.value) == (
-        'leases "rebalancer" is forbidden. Grant the verbs get, create and update on leases in namespace home '
+        'leases "rebalancer" is forbidden. Grant the verbs get, create and patch on leases in namespace home '
         "with the Role in deploy/base/role.yaml, or choose another with --namespace"
     )
 
@@ -391,5 +391,7 @@ def test_the_end_of_any_thread_is_seen(tmp_path: Path) -> None:
             controller.stop()
     named = {thread.name for thread in begun - watched if not thread.name.startswith("Thread-")}
     assert named == {"web", "APScheduler"}
-    assert {"loop", "lease", "policy", "team-policies", "prevention", "events"} <= {thread.name for thread in watched}
+    assert {"deadlines", "loop", "lease", "policy", "team-policies", "prevention", "events"} <= {
+        thread.name for thread in watched
+    }
     assert watched <= begun

@@ -257,7 +257,7 @@ def test_what_people_and_the_controller_write_is_shipped_without_data() -> None:
     own = rules(manifests["Role", NAMESPACE, "rebalancer"])
     shipped = {name for kind, _, name in manifests if kind == "ConfigMap"}
     assert {name for _, resource, name, _ in own if resource == "configmaps"} == shipped
-    assert {rule[2] for rule in own if rule[1] == "configmaps" and rule[3] == "update"} == {"rebalancer-status"}
+    assert {rule[2] for rule in own if rule[1] == "configmaps" and rule[3] == "patch"} == {"rebalancer-status"}
     assert not {rule for rule in own if rule[1] == "configmaps" and rule[3] == "create"}
 
 

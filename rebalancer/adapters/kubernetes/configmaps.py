@@ -1,11 +1,10 @@
 """ConfigMaps: the policy and the switches that people write, the status that the controller writes."""
 
-from typing import Any
-
 import msgspec
 import structlog
+from kubernetes import client
 
-from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
+from rebalancer.adapters.kubernetes.transport import MERGE_PATCH, ClusterError, RequestRefused, Transport
 from rebalancer.admission import approval
 from rebalancer.admission.pause import KEY, Pause, find_misnamed, read_pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS, decode_config_map
@@ -44,8 +43,8 @@ def read_config_map(
     Raises ClusterError, or msgspec.DecodeError for an answer that is no ConfigMap.
     """
     try:
-        path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
-        config_map = CONFIG_MAPS.decoder.decode(transport.request("GET", path, timeout=timeout))
+        answer = transport.request("GET", _path(namespace, name), timeout=timeout)
+        config_map = CONFIG_MAPS.decoder.decode(answer)
     except RequestRefused as error:
         if error.status == _NOT_FOUND:
             return None
@@ -53,25 +52,38 @@ def read_config_map(
     return decode_config_map(config_map, Interner())
 
 
+def _path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
 class _StoredConfigMap(msgspec.Struct, frozen=True):
-    metadata: dict[str, Any]
+    metadata: _Metadata
     data: dict[str, str] | None = None
 
 
 class StatusMap:
     """The status ConfigMap of one namespace; only the leader writes it.
 
-    Every write replaces the version that this process has read or written last, so that a leader who has been deposed
-    without knowing it cannot overwrite what its successor has written.
+    Every write changes the version that this process has read or written last, so that a leader who has been deposed
+    without knowing it cannot overwrite what its successor has written. What others write into it stays, but no document
+    of theirs: an outdated one would mislead.
     """
 
     def __init__(self, transport: Transport, namespace: str) -> None:
         self._transport = transport
         self._namespace = namespace
-        self._path = f"/api/v1/namespaces/{namespace}/configmaps"
-        self._saved: dict[str, str] = {}
-        self._metadata: dict[str, Any] = {}
-        """As it was last read or written, {} where it does not exist."""
+        self._version = ""
+        """The one that was last read or written, "" where it does not exist."""
+
+        self._stored: dict[str, str] = {}
+        """The documents of that version."""
+
+        self._certain = False
+        """Whether that is what is stored: an answer has said so since the last request."""
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Replace the stored documents.
@@ -90,7 +102,7 @@ class StatusMap:
                 continue
             capacity -= size
             data[document.key] = document.text
-        if data == self._saved:
+        if self._certain and data == self._stored:
             return SaveAnswer()
         try:
             self._write(data)
@@ -98,13 +110,13 @@ class StatusMap:
             answer = self._explain(error)
             _log.warning("status not saved", error=answer.problem)
             return answer
-        self._saved = data
+        self._certain = True
         return SaveAnswer()
 
     def _explain(self, error: ClusterError) -> SaveAnswer:
         """Say what is missing where the object does not exist and this account may not create it."""
         status = error.status if isinstance(error, RequestRefused) else 0
-        if status == _FORBIDDEN and not self._metadata:
+        if status == _FORBIDDEN and not self._version:
             problem = (
                 f"ConfigMap {self._namespace}/{STATUS} does not exist, and this account has no right to create it; "
                 f"run: kubectl create configmap {STATUS} --namespace {self._namespace}"
@@ -114,32 +126,35 @@ class StatusMap:
         return SaveAnswer(str(error), conflict=status in {_CONFLICT, _NOT_FOUND})
 
     def _write(self, data: dict[str, str]) -> None:
-        # What others wrote into the metadata stays, such as what `kubectl apply` compares with.
-        labels = {**_LABELS, "app.kubernetes.io/managed-by": "rebalancer"}
-        metadata = self._metadata or {"name": STATUS, "namespace": self._namespace, "labels": labels}
-        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-        self._saved = {}  # until the answer says so, nobody knows what is stored
-        # The installation has the object. Only a user with more rights than the controller's Role can create it here.
-        method, path = ("PUT", f"{self._path}/{STATUS}") if self._metadata else ("POST", self._path)
-        self._decode(self._transport.request(method, path, body=body))
+        api = client.CoreV1Api(self._transport)
+        self._certain = False  # until the answer says so, nobody knows what is stored
+        if self._version:
+            changed = {key: text for key, text in data.items() if self._stored.get(key) != text}
+            removed = dict.fromkeys(self._stored.keys() - data)
+            change = {"metadata": {"resourceVersion": self._version}, "data": changed | removed}
+            patch = api.patch_namespaced_config_map
+            answer = self._transport.call(patch, STATUS, self._namespace, change, _content_type=MERGE_PATCH)
+        else:
+            # The installation has the object. Only a user with more rights than the controller's Role can create it.
+            labels = {**_LABELS, "app.kubernetes.io/managed-by": "rebalancer"}
+            body = {"metadata": {"name": STATUS, "labels": labels}, "data": data}
+            answer = self._transport.call(api.create_namespaced_config_map, self._namespace, body)
+        self._decode(answer)
 
-    def _decode(self, answer: bytes) -> dict[str, str]:
-        """Keep the metadata of an answer and return its data."""
+    def _decode(self, answer: bytes) -> None:
         config_map = msgspec.json.decode(answer, type=_StoredConfigMap)
-        self._metadata = {key: value for key, value in config_map.metadata.items() if key != "managedFields"}
-        return config_map.data or {}
+        self._version, self._stored = config_map.metadata.resource_version, config_map.data or {}
 
     def load(self, key: str) -> str:
         """Return a document, "" if there is none; raise ClusterError if the request fails."""
+        self._certain = False
         try:
-            data = self._decode(self._transport.request("GET", f"{self._path}/{STATUS}"))
+            self._decode(self._transport.request("GET", _path(self._namespace, STATUS)))
         except RequestRefused as error:
             if error.status != _NOT_FOUND:
                 raise
-            self._saved, self._metadata = {}, {}
-            return ""
-        self._saved = {}
-        return data.get(key, "")
+            self._version, self._stored = "", {}
+        return self._stored.get(key, "")
 
 
 class ControlMap:
@@ -152,7 +167,6 @@ class ControlMap:
         self._transport = transport
         self._namespace = namespace
         self._name = name
-        self._path = f"/api/v1/namespaces/{namespace}/configmaps"
 
     def __str__(self) -> str:
         """Name it."""
@@ -175,20 +189,19 @@ class ControlMap:
         """Remove one key; the others stay as they are."""
         self._merge(key, None)
 
+    @property
+    def _api(self) -> client.CoreV1Api:
+        return client.CoreV1Api(self._transport)
+
     def _merge(self, key: str, text: str | None) -> None:
-        body = {"data": {key: text}, "binaryData": {key: None}}
-        merge = "application/merge-patch+json"
-        self._transport.request("PATCH", f"{self._path}/{self._name}", body=body, content_type=merge)
+        change = {"data": {key: text}, "binaryData": {key: None}}
+        patch = self._api.patch_namespaced_config_map
+        self._transport.call(patch, self._name, self._namespace, change, _content_type=MERGE_PATCH)
 
     def _create(self, key: str, text: str) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": self._name, "namespace": self._namespace, "labels": _LABELS},
-            "data": {key: text},
-        }
+        body = {"metadata": {"name": self._name, "labels": _LABELS}, "data": {key: text}}
         try:
-            self._transport.request("POST", self._path, body=body)
+            self._transport.call(self._api.create_namespaced_config_map, self._namespace, body)
         except RequestRefused as error:
             if error.status != _CONFLICT:
                 raise

@@ -1,142 +1,169 @@
 """Connections whose requests end by a deadline, and that can all be interrupted at once.
 
 A socket's timeout bounds the time of one receive. A server that sends its answer in drops never exceeds it, and holds
-its caller for as long as it likes. So what is sent and received here is timed against one deadline for the request.
-Name resolution is the system's, and has a limit of its own.
+its caller for as long as it likes. So a watchdog shuts the socket of a request whose time is over, whatever it waits
+for. Name resolution is the system's, and has a limit of its own.
 """
 
-import http.client
-import io
+import math
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 from weakref import WeakSet
 
 import urllib3
-from urllib3.connection import HTTPConnection
-from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-_PIECE: Final = 16 * 1024
-"""Bytes that are sent at once: TLS times each of its records, which are not larger, by itself."""
+_AGAIN: Final = 0.1
+"""Seconds after which the socket of a request that is over time is shut again: during the handshake it has none."""
+
+
+class Exchange:
+    """A request and its answer; `deadline` is by the monotonic clock, infinite for a stream."""
+
+    def __init__(self, connections: "Connections", seconds: float) -> None:
+        self.connections = connections
+        self.deadline = time.monotonic() + seconds
+        self.is_late = False
+        """Whether the deadline has passed before the end: what has come of the answer is not all of it."""
+
+        self.connection: HTTPConnection | None = None
+
+    def end(self) -> None:
+        """Note that the answer is complete, or not awaited any more: from now on its connection serves others."""
+        self.connections.forget(self)
 
 
 class _Present(threading.local):
-    """The deadline of the request of this thread, by the monotonic clock; None for a stream."""
-
-    deadline: float | None = None
+    exchange: Exchange | None = None
+    """The one whose request this thread sends."""
 
 
 _present = _Present()
 
 
 class Connections:
-    """The connections of one pool manager."""
+    """The connections of one pool manager, and the thread that ends what takes too long."""
 
     def __init__(self, manager: urllib3.PoolManager) -> None:
-        self._lock = threading.Lock()
-        self._sockets: WeakSet[socket.socket] = WeakSet()
-        self._interrupted = False
-        pools: dict[str, type[HTTPConnectionPool]] = manager.pool_classes_by_scheme
-        manager.pool_classes_by_scheme = {scheme: self._derive(pool) for scheme, pool in pools.items()}
-
-    def _derive(self, pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
-        """Return a class of pools with connections of this class."""
-        plain: type[Any] = pool.ConnectionCls
-        bases = (plain,) if issubclass(plain, _Connection) else (_Connection, plain)
-        connection = type(plain.__name__, bases, {"connections": self})
-        return type(pool.__name__, (pool,), {"ConnectionCls": connection})
+        self._changed = threading.Condition()
+        self._limited: set[Exchange] = set()
+        self._known: WeakSet[HTTPConnection] = WeakSet()
+        self._interrupted = self._closed = False
+        self.thread = threading.Thread(target=self._shut_late, name="deadlines", daemon=True)
+        # A proxy of another protocol than HTTP has classes of its own: there the time of each receive is bounded.
+        if manager.pool_classes_by_scheme == urllib3.poolmanager.pool_classes_by_scheme:
+            manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
 
     @contextmanager
-    def limit(self, seconds: float) -> Iterator[None]:
-        """Bound the time of what this thread sends and receives in the block."""
-        _present.deadline = time.monotonic() + seconds
-        try:
-            yield
-        finally:
-            _present.deadline = None
+    def exchange(self, seconds: float) -> Iterator[Exchange]:
+        """Send a request in the block and await the header of its answer; end the result when its body was read.
 
-    def add(self, connected: socket.socket) -> None:
-        """Note a connected socket."""
-        with self._lock:
-            if not self._interrupted:
-                self._sockets.add(connected)
+        What the block raises ends it.
+        """
+        made = Exchange(self, seconds)
+        _present.exchange = made
+        try:
+            self._watch(made)
+            yield made
+        except BaseException:
+            made.end()
+            raise
+        finally:
+            _present.exchange = None
+
+    def _watch(self, exchange: Exchange) -> None:
+        with self._changed:
+            if exchange.deadline == math.inf:
                 return
-        _shut_down(connected)
+            if self.thread.ident is None:
+                self.thread.start()
+            self._limited.add(exchange)
+            self._changed.notify()
+
+    def forget(self, exchange: Exchange) -> None:
+        """Watch an exchange no longer."""
+        with self._changed:
+            self._limited.discard(exchange)
+
+    def _shut_late(self) -> None:
+        with self._changed:
+            while not self._closed:
+                now = time.monotonic()
+                for exchange in self._limited:
+                    if exchange.deadline <= now:
+                        exchange.is_late, exchange.deadline = True, now + _AGAIN
+                        _shut_down(exchange.connection)
+                nearest = min((exchange.deadline for exchange in self._limited), default=None)
+                self._changed.wait(None if nearest is None else nearest - now)
+
+    def take(self, connection: HTTPConnection) -> None:
+        """Note the connection on which this thread's request is sent."""
+        with self._changed:
+            self._known.add(connection)
+            for earlier in self._limited:
+                if earlier.connection is connection:  # its answer was read, and it is about to end
+                    earlier.connection = None
+            if _present.exchange is not None:
+                _present.exchange.connection = connection
+            if self._interrupted:
+                _shut_down(connection)
 
     def interrupt(self) -> None:
         """End every request that is under way, whatever it waits for; no further one is answered."""
-        with self._lock:
+        with self._changed:
             self._interrupted = True
-            connected = list(self._sockets)
-        for one in connected:
-            _shut_down(one)
-
-
-def _shut_down(connected: socket.socket) -> None:
-    """End both directions below TLS, which would change its own state under the thread that reads."""
-    with suppress(OSError):
-        socket.socket.shutdown(connected, socket.SHUT_RDWR)
-
-
-class _Timed(io.RawIOBase):
-    """What a server sends, up to a deadline."""
-
-    def __init__(self, received: io.RawIOBase, connected: socket.socket, deadline: float) -> None:
-        self._received, self._connected, self._deadline = received, connected, deadline
-
-    def readable(self) -> bool:
-        """Return that it can be read."""
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        """Receive what has come, or wait for it."""
-        _allow_until(self._deadline, self._connected)
-        count: int | None = self._received.readinto(buffer)
-        return count
+            for connection in self._known:
+                _shut_down(connection)
 
     def close(self) -> None:
-        """Close what is read from too."""
-        self._received.close()
-        super().close()
+        """End the watchdog."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
 
 
-class _Response(http.client.HTTPResponse):
-    """A response of which header and body come by the deadline of the request."""
-
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        if _present.deadline is not None:
-            self.fp: Any = io.BufferedReader(_Timed(self.fp.detach(), sock, _present.deadline))
+def _shut_down(connection: HTTPConnection | None) -> None:
+    """End both directions below TLS, which would change its own state under the thread that reads."""
+    if connection is not None and (connected := connection.sock) is not None:
+        with suppress(OSError):
+            socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
-class _Connection(HTTPConnection):
-    """Mixed into the classes of connections."""
-
-    connections: ClassVar[Connections]
-    response_class = _Response
+class _Noted(HTTPConnection):
+    """Mixed into the classes of connections: each says which request it serves."""
 
     def connect(self) -> None:
-        """Connect, and note the socket."""
+        """Connect; an interruption meanwhile holds for it too."""
         super().connect()
-        self.connections.add(self.sock)
+        _note(self)
 
-    def send(self, data: Any) -> None:
-        """Send in pieces, so that a server that reads slowly holds nobody beyond the deadline either."""
-        deadline = _present.deadline
-        if deadline is None or not isinstance(data, bytes):
-            super().send(data)
-            return
-        for start in range(0, len(data), _PIECE):
-            if self.sock is not None:
-                _allow_until(deadline, self.sock)
-            super().send(data[start : start + _PIECE])
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        """Send a request."""
+        _note(self)
+        super().request(*args, **kwargs)
 
 
-def _allow_until(deadline: float, connected: socket.socket) -> None:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("timed out")
-    connected.settimeout(left)
+def _note(connection: HTTPConnection) -> None:
+    if _present.exchange is not None:
+        _present.exchange.connections.take(connection)
+
+
+class _Connection(_Noted):
+    pass
+
+
+class _SecureConnection(_Noted, HTTPSConnection):
+    pass
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection

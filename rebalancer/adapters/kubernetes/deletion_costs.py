@@ -8,16 +8,18 @@ change nothing but these annotations, and before anything is written that policy
 label, as a dry run, must be refused by a ValidatingAdmissionPolicy.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from kubernetes import client
 
 from rebalancer.adapters.kubernetes.transport import MERGE_PATCH, RequestRefused, Transport, Unreachable
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST
 from rebalancer.ports import PatchAnswer, PatchResult
 from rebalancer.prevention.plan import PodPatch
 
-_QUERY: Final = {"fieldManager": "rebalancer"}
+_MANAGER: Final = "rebalancer"
 _PROBE: Final = "rebalancer.dev/must-be-refused"
 _POLICY: Final = "ValidatingAdmissionPolicy"
 """How the API server names what refused a request, in its message."""
@@ -43,9 +45,7 @@ def patch_cost(transport: Transport, patch: PodPatch) -> PatchAnswer:
         "metadata": {"uid": patch.uid, "resourceVersion": patch.resource_version, "annotations": annotations},
     }
     try:
-        data = transport.request(
-            "PATCH", _path(patch.namespace, patch.name), query=_QUERY, body=body, content_type=MERGE_PATCH
-        )
+        data = _patch_pod(transport, patch.namespace, patch.name, body)
     except RequestRefused as error:
         gone = error.status in {404, 409} or error.namespace_terminating
         return PatchAnswer(
@@ -64,9 +64,7 @@ def find_missing_restriction(transport: Transport, namespace: str, pod: str) -> 
     """Return why this identity might change more of a pod than its deletion cost, "" if it cannot."""
     body = {"metadata": {"labels": {_PROBE: "true"}}}
     try:
-        transport.request(
-            "PATCH", _path(namespace, pod), query={**_QUERY, "dryRun": "All"}, body=body, content_type=MERGE_PATCH
-        )
+        _patch_pod(transport, namespace, pod, body, dry_run="All")
     except RequestRefused as error:
         if error.status == 404:
             return f"pod {namespace}/{pod} does not exist any more; another one is tried"
@@ -80,5 +78,10 @@ def find_missing_restriction(transport: Transport, namespace: str, pod: str) -> 
     return f"a change of a label was not refused: this identity could change any part of a pod; {_INSTALL}"
 
 
-def _path(namespace: str, pod: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/pods/{pod}"
+def _patch_pod(
+    transport: Transport, namespace: str, pod: str, change: Mapping[str, Any], *, dry_run: str | None = None
+) -> bytes:
+    patch = client.CoreV1Api(transport).patch_namespaced_pod
+    return transport.call(
+        patch, pod, namespace, change, field_manager=_MANAGER, dry_run=dry_run, _content_type=MERGE_PATCH
+    )

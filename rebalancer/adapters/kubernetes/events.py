@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 import structlog
+from kubernetes import client
 
-from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
+from rebalancer.adapters.kubernetes.transport import MERGE_PATCH, ClusterError, RequestRefused, Transport
 from rebalancer.model.events import Event
+from rebalancer.model.moments import micro_time
 
 CONTROLLER = "rebalancer.dev/rebalancer"
 _QUEUED = 1000
@@ -84,44 +86,46 @@ class Recorder:
     def _publish(self, event: Event) -> None:
         """Create the event, or increment the count of its series. The API server deletes events after an hour."""
         namespace = event.regarding.namespace or "default"
-        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
         name = _make_name(event)
         key = f"{namespace}/{name}"
         known = self._counts.pop(key, 0)
-        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        now = datetime.now(UTC)
         try:
-            count = self._increment_series(f"{path}/{name}", known, now) if known else 0
+            count = self._increment_series(namespace, name, known, now) if known else 0
             if not count:
-                self._transport.request("POST", path, body=self._body(event, name, namespace, now))
+                create = client.EventsV1Api(self._transport).create_namespaced_event
+                self._transport.call(create, namespace, self._body(event, name, now))
                 count = 1
         except RequestRefused as error:
             if error.status != _CONFLICT:
                 raise
-            count = self._increment_series(f"{path}/{name}", 0, now) or 1
+            count = self._increment_series(namespace, name, 0, now) or 1
         self._counts[key] = count
         if len(self._counts) > _REMEMBERED:
             self._counts.popitem(last=False)
 
-    def _increment_series(self, path: str, known: int, now: str) -> int:
+    def _increment_series(self, namespace: str, name: str, known: int, now: datetime) -> int:
         """Add one to a series and return its count; 0 if the event was deleted. `known` 0: read the count first."""
         try:
             if not known:
                 # A patch without a change returns the event, and needs no permission to read events.
-                published = msgspec.json.decode(self._patch(path, {}), type=_Published)
+                published = msgspec.json.decode(self._patch(namespace, name, {}), type=_Published)
                 known = published.series.count if published.series is not None else 1
-            self._patch(path, {"series": {"count": known + 1, "lastObservedTime": now}})
+            series = {"count": known + 1, "lastObservedTime": micro_time(now)}
+            self._patch(namespace, name, {"series": series})
         except RequestRefused as error:
             if error.status != _GONE:
                 raise
             return 0
         except msgspec.DecodeError as error:
-            raise ClusterError(f"PATCH {path}: the response is not an event: {error}") from error
+            raise ClusterError(f"event {namespace}/{name}: the response is not an event: {error}") from error
         return known + 1
 
-    def _patch(self, path: str, change: dict[str, Any]) -> bytes:
-        return self._transport.request("PATCH", path, body=change, content_type="application/merge-patch+json")
+    def _patch(self, namespace: str, name: str, change: dict[str, Any]) -> bytes:
+        patch = client.EventsV1Api(self._transport).patch_namespaced_event
+        return self._transport.call(patch, name, namespace, change, _content_type=MERGE_PATCH)
 
-    def _body(self, event: Event, name: str, namespace: str, now: str) -> dict[str, Any]:
+    def _body(self, event: Event, name: str, now: datetime) -> dict[str, Any]:
         regarding = event.regarding
         reference = {
             "apiVersion": _API_VERSIONS.get(regarding.kind, "v1"),
@@ -131,10 +135,9 @@ class Recorder:
             "uid": regarding.uid,
         }
         return {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace},
-            "eventTime": now,
+            "metadata": {"name": name},
+            # The client writes no digits for a whole second, and the API server wants six.
+            "eventTime": micro_time(now.replace(microsecond=now.microsecond or 1)),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance[:128],
             "action": event.action,

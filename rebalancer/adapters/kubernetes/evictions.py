@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from kubernetes import client
 
 from rebalancer.adapters.kubernetes.denials import list_causes
 from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport, Unreachable
@@ -38,15 +39,15 @@ Without either kind the answer is not that of the eviction, but of something bet
 
 def evict(transport: Transport, move: Move) -> EvictionAnswer:
     """Request the eviction of a move's pod."""
-    path = f"/api/v1/namespaces/{move.namespace}/pods/{move.pod}/eviction"
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": move.pod, "namespace": move.namespace},
         "deleteOptions": {"preconditions": {"uid": move.uid}},
     }
+    create = client.CoreV1Api(transport).create_namespaced_pod_eviction
     try:
-        data = transport.request("POST", path, body=body)
+        data = transport.call(create, move.pod, move.namespace, body)
     except RequestRefused as error:
         wait, denial = min(error.retry_after, _LONGEST_WAIT), error.denial
         if denial is not None:  # first of all: a webhook chooses code and details itself

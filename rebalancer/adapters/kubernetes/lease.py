@@ -1,13 +1,18 @@
-"""The Lease object: read, create, and replace if its resourceVersion is unchanged since it was read."""
+"""The Lease object: read, created, and patched if its resourceVersion is unchanged since it was read.
+
+A patch leaves what others have written into it. Its times are texts of our own: the API server takes them with six
+digits after the point only, and a model of the client writes none for a whole second.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
+from kubernetes import client
 
-from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport
-from rebalancer.model.moments import Moment
+from rebalancer.adapters.kubernetes.transport import MERGE_PATCH, RequestRefused, Transport
+from rebalancer.model.moments import Moment, micro_time
 from rebalancer.ports import LeaseRecord, LeaseUnavailable
 
 _CONFLICTS = frozenset({404, 409})
@@ -37,12 +42,13 @@ class KubernetesLease:
         self._namespace = namespace
         self._name = name
         self._timeout = timeout
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
     def read(self) -> LeaseRecord | None:
         """Return the lease, None if there is none; raise LeaseUnavailable or ClusterError where it cannot be read."""
         try:
-            data = self._transport.request("GET", f"{self._path}/{self._name}", timeout=self._timeout)
+            data = self._transport.call(
+                self._api.read_namespaced_lease, self._name, self._namespace, timeout=self._timeout
+            )
         except RequestRefused as error:
             if error.status == 404:
                 return None
@@ -52,12 +58,10 @@ class KubernetesLease:
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
         """Write the lease; None if somebody else was quicker. Raise LeaseUnavailable or ClusterError otherwise."""
-        body = self._body(record)
-        method, path = ("PUT", f"{self._path}/{self._name}") if record.version else ("POST", self._path)
         try:
-            data = self._transport.request(method, path, body=body, timeout=self._timeout)
+            data = self._patch(record, record.version or self._create())
         except RequestRefused as error:
-            if method == "POST" and error.status == 404:
+            if not record.version and error.status == 404:
                 raise LeaseUnavailable(
                     f"the namespace {self._namespace} of the Lease does not exist. Create it with "
                     f"`kubectl create namespace {self._namespace}`, or choose another with --namespace"
@@ -72,23 +76,36 @@ class KubernetesLease:
         """Raise LeaseUnavailable where the answer says that this identity may not use the Lease."""
         if error.status == 403:
             raise LeaseUnavailable(
-                f"{error.details.get('message', error)}. Grant the verbs get, create and update on leases in namespace "
+                f"{error.details.get('message', error)}. Grant the verbs get, create and patch on leases in namespace "
                 f"{self._namespace} with the Role in deploy/base/role.yaml, or choose another with --namespace"
             ) from error
 
-    def _body(self, record: LeaseRecord) -> dict[str, Any]:
-        metadata = {"name": self._name, "namespace": self._namespace}
-        if record.version:
-            metadata["resourceVersion"] = record.version
+    @property
+    def _api(self) -> client.CoordinationV1Api:
+        return client.CoordinationV1Api(self._transport)
+
+    def _create(self) -> str:
+        """Create the Lease without a holder and a time; return its version."""
+        body = {"metadata": {"name": self._name}, "spec": {}}
+        data = self._transport.call(self._api.create_namespaced_lease, self._namespace, body, timeout=self._timeout)
+        return _decode_record(data).version
+
+    def _patch(self, record: LeaseRecord, version: str) -> bytes:
         spec: dict[str, Any] = {
             "holderIdentity": record.holder,
             "leaseDurationSeconds": record.duration,
             "leaseTransitions": min(record.transitions, _MOST_TRANSITIONS),
         }
         for field, moment in (("acquireTime", record.acquired), ("renewTime", record.renewed)):
-            if moment is not None:
-                spec[field] = moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+            spec[field] = None if moment is None else micro_time(moment)
+        return self._transport.call(
+            self._api.patch_namespaced_lease,
+            self._name,
+            self._namespace,
+            {"metadata": {"resourceVersion": version}, "spec": spec},
+            timeout=self._timeout,
+            _content_type=MERGE_PATCH,
+        )
 
 
 def _decode_record(data: bytes) -> LeaseRecord:

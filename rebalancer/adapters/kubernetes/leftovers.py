@@ -3,8 +3,10 @@
 Every method may be repeated: what does not exist any more is done.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from kubernetes import client
 
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, STATUS
 from rebalancer.adapters.kubernetes.deletion_costs import patch_cost
@@ -29,9 +31,8 @@ class Leftovers:
 
     def stop_controller(self) -> bool:
         """Scale the controller's Deployment to 0; return whether there is one."""
-        path = f"/apis/apps/v1/namespaces/{self._namespace}/deployments/{DEPLOYMENT}/scale"
-        body = {"spec": {"replicas": 0}}
-        return self._unless_missing("PATCH", path, body=body, content_type=MERGE_PATCH)
+        scale = client.AppsV1Api(self._transport).patch_namespaced_deployment_scale
+        return self._unless_missing(scale, DEPLOYMENT, {"spec": {"replicas": 0}}, _content_type=MERGE_PATCH)
 
     def find_pods(self) -> Iterator[Pod]:
         """Yield the pods with a deletion cost of our own, or with the marker of one that somebody has replaced."""
@@ -55,15 +56,14 @@ class Leftovers:
     def delete_objects(self) -> Iterator[str]:
         """Delete the ConfigMaps that are not the policy, and the Lease; yield what has been deleted."""
         for name in (STATUS, CONTROL, APPROVAL):
-            if self._unless_missing("DELETE", f"/api/v1/namespaces/{self._namespace}/configmaps/{name}"):
+            if self._unless_missing(client.CoreV1Api(self._transport).delete_namespaced_config_map, name):
                 yield f"ConfigMap {self._namespace}/{name}"
-        lease = f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases/{DEPLOYMENT}"
-        if self._unless_missing("DELETE", lease):
+        if self._unless_missing(client.CoordinationV1Api(self._transport).delete_namespaced_lease, DEPLOYMENT):
             yield f"Lease {self._namespace}/{DEPLOYMENT}"
 
-    def _unless_missing(self, method: str, path: str, *, body: object = None, content_type: str = "") -> bool:
+    def _unless_missing(self, operation: Callable[..., object], name: str, *body: object, **options: Any) -> bool:
         try:
-            self._transport.request(method, path, body=body, content_type=content_type or "application/json")
+            self._transport.call(operation, name, self._namespace, *body, **options)
         except RequestRefused as error:
             if error.status != _MISSING:
                 raise

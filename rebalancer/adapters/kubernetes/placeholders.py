@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from kubernetes import client
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.model.affinity import NodeAffinity, Toleration
@@ -24,6 +25,7 @@ PRIORITY_CLASS: Final = "rebalancer-capacity"
 """Of a value from -10 to -1: below, the cluster-autoscaler creates no nodes for a pod."""
 
 _CONFLICT: Final = 409
+_MOST_EVENTS: Final = 500
 _SCHEDULER: Final = "default-scheduler"
 _USER: Final = 65535
 _NODE_CLAIM: Final = re.compile(r"nodeclaim/([a-z0-9.-]+)")
@@ -114,10 +116,14 @@ class PlaceholderStore:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
+    @property
+    def _api(self) -> client.BatchV1Api:
+        return client.BatchV1Api(self._transport)
+
     def list_placeholders(self, namespace: str) -> frozenset[str]:
         """Return the names of the Jobs that are not being deleted."""
         try:
-            data = self._transport.request("GET", _path(namespace), query={"labelSelector": PLACEHOLDER_LABEL})
+            data = self._transport.call(self._api.list_namespaced_job, namespace, label_selector=PLACEHOLDER_LABEL)
             jobs = msgspec.json.decode(data, type=_JobList).items
         except (ClusterError, msgspec.DecodeError) as error:
             raise ReadFailedError(str(error)) from error
@@ -126,7 +132,7 @@ class PlaceholderStore:
     def create_placeholder(self, placeholder: Placeholder, rules: Capacity) -> str:
         """Create a Job; one of the name that exists is the same one."""
         try:
-            self._transport.request("POST", _path(rules.namespace), body=job_manifest(placeholder, rules))
+            self._transport.call(self._api.create_namespaced_job, rules.namespace, job_manifest(placeholder, rules))
         except RequestRefused as error:
             return "" if error.status == _CONFLICT else str(error)
         except ClusterError as error:
@@ -135,9 +141,8 @@ class PlaceholderStore:
 
     def delete_placeholder(self, namespace: str, name: str) -> None:
         """Delete a Job; the garbage collector deletes its pod, which has no grace period."""
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         try:
-            self._transport.request("DELETE", f"{_path(namespace)}/{name}", body=body)
+            self._transport.call(self._api.delete_namespaced_job, name, namespace, propagation_policy="Background")
         except ClusterError:
             return  # it is still listed in the next cycle, which tries again
 
@@ -147,8 +152,9 @@ class PlaceholderStore:
         Where it names a NodeClaim of Karpenter, also why that has no node yet.
         """
         try:
-            path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-            data = self._transport.request("GET", path, query={"limit": "500"})
+            data = self._transport.call(
+                client.EventsV1Api(self._transport).list_namespaced_event, namespace, limit=_MOST_EVENTS
+            )
             events = msgspec.json.decode(data, type=_EventList).items
         except (ClusterError, msgspec.DecodeError):
             return ""
@@ -165,16 +171,13 @@ class PlaceholderStore:
     def _explain_node_claim(self, name: str) -> list[str]:
         """Return the conditions of a NodeClaim that do not hold; none if it cannot be read, or is gone."""
         try:
-            data = self._transport.request("GET", f"/apis/karpenter.sh/v1/nodeclaims/{name}")
+            get = client.CustomObjectsApi(self._transport).get_cluster_custom_object
+            data = self._transport.call(get, "karpenter.sh", "v1", "nodeclaims", name)
             conditions = msgspec.json.decode(data, type=_NodeClaim).status.conditions
         except (ClusterError, msgspec.DecodeError):
             return []
         lacking = [known for known in conditions if known.status != "True" and known.type in _STEPS]
         return [f"NodeClaim {name} is not {known.type}: {known.reason} {known.message}".rstrip() for known in lacking]
-
-
-def _path(namespace: str) -> str:
-    return f"/apis/batch/v1/namespaces/{namespace}/jobs"
 
 
 def job_manifest(placeholder: Placeholder, rules: Capacity) -> Mapping[str, Any]:

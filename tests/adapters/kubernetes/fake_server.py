@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from kubernetes.client import ApiClient, Configuration
+from kubernetes.client import Configuration
 
 from rebalancer.adapters.kubernetes.transport import Transport
 
@@ -64,7 +64,7 @@ def served(handle: Handler) -> Iterator[Transport]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     configuration = Configuration(host=f"http://127.0.0.1:{server.server_port}", retries=False)
-    transport = Transport(ApiClient(configuration), read_timeout=2.0)
+    transport = Transport(configuration, read_timeout=2.0)
     try:
         yield transport
     finally:

@@ -34,7 +34,6 @@ class ConfigMaps:
     def __init__(self) -> None:
         self.data: dict[str, str] | None = None
         self.version = 0
-        self.version = 0
         self.broken = False
         self.requests: list[str] = []
 
@@ -43,19 +42,20 @@ class ConfigMaps:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         if self.broken:
             answer(request, 500, {"message": "broken"})
-        elif request.command in {"GET", "PUT"} and self.data is None:
+        elif request.command in {"GET", "PATCH"} and self.data is None:
             answer(request, 404, {"message": "not found"})
         elif body and json.loads(body)["metadata"].get("resourceVersion", "0") != str(self.version if self.data else 0):
             answer(request, 409, {"message": "the object has been modified"})
         else:
             if body:
-                self.data = json.loads(body)["data"]
+                merged = (self.data or {}) | json.loads(body)["data"]
+                self.data = {key: text for key, text in merged.items() if text is not None}
                 self.version += 1
             metadata = {"name": "rebalancer-status", "resourceVersion": str(self.version)}
             answer(request, 200, {"metadata": metadata, "data": self.data})
 
 
-def test_the_status_is_created_then_replaced() -> None:
+def test_the_status_is_created_then_patched() -> None:
     """Stored documents can be loaded; unchanged documents are not written again."""
     maps = ConfigMaps()
     with served(maps) as transport:
@@ -66,7 +66,7 @@ def test_the_status_is_created_then_replaced() -> None:
         assert status.load("a") == "1"
         assert status.save((Document("a", "3"),)) == SaveAnswer()
         assert maps.data == {"a": "3"}
-    assert maps.requests == ["GET", "POST", "GET", "PUT"]
+    assert maps.requests == ["GET", "POST", "GET", "PATCH"]
 
 
 def test_a_memory_that_does_not_fit_replaces_nothing() -> None:
@@ -108,26 +108,23 @@ def test_a_deposed_leader_overwrites_nothing() -> None:
 def test_what_others_wrote_into_the_metadata_stays() -> None:
     """`kubectl apply` compares with its annotation, and deployment tools find their objects by their labels."""
     written: list[dict[str, Any]] = []
-    metadata = {
-        "name": "rebalancer-status",
-        "uid": "u1",
-        "resourceVersion": "7",
-        "labels": {"of": "a tool"},
-        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
-    }
+    types: list[str] = []
+    metadata = {"name": "rebalancer-status", "uid": "u1", "resourceVersion": "7", "labels": {"of": "a tool"}}
 
     def handle(request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         if body:
-            written.append(json.loads(body)["metadata"])
-        answer(request, 200, {"metadata": {**metadata, "managedFields": [{"manager": "kubectl"}]}})
+            written.append(json.loads(body))
+            types.append(request.headers["Content-Type"])
+        answer(request, 200, {"metadata": metadata})
 
     with served(handle) as transport:
         status = StatusMap(transport, "ns")
         assert status.load("memory") == ""
         for text in ("1", "2"):
             assert status.save((Document("memory", text),)) == SaveAnswer()
-    assert written == [metadata, metadata]
+    assert written == [{"metadata": {"resourceVersion": "7"}, "data": {"memory": text}} for text in ("1", "2")]
+    assert types == ["application/merge-patch+json"] * 2
 
 
 @pytest.mark.parametrize("exists", [False, True])

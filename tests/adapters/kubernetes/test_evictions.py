@@ -308,6 +308,6 @@ def test_retries_are_off_on_every_connection(tmp_path: Any) -> None:
         )
     )
     transport = connect(kubeconfig=str(file))
-    assert transport._client.configuration.retries is False
+    assert transport.configuration.retries is False
     assert transport.host == "http://127.0.0.1:1"
     transport.close()

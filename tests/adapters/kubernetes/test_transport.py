@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes.client import ApiClient, Configuration
+from kubernetes import client
+from kubernetes.client import Configuration
 
 from rebalancer.adapters.kubernetes import transport as module
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, Unreachable, connect
@@ -90,7 +91,7 @@ def test_a_new_certificate_authority_is_read_from_its_file(secure: Secure, tmp_p
     shutil.copy(tmp_path / "one.crt", trusted)
     configuration = Configuration(host=f"https://127.0.0.1:{secure.server.server_port}", retries=False)
     configuration.ssl_ca_cert = str(trusted)
-    transport = Transport(ApiClient(configuration), read_timeout=5.0)
+    transport = Transport(configuration, read_timeout=5.0)
     assert transport.request("GET", "/version") == b"{}"
     secure.present("two")
     with pytest.raises(Unreachable, match="certificate verify failed"):
@@ -151,8 +152,9 @@ def test_a_server_that_reads_nothing_holds_nobody() -> None:
 
     with served(handle) as transport:
         began = time.monotonic()
+        create, body = client.CoreV1Api(transport).create_namespaced_config_map, {"data": {"memory": "x" * 16_000_000}}
         with pytest.raises(Unreachable):
-            transport.request("PUT", "/api", body="x" * 16_000_000, timeout=0.5)
+            transport.call(create, "ns", body, timeout=0.5)
         assert time.monotonic() - began < 1.0
 
 
@@ -217,7 +219,7 @@ def test_the_deadline_holds_over_tls(secure: Secure, tmp_path: Path) -> None:
     """There the socket is another one, which wraps that of the connection."""
     configuration = Configuration(host=f"https://127.0.0.1:{secure.server.server_port}", retries=False)
     configuration.ssl_ca_cert = str(tmp_path / "one.crt")
-    transport = Transport(ApiClient(configuration), read_timeout=5.0)
+    transport = Transport(configuration, read_timeout=5.0)
     began = time.monotonic()
     with pytest.raises(Unreachable):
         transport.request("GET", "/drops", timeout=0.5)

@@ -1,0 +1,63 @@
+"""A live cluster, as commands that only read see it: its objects, its team policies, its controller.
+
+A module of its own, imported for a cluster only: loading the client takes longer than planning from most files.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from rebalancer.adapters.kubernetes.configmaps import read_config_map
+from rebalancer.adapters.kubernetes.listing import read_once
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, connect
+from rebalancer.cli.controller_state import describe_other_policy, read_acting
+from rebalancer.cli.errors import CliError, warn
+from rebalancer.cli.options import ReadOptions
+from rebalancer.model.cluster import ConfigMap
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Mode, ScaleDownPrevention
+from rebalancer.policy.team_maps import POLICY_MAP
+from rebalancer.reporting.acting import Acting
+
+
+class Cluster:
+    """The cluster that the flags name; methods raise CliError."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        try:
+            self._transport = connect(kubeconfig=options.kubeconfig, context=options.context)
+        except ClusterError as error:
+            raise CliError(str(error)) from None
+        warn(self._transport.warnings)
+
+    def read_snapshot(self) -> tuple[Snapshot, tuple[str, ...]]:
+        """List it once; return that, and what could not be read."""
+        options = self._options
+        autoscalers = options.policy.prevention.scale_down is not ScaleDownPrevention.OFF
+        try:
+            snapshot = read_once(self._transport, datetime.now(UTC), autoscalers=autoscalers)
+            if options.is_shipped_policy:
+                warn(filter(None, [describe_other_policy(self._transport, options.policy)]))
+        except ClusterError as error:
+            raise CliError(str(error)) from None
+        warnings = tuple(f"left out: {fault}" for fault in snapshot.faults)
+        if snapshot.unknown:
+            warnings += (f"not allowed to list {', '.join(sorted(snapshot.unknown))}",)
+        return snapshot, warnings
+
+    def read_team_maps(self, namespaces: Iterable[str]) -> Iterator[ConfigMap]:
+        """Yield the ConfigMaps of team policies that exist; warn about those that may not be read."""
+        for namespace in namespaces:
+            try:
+                config_map = read_config_map(self._transport, namespace, POLICY_MAP)
+            except RequestRefused as error:
+                warn([f"the team policy of {namespace} is not evaluated: {error}"])
+            except ClusterError as error:
+                raise CliError(str(error)) from None
+            else:
+                if config_map is not None:
+                    yield config_map
+
+    def read_acting(self, mode: Mode) -> Acting:
+        """Say what its controller does."""
+        return read_acting(self._transport, datetime.now(UTC), mode)
