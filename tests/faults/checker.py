@@ -25,9 +25,9 @@ THAW_SECONDS: Final = 0.25
 
 ALLOWED_WRITES: Final = frozenset(
     {
-        *((verb, "leases") for verb in ("create", "update")),
+        *((verb, "leases") for verb in ("create", "patch")),
         *((verb, "events") for verb in ("create", "patch")),
-        ("update", "configmaps"),
+        ("patch", "configmaps"),
         ("create", "pods/eviction"),
     }
 )

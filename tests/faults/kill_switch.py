@@ -102,7 +102,7 @@ def _writes_lease(exchange: Exchange) -> bool:
 def _is_idle(exchanges: Exchanges) -> bool:
     """Return whether every eviction is answered and the memory saved after the last one."""
     evictions = [exchange for exchange in exchanges if exchange.is_eviction]
-    saves = [exchange for exchange in exchanges if _is("update", "configmaps", "rebalancer-status")(exchange)]
+    saves = [exchange for exchange in exchanges if _is("patch", "configmaps", "rebalancer-status")(exchange)]
     if len(evictions) < MIDDLE or not all(exchange.answered for exchange in evictions):
         return False
     return bool(saves[-1].answered) and saves[-1].begun > evictions[-1].begun
@@ -128,8 +128,8 @@ MOMENTS: Final = (
     Moment(name="it reads its memory", reached=_count(_is("get", "configmaps", "rebalancer-status"))),
     Moment(
         name="it saves what it will evict",
-        reached=_count(_is("update", "configmaps", "rebalancer-status")),
-        rules=_slow("update", "configmaps"),
+        reached=_count(_is("patch", "configmaps", "rebalancer-status")),
+        rules=_slow("patch", "configmaps"),
     ),
     Moment(
         name="it reads the kill switch",
@@ -154,7 +154,7 @@ MOMENTS: Final = (
     Moment(
         name="it renews the Lease",
         reached=lambda exchanges: _count(_evicts)(exchanges) and _writes_lease(exchanges[-1]),
-        rules=_slow("update", "leases"),
+        rules=_slow("patch", "leases"),
     ),
     Moment(name="its policy changes", reached=_count(_evicts, MIDDLE), act=lambda run: run.change_policy()),
     Moment(name="another replica takes over", reached=_count(_evicts, MIDDLE), act=lambda run: run.replace()),

@@ -23,7 +23,7 @@ _PARTS: Final[Mapping[Start, Sequence[tuple[str, str]]]] = {
         ("watch", "configmaps"),
         ("get", "leases"),
     ),
-    Start.LEADING: (("get", "configmaps"), ("update", "configmaps"), ("update", "leases")),
+    Start.LEADING: (("get", "configmaps"), ("patch", "configmaps"), ("patch", "leases")),
     Start.EVICTION: (("get", "deployments"), ("list", "pods"), ("create", "pods/eviction"), ("create", "events")),
 }
 """What is requested while it starts, while it leads, and for each eviction."""

@@ -102,10 +102,10 @@ TARGETS: Final = (
     ("watch", "configmaps", 3),
     ("list", "configmaps", 1),
     ("get", "leases", 3),
-    ("update", "leases", 3),
+    ("patch", "leases", 3),
     ("create", "leases", 1),
     ("get", "configmaps", 1),
-    ("update", "configmaps", 4),
+    ("patch", "configmaps", 4),
     ("create", "configmaps", 1),
     ("create", "events", 1),
     ("watch", "*", 1),
@@ -209,7 +209,7 @@ class Schedule:
         eviction = Target(verb="create", resource="pods/eviction")
         if any(rule.covers(eviction) and rule.fault in _AWAITED for rule in self.rules):
             return 480.0
-        renewals = [Target(verb=verb, resource="leases") for verb in ("get", "update")]
+        renewals = [Target(verb=verb, resource="leases") for verb in ("get", "patch")]
         deposed = any(rule.covers(renewal) for rule in self.rules for renewal in renewals)
         if any(rule.covers(eviction) and rule.fault in _REPEATED for rule in self.rules):
             return 200.0
@@ -344,7 +344,7 @@ def _delay(dice: random.Random, resource: str) -> Rule:
 
 def _depose(dice: random.Random) -> Rule:
     """Return a rule that makes the first controller lose its lease to the second."""
-    verb = dice.choice(("get", "update"))
+    verb = dice.choice(("get", "patch"))
     fault = dice.choice((Fault.TIMEOUT, Fault.RESET, Fault.UNAVAILABLE, Fault.CONFLICT, Fault.UNANSWERED))
     if verb == "get" and fault is Fault.UNANSWERED:
         fault = Fault.TIMEOUT

@@ -14,8 +14,8 @@ from tests.faults.history import Final as FinalState
 from tests.faults.requests import Target
 from tests.faults.schedule import Fault
 
-LEASE: Final = Target(verb="update", resource="leases", name="rebalancer")
-STATUS: Final = Target(verb="update", resource="configmaps", name="rebalancer-status")
+LEASE: Final = Target(verb="patch", resource="leases", name="rebalancer")
+STATUS: Final = Target(verb="patch", resource="configmaps", name="rebalancer-status")
 REPLICAS: Final = 4
 BETWEEN: Final = 2.0
 """Seconds between two evictions of the good history."""
@@ -182,9 +182,9 @@ def a_new_config_map(history: History) -> History:
     return dataclasses.replace(history, writes=(*history.writes, foreign))
 
 
-def a_patch_of_the_status(history: History) -> History:
-    """Show a write that the Role does not allow: a replacement alone overwrites nothing of a successor."""
-    foreign = Write(id="x", verb="patch", resource="configmaps", name="rebalancer-status", code=200)
+def a_replacement_of_the_status(history: History) -> History:
+    """Show a write that the Role does not allow: it would drop what others have written into it."""
+    foreign = Write(id="x", verb="update", resource="configmaps", name="rebalancer-status", code=200)
     return dataclasses.replace(history, writes=(*history.writes, foreign))
 
 
@@ -216,7 +216,7 @@ PLANTED: Final[dict[Callable[[History], History], str]] = {
     a_deletion: "foreign writes",
     a_write_of_another_config_map: "foreign writes",
     a_new_config_map: "foreign writes",
-    a_patch_of_the_status: "foreign writes",
+    a_replacement_of_the_status: "foreign writes",
     after_a_pause: "while paused",
     a_pod_left_pending: "pending",
     a_skew_left: "unrepaired",

@@ -46,10 +46,14 @@ def test_a_number_repeats_the_schedule_that_has_it() -> None:
     assert schedule_of(17) == draw(17)
 
 
+def _is_repeated_event(rule: Rule) -> bool:
+    return (rule.verb, rule.resource) == ("patch", "events")
+
+
 def test_every_fault_of_a_write_happens_to_the_patch_of_a_repeated_event() -> None:
     """An eviction that is refused twice comes before it: else no event would be repeated."""
-    repeated = [one for one in EVERY if any(rule.verb == "patch" for rule in one.rules)]
-    assert {rule.fault for one in repeated for rule in one.rules if rule.verb == "patch"} == set(POSSIBLE["write"])
+    repeated = [one for one in EVERY if any(_is_repeated_event(rule) for rule in one.rules)]
+    assert {rule.fault for one in repeated for rule in one.rules if _is_repeated_event(rule)} == set(POSSIBLE["write"])
     for one in repeated:
         refusals = next(rule for rule in one.rules if rule.covers(EVICTION))
         assert (refusals.count, one.seconds > 20, one.patience) == (2, True, 200.0)
@@ -87,7 +91,7 @@ def test_quick_schedules_have_nothing_that_must_be_awaited() -> None:
         (schedule(), 45),
         (schedule(rule(Fault.LOST)), 45),
         (schedule(rule(Fault.ERROR, WATCH)), 45),
-        (schedule(Rule(verb="update", resource="leases", fault=Fault.LOST)), 180),
+        (schedule(Rule(verb="patch", resource="leases", fault=Fault.LOST)), 180),
         (schedule(rule(Fault.FORBIDDEN)), 480),
         (schedule(Rule(verb="*", resource="*", fault=Fault.RESET)), 480),
         (kill_after(3), 180),
