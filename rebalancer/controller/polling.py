@@ -1,18 +1,29 @@
-"""A thread that does the same thing every few seconds, and outlives every error of it."""
+"""A thread that does the same thing whenever it is due, and outlives every error of it.
+
+When it is due a job of APScheduler says, which only signals, so that a read that hangs holds up no other job. The
+scheduler goes by the time of day: where somebody sets that back by an hour, the thread goes on by the monotonic clock.
+"""
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
 _log = structlog.get_logger("rebalancer.policy")
 
 
+LATEST: Final = 1.5
+"""Intervals after which what a job signals is done without a signal."""
+
+
 class PollingThread:
-    """Calls `poll` every so many seconds until it is stopped; what `poll` raises is logged, and the next call comes."""
+    """Calls `poll` at each signal, which comes every so many seconds; what `poll` raises is logged."""
 
     def __init__(self, name: str, seconds: float, poll: Callable[[], None]) -> None:
-        self._name, self._seconds, self._poll = name, seconds, poll
+        self.name, self.seconds = name, seconds
+        self._poll = poll
+        self._due = threading.Event()
         self.stopping = threading.Event()
         """Set when the thread is to end: a long `poll` looks at it in between."""
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -21,13 +32,22 @@ class PollingThread:
         """Begin to poll."""
         self.thread.start()
 
+    def signal(self) -> None:
+        """Have it poll now; never blocks."""
+        self._due.set()
+
     def stop(self) -> None:
         """End; the thread needs at most the time of one request."""
         self.stopping.set()
+        self._due.set()
 
     def _run(self) -> None:
-        while not self.stopping.wait(self._seconds):
+        while True:
+            self._due.wait(LATEST * self.seconds)
+            self._due.clear()
+            if self.stopping.is_set():
+                return
             try:
                 self._poll()
             except Exception:  # noqa: BLE001  # the thread must not die; all is read again the next time
-                _log.exception("not read", what=self._name)
+                _log.exception("not read", what=self.name)

@@ -4,6 +4,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -24,6 +25,7 @@ from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy
+from rebalancer.controller.polling import LATEST
 from rebalancer.controller.prevention import PreventionWorker
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
@@ -56,8 +58,6 @@ _TEAM_POLICY_SECONDS = 5.0
 
 _CYCLE = "cycle"
 
-_LATEST = 1.5
-"""Intervals after a cycle after which the next one comes at the latest."""
 _log = structlog.get_logger("rebalancer")
 
 
@@ -70,6 +70,10 @@ SYSTEM_CLOCKS = Clocks(now=_now, monotonic=time.monotonic)
 
 class StartError(Exception):
     """The controller cannot start; the message says what is missing."""
+
+
+def _make_trigger(seconds: float) -> IntervalTrigger:
+    return IntervalTrigger(seconds=seconds, timezone=UTC)
 
 
 def run(
@@ -193,7 +197,7 @@ class _Controller:
         self._team_policies = TeamPolicyReader(
             list_namespaces=self._list_team_namespaces, read=self._read_team_policy, tell=self._tell
         )
-        # The job only asks for a cycle, in the scheduler's own thread; the loop has a thread of its own.
+        # Its jobs only signal, in its own thread: whatever they have done, the loop and the readers do in theirs.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             executors={"default": DebugExecutor()},
@@ -305,11 +309,13 @@ class _Controller:
             self._prevention.thread.start()
         self._elector.start()
         if self._run_once is None:
-            self._scheduler.add_job(self._runner.ask_cycle, self._make_trigger(), id=_CYCLE, next_run_time=_now())
-            self._scheduler.start()
+            self._add_job(_CYCLE, self._runner.ask_cycle, self._interval.total_seconds(), next_run_time=_now())
+        for reader in filter(None, (self._watcher, self._team_policies)):
+            self._add_job(reader.name, reader.signal, reader.seconds)
+        self._scheduler.start()
 
-    def _make_trigger(self) -> IntervalTrigger:
-        return IntervalTrigger(seconds=self._interval.total_seconds(), timezone=UTC)
+    def _add_job(self, name: str, signal: Callable[[], None], seconds: float, **options: datetime) -> None:
+        self._scheduler.add_job(signal, _make_trigger(seconds), id=name, **options)
 
     def _await_sync(self, stopping: threading.Event) -> None:
         began = time.monotonic()
@@ -345,10 +351,10 @@ class _Controller:
             self._runner.ask_cycle_within(time_to_next_cycle(state).total_seconds())
             return
         # The scheduler goes by the time of day: set back by an hour, that would be an hour without a cycle.
-        self._runner.ask_cycle_within(_LATEST * self._interval.total_seconds())
+        self._runner.ask_cycle_within(LATEST * self._interval.total_seconds())
         if (interval := self._fixed_interval or state.in_force.policy.interval) != self._interval:
             self._interval = interval
-            self._scheduler.reschedule_job(_CYCLE, trigger=self._make_trigger())
+            self._scheduler.reschedule_job(_CYCLE, trigger=_make_trigger(interval.total_seconds()))
 
     def wait(self, stopping: threading.Event) -> None:
         """Wait for a signal, or with `once` for the work to be done; StartError where it cannot begin."""

@@ -18,6 +18,7 @@ import structlog
 
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.controller.capacity import CapacityReading, read_capacity, uses_capacity
+from rebalancer.controller.cycle_timer import CycleTimer
 from rebalancer.controller.loop import step
 from rebalancer.controller.placeholders import PlaceholderJobs
 from rebalancer.controller.sender import Sender
@@ -86,17 +87,6 @@ class Observer(Protocol):
         ...
 
 
-class _Tick:
-    """It is time for a cycle."""
-
-
-class _Wake:
-    """The time of the next cycle has changed."""
-
-
-_TICK, _WAKE = _Tick(), _Wake()
-
-
 def spawn_thread(work: Callable[[], None]) -> None:
     """Run a function in a thread that cannot delay the end of the process."""
     threading.Thread(target=work, name="eviction", daemon=True).start()
@@ -149,13 +139,11 @@ class Runner:
         self._jobs = PlaceholderJobs(placeholders, self._find_objection)
         self._count_requests = count_requests
         self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
-        self._inbox: queue.SimpleQueue[LoopEvent | _Tick | _Wake] = queue.SimpleQueue()
-        self._waiting_tick = False
-        self._next_cycle: float | None = None
-        self._last_cycle = (0.0, 0.0)
-        """When it ended, and how long it took."""
+        self._inbox: queue.SimpleQueue[LoopEvent | None] = queue.SimpleQueue()
+        """Events, and None where the timer has something earlier."""
+
+        self._timer = CycleTimer(clocks.monotonic)
         self._awaited = NOTHING_AWAITED
-        self._scheduling = threading.Lock()
         self.thread = threading.Thread(target=self._run, name="loop", daemon=True)
 
     # From any thread
@@ -166,7 +154,8 @@ class Runner:
 
     def ask_cycle(self) -> None:
         """Ask for a cycle now, or right after the present one; from any thread, never blocks."""
-        self._inbox.put(_TICK)
+        self._timer.ask(None)
+        self._inbox.put(None)
 
     def observe(self, before: object, after: object) -> None:
         """Ask for an early cycle if a change in the cluster calls for one; from any thread, never blocks."""
@@ -174,18 +163,9 @@ class Runner:
             self.ask_cycle_within(EARLY_SECONDS)
 
     def ask_cycle_within(self, seconds: float) -> None:
-        """Ask for a cycle after so many seconds; of several the earliest counts.
-
-        After a long cycle it may be later: early cycles use a third of one processor at most.
-        """
-        now = self._clocks.monotonic()
-        with self._scheduling:
-            ended, took = self._last_cycle
-            due = max(now + seconds, ended + 2 * took)
-            if self._next_cycle is not None and self._next_cycle <= due:
-                return
-            self._next_cycle = due
-        self._inbox.put(_WAKE)
+        """Ask for a cycle after so many seconds, or a little later; from any thread, never blocks."""
+        if self._timer.ask(seconds):
+            self._inbox.put(None)
 
     # In the loop's thread
 
@@ -195,23 +175,26 @@ class Runner:
             try:
                 event = self._inbox.get(timeout=self.time_to_cycle())
             except queue.Empty:
-                event = _TICK
+                event = None
+                self._timer.ask(None)
             try:
                 self._take(event)
             except Exception:  # noqa: BLE001  # a defect is logged, this cycle ends where it was, the next is tried
                 _log.exception("cycle failed")
 
     def time_to_cycle(self) -> float | None:
-        """Return in how many seconds the next early cycle is due, None if none is, or one waits for an answer."""
-        if self._waiting_tick:
-            return None
-        with self._scheduling:
-            due = self._next_cycle
-        return None if due is None else max(0.0, due - self._clocks.monotonic())
+        """Return in how many seconds the next cycle is due, None if none is, or one waits for answers."""
+        left = self._timer.left()
+        return None if left == 0 and self._awaits_answers else left
+
+    @property
+    def _awaits_answers(self) -> bool:
+        return bool(self.state.queue.evictions and self.state.queue.under_way)
 
     def tick(self) -> None:
         """Handle the events in the inbox, then run a cycle to its end; for a simulation."""
-        self.ask_cycle()
+        self._timer.ask(None)
+        self._take(None)
         self.drain()
 
     def drain(self) -> None:
@@ -219,28 +202,16 @@ class Runner:
         while not self._inbox.empty():
             self._take(self._inbox.get())
 
-    def _take(self, event: LoopEvent | _Tick | _Wake) -> None:
-        """Handle an event and what else is in the inbox, then run one cycle if any of it asked for one."""
-        self._receive(event)
-        for _ in range(self._inbox.qsize()):
-            self._receive(self._inbox.get())
-        if self._waiting_tick and not (self.state.queue.evictions and self.state.queue.under_way):
-            self._waiting_tick = False
+    def _take(self, event: LoopEvent | None) -> None:
+        """Handle an event and what else is in the inbox, then run a cycle if one is due."""
+        for one in (event, *(self._inbox.get() for _ in range(self._inbox.qsize()))):
+            if one is not None:
+                self._handle(one)
+        if self._timer.left() == 0 and not self._awaits_answers:
             self._run_cycle()
 
-    def _receive(self, event: LoopEvent | _Tick | _Wake) -> None:
-        match event:
-            case _Wake():
-                return
-            case _Tick():
-                self._waiting_tick = True
-            case _:
-                self._handle(event)
-
     def _run_cycle(self) -> None:
-        began = self._clocks.monotonic()
-        with self._scheduling:
-            self._next_cycle = None
+        began = self._timer.begin()
         if self.state.leadership.leads:
             if self.state.in_force.pause is not None:
                 self._read_pause()
@@ -260,8 +231,7 @@ class Runner:
             gc.collect(0)  # now that nothing waits: during planning it would cost a fifth of the time
         elif not self._cluster.staleness():
             self._handle(Watched(snapshot=self._cluster.snapshot(self._clocks.now())))
-        ended = self._clocks.monotonic()
-        self._last_cycle = ended, ended - began
+        self._timer.end(began)
         self._cycle_ended()
 
     def _await_next_try(self) -> None:

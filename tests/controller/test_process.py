@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.cli.main import main
 from rebalancer.controller import process
-from rebalancer.controller.policy_source import open_policy
+from rebalancer.controller.policy_source import POLL_SECONDS, open_policy
 from rebalancer.controller.runner import Runner
 from rebalancer.controller.state import UnderWay
 from rebalancer.settings import load_settings
@@ -311,17 +311,28 @@ def test_a_verified_certificate_has_no_warning() -> None:
         assert transport.warnings == ()
 
 
-def test_a_clock_that_is_set_back_stops_no_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the scheduler waits for a time of day that is an hour away, the loop goes by the clock that only rises."""
+def test_a_clock_that_is_set_back_stops_neither_cycles_nor_the_reading_of_the_policy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where the scheduler waits for a time of day that is an hour away, threads go by the clock that only rises."""
     monkeypatch.setattr(IntervalTrigger, "get_next_fire_time", lambda *_: datetime.now(UTC) + timedelta(hours=1))
+    file = tmp_path / "policy.yaml"
+    file.write_text("apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n")
     with served(EmptyCluster()) as transport:
-        settings = load_settings({"namespace": "home", "page_address": "127.0.0.1:0"})
+        settings = load_settings({"namespace": "home", "page_address": "127.0.0.1:0", "policy": str(file)})
         policy = open_policy(settings, transport)
         clocks, interval = process.SYSTEM_CLOCKS, timedelta(seconds=0.2)
         controller = process._Controller(settings, clocks, transport, policy, interval)
         try:
             controller.start(threading.Event())
             until(lambda: controller._runner.state.turn >= 4, "four cycles")
+            file.write_text(file.read_text() + "eligibility: {minAge: 7m}\n")
+            began = time.monotonic()
+            until(
+                lambda: controller._runner.state.in_force.policy.eligibility.min_age == timedelta(minutes=7),
+                "the policy",
+            )
+            assert time.monotonic() - began < 2 * POLL_SECONDS
         finally:
             controller.stop()
 

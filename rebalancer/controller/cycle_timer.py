@@ -1,0 +1,57 @@
+"""When the next cycle begins: whoever wants one asks here, and the earliest counts.
+
+In order of precedence:
+
+1. *At once*: leadership, the policy, a team policy, a pause or an approval has changed, or the interval is over, which
+   is APScheduler's job.
+2. *A second later*: a change in the cluster that a decision waits for (`triggers`), a place in a window that is free
+   again, a memory that could not be saved and now is. Changes that come together make one cycle.
+3. *At a time of its own*: a rate frees, a replacement is overdue, placeholders exist.
+4. *At the latest* one and a half intervals after the last one: APScheduler goes by the time of day, and that may be set
+   back by an hour.
+
+What does not begin at once waits until twice as long as the last cycle took has passed since its end: such cycles use a
+third of one processor at most. A cycle that is due while requests are under way and evictions wait for their answers
+begins after them (`runner`).
+"""
+
+import math
+import threading
+from collections.abc import Callable
+
+
+class CycleTimer:
+    """Holds when the next cycle is due; from any thread. `clock` gives monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._due = math.inf
+        self._earliest = -math.inf
+
+    def ask(self, seconds: float | None) -> bool:
+        """Ask for a cycle after so many seconds, None: at once; return whether it is earlier than what was due."""
+        now = self._clock()
+        with self._lock:
+            due = now if seconds is None else max(now + seconds, self._earliest)
+            if self._due <= due:
+                return False
+            self._due = due
+            return True
+
+    def begin(self) -> float:
+        """Note that a cycle begins: what was asked for until now is answered by it. Returns the time, for `end`."""
+        with self._lock:
+            self._due = math.inf
+        return self._clock()
+
+    def end(self, began: float) -> None:
+        """Note that the cycle has ended which began then."""
+        now = self._clock()
+        self._earliest = now + 2 * (now - began)
+
+    def left(self) -> float | None:
+        """Return in how many seconds the next cycle is due, None if none is."""
+        with self._lock:
+            due = self._due
+        return None if due == math.inf else max(0.0, due - self._clock())
