@@ -44,7 +44,6 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "docs/planning",
         "docs/fidelity",
         "docs/verification",
-        "docs/structure",
         "tools/control-plane/README",
     ),
 }
