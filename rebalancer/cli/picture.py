@@ -1,6 +1,6 @@
 """The picture of a running simulation: the pods of each workload by zone, limits, moves in flight, evictions.
 
-Bars, skews and limits are those of one moment: of the cluster as it is now, not as the last cycle saw it.
+Bars, skews and limits are those of one moment: of the cluster as the controller's last cycle saw it.
 """
 
 from collections import Counter, defaultdict
@@ -12,7 +12,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.engine import Evaluation
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
@@ -20,7 +22,7 @@ from rebalancer.model.words import plural, short_key
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.reporting.phrases import component_text, key_text
 from rebalancer.simulator import ZONE
-from rebalancer.simulator.story import Instant, Story, StoryLine
+from rebalancer.simulator.story import Story, StoryLine
 
 _MOVES: Final = 4
 _LINES: Final = 8
@@ -46,29 +48,30 @@ def format_clock(elapsed: timedelta) -> str:
 
 
 def draw(story: Story, lines: Sequence[StoryLine], *, ascii_only: bool) -> RenderableType:
-    """Draw the state of a simulation; `lines` are the lines of its story so far."""
+    """Draw the state of a simulation after its last cycle; `lines` are the lines of its story so far."""
     head = Text().append(f"{format_clock(story.elapsed)}  ", style="dim").append(story.scene, style="bold")
-    instant = story.look()
+    seen = story.evaluation
     marks = _ASCII_MARKS if ascii_only else _MARKS
     return Group(
         head,
-        *_workload_rows(story, instant, marks),
+        *_workload_rows(story, seen, marks),
         Text("   ".join(f"{mark} {name}" for name, mark in marks.items()), style="dim"),
-        *_limit_lines(instant.assessment.limits),
-        _summary(story, instant),
+        *_limit_lines(seen.assessment.limits),
+        _summary(story, seen),
         *_pad(_moves_in_flight(story), _MOVES),
         Text("-" * 40 if ascii_only else "─" * 40, style="dim"),
         *_pad((_format_line(line, ascii_only=ascii_only) for line in lines[-_LINES:]), _LINES),
     )
 
 
-def _workload_rows(story: Story, instant: Instant, marks: dict[str, str]) -> Iterable[RenderableType]:
+def _workload_rows(story: Story, seen: Evaluation, marks: dict[str, str]) -> Iterable[RenderableType]:
     """Yield the table of workloads, and how many workloads and zones it leaves out."""
-    tops = {top.uid: top for top in map(instant.snapshot.top_owner_of, instant.snapshot.pods) if top is not None}
+    snapshot = seen.view.snapshot
+    tops = {top.uid: top for top in map(snapshot.top_owner_of, snapshot.pods) if top is not None}
     has_several = len({top.namespace for top in tops.values()}) > 1
     names = {uid: f"{top.namespace}/{top.name}" if has_several else top.name for uid, top in tops.items()}
-    placed = _sort_pods(instant.snapshot)
-    present = {node.labels.get(ZONE, "") for node in instant.snapshot.nodes}
+    placed = _sort_pods(snapshot)
+    present = {node.labels.get(ZONE, "") for node in snapshot.nodes}
     zones = sorted(story.zones | present)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("WORKLOAD", no_wrap=True)
@@ -82,7 +85,7 @@ def _workload_rows(story: Story, instant: Instant, marks: dict[str, str]) -> Ite
             for zone in zones[:_ZONES]
         ]
         without = _draw_pods(placed[uid, None], marks, is_placed=False)
-        table.add_row(names[uid], *cells, without, _draw_skews(instant, tops[uid]))
+        table.add_row(names[uid], *cells, without, _draw_skews(seen.assessment, tops[uid]))
     yield table
     left = [(len(zones) - _ZONES, "zone"), (len(tops) - _WORKLOADS, "workload")]
     yield from (Text(f"{plural(number, f'more {what}')} not shown.") for number, what in left if number > 0)
@@ -116,10 +119,10 @@ def _state(pod: Pod, *, is_placed: bool) -> str:
     return "ready" if pod.ready else "starting"
 
 
-def _draw_skews(instant: Instant, top: Workload) -> Text:
+def _draw_skews(assessment: Assessment, top: Workload) -> Text:
     """Show a workload's skews against what its constraints allow."""
     shown = Text()
-    for evaluated_group in instant.assessment.groups:
+    for evaluated_group in assessment.groups:
         if reference_of(top) in evaluated_group.spread.workloads:
             for evaluated in evaluated_group.hard:
                 counts, constraint = evaluated.counts, evaluated.constraint
@@ -149,21 +152,21 @@ def _limit_line(limit: EvaluatedLimit, *, is_one_of_several: bool) -> Text:
     return Text(text).append(limit.state, style="green" if satisfied else "bold red")
 
 
-def _summary(story: Story, instant: Instant) -> Text:
+def _summary(story: Story, seen: Evaluation) -> Text:
     """Say in one line what matters most now."""
     evicted = story.play.evicted
     if story.loop.in_force.pause is not None:
         message = story.loop.in_force.pause.message
         return Text(f"{message[:1].upper()}{message[1:]}. {evicted} evicted so far.", style="yellow")
-    without_node = instant.without_node
+    snapshot = seen.view.snapshot
+    without_node = sum(not pod.terminating and pod.node not in snapshot.node for pod in snapshot.pods)
     if without_node and not story.loop.memory.in_flight:
-        return Text(f"{plural(len(without_node), 'pod')} without a node.", style="bold red")
+        return Text(f"{plural(without_node, 'pod')} without a node.", style="bold red")
     if story.minimum:
         return Text(f"{evicted} evicted; the proven minimum for the whole repair is {story.minimum}.")
-    cycle = story.loop.cycle
-    waiting = next((group for group in cycle.plan.components if group.reason), None) if cycle is not None else None
+    waiting = next((group for group in seen.plan.components if group.reason), None)
     if waiting is None:
-        if all(limit.state is State.SATISFIED for limit in instant.assessment.limits):
+        if all(limit.state is State.SATISFIED for limit in seen.assessment.limits):
             return Text("Every pod has a node; nothing to repair so far.")
         return Text("Every pod has a node; no eviction can satisfy the limit now.", style="yellow")
     return Text(f"Nothing is evicted yet: {waiting.reason}: {component_text(waiting)}.")
