@@ -12,13 +12,11 @@ from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Final
 
-from rich.console import Console
-from rich.live import Live
-
 from rebalancer.adapters.web import CannotListen
 from rebalancer.cli.errors import CliError
 from rebalancer.cli.picture import draw, format_clock
-from rebalancer.cli.terminal import say
+from rebalancer.cli.redraw import can_redraw, redrawing
+from rebalancer.cli.terminal import encodes_unicode, find_layout, say
 from rebalancer.locations import Address, parse_address
 from rebalancer.simulator.page import SimulatedPage
 from rebalancer.simulator.play import ImpossibleChangeError
@@ -50,19 +48,18 @@ def _parse_page_address(text: str) -> Address:
 
 def watch(story: Story, *, page_address: Address | None, waits_for_enter: bool) -> None:
     """Play a story to its end, with its status page; with `waits_for_enter` scene by scene."""
-    console = Console(highlight=False)
-    with _served(page_address, console) as page:
+    with _served(page_address) as page:
         try:
-            _play(story, console, page, waits_for_enter=waits_for_enter)
+            _play(story, page, waits_for_enter=waits_for_enter)
         except ImpossibleChangeError as error:
             raise CliError(str(error)) from None
     say([""])
 
 
 @contextmanager
-def _served(address: Address | None, console: Console) -> Iterator[SimulatedPage | None]:
-    """Serve the page while the block lasts, where that is wanted, and say where it is."""
-    if address is None and console.is_terminal:
+def _served(address: Address | None) -> Iterator[SimulatedPage | None]:
+    """Serve the page while the block lasts, where that is wanted."""
+    if address is None and sys.stdout.isatty():
         address = Address("127.0.0.1", 0)
     if address is None:
         yield None
@@ -73,32 +70,29 @@ def _served(address: Address | None, console: Console) -> Iterator[SimulatedPage
         raise CliError(f"{error}; choose another address with --page-address") from None
     page.start()
     try:
-        say([f"Status page, while the simulation runs: {page.url}", ""])
         yield page
     finally:
         page.stop()
 
 
-def _play(story: Story, console: Console, page: SimulatedPage | None, *, waits_for_enter: bool) -> None:
+def _play(story: Story, page: SimulatedPage | None, *, waits_for_enter: bool) -> None:
     """Show the frames of a story, and wait for Enter after a scene or an alert where that is wanted."""
+    head = [] if page is None else [f"Status page, while the simulation runs: {page.url}", ""]
     lines = [StoryLine(at=timedelta(0), text=story.scene, is_scene=True)]
-    if not console.is_terminal:
-        _print_lines(lines)
-    frames = _at_pace(story) if console.is_terminal else story.advance()
-    while not story.play.over:
-        with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
-            for new in frames:
-                lines += new
-                if page is not None:  # before the line about it, that nobody looks for it in vain
-                    page.show_play(story.play)
-                if live is None:
-                    _print_lines(new)
-                else:
-                    live.update(draw(story, lines, ascii_only=console.options.ascii_only), refresh=True)
-                if waits_for_enter and any(line.ends_step for line in new):
-                    break
-        if not story.play.over:
-            _await_enter()
+    with redrawing() if can_redraw() else nullcontext() as redraw:
+        if redraw is None:
+            say(head)
+            _print_lines(lines)
+        for new in _at_pace(story) if sys.stdout.isatty() else story.advance():
+            lines += new
+            if page is not None:  # before the line about it, that nobody looks for it in vain
+                page.show_play(story.play)
+            if redraw is None:
+                _print_lines(new)
+            else:
+                redraw([*head, *draw(story, lines, find_layout("auto"), ascii_only=not encodes_unicode())])
+            if waits_for_enter and any(line.ends_step for line in new) and not story.play.over:
+                _await_enter()
 
 
 def _at_pace(story: Story) -> Iterator[list[StoryLine]]:

@@ -139,10 +139,10 @@ def test_ctrl_c_ends_it_with_130() -> None:
     assert (child.returncode, errors) == (130, "")
 
 
-def shown_on_terminal(*words: str) -> tuple[bytes, float]:
+def shown_on_terminal(*words: str, term: str = "xterm") -> tuple[bytes, float]:
     """Run a command on a terminal to its end; return all that it has written, and the seconds that it took."""
     screen, terminal = pty.openpty()
-    child = subprocess.Popen([*COMMAND, *words], stdout=terminal, env={**ENVIRONMENT, "TERM": "xterm"})
+    child = subprocess.Popen([*COMMAND, *words], stdout=terminal, env={**ENVIRONMENT, "TERM": term})
     os.close(terminal)
     shown, began = b"", time.monotonic()
     while time.monotonic() - began < 60:
@@ -157,10 +157,17 @@ def shown_on_terminal(*words: str) -> tuple[bytes, float]:
 
 def test_on_a_terminal_it_draws_and_ends_by_itself() -> None:
     shown, seconds = shown_on_terminal("demo", "--scenario", STORY)
-    assert b"\x1b[" in shown
+    assert b"\x1b[?1049h" in shown
     assert b"ZONE b" in shown
     assert b"the proven minimum for the whole repair is 3" in b" ".join(shown.split())
     assert b"Status page, while the simulation runs: http://localhost:" in shown
+    assert seconds > 4
+
+
+def test_a_terminal_that_only_adds_lines_gets_lines_at_the_same_pace() -> None:
+    shown, seconds = shown_on_terminal("demo", "--scenario", STORY, term="dumb")
+    assert b"\x1b" not in shown
+    assert b"00:20  Zone b is lost" in shown
     assert seconds > 4
 
 
