@@ -49,7 +49,8 @@ _BLOCK: Final = re.compile(
     r"^(?:<!-- needs: (?P<needs>[^>]*) -->\n)?```console\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
 )
 _READS_A_FILE: Final = re.compile(
-    r"rebalancer (?:suggest|policy) |rebalancer [a-z]+ .*--snapshot docs/|rebalancer simulate --scenario "
+    r"rebalancer (?:suggest|policy) |rebalancer demo$|rebalancer [a-z]+ .*--snapshot docs/|"
+    r"rebalancer simulate --scenario "
 )
 
 
@@ -58,7 +59,6 @@ class Place(StrEnum):
 
     CLUSTER = "on a real control plane"
     REPOSITORY = "in the repository, without a cluster"
-    DEMO = "as the demonstration, at another pace"
     SHELL = "by whoever sets up the repository: its targets exist"
     NEEDS = "nowhere but where the page says"
 
@@ -78,8 +78,6 @@ class Command(NamedTuple):
             return Place.NEEDS
         if self.text.startswith(("make ", "export ")):
             return Place.SHELL
-        if self.text.startswith("rebalancer demo"):
-            return Place.DEMO
         return Place.REPOSITORY if _READS_A_FILE.match(self.text) else Place.CLUSTER
 
 

@@ -168,14 +168,6 @@ def test_a_page_shows_what_is_printed(command: Command) -> None:
     check(command, output)
 
 
-def test_the_quick_start_shows_the_demo() -> None:
-    """The same at another pace."""
-    (command,) = (command for command in COMMANDS if command.place is Place.DEMO)
-    code, output = printed("demo", "--speed", "100000")
-    assert code == 0
-    check(command, output)
-
-
 def test_pages_show_several_commands() -> None:
     """The tests above speak of something."""
     assert len(IN_THE_REPOSITORY) >= 12

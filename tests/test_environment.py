@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "resume": (("resume", *NOWHERE),),
     "policy": (("policy", "schema"), ("policy", "show")),
     "cleanup": (("cleanup", *NOWHERE),),
-    "demo": (("demo", "--speed", "100000"),),
+    "demo": (("demo",),),
     "approve": (("approve", *NOWHERE),),
     "apply": (("apply", "--help"),),
     "status": (("status", *NOWHERE),),

@@ -1,63 +1,42 @@
-"""Simulations that are watched: at a pace for people, drawn in a terminal or line by line, with the status page."""
+"""A simulation that is watched: drawn in a terminal at a pace for people, line by line elsewhere, with the status page.
+
+A frame is a cycle of the controller. In a terminal a frame is shown as long after the last line as the scenario's pace
+says, but at most some seconds: a simulation may wait for an hour. Elsewhere nobody watches, and nothing is waited for.
+"""
 
 import argparse
-import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Final
-
-from rich.console import Console
-from rich.live import Live
 
 from rebalancer.adapters.web import CannotListen
 from rebalancer.cli.errors import CliError
 from rebalancer.cli.picture import draw, format_clock
-from rebalancer.cli.terminal import say
+from rebalancer.cli.redraw import can_redraw, redrawing
+from rebalancer.cli.terminal import encodes_unicode, find_layout, say
 from rebalancer.locations import Address, parse_address
 from rebalancer.simulator.page import SimulatedPage
-from rebalancer.simulator.play import LONGEST, ImpossibleChangeError
+from rebalancer.simulator.play import ImpossibleChangeError
 from rebalancer.simulator.story import Story, StoryLine
 
-_FRAME: Final = 0.1
-"""Seconds between two pictures."""
-
-_SILENCE: Final = 15.0
-_HURRY: Final = 20.0
-"""After so many seconds without a new line, so many times as fast: a simulation may wait for an hour."""
-
-Show = Callable[[list[StoryLine]], None]
+_LONGEST_SILENCE: Final = 5.0
+"""Seconds from a line to the next one in a terminal, at most."""
 
 
-def add_live_arguments(parser: argparse._ActionsContainer, *, what: str, at_pace: str) -> None:
-    """Declare the flags; `what` is played, `at_pace` says how long that takes."""
+def add_live_arguments(parser: argparse._ActionsContainer) -> None:
+    """Declare the flags."""
+    parser.add_argument("--live", action="store_true", help="play it in the terminal, at a pace for people")
     parser.add_argument("--step", action="store_true", help="wait for Enter after each scene and each alert")
-    parser.add_argument(
-        "--speed",
-        metavar="FACTOR",
-        type=_parse_factor,
-        default=1.0,
-        help=f"how many times faster than its own pace (default: 1{at_pace})",
-    )
     parser.add_argument(
         "--page-address",
         metavar="HOST:PORT",
         type=_parse_page_address,
-        help=f"where the status page is served while {what} runs (default: in a terminal a free port of 127.0.0.1, "
+        help="where the status page is served while it runs (default: in a terminal a free port of 127.0.0.1, "
         "else none)",
     )
-
-
-def _parse_factor(text: str) -> float:
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = math.nan
-    if not 0 < factor < math.inf:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number above 0 such as 8 or 0.5")
-    return factor
 
 
 def _parse_page_address(text: str) -> Address:
@@ -67,76 +46,64 @@ def _parse_page_address(text: str) -> Address:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def watch(stories: Iterable[Story], args: argparse.Namespace, *, what: str) -> None:
-    """Play stories one after the other, with the status page of the one that is played, as the flags say."""
-    console = Console(highlight=False)
-    stories = list(stories)
-    with _served(args.page_address, console, what, is_wanted=bool(stories)) as page:
-        for story in stories:
-            try:
-                _watch(story, console, page, args)
-            except ImpossibleChangeError as error:
-                raise CliError(str(error)) from None
+def watch(story: Story, *, page_address: Address | None, waits_for_enter: bool) -> None:
+    """Play a story to its end, with its status page; with `waits_for_enter` scene by scene."""
+    with _served(page_address) as page:
+        try:
+            _play(story, page, waits_for_enter=waits_for_enter)
+        except ImpossibleChangeError as error:
+            raise CliError(str(error)) from None
+    say([""])
 
 
 @contextmanager
-def _served(address: Address | None, console: Console, what: str, *, is_wanted: bool) -> Iterator[SimulatedPage | None]:
-    """Serve the page while the block lasts, where that is wanted, and say where it is."""
-    if address is None and console.is_terminal:
+def _served(address: Address | None) -> Iterator[SimulatedPage | None]:
+    """Serve the page while the block lasts, where that is wanted."""
+    if address is None and sys.stdout.isatty():
         address = Address("127.0.0.1", 0)
-    if address is None or not is_wanted:
+    if address is None:
         yield None
         return
     try:
-        page = SimulatedPage(address, name=what, policy_source=f"the {what}'s policy")
+        page = SimulatedPage(address)
     except CannotListen as error:
         raise CliError(f"{error}; choose another address with --page-address") from None
     page.start()
     try:
-        say([f"Status page, while the {what} runs: {page.url}", ""])
         yield page
     finally:
         page.stop()
 
 
-def _watch(story: Story, console: Console, page: SimulatedPage | None, args: argparse.Namespace) -> None:
-    """Play a story at its pace, scene by scene with --step."""
+def _play(story: Story, page: SimulatedPage | None, *, waits_for_enter: bool) -> None:
+    """Show the frames of a story, and wait for Enter after a scene or an alert where that is wanted."""
+    head = [] if page is None else [f"Status page, while the simulation runs: {page.url}", ""]
     lines = [StoryLine(at=timedelta(0), text=story.scene, is_scene=True)]
-
-    def follow(show: Show) -> None:
-        for new in _frames(story, args.speed, to_scene=args.step):
-            lines.extend(new)
+    with redrawing() if can_redraw() else nullcontext() as redraw:
+        if redraw is None:
+            say(head)
+            _print_lines(lines)
+        for new in _at_pace(story) if sys.stdout.isatty() else story.advance():
+            lines += new
             if page is not None:  # before the line about it, that nobody looks for it in vain
                 page.show_play(story.play)
-            show(new)
-
-    if not console.is_terminal:
-        _print_lines(lines)
-    while not story.play.over:
-        if console.is_terminal:
-            with Live(console=console, auto_refresh=False) as live:
-                follow(lambda _: live.update(draw(story, lines, ascii_only=console.options.ascii_only), refresh=True))
-        else:
-            follow(_print_lines)
-        if args.step and not story.play.over:
-            _await_enter()
-    say([""])
+            if redraw is None:
+                _print_lines(new)
+            else:
+                redraw([*head, *draw(story, lines, find_layout("auto"), ascii_only=not encodes_unicode())])
+            if waits_for_enter and any(line.ends_step for line in new) and not story.play.over:
+                _await_enter()
 
 
-def _frames(story: Story, speed: float, *, to_scene: bool) -> Iterator[list[StoryLine]]:
-    """Play a story at its pace, to the next scene or to its end; yield the new lines of each frame."""
-    last = last_line = time.monotonic()
-    while not story.play.over:
-        time.sleep(_FRAME)
-        now = time.monotonic()
-        hurry = _HURRY if now - last_line > _SILENCE else 1.0
-        passed = min((now - last) * story.pace * speed * hurry, LONGEST.total_seconds())
-        last = now
-        new = list(story.advance(story.play.cluster.now + timedelta(seconds=passed), to_scene=to_scene))
-        last_line = now if new else last_line
-        yield new
-        if to_scene and any(line.ends_step for line in new):
-            return
+def _at_pace(story: Story) -> Iterator[list[StoryLine]]:
+    """Yield the frames of a story, each when it is time to show it."""
+    line_at, line_shown = story.elapsed, time.monotonic()
+    for lines in story.advance():
+        silence = min((story.elapsed - line_at).total_seconds() / story.scenario.pace, _LONGEST_SILENCE)
+        time.sleep(max(0.0, line_shown + silence - time.monotonic()))
+        yield lines
+        if lines:
+            line_at, line_shown = story.elapsed, time.monotonic()
 
 
 def _await_enter() -> None:

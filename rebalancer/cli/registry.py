@@ -102,7 +102,7 @@ VERBS = (
     ),
     Verb(
         name="demo",
-        summary="Watch a zone get lost, come back and be repaired, on a simulated cluster",
+        summary="Watch a zone get lost, come back and be repaired: simulate --live --scenario builtin:zone",
         module="rebalancer.cli.demo",
     ),
     Verb(

@@ -69,8 +69,8 @@ def add_arguments(parser: Parser) -> None:
     changes.add_argument(
         "--scenario",
         metavar="FILE",
-        help=f"the same as YAML, after the flags; - is standard input, {BUILTIN}NAME one of the demo's: "
-        f"{', '.join(SHIPPED)}",
+        help=f"the same as YAML, after the flags; - is standard input, {BUILTIN}NAME a shipped one: "
+        f"{' or '.join(SHIPPED)}",
     )
     changes.add_argument(
         "--each", dest="every_domain_of", metavar="KEY", help="instead: every single loss of a domain of a topology key"
@@ -89,8 +89,7 @@ def add_arguments(parser: Parser) -> None:
         help="decides delays, names and the scheduler's choice among equal nodes (default: 1)",
     )
     live = parser.add_argument_group("to watch it", "Before the result is printed.")
-    live.add_argument("--live", action="store_true", help="play it in the terminal, at a pace for people")
-    add_live_arguments(live, what="it", at_pace="")
+    add_live_arguments(live)
     add_read_arguments(parser, formats=("table", "wide", "json", "yaml"))
 
 
@@ -113,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         return Exit.FINE
     play = scenario.play(seed=args.seed, snapshot=snapshot, policy=policy, profile=profile)
     if args.live:
-        watch([Story(scenario, play)], args, what="simulation")
+        watch(Story(scenario, play), page_address=args.page_address, waits_for_enter=args.step)
     document = _simulation_document(snapshot, _finish(play), args.seed)
     wide = options.output == "wide"
     _print(options, document, lambda: simulation_text(document, note, options.layout, wide=wide))
@@ -133,9 +132,9 @@ def _check_flags(args: argparse.Namespace, options: ReadOptions, scenario: Scena
 def _check_live_flags(args: argparse.Namespace) -> None:
     """Raise UsageError where the flags of --live are of no use."""
     if args.live and args.output in {"json", "yaml"}:
-        raise UsageError(f"--live is for people to watch; leave it out, or -o {args.output}")
-    if not args.live and (args.step or args.speed != 1.0 or args.page_address is not None):
-        raise UsageError("--step, --speed and --page-address need --live")
+        raise UsageError(f"a live simulation prints tables; leave out -o {args.output}, or simulate without --live")
+    if not args.live and (args.step or args.page_address is not None):
+        raise UsageError("--step and --page-address need --live")
 
 
 def _read_cluster(options: ReadOptions, scenario: Scenario) -> tuple[Snapshot, Policy]:

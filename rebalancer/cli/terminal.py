@@ -15,9 +15,14 @@ def find_layout(color: str) -> TextLayout:
     """
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal or os.environ.get("COLUMNS", "").isdecimal() else None
-    bar = "" if width is None else "█" if "utf" in (sys.stdout.encoding or "").lower() else "#"
+    bar = "" if width is None else "█" if encodes_unicode() else "#"
     shows_colors = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return TextLayout(width=width, color=color == "always" or (color == "auto" and shows_colors), bar=bar)
+
+
+def encodes_unicode() -> bool:
+    """Return whether standard output takes more than ASCII."""
+    return "utf" in (sys.stdout.encoding or "").lower()
 
 
 def say(lines: Iterable[str]) -> None:

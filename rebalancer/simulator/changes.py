@@ -24,7 +24,7 @@ class Change:
 
     `wait` is how long to wait after it, None: until nothing moves any more. `after` is when to make it, None: once the
     step before it is over; it counts from the start, or with `in_repair` from the first eviction. `says` tells it in
-    words, `pace` is how many simulated seconds pass in a second from then on, None: as before.
+    words.
     """
 
     text: str
@@ -33,7 +33,6 @@ class Change:
     after: timedelta | None = None
     in_repair: bool = False
     says: str = ""
-    pace: float | None = None
 
 
 def parse_change(verb: str, text: str) -> Change:

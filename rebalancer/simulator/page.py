@@ -16,11 +16,11 @@ _REFRESH: Final = 2
 
 
 class SimulatedPage(StatusPage):
-    """Serves the state of the play that is shown; one may follow the other. CannotListen as for any status page."""
+    """Serves the state of a play. CannotListen as for any status page."""
 
-    def __init__(self, address: Address, *, name: str, policy_source: str) -> None:
+    def __init__(self, address: Address) -> None:
         self._shown_at: datetime = START
-        identity = Identity(name=name, policy_source=policy_source)
+        identity = Identity(name="simulation", policy_source="the simulation's policy")
         super().__init__(address, identity, now=lambda: self._shown_at, refresh=_REFRESH)
 
     @property

@@ -33,7 +33,7 @@ LASTING: Final = timedelta(seconds=60)
 _PATIENCE: Final = timedelta(hours=1)
 """The same where something is left to do: budgets, back-offs and rates have changed by then what they ever will."""
 
-LONGEST: Final = timedelta(days=1)
+_LONGEST: Final = timedelta(days=1)
 """So long a simulation may take."""
 
 
@@ -132,7 +132,7 @@ class ImpossibleChangeError(Exception):
 class Play:
     """A simulation of a snapshot: the changes one after the other, and what the loop does after each.
 
-    Equal arguments give equal outcomes, at whatever pace it is played. `lasting` is for how long nothing must have
+    Equal arguments give equal outcomes. `lasting` is for how long nothing must have
     happened until nothing moves any more.
     """
 
@@ -158,8 +158,6 @@ class Play:
         self._lasting = lasting
         self._observations = _Observations(first, self.start)
         self._next_cycle = self.start
-        self._moment = self.start
-        """When something was due last: what is decided does not depend on when somebody watches."""
         self._settled = False
         self.left = deque(changes)
         """The changes that have not been made yet."""
@@ -188,8 +186,8 @@ class Play:
             pass
         return self.outcome()
 
-    def advance(self, until: datetime | None = None) -> Iterator[None]:
-        """Play to a simulated time, or to the end if that comes sooner; yield after everything that happens.
+    def advance(self) -> Iterator[None]:
+        """Play to the end; yield after everything that happens.
 
         Whoever stops listening can go on later with another call. ImpossibleChangeError where the cluster does not
         allow a change.
@@ -207,15 +205,8 @@ class Play:
             else:
                 moments = (self._next_cycle, self.cluster.next_due, self._ends())
                 following = min(moment for moment in moments if moment is not None)
-                if until is not None and until < following:
-                    self._go_to(until)
-                    return
-                self._go_to(following)
-                self._moment = following
+                self.cluster.advance((following - self.cluster.now).total_seconds())
                 yield
-
-    def _go_to(self, moment: datetime) -> None:
-        self.cluster.advance((moment - self.cluster.now).total_seconds())
 
     def outcome(self) -> Outcome:
         """Return what has happened, once it is over."""
@@ -307,11 +298,11 @@ class Play:
 
     def _is_step_over(self) -> bool:
         """Return whether the present step is over: its time is up, or nothing moves any more."""
-        now, ends = self._moment, self._ends()
+        now, ends = self.cluster.now, self._ends()
         self._settled = False
         if ends is not None:
             return now >= ends
-        if now - self.start >= LONGEST:
+        if now - self.start >= _LONGEST:
             return True
         cycle = self.state.cycle
         changed_at = max(self._observations.changed_at, self._began)

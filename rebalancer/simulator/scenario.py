@@ -1,14 +1,14 @@
 """Scenarios: YAML files with what happens, and optionally with a cluster, a policy, and a story to watch.
 
-`steps` is required: each has one change and the text of its flag, and may have `wait`, or `after`, `inRepair`, `says`
-and `pace`, see `Change`:
+`steps` is required: each has one change and the text of its flag, and may have `wait`, or `after`, `inRepair` and
+`says`, see `Change`:
 
     steps:
       - removeDomain: topology.kubernetes.io/zone=c
       - {cordon: a-1, wait: 10m}
       - {restoreDomain: topology.kubernetes.io/zone=c, after: 30m, says: Zone c is back}
 
-The scenarios of `rebalancer demo` are in the folder `scenarios`; elsewhere they are named `builtin:zone` and so on.
+Those in the folder `scenarios` are shipped, and named `builtin:zone` and so on.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ from rebalancer.yaml_tree import Tree, UnreadableError, UnsupportedScalar, read_
 BUILTIN: Final = "builtin:"
 """Begins the name of a scenario that is shipped."""
 
-SHIPPED: Final = ("zone", "deadlock", "night")
+SHIPPED: Final = ("zone", "deadlock")
 
 _ALLOWED: Final = 1024 * 1024
 """Bytes of a scenario."""
@@ -41,16 +41,13 @@ class Scenario:
     """What happens to a cluster; `snapshot` and `policy` are None where the scenario brings none.
 
     `begins` and `repaired` are the first and the last line of its story, `pace` is how many simulated seconds pass in a
-    second, `repair_pace` the same from the first eviction on, None: as before. `lasting` is for how long nothing must
-    have moved until it is over.
+    second where it is watched. `lasting` is for how long nothing must have moved until it is over.
     """
 
     steps: tuple[Change, ...]
-    title: str = "Simulation"
     begins: str = "The cluster as it is"
     repaired: str = "Nothing is left to repair"
     pace: float = 10.0
-    repair_pace: float | None = None
     lasting: timedelta = LASTING
     policy: Policy | None = None
     snapshot: Snapshot | None = None
@@ -212,13 +209,11 @@ def _read_policy(value: object) -> Policy:
 
 
 _STORY: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
-    "title": ("title", _read_text),
     "cluster": ("snapshot", build_cluster),
     "policy": ("policy", _read_policy),
     "begins": ("begins", _read_text),
     "repaired": ("repaired", _read_text),
     "pace": ("pace", _read_pace),
-    "repairPace": ("repair_pace", _read_pace),
     "quiet": ("lasting", _read_duration),
 }
 _STEP: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
@@ -226,5 +221,4 @@ _STEP: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
     "after": ("after", _read_duration),
     "inRepair": ("in_repair", _read_switch),
     "says": ("says", _read_text),
-    "pace": ("pace", _read_pace),
 }

@@ -1,19 +1,15 @@
 """A simulation as a story: what happens and what the controller makes of it, line by line, at simulated times.
 
-A scene begins with each change, and with what the controller makes of it. Everything happens at its own simulated time,
-whatever the pace of whoever watches.
+A scene begins with each change, and with what the controller makes of it.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
-from rebalancer.assessment.assess import Assessment
 from rebalancer.controller.state import LoopState
-from rebalancer.engine import evaluate
-from rebalancer.model.pods import Pod
-from rebalancer.model.snapshot import Snapshot
+from rebalancer.engine import Evaluation
 from rebalancer.model.words import plural, short_key
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.simulator import HOSTNAME, ZONE, TraceEntry, TraceKind
@@ -41,19 +37,6 @@ class StoryLine:
         return self.is_scene or self.is_alert
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instant:
-    """The cluster at one moment: its pods, and what follows from them."""
-
-    snapshot: Snapshot
-    assessment: Assessment
-
-    @property
-    def without_node(self) -> list[Pod]:
-        """The pods that have no node, or one that does not exist any more."""
-        return _find_without_node(self.snapshot)
-
-
 class Story:
     """One play of a scenario, and what there is to tell of it so far."""
 
@@ -61,18 +44,14 @@ class Story:
         self.scenario = scenario
         self.play = play
         self.scene = scenario.begins
-        self.pace = scenario.pace
         self.minimum = 0
         """The proved minimum of evictions when the repair began."""
-        self.repaired = False
-        """Whether everything has happened, every constraint is satisfied and no move is in flight."""
-        self.most_without_node = 0
-        self.alerts: list[StoryLine] = []
         first = play.cluster.snapshot(play.start)
         self.zones = frozenset(node.labels.get(ZONE, "") for node in first.nodes)
         """The zones at the start."""
-        self.evicted_while_paused = 0
         self._left = len(play.left)
+        self._repaired = False
+        """Whether everything has happened, every constraint is satisfied and no move is in flight."""
         self._cycles = self._evicted = self._shown_entries = 0
 
     @property
@@ -81,62 +60,48 @@ class Story:
         return self.play.state
 
     @property
+    def evaluation(self) -> Evaluation:
+        """What the controller has seen in its last cycle."""
+        cycle = self.loop.cycle
+        assert cycle is not None
+        return cycle.evaluation
+
+    @property
     def elapsed(self) -> timedelta:
         """How much simulated time has passed."""
         return self.play.cluster.now - self.play.start
 
-    @property
-    def refused(self) -> int:
-        """How many evictions the simulated API server refused."""
-        return sum(entry.kind is TraceKind.REFUSED for entry in self.play.cluster.trace)
+    def advance(self) -> Iterator[list[StoryLine]]:
+        """Play to the end; yield the new lines, if any, after each cycle and at the end."""
+        lines: list[StoryLine] = []
+        for _ in self.play.advance():
+            has_cycle = self.play.cycles > self._cycles
+            self._cycles = self.play.cycles
+            lines += self._tell(has_cycle=has_cycle)
+            if has_cycle or self.play.over:
+                yield lines
+                lines = []
 
-    def look(self) -> Instant:
-        """Return the cluster at the present moment: the scheduler's view of it, not that of the last cycle."""
-        snapshot = self.play.cluster.snapshot(self.play.cluster.now)
-        made = evaluate(snapshot, self.play.policy, profile=self.loop.in_force.profile, memory=self.loop.memory)
-        return Instant(snapshot=snapshot, assessment=made.assessment)
-
-    def advance(self, until: datetime, *, to_scene: bool = False) -> Iterator[StoryLine]:
-        """Play to a simulated time, or to the end if that comes sooner; yield the new lines.
-
-        With `to_scene` it ends with the next scene or alert, too.
-        """
-        for _ in self.play.advance(until):
-            lines = list(self._tell())
-            yield from lines
-            if to_scene and any(line.ends_step for line in lines):
-                return
-
-    def _tell(self) -> Iterator[StoryLine]:
+    def _tell(self, *, has_cycle: bool) -> Iterator[StoryLine]:
         """Yield the lines about what has happened since the last call."""
         if self._left > len(self.play.left):
             self._left = len(self.play.left)
             change = self.play.change
             assert change is not None
-            self.pace = change.pace or self.pace
             yield self._begin_scene(change.says or change.text)
-        has_cycle = self.play.cycles > self._cycles
-        self._cycles = self.play.cycles
         if has_cycle:
             yield from self._tell_repair()
         yield from self._tell_trace()
-        if has_cycle and not self.repaired and self._is_repaired():
-            self.repaired = True
+        if has_cycle and not self._repaired and self._is_repaired():
+            self._repaired = True
             yield self._begin_scene(self.scenario.repaired)
-        if self.play.over and not self.repaired:
+        if self.play.over and not self._repaired:
             yield self._begin_scene("The simulation ends here")
 
     def _tell_repair(self) -> Iterator[StoryLine]:
         evicted = self.play.evicted - self._evicted
-        if self.loop.in_force.pause is not None:
-            self.evicted_while_paused += evicted
-        snapshot = self.play.cluster.snapshot(self.play.cluster.now)
-        self.most_without_node = max(self.most_without_node, len(_find_without_node(snapshot)))
         if evicted and not self._evicted:
-            cycle = self.loop.cycle
-            assert cycle is not None
-            self.pace = self.scenario.repair_pace or self.pace
-            self.minimum = plan_numbers(cycle.plan).lower_bound
+            self.minimum = plan_numbers(self.evaluation.plan).lower_bound
             yield self._begin_scene(f"The repair needs {plural(self.minimum, 'eviction')} (proved minimum)")
         self._evicted += evicted
 
@@ -150,24 +115,16 @@ class Story:
         for entry in entries:
             reason, text = _event_text(entry)
             if text:
-                line = StoryLine(at=entry.at - self.play.start, text=text, is_alert=reason in _ALERTS)
-                if line.is_alert:
-                    self.alerts.append(line)
-                yield line
+                yield StoryLine(at=entry.at - self.play.start, text=text, is_alert=reason in _ALERTS)
 
     def _begin_scene(self, text: str) -> StoryLine:
         self.scene = text
         return StoryLine(at=self.elapsed, text=text, is_scene=True)
 
     def _is_repaired(self) -> bool:
-        cycle = self.loop.cycle
-        assert cycle is not None
-        remains = cycle.assessment.violated or cycle.assessment.deadlocks or self.loop.memory.in_flight
+        assessment = self.evaluation.assessment
+        remains = assessment.violated or assessment.deadlocks or self.loop.memory.in_flight
         return bool(self._evicted and not self.play.left and not remains)
-
-
-def _find_without_node(snapshot: Snapshot) -> list[Pod]:
-    return [pod for pod in snapshot.pods if not pod.terminating and pod.node not in snapshot.node]
 
 
 def _event_text(entry: TraceEntry) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """What each documented command shows in a terminal: recorded in a real tmux pane, 80 and 120 columns wide.
 
 `make recordings` writes the files of docs/recordings anew. Commands that need a cluster reach a small API server. What
-differs from run to run is hidden: times, and the port of the demo's status page; so are hashes of policies.
+differs from run to run is hidden: times, and the port of a simulation's status page; so are hashes of policies.
 """
 
 import os
@@ -53,8 +53,8 @@ _INDEX: Final = """\
 # Recordings
 
 What each command shows in a terminal of 80 and of 120 columns, recorded in a tmux pane by `make recordings`. Times, the
-port of the demo's status page, and hashes of policies are hidden. `tests/cli/test_recordings.py` compares them with
-what is shown today.
+port of a simulation's status page, and hashes of policies are hidden. `tests/cli/test_recordings.py` compares them
+with what is shown today.
 
 | command | 80 columns | 120 columns |
 | --- | --- | --- |

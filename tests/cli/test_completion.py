@@ -1,5 +1,6 @@
 """`rebalancer completion`: the script completes what the parsers accept."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -19,9 +20,8 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
 def completed(text: str, *words: str) -> set[str]:
     """Return what bash offers for the last of these words."""
     line = " ".join(map(shlex.quote, words))
-    program = (
-        f'{text}\nCOMP_WORDS=({line})\nCOMP_CWORD={len(words) - 1}\n_rebalancer\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
-    )
+    case = f"COMP_WORDS=({line})\nCOMP_CWORD={len(words) - 1}\n"
+    program = f'{text}\n{case}_shtab_rebalancer\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
     done = subprocess.run(["bash", "--norc"], input=program, capture_output=True, text=True, timeout=20, check=True)
     assert done.stderr == ""
     return set(done.stdout.split())
@@ -40,6 +40,9 @@ def completed(text: str, *words: str) -> set[str]:
         (["rebalancer", "policy", "show", "--"], {"--policy"}, {"--team"}),
         (["rebalancer", "completion", ""], {"bash", "zsh", "fish"}, set()),
         (["rebalancer", "plan", "--policy", "READ"], {"README.md"}, {"--limit"}),
+        (["rebalancer", "run", "--policy", "READ"], {"README.md"}, set()),
+        (["rebalancer", "policy", "validate", "READ"], {"README.md"}, set()),
+        (["rebalancer", "explain", "-n", "policy", ""], set(), {"validate"}),
     ],
 )
 def test_bash_completes_commands_flags_values_and_files(
@@ -55,6 +58,18 @@ def test_every_command_is_in_every_script(shell: str, capsys: pytest.CaptureFixt
     text = script(shell, capsys)
     assert all(verb.name in text for verb in VERBS)
     assert "snapshot" in text
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_plugin_of_kubectl_is_completed_too(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert re.search(r"^(complete|compdef) .*\bkubectl-rebalance\b", script(shell, capsys), re.MULTILINE)
+
+
+def test_zsh_offers_files_or_choices_for_a_value_and_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """A colon in the name of a value, such as HOST:PORT, would have what follows it run."""
+    values = re.findall(r"[^\\]\]:([^:\"]*):([^\"]*)\"$", script("zsh", capsys), re.MULTILINE)
+    assert ("HOST PORT", "") in values
+    assert {action for _, action in values if not action.startswith("(")} == {"", "_files"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -72,7 +72,7 @@ MISTAKES: list[tuple[tuple[str, ...], Exit, str]] = [
     (("run", "--interval", "5"), Exit.USAGE, "unrecognized arguments: --interval 5"),
     (("run", "--metrics-address", "localhost"), Exit.ERROR, "expected HOST:PORT"),
     (("completion", "tcsh"), Exit.USAGE, "invalid choice: 'tcsh'"),
-    (("demo", "--speed", "fast"), Exit.USAGE, "expected a number above 0"),
+    (("demo", "--seed", "fast"), Exit.USAGE, "argument --seed: invalid int value: 'fast'"),
     (("status", "--kubeconfig", "nosuch"), Exit.ERROR, "pass --kubeconfig and --context"),
 ]
 

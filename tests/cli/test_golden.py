@@ -53,7 +53,7 @@ COMMANDS = {
     "policy-show": ("policy", "show"),
     "snapshot": ("snapshot", "--snapshot", SMALL),
     "apply-nothing": ("apply", NOTHING),
-    "demo": ("demo", "--speed", "1000000"),
+    "demo": ("demo", "--scenario", "docs/examples/story.yaml"),
     "completion": ("completion", "bash"),
     "pause": ("pause", "--reason", "zone b is upgraded"),
     "pause-for": ("pause", "--reason", "zone b is upgraded", "--for", "2h"),

@@ -2,17 +2,18 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import CapacityMode, Mode, Policy, default_policy, load_policy
+from rebalancer.policy import CapacityMode, Mode, Policy, ScaleDownPrevention, default_policy, load_policy
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
-from rebalancer.simulator import START, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
 from rebalancer.simulator.changes import Change, parse_change
-from rebalancer.simulator.play import ImpossibleChangeError, Outcome, Play, simulated_policy
+from rebalancer.simulator.play import ImpossibleChangeError, Outcome, Play, simulated_policy, with_prevention
 from rebalancer.simulator.scenario import load_scenario
 
 LOSE, RETURN = (parse_change(f"{verb}-domain", f"{ZONE}=c") for verb in ("remove", "restore"))
@@ -29,6 +30,13 @@ def shop(on: Mapping[str, int]) -> Snapshot:
 
 EVEN = dict.fromkeys(("a-1", "b-1", "c-1", "a-2", "b-2", "c-2"), 2)
 SKEWED = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
+
+PATIENT = load_policy(b"apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\nspread: {for: 1h}", source="test")
+"""Nothing is evicted within the hour."""
+
+
+def scale(replicas: int) -> Change:
+    return parse_change("scale", f"shop/deployment/web={replicas}")
 
 
 def play(first: Snapshot, *changes: Change, policy: Policy | None = None, seed: int = 1) -> Outcome:
@@ -111,7 +119,7 @@ def test_scale_downs_leave_no_skew_where_they_are_steered() -> None:
     blueprint.zones("abc", nodes=4)
     blueprint.deployment("web", namespace="shop", replicas=30, spread={ZONE: 1})
     first = blueprint.snapshot()
-    steps = [parse_change("scale", f"shop/deployment/web={number}") for number in (20, 12, 6, 3)]
+    steps = [scale(number) for number in (20, 12, 6, 3)]
     evictions = {
         mode: sum(
             play(
@@ -130,6 +138,33 @@ def test_scale_downs_leave_no_skew_where_they_are_steered() -> None:
     }
     assert evictions["Steer"] == 0
     assert evictions["Off"] > 0
+
+
+def night(mode: ScaleDownPrevention, seed: int) -> list[tuple[int, ...]]:
+    """Scale 30 pods down to 3 in steps of a minute; return the pods by zone right after each step."""
+    blueprint = ClusterBuilder(START)
+    blueprint.zones("abc", nodes=4)
+    blueprint.deployment("web", namespace="shop", replicas=30, spread={ZONE: 1, HOSTNAME: 1})
+    steps = [replace(scale(number), wait=timedelta(minutes=1)) for number in (20, 12, 6, 3)]
+    steps[0] = replace(scale(20), after=timedelta(minutes=4))
+    played = Play(blueprint.snapshot(), with_prevention(PATIENT, mode), steps, seed=seed)
+    counted: list[tuple[int, ...]] = []
+    for _ in played.advance():
+        if len(played.steps) > len(counted):  # the next change has been made, but no controller has acted on it
+            snapshot = played.cluster.snapshot(played.cluster.now)
+            staying = [pod for pod in snapshot.pods if pod.node and not pod.terminating]
+            zones = Counter(snapshot.node[pod.node or ""].labels[ZONE] for pod in staying)
+            counted.append(tuple(zones[zone] for zone in "abc"))
+    return counted
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_night_of_scale_downs_stays_spread_with_prevention_only(seed: int) -> None:
+    """At every step the zones differ by one pod at most with Steer, and at some step by more with Off."""
+    without, steered = (night(mode, seed) for mode in (ScaleDownPrevention.OFF, ScaleDownPrevention.STEER))
+    assert [sum(zones) for zones in without] == [sum(zones) for zones in steered] == [30, 20, 12, 6, 3]
+    assert max(max(zones) - min(zones) for zones in steered) <= 1
+    assert max(max(zones) - min(zones) for zones in without) > 1
 
 
 def test_what_the_cluster_does_not_have_is_named_with_the_change() -> None:
@@ -156,7 +191,7 @@ capacity: {mode: Request}
 
 def test_a_simulation_ends_although_something_moves_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """And says so."""
-    monkeypatch.setattr("rebalancer.simulator.play.LONGEST", timedelta(minutes=2))
+    monkeypatch.setattr("rebalancer.simulator.play._LONGEST", timedelta(minutes=2))
     outcome = play(shop(SKEWED))
     assert not outcome.settled
     assert {row.state for group in outcome.cycle.assessment.groups for row in group.hard} == {State.VIOLATED}

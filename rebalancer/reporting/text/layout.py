@@ -1,6 +1,6 @@
 """How text is fitted to a terminal: colour, lines no wider than it is, tables whose words stay whole.
 
-Own code and not a library's: a table of rich breaks words where a column is narrow, and it is for the edges only.
+Own code and not a library's: rich breaks words, or leaves columns out, where the terminal is narrow.
 Where the output is no terminal it is not wrapped, so that a line can be searched for, and has no colour.
 """
 

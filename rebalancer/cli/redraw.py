@@ -1,0 +1,47 @@
+"""A picture that is redrawn in its place, on the terminal's alternate screen, as `less` and `top` do it.
+
+Each picture begins at the top, whatever size the terminal has by then; lines below its end are left out. The cursor is
+never hidden. The last picture stays on the normal screen, also after Ctrl-C.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+_ENTER: Final = "\x1b[?1049h"
+_LEAVE: Final = "\x1b[?1049l"
+_TO_TOP: Final = "\x1b[H"
+_CLEAR_LINE: Final = "\x1b[K"
+_CLEAR_BELOW: Final = "\x1b[J"
+
+
+def can_redraw() -> bool:
+    """Return whether standard output is a terminal that can do more than add lines."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+@contextmanager
+def redrawing() -> Iterator[Callable[[Sequence[str]], None]]:
+    """Yield a function that shows the lines of a picture in the place of the last one."""
+    last: Sequence[str] = ()
+
+    def show(lines: Sequence[str]) -> None:
+        nonlocal last
+        last = lines
+        height = shutil.get_terminal_size().lines
+        rows = "".join(f"{line}{_CLEAR_LINE}\n" for line in lines[: height - 1])
+        _write(f"{_TO_TOP}{rows}{_CLEAR_BELOW}")
+
+    _write(_ENTER)
+    try:
+        yield show
+    finally:
+        _write("".join((_LEAVE, *(f"{line}\n" for line in last))))
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
