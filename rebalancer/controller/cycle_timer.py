@@ -18,6 +18,9 @@ begins after them (`runner`).
 import math
 import threading
 from collections.abc import Callable
+from typing import Final
+
+_AT_ONCE: Final = -math.inf
 
 
 class CycleTimer:
@@ -33,11 +36,16 @@ class CycleTimer:
         """Ask for a cycle after so many seconds, None: at once; return whether it is earlier than what was due."""
         now = self._clock()
         with self._lock:
-            due = now if seconds is None else max(now + seconds, self._earliest)
+            due = _AT_ONCE if seconds is None else max(now + seconds, self._earliest)
             if self._due <= due:
                 return False
             self._due = due
             return True
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a cycle is to begin at once."""
+        return self._due == _AT_ONCE
 
     def begin(self) -> float:
         """Note that a cycle begins: what was asked for until now is answered by it. Returns the time, for `end`."""
@@ -51,7 +59,6 @@ class CycleTimer:
         self._earliest = now + 2 * (now - began)
 
     def left(self) -> float | None:
-        """Return in how many seconds the next cycle is due, None if none is."""
-        with self._lock:
-            due = self._due
-        return None if due == math.inf else max(0.0, due - self._clock())
+        """Return in how many seconds the next cycle is due, None if none is, or one has been asked for at once."""
+        due = self._due
+        return max(0.0, due - self._clock()) if math.isfinite(due) else None

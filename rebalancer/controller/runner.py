@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
+from enum import Enum, auto
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -87,6 +88,13 @@ class Observer(Protocol):
         ...
 
 
+class _CycleAt(Enum):
+    """What stands in the inbox among the events, behind those that the cycle is to know of."""
+
+    ONCE = auto()
+    ANOTHER_TIME = auto()
+
+
 def spawn_thread(work: Callable[[], None]) -> None:
     """Run a function in a thread that cannot delay the end of the process."""
     threading.Thread(target=work, name="eviction", daemon=True).start()
@@ -139,9 +147,7 @@ class Runner:
         self._jobs = PlaceholderJobs(placeholders, self._find_objection)
         self._count_requests = count_requests
         self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
-        self._inbox: queue.SimpleQueue[LoopEvent | None] = queue.SimpleQueue()
-        """Events, and None where the timer has something earlier."""
-
+        self._inbox: queue.SimpleQueue[LoopEvent | _CycleAt] = queue.SimpleQueue()
         self._timer = CycleTimer(clocks.monotonic)
         self._awaited = NOTHING_AWAITED
         self.thread = threading.Thread(target=self._run, name="loop", daemon=True)
@@ -154,8 +160,7 @@ class Runner:
 
     def ask_cycle(self) -> None:
         """Ask for a cycle now, or right after the present one; from any thread, never blocks."""
-        self._timer.ask(None)
-        self._inbox.put(None)
+        self._inbox.put(_CycleAt.ONCE)
 
     def observe(self, before: object, after: object) -> None:
         """Ask for an early cycle if a change in the cluster calls for one; from any thread, never blocks."""
@@ -165,7 +170,7 @@ class Runner:
     def ask_cycle_within(self, seconds: float) -> None:
         """Ask for a cycle after so many seconds, or a little later; from any thread, never blocks."""
         if self._timer.ask(seconds):
-            self._inbox.put(None)
+            self._inbox.put(_CycleAt.ANOTHER_TIME)
 
     # In the loop's thread
 
@@ -175,8 +180,7 @@ class Runner:
             try:
                 event = self._inbox.get(timeout=self.time_to_cycle())
             except queue.Empty:
-                event = None
-                self._timer.ask(None)
+                event = _CycleAt.ONCE
             try:
                 self._take(event)
             except Exception:  # noqa: BLE001  # a defect is logged, this cycle ends where it was, the next is tried
@@ -184,17 +188,11 @@ class Runner:
 
     def time_to_cycle(self) -> float | None:
         """Return in how many seconds the next cycle is due, None if none is, or one waits for answers."""
-        left = self._timer.left()
-        return None if left == 0 and self._awaits_answers else left
-
-    @property
-    def _awaits_answers(self) -> bool:
-        return bool(self.state.queue.evictions and self.state.queue.under_way)
+        return self._timer.left()
 
     def tick(self) -> None:
         """Handle the events in the inbox, then run a cycle to its end; for a simulation."""
-        self._timer.ask(None)
-        self._take(None)
+        self.ask_cycle()
         self.drain()
 
     def drain(self) -> None:
@@ -202,13 +200,22 @@ class Runner:
         while not self._inbox.empty():
             self._take(self._inbox.get())
 
-    def _take(self, event: LoopEvent | None) -> None:
+    def _take(self, event: LoopEvent | _CycleAt) -> None:
         """Handle an event and what else is in the inbox, then run a cycle if one is due."""
-        for one in (event, *(self._inbox.get() for _ in range(self._inbox.qsize()))):
-            if one is not None:
-                self._handle(one)
-        if self._timer.left() == 0 and not self._awaits_answers:
+        self._receive(event)
+        for _ in range(self._inbox.qsize()):
+            self._receive(self._inbox.get())
+        if self._timer.is_asked and not (self.state.queue.evictions and self.state.queue.under_way):
             self._run_cycle()
+
+    def _receive(self, event: LoopEvent | _CycleAt) -> None:
+        match event:
+            case _CycleAt.ONCE:
+                self._timer.ask(None)
+            case _CycleAt.ANOTHER_TIME:
+                pass  # the next wait is shorter
+            case _:
+                self._handle(event)
 
     def _run_cycle(self) -> None:
         began = self._timer.begin()

@@ -30,8 +30,8 @@ def test_the_earliest_counts(asked: list[float | None]) -> None:
     timer = timer_of(Time())
     assert timer.left() is None
     earlier = [timer.ask(seconds) for seconds in asked]
-    times = [seconds or 0.0 for seconds in asked]
-    assert timer.left() == min(times)
+    times = [-1.0 if seconds is None else seconds for seconds in asked]
+    assert (timer.is_asked, timer.left()) == ((True, None) if None in asked else (False, min(times)))
     assert earlier == [time < min(times[:number], default=1e9) for number, time in enumerate(times)]
 
 
@@ -41,10 +41,10 @@ def test_a_cycle_answers_what_was_asked_before_it() -> None:
     timer = timer_of(time)
     timer.ask(None)
     began = timer.begin()
-    assert timer.left() is None
+    assert not timer.is_asked
     timer.ask(None)
     timer.end(began)
-    assert timer.left() == 0
+    assert timer.is_asked
 
 
 def test_early_cycles_take_a_third_of_a_processor_and_an_order_waits_for_none_of_that() -> None:
@@ -55,7 +55,7 @@ def test_early_cycles_take_a_third_of_a_processor_and_an_order_waits_for_none_of
     time.seconds += 2
     assert timer.left() == 4
     timer.ask(None)
-    assert timer.left() == 0
+    assert timer.is_asked
 
 
 def test_what_is_overdue_is_due_now() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from rebalancer.controller.runner import EARLY_SECONDS
-from rebalancer.controller.state import Leading, Stopping
+from rebalancer.controller.state import Leading, LoopState, PauseRead, PolicyRefused, Stopping
 from rebalancer.controller.triggers import Awaited, calls_for_cycle, find_awaited
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Amount, Policy
@@ -179,6 +179,24 @@ def test_a_change_during_a_cycle_has_another_one_follow() -> None:
     assert simulation.runner.time_to_cycle() is None
 
 
+def test_what_is_told_together_with_a_cycle_is_known_to_one() -> None:
+    """Told while the loop handles other events, it comes after the cycle that these asked for; another one follows."""
+
+    class Telling(Watching):
+        told = False
+
+        def changed(self, state: LoopState) -> None:
+            if not self.told:
+                self.told = True
+                simulation.runner.tell(PolicyRefused(message="trouble"))
+                simulation.runner.ask_cycle()
+
+    simulation = Simulation(SimulatedCluster(SNAPSHOT), eager(), telling=Telling())
+    simulation.runner.tell(PauseRead(pause=None))
+    simulation.runner.tick()
+    assert (simulation.runner.state.in_force.policy_error, simulation.runner.state.turn) == ("trouble", 2)
+
+
 def test_a_cycle_that_waits_for_answers_does_not_spin() -> None:
     """An early cycle that is due while requests hang runs after them; until then the loop sleeps."""
     cluster = SimulatedCluster(SNAPSHOT)
@@ -189,6 +207,6 @@ def test_a_cycle_that_waits_for_answers_does_not_spin() -> None:
     assert hanging
     assert runner.state.queue.evictions
     runner.ask_cycle_within(0)
-    assert runner.time_to_cycle() is None
+    assert runner.time_to_cycle() == 0
     runner.tick()
     assert runner.time_to_cycle() is None
