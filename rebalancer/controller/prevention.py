@@ -18,8 +18,8 @@ from typing import Final, Protocol
 import structlog
 
 from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, PreventionReported
-from rebalancer.controller.switches import KillSwitch
 from rebalancer.policy import Mode, Policy, ScaleDownPrevention
 from rebalancer.ports import Cluster, PatchAnswer, PatchResult, PodAnnotator, ReadFailedError
 from rebalancer.prevention.findings import find_risks, scale_down_findings

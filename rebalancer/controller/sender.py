@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
+from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
-from rebalancer.controller.switches import KillSwitch
 from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult, ReadFailedError, ReadForbiddenError
 
 OVERLOAD_WAIT: Final = 5.0

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from rebalancer.admission.pause import Pause
+from rebalancer.controller.kill_switch import ANSWER_SERVES, ANSWER_USABLE
 from rebalancer.controller.sender import PLAN_VALID_FOR, Sender
 from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
-from rebalancer.controller.switches import ANSWER_SERVES, ANSWER_USABLE
 from rebalancer.model.moves import Move, Reference
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReadFailedError, ReadForbiddenError, ReplicaCount
 from rebalancer.simulator import SimulatedCluster

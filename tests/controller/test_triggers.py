@@ -183,16 +183,17 @@ def test_what_is_told_together_with_a_cycle_is_known_to_one() -> None:
     """Told while the loop handles other events, it comes after the cycle that these asked for; another one follows."""
 
     class Telling(Watching):
-        told = False
+        events = 0
 
         def changed(self, state: LoopState) -> None:
-            if not self.told:
-                self.told = True
+            self.events += 1
+            if self.events == 2:
                 simulation.runner.tell(PolicyRefused(message="trouble"))
                 simulation.runner.ask_cycle()
 
     simulation = Simulation(SimulatedCluster(SNAPSHOT), eager(), telling=Telling())
-    simulation.runner.tell(PauseRead(pause=None))
+    for _ in range(2):
+        simulation.runner.tell(PauseRead(pause=None))
     simulation.runner.tick()
     assert (simulation.runner.state.in_force.policy_error, simulation.runner.state.turn) == ("trouble", 2)
 

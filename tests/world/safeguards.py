@@ -19,10 +19,10 @@ from rebalancer.controller import cycle, evictions, loop, runner, sender, switch
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.evictions import handle_answer, handle_saved
+from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import Answered, Saved
 from rebalancer.controller.status import status_documents
-from rebalancer.controller.switches import KillSwitch
 from rebalancer.model.moves import NO_MEMORY, MoveState
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.ports import EvictionResult, SaveAnswer

@@ -190,7 +190,7 @@ class ControlMap:
         self._merge(key, None)
 
     @property
-    def _api(self) -> client.CoreV1Api:
+    def _api(self) -> "client.CoreV1Api":
         return client.CoreV1Api(self._transport)
 
     def _merge(self, key: str, text: str | None) -> None:

@@ -81,7 +81,7 @@ class KubernetesLease:
             ) from error
 
     @property
-    def _api(self) -> client.CoordinationV1Api:
+    def _api(self) -> "client.CoordinationV1Api":
         return client.CoordinationV1Api(self._transport)
 
     def _create(self) -> str:

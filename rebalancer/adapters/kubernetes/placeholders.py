@@ -117,7 +117,7 @@ class PlaceholderStore:
         self._transport = transport
 
     @property
-    def _api(self) -> client.BatchV1Api:
+    def _api(self) -> "client.BatchV1Api":
         return client.BatchV1Api(self._transport)
 
     def list_placeholders(self, namespace: str) -> frozenset[str]:

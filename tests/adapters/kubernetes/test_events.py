@@ -4,11 +4,14 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, tzinfo
 from http.server import BaseHTTPRequestHandler
-from typing import Any
+from typing import Any, Self
 
+import pytest
 from structlog.testing import capture_logs
 
+from rebalancer.adapters.kubernetes import events
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.model.events import Event, EventReason, Regarding
@@ -78,6 +81,24 @@ def test_what_comes_again_is_counted_not_repeated() -> None:
     }
     assert (first["reason"], first["action"], first["type"]) == ("ShareLimitViolated", "Assess", "Warning")
     assert first["series"]["lastObservedTime"] > first["eventTime"]
+
+
+def test_times_have_six_digits_on_a_whole_second_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them the API server refuses an event, and the client's model of one writes none there."""
+
+    class Noon(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls(2026, 1, 1, 12, tzinfo=tz)
+
+    monkeypatch.setattr(events, "datetime", Noon)
+    server = Server()
+    with served(server) as transport, recording(transport) as recorder:
+        recorder.record(event())
+        recorder.record(event())
+    (stored,) = server.events.values()
+    assert stored["eventTime"] == "2026-01-01T12:00:00.000001+00:00"
+    assert stored["series"]["lastObservedTime"] == "2026-01-01T12:00:00.000000Z"
 
 
 def test_the_next_process_goes_on_counting() -> None:

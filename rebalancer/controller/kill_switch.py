@@ -1,0 +1,47 @@
+"""The kill switch, read afresh right before each request that changes something, beside the watch of it (`switches`).
+
+One answer serves the requests of the next half second. So from a second after a pause was stored no request is begun,
+whatever the watches do.
+"""
+
+import threading
+from typing import Final
+
+from rebalancer.admission.pause import Pause
+from rebalancer.controller.state import Clocks
+from rebalancer.ports import Cluster, ReadFailedError
+
+ANSWER_SERVES: Final = 0.5
+"""Seconds after its request was begun for which an answer about the kill switch serves other requests."""
+
+ANSWER_USABLE: Final = 0.8
+"""Seconds after which a slow answer is too old for the request that waited for it."""
+
+
+class KillSwitch:
+    """Reads the pause, for any number of threads."""
+
+    def __init__(self, cluster: Cluster, clocks: Clocks) -> None:
+        self._cluster = cluster
+        self._clocks = clocks
+        self._reading = threading.Lock()
+        self._read_at: float | None = None
+
+    def read(self) -> Pause | None:
+        """Return the pause in force, None where there is none: from the last answer if it is recent, else a new one.
+
+        Raise ReadFailedError where it cannot be read, or not in time.
+        """
+        with self._reading:
+            began = self._clocks.monotonic()
+            if self._read_at is not None and began - self._read_at < ANSWER_SERVES:
+                return None
+            self._read_at = None
+            pause = self._cluster.read_pause()
+            took = self._clocks.monotonic() - began
+            if took > ANSWER_USABLE:
+                raise ReadFailedError(f"the answer took {took:.1f}s, more than {ANSWER_USABLE}s")
+            if pause is not None and pause.holds(self._clocks.now()):
+                return pause
+            self._read_at = began
+            return None
