@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalancer.controller.cycle import Cycle
@@ -101,10 +100,8 @@ def summary_numbers(line: str) -> Mapping[str, int]:
     return {name: int(match[1]) for name, match in matches.items() if match is not None}
 
 
-@given(states())
-@settings(max_examples=500, deadline=None)
-def test_text_json_metrics_and_explanations_agree(cycle: Cycle) -> None:
-    """Whatever is violated, blocked, excluded or pending: each number is the same wherever it appears."""
+def check_plan(cycle: Cycle) -> None:
+    """Check the numbers of evictions: text, JSON, metrics and explanations say the same of a plan."""
     plan, snapshot = cycle.plan, cycle.snapshot
     numbers, groups = plan_numbers(plan), group_numbers(plan)
     assert add_numbers(groups.values()) == numbers

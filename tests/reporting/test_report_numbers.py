@@ -1,12 +1,10 @@
-"""One set of numbers: report, explanations, metrics, status and the page never disagree about one cycle.
-
-The numbers of evictions in plans are in test_plan_numbers.py.
-"""
+"""One set of numbers: plan, report, explanations, metrics, status and the page never disagree about one cycle."""
 
 import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 from html.parser import HTMLParser
 from typing import Any
 
@@ -26,10 +24,22 @@ from rebalancer.reporting.phrases import workload_names
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
-from tests.reporting.test_plan_numbers import numbers_in, states
+from tests.reporting.test_plan_numbers import check_plan, numbers_in, states
 from tests.reports import cycle_report, export, state_of, view_of
 
 Row = Mapping[str, Any]
+
+
+class Shown:
+    """What the page shows next, and its time."""
+
+    page: PageDocument
+    now: datetime
+
+
+SHOWN = Shown()
+ROUTES = page_routes(lambda: SHOWN.page, local=False, now=lambda: SHOWN.now)
+"""Made once: compiling the page's template takes longer than all checks of a cycle."""
 
 
 def counts_in(text: str) -> dict[str, int]:
@@ -52,6 +62,7 @@ def held_by(limit: Row) -> tuple[int, int, int]:
 @settings(max_examples=500, deadline=None)
 def test_report_explanations_metrics_status_and_page_agree(cycle: Cycle) -> None:
     """Whatever is violated, blocked, excluded or pending: each number is the same wherever it appears."""
+    check_plan(cycle)
     check_text(cycle)
     check_metrics(cycle)
     check_explanations(cycle)
@@ -174,8 +185,8 @@ def check_page(cycle: Cycle) -> None:
     """Check the page: its JSON is report, totals and status; a browser shows the same numbers, and so does `status`."""
     page, numbers = page_of(cycle), plan_numbers(cycle.plan)
     report = cycle_report(cycle)
-    routes = page_routes(lambda: page, local=False, now=lambda: cycle.context.now)
-    document = json.loads(routes["/status.json"](Request({})).body)
+    SHOWN.page, SHOWN.now = page, cycle.context.now
+    document = json.loads(ROUTES["/status.json"](Request({})).body)
     assert document["report"] == json.loads(to_json(report))
     totals = document["totals"]
     assert [totals[part] for part in ("now", "waiting", "later", "blocked", "lowerBound")] == [
@@ -187,7 +198,7 @@ def check_page(cycle: Cycle) -> None:
     ]
     assert document["status"]["plan"] == {"evictions": numbers.evictions, "minimum": numbers.lower_bound}
     key = next((row.topology_key for row in report.constraints if row.topology_key.endswith("zone")), "")
-    tables, paragraphs = read_html(routes["/"](Request({"key": key})).body.decode())
+    tables, paragraphs = read_html(ROUTES["/"](Request({"key": key})).body.decode())
     satisfied = sum(row.state == "Satisfied" for row in report.constraints)
     assert any(
         (f"{satisfied} of {len(report.constraints)} constraint" in text)
