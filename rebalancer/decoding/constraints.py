@@ -1,5 +1,7 @@
 """The scheduling constraints of a pod: affinity, tolerations, spread constraints."""
 
+from msgspec import structs
+
 from rebalancer.decoding import wire
 from rebalancer.decoding.errors import MalformedObject, parse_choice
 from rebalancer.decoding.metadata import decode_labels, decode_requirement, decode_selector
@@ -99,7 +101,7 @@ def _decode_pod_term(source: wire.PodAffinityTerm, field: str) -> PodAffinityTer
 
 
 def decode_tolerations(spec: wire.PodSpec) -> tuple[Toleration, ...]:
-    """Read the tolerations."""
+    """Check the tolerations; their operator is Equal unless they name one."""
     read = []
     for position, toleration in enumerate(spec.tolerations or ()):
         field = f"spec.tolerations[{position}]"
@@ -110,7 +112,7 @@ def decode_tolerations(spec: wire.PodSpec) -> tuple[Toleration, ...]:
             parse_choice(TaintEffect, toleration.effect, f"{field}.effect")
         if not toleration.key and operator != "Exists":
             raise MalformedObject(f"{field}.operator", f"{operator!r} needs a key; without a key it must be Exists")
-        read.append(Toleration(key=toleration.key, operator=operator, value=toleration.value, effect=toleration.effect))
+        read.append(structs.replace(toleration, operator=operator))
     return tuple(read)
 
 

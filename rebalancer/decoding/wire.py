@@ -1,6 +1,7 @@
 """The fields that are read, as Kubernetes writes them: camelCase, null for an empty list, unknown fields skipped.
 
-Only shapes live here. Wrong types are refused by msgspec with the path of the field; wrong values by the modules that
+Only shapes live here. A toleration alone has the shape of the model's: the name of each object is below its metadata,
+and lists may be null. Wrong types are refused by msgspec with the path of the field; wrong values by the modules that
 build the model.
 """
 
@@ -8,6 +9,8 @@ from datetime import datetime
 from typing import Annotated, Generic, TypeVar
 
 from msgspec import Meta, Raw, Struct, field
+
+from rebalancer.model.affinity import Toleration
 
 Moment = Annotated[datetime, Meta(tz=True)]
 """A point in time with a time zone; one without could not be compared with ours."""
@@ -35,7 +38,6 @@ class ListMetadata(Wire, frozen=True):
     resource_version: str = ""
     annotations: dict[str, str] | None = None
     continue_: str = field(default="", name="continue")
-    remaining_item_count: int | None = None
 
 
 class ListOf(Wire, Generic[Item], frozen=True):
@@ -55,16 +57,19 @@ class OwnerReference(Wire, frozen=True):
     controller: bool | None = None
 
 
-class Metadata(Wire, frozen=True):
+class MetadataWithoutOwners(Wire, frozen=True):
     name: str
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 1
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: Moment | None = None
     deletion_timestamp: Moment | None = None
+
+
+class Metadata(MetadataWithoutOwners, frozen=True):
+    generation: int = 1
     owner_references: list[OwnerReference] | None = None
 
 
@@ -136,13 +141,6 @@ class Affinity(Wire, frozen=True):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
-
-
-class Toleration(Wire, frozen=True):
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
 
 
 class Spread(Wire, frozen=True):
@@ -311,15 +309,7 @@ class RawPodSpec(Struct, gc=False, rename="camel", kw_only=True, omit_defaults=T
     eviction_responders: Raw = _NULL
 
 
-class RawMetadata(Wire, frozen=True):
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    creation_timestamp: Moment | None = None
-    deletion_timestamp: Moment | None = None
+class RawMetadata(MetadataWithoutOwners, frozen=True):
     owner_references: Raw = _NULL
 
 

@@ -79,7 +79,7 @@ class Taint(Struct, frozen=True, gc=False):
     value: str = ""
 
 
-class Toleration(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
+class Toleration(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True, omit_defaults=True):
     """A toleration of a pod: empty `effect` means any, empty `key` with Exists means every taint.
 
     `operator` is as in the spec: Equal, Exists, and Lt and Gt, which an alpha feature gate enables.

@@ -1,13 +1,15 @@
 """From an order of deletion to the fewest patches that establish it.
 
 1. An order that is still good is left alone: the present ranks cost no more than the best order.
-2. Else orders are compared. One follows the present order from the pod that stays longest on, and takes another pod
-   only where the next one would do harm: one without a rank, or of the domain whose next pod would go soonest. The last
-   one is the best order itself. Of those that are good enough, the one that keeps most of the present ranks is chosen.
+2. Else the best order is the goal, in two forms: the best order itself, and one as good that follows the present order
+   from the pod that stays longest on, and takes another pod only where the next one would do harm, of the domain whose
+   next pod would go soonest. The form that keeps most of the present ranks is chosen. With the first form alone a pod
+   start takes three times as many patches; with the second alone 37 of 100 drawn groups of up to 30 pods do not reach
+   the goal, instead of 5.
 3. The pods that go first need no rank as long as it does not matter which of them is the first.
 4. Patches are sent one by one, and anything may end in between. So the pods that stay longest are patched first, and a
    patch is part of the result only if after it no number of remaining pods is worse off than before it. Where no order
-   of the patches does that, single changes are tried, and after that the group is left alone.
+   of the patches does that, the group is left alone.
 
 Cost: one evaluation of the order for each patch of a pod that has a rank, or gets one above others.
 """
@@ -21,9 +23,6 @@ from rebalancer.prevention.order import Order, find_order
 from rebalancer.prevention.outcome import Excess, Price, find_outcome, is_no_worse, price
 from rebalancer.prevention.ranks import assign_ranks, keep_most
 from rebalancer.prevention.scale_down import ScaleDown, ScaleDownTally
-
-_SMALL_GROUP: Final = 32
-"""In larger groups not every single change of the order is tried."""
 
 _FEW: Final = 24
 """Pods that need no rank if it does not matter which of them goes first, at most."""
@@ -58,14 +57,12 @@ def steer(group: ScaleDown, ranks: Sequence[int]) -> Steering:
         if reached <= goal:
             return Steering(present=present, order=order, patches=patches)
         best = best or patches
-    if not best and group.size <= _SMALL_GROUP:
-        best = _improve_once(group, ranks, present)
     return Steering(present=present, order=order, patches=best, blocked=not best)
 
 
 def _choices(group: ScaleDown, order: Order, ranks: Sequence[int]) -> Iterator[dict[int, int]]:
     """Yield new ranks with which the order is as good as the best one."""
-    for pods in _orders(group, order, ranks):
+    for pods in (_follow(group, order, ranks), order.pods):
         choice = _ranks_for(group, pods, ranks, order.price)
         if price(find_outcome(group, _apply(ranks, choice))) <= order.price:
             yield choice
@@ -73,18 +70,12 @@ def _choices(group: ScaleDown, order: Order, ranks: Sequence[int]) -> Iterator[d
                 return
 
 
-def _orders(group: ScaleDown, order: Order, ranks: Sequence[int]) -> Iterator[Sequence[int]]:
-    yield _follow(group, order, ranks, soonest=False)
-    if any(ranks):  # else no pod goes sooner than another
-        yield _follow(group, order, ranks, soonest=True)
-    yield order.pods
-
-
-def _follow(group: ScaleDown, order: Order, ranks: Sequence[int], *, soonest: bool) -> tuple[int, ...]:
+def _follow(group: ScaleDown, order: Order, ranks: Sequence[int]) -> tuple[int, ...]:
     """Return an order that follows the present one from the last pod on, and replaces what would do harm.
 
-    Of the pods that do the least harm one is taken that has no rank or the lowest one, since it has to be patched most
-    likely. With `soonest` the next pods of its domains are compared instead: where they come late, they are not missed.
+    Of the pods that do the least harm one is taken of the domains whose next pod would go soonest: where that pod comes
+    late, it is not missed. Of one kind it is a pod without a rank or of the lowest one, which most likely has to be
+    patched anyway.
     """
     tallies = [ScaleDownTally(rule, ()) for rule in group.rules]
     waiting = sorted(range(group.size), key=lambda pod: (pod in group.avoided and not ranks[pod], ranks[pod], -pod))
@@ -100,11 +91,9 @@ def _follow(group: ScaleDown, order: Order, ranks: Sequence[int], *, soonest: bo
             harms = {kind: _excess_with(group, tallies, pod, remaining) for kind, pod in first.items()}
             least = min(harms.values())
             if harms[group.kinds[chosen]] > least:
+                next_of = {group.kinds[pod]: ranks[pod] for pod in waiting}
                 mildest = [kind for kind in first if harms[kind] == least]
-                if soonest:
-                    next_of = {group.kinds[pod]: ranks[pod] for pod in waiting}
-                    mildest.sort(key=next_of.__getitem__)
-                chosen = first[mildest[0]]
+                chosen = first[min(mildest, key=next_of.__getitem__)]
         waiting.remove(chosen)
         survivors.append(chosen)
         for tally in tallies:
@@ -198,23 +187,6 @@ def _find_harmless(
         if is_no_worse(excess, before):
             return position, excess
     return None, before
-
-
-def _improve_once(group: ScaleDown, ranks: Sequence[int], present: Excess) -> Patches:
-    """Return the one new rank that makes the order better by most and no number of remaining pods worse off."""
-    order = sorted(range(group.size), key=ranks.__getitem__)
-    best: tuple[Price, Patches] = price(present), ()
-    for pod in order:
-        others = [other for other in order if other != pod]
-        for position in range(len(others) + 1):
-            moved = [*others[:position], pod, *others[position:]]
-            unchanged = frozenset(other for other in others if ranks[other])
-            assigned = assign_ranks(moved, unchanged, ranks)
-            if assigned.keys() == {pod}:
-                excess = find_outcome(group, _apply(ranks, assigned))
-                if is_no_worse(excess, present) and price(excess) < best[0]:
-                    best = price(excess), tuple(assigned.items())
-    return best[1]
 
 
 def removals(ranks: Sequence[int]) -> tuple[int, ...]:

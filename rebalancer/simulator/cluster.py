@@ -16,7 +16,6 @@ from rebalancer.model.events import Event
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.placeholders import Placeholder
-from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 from rebalancer.policy import Capacity
@@ -92,28 +91,30 @@ class SimulatedCluster:
         parallel: Collection[str] = (),
         autoscaling: Autoscaling | None = None,
     ) -> None:
-        self._state = ClusterState(
+        self.state = ClusterState(
             store=Store(first),
             event_queue=EventQueue(first.taken_at),
             random=Random(seed),  # noqa: S311  # reproducible on purpose
             timings=timings,
         )
+        """The stored objects and the API server's ways to change them, for operators, outages and other actors."""
         # Listeners are called in this order; the watch is first, so that it sees every change.
-        self._watch = Watch(self._state, first, faults.watch_delay)
-        pod_factory = PodFactory(self._state, first)
-        SimulatedScheduler(self._state, profile, choose or pick_random_best(self._state.random))
-        Kubelets(self._state)
-        ReplicaSets(self._state, pod_factory)
-        StatefulSets(self._state, pod_factory, parallel)
-        Deployments(self._state)
-        Disruptions(self._state)
-        self._evictions = Evictions(self._state, faults)
-        self._documents: dict[str, str] = {}
-        self._saved_by_another = False
-        self.nodes = NodeChanges(self._state)
-        self.jobs = Jobs(self._state)
+        self._watch = Watch(self.state, first, faults.watch_delay)
+        pod_factory = PodFactory(self.state, first)
+        SimulatedScheduler(self.state, profile, choose or pick_random_best(self.state.random))
+        Kubelets(self.state)
+        ReplicaSets(self.state, pod_factory)
+        StatefulSets(self.state, pod_factory, parallel)
+        Deployments(self.state)
+        Disruptions(self.state)
+        self._evictions = Evictions(self.state, faults)
+        self.documents: dict[str, str] = {}
+        """The stored documents by key; another process that saves some replaces them all."""
+        self._read_documents = self.documents
+        self.nodes = NodeChanges(self.state)
+        self.jobs = Jobs(self.state)
         """Jobs of placeholder pods."""
-        self.autoscaler = NodeAutoscaler(self._state, self.nodes, autoscaling) if autoscaling is not None else None
+        self.autoscaler = NodeAutoscaler(self.state, self.nodes, autoscaling) if autoscaling is not None else None
         self.pause: Pause | None = None
         """The kill switch, for an operator to set."""
         self.restricted = True
@@ -126,7 +127,7 @@ class SimulatedCluster:
     @property
     def now(self) -> datetime:
         """The simulated time."""
-        return self._state.event_queue.now
+        return self.state.event_queue.now
 
     def seconds(self) -> float:
         """Return the simulated time in seconds, as a monotonic clock does."""
@@ -135,22 +136,22 @@ class SimulatedCluster:
     @property
     def next_due(self) -> datetime | None:
         """When the next queued action is due, None if there is none."""
-        return self._state.event_queue.next_due
+        return self.state.event_queue.next_due
 
     @property
     def trace(self) -> list[TraceEntry]:
         """Everything that has happened, the oldest first."""
-        return self._state.trace
+        return self.state.trace
 
     def listen(self, listener: Callable[[object | None, object | None], None]) -> None:
         """Call a function with each pod, node, workload and budget that changes: before, None if new, and after."""
-        for table in (self._state.store.pods, self._state.store.nodes, self._state.store.workloads):
+        for table in (self.state.store.pods, self.state.store.nodes, self.state.store.workloads):
             table.listeners.append(listener)
-        self._state.store.budgets.listeners.append(listener)
+        self.state.store.budgets.listeners.append(listener)
 
     def advance(self, seconds: float) -> None:
         """Advance the time, and run everything that falls due."""
-        self._state.event_queue.run(self.now + timedelta(seconds=seconds))
+        self.state.event_queue.run(self.now + timedelta(seconds=seconds))
 
     # The loop's port
 
@@ -168,7 +169,7 @@ class SimulatedCluster:
 
     def patch_cost(self, patch: PodPatch) -> PatchAnswer:
         """Write or remove a pod's deletion cost, if the pod is unchanged."""
-        pods = self._state.store.pods
+        pods = self.state.store.pods
         pod = pods.named(patch.namespace, patch.name)
         if pod is None or (pod.uid, pod.resource_version) != (patch.uid, patch.resource_version):
             return PatchAnswer(PatchResult.CONFLICT, message="the pod has been changed since it was read")
@@ -192,7 +193,7 @@ class SimulatedCluster:
         """Publish an event: it is recorded in the trace."""
         about = event.regarding
         name = f"{about.kind} {about.namespace}/{about.name}"
-        self._state.note(TraceKind.EVENT, name, f"{event.reason}: {event.note}")
+        self.state.note(TraceKind.EVENT, name, f"{event.reason}: {event.note}")
 
     def read_pause(self) -> Pause | None:
         """Return the pause that an operator has set."""
@@ -200,7 +201,7 @@ class SimulatedCluster:
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
         """Count a workload's pods that are Ready at the present time; ReadFailedError if the workload is gone."""
-        store = self._state.store
+        store = self.state.store
         top = next((item for item in store.workloads if reference_of(item) == workload), None)
         if top is None:
             raise ReadFailedError(f"{workload}: not found")
@@ -210,7 +211,7 @@ class SimulatedCluster:
 
     def pod_remains(self, move: Move) -> bool:
         """Return whether a move's pod exists at the present time and is not terminating."""
-        pod = self._state.store.pods.get(move.uid)
+        pod = self.state.store.pods.get(move.uid)
         return pod is not None and not pod.terminating
 
     # Placeholders
@@ -236,51 +237,25 @@ class SimulatedCluster:
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Replace the stored documents, unless another process has stored some since they were read."""
-        if self._saved_by_another:
+        if self.documents is not self._read_documents:
             return SaveAnswer("the stored documents have been changed since they were read", conflict=True)
-        self._documents = {document.key: document.text for document in documents}
+        self.documents = self._read_documents = {document.key: document.text for document in documents}
         return SaveAnswer()
 
     def load(self, key: str) -> str:
         """Return a stored document, "" if there is none."""
-        self._saved_by_another = False
-        return self._documents.get(key, "")
+        self._read_documents = self.documents
+        return self.documents.get(key, "")
 
-    def save_as_another(self, documents: tuple[Document, ...]) -> None:
-        """Replace the stored documents as another process does."""
-        self._documents = {document.key: document.text for document in documents}
-        self._saved_by_another = True
-
-    # An operator's actions
-
-    def add_pod(self, pod: Pod) -> None:
-        """Create a pod without an owner."""
-        self._state.note(TraceKind.CREATED, f"Pod {pod}")
-        self._state.store.pods.put(pod)
-
-    def delete_pod(self, uid: str) -> None:
-        """Delete a pod, if it exists."""
-        pod = self._state.store.pods.get(uid)
-        if pod is not None:
-            self._state.delete(pod)
-
-    def refuse_pods(self, namespace: str, why: str) -> None:
-        """Refuse every new pod of a namespace, as a quota does; "" for `why`: no more."""
-        if why:
-            self._state.refused_pods[namespace] = why
-            return
-        self._state.refused_pods.pop(namespace, None)
-        for workload in tuple(self._state.store.workloads):
-            if workload.namespace == namespace:  # its controller, which has tried again and again, tries now
-                self._state.store.workloads.put(structs.replace(workload, observed=False))
+    # An operator's action
 
     def scale(self, namespace: str, kind: str, name: str, replicas: int) -> None:
         """Set the number of replicas of a workload; ValueError if the workload does not exist or the number is < 0."""
         if replicas < 0:
             raise ValueError(f"replicas is {replicas}; expected 0 or more")
-        for workload in self._state.store.workloads:
+        for workload in self.state.store.workloads:
             if (workload.namespace, workload.kind, workload.name) == (namespace, kind, name):
-                self._state.note(TraceKind.SCALED, str(workload), f"{workload.replicas} to {replicas}")
-                self._state.store.workloads.put(structs.replace(workload, replicas=replicas, observed=False))
+                self.state.note(TraceKind.SCALED, str(workload), f"{workload.replicas} to {replicas}")
+                self.state.store.workloads.put(structs.replace(workload, replicas=replicas, observed=False))
                 return
         raise ValueError(f"{kind} {namespace}/{name} not found")

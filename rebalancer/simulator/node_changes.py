@@ -2,14 +2,11 @@
 
 from msgspec import structs
 
-from rebalancer.model.affinity import Taint, TaintEffect
+from rebalancer.model.affinity import Taint
 from rebalancer.model.nodes import Node
 from rebalancer.scheduling.node_unschedulable import CORDONED
 from rebalancer.simulator.state import ClusterState
 from rebalancer.simulator.trace import TraceKind
-
-_NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect=TaintEffect.NO_SCHEDULE)
-"""What the node lifecycle controller adds to a node that is not Ready, as `CORDONED` to one that is cordoned."""
 
 
 class NodeChanges:
@@ -72,20 +69,6 @@ class NodeChanges:
         if taint not in node.taints:
             self._state.note(TraceKind.NODE_TAINTED, f"Node {name}", taint.key)
             self._state.store.nodes.put(structs.replace(node, taints=(*node.taints, taint)))
-
-    def fail(self, name: str) -> None:
-        """Let a node become not Ready; its pods go on. ValueError if it does not exist."""
-        node = self._named(name)
-        self._state.note(TraceKind.NODE_FAILED, f"Node {name}")
-        taints = (*node.taints, _NOT_READY)
-        self._state.store.nodes.put(structs.replace(node, ready=False, ready_since=None, taints=taints))
-
-    def recover(self, name: str) -> None:
-        """Let a node that is not Ready become Ready; ValueError if it does not exist."""
-        node = self._named(name)
-        self._state.note(TraceKind.NODE_RECOVERED, f"Node {name}")
-        taints = tuple(taint for taint in node.taints if taint != _NOT_READY)
-        self._state.store.nodes.put(structs.replace(node, ready=True, ready_since=self._state.stamp, taints=taints))
 
     def remove_domain(self, key: str, value: str) -> None:
         """Remove every node with a label; ValueError if there is none."""

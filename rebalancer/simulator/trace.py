@@ -26,8 +26,6 @@ class TraceKind(StrEnum):
     NODE_CORDONED = "NodeCordoned"
     NODE_UNCORDONED = "NodeUncordoned"
     NODE_TAINTED = "NodeTainted"
-    NODE_FAILED = "NodeFailed"
-    NODE_RECOVERED = "NodeRecovered"
     EVENT = "Event"
     """A Kubernetes event was published."""
 

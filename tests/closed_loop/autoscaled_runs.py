@@ -53,6 +53,7 @@ HONOURING = 0.3
 """The share of the Deployments whose constraints honour the nodes' taints."""
 RESTARTED = 0.15
 """The share of the pods that is restarted in ten minutes."""
+NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect=TaintEffect.NO_SCHEDULE)
 TAINT = Taint(key="ToBeDeletedByClusterAutoscaler", effect=TaintEffect.NO_SCHEDULE)
 
 
@@ -104,14 +105,14 @@ class AutoscaledCluster(SimulatedCluster):
 
     def drain(self, node: str) -> None:
         """Request the eviction of every pod on a node."""
-        for pod in self._state.store.pods.on(node):
+        for pod in self.state.store.pods.on(node):
             if not pod.terminating:
                 super().evict(_make_move(pod, self.now))
 
     def delete_pods(self, node: str) -> None:
         """Delete every pod on a node: the autoscaler waits no longer for disruption budgets."""
-        for pod in self._state.store.pods.on(node):
-            self.delete_pod(pod.uid)
+        for pod in self.state.store.pods.on(node):
+            self.state.delete(pod)
 
 
 def _honour_taints(snapshot: Snapshot, names: set[str]) -> Snapshot:
@@ -285,7 +286,7 @@ class Run:
         name = f"{zone}-new-{self.joined}"
         labels = Labels({**self._like.labels, HOSTNAME: name, ZONE: zone})
         self.cluster.nodes.add(structs.replace(self._like, name=name, labels=labels))
-        self.cluster.nodes.fail(name)
+        self._put_node(name, ready_since=None)
         self._at(20, lambda: self._recover(name))
         self._at(60, self._join)
 
@@ -293,13 +294,21 @@ class Run:
         """Let a node be not Ready for a while, as one whose kubelet is restarted: nothing on it says why."""
         name = self.random.choice([node.name for node in self._nodes if node.ready])
         self.failed += 1
-        self.cluster.nodes.fail(name)
+        self._put_node(name, ready_since=None)
         self._at(Span(20, 60).draw(self.random), lambda: self._recover(name))
         self._at(Span(120, 360).draw(self.random), self._fail)
 
     def _recover(self, name: str) -> None:
         if name in self.cluster.snapshot(self.cluster.now).node:
-            self.cluster.nodes.recover(name)
+            self._put_node(name, ready_since=self.cluster.state.stamp)
+
+    def _put_node(self, name: str, ready_since: datetime | None) -> None:
+        """Let a node become Ready or not, with the taint that the node lifecycle controller gives it."""
+        nodes = self.cluster.state.store.nodes
+        node = nodes.get(name)
+        assert node is not None
+        taints = (*(taint for taint in node.taints if taint != NOT_READY), *(() if ready_since else (NOT_READY,)))
+        nodes.put(structs.replace(node, ready=ready_since is not None, ready_since=ready_since, taints=taints))
 
     def _leave(self) -> None:
         """Begin to remove a node of a zone that is not at its smallest."""
@@ -344,7 +353,7 @@ class Run:
     def _restart_pod(self) -> None:
         pods = [pod for pod in self.cluster.snapshot(self.cluster.now).pods if not pod.terminating]
         self.restarted += 1
-        self.cluster.delete_pod(self.random.choice(pods).uid)
+        self.cluster.state.delete(self.random.choice(pods))
 
     # What is seen
 

@@ -55,7 +55,7 @@ class Run:
     replicas: int = 0
     minimum: int = 0
     evictions: int = 0
-    strangers: list[str] = field(default_factory=list)
+    strangers: list[Pod] = field(default_factory=list)
     calm: bool = False
     """Whether nothing but the autoscaler takes part."""
     willing: bool = False
@@ -179,7 +179,7 @@ class Run:
         if drawn < 0.03:
             self._add_stranger()
         elif drawn < 0.05 and self.strangers:
-            self.cluster.delete_pod(self.strangers.pop(0))
+            self.cluster.state.delete(self.strangers.pop(0))
         elif drawn < 0.06:
             self.simulation.restart()
         elif drawn < 0.065:
@@ -194,18 +194,18 @@ class Run:
         requests = Resources(cpu=self.random.choice([300, 1_000, 2_000]))
         selector = Labels({ZONE: zone} if zone else {})
         uid = f"stranger-{len(self.cluster.trace)}"
-        self.strangers.append(uid)
-        self.cluster.add_pod(
-            Pod(
-                namespace="default",
-                name=uid,
-                uid=uid,
-                labels=Labels({"app": "stranger"}),
-                spec=PodSpec(node_affinity=NodeAffinity(selector=selector), requests=requests),
-                created=self.cluster.now,
-                requests=requests,
-            )
+        stranger = Pod(
+            namespace="default",
+            name=uid,
+            uid=uid,
+            labels=Labels({"app": "stranger"}),
+            spec=PodSpec(node_affinity=NodeAffinity(selector=selector), requests=requests),
+            created=self.cluster.now,
+            requests=requests,
         )
+        self.strangers.append(stranger)
+        self.cluster.state.note(TraceKind.CREATED, f"Pod {stranger}")
+        self.cluster.state.store.pods.put(stranger)
 
     def waited(self) -> list[str]:
         """Return the pods of the workload that no node admitted at some time because of us."""

@@ -9,7 +9,7 @@ from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import LoopEvent, PauseRead, PolicyLoaded
 from rebalancer.model.moves import Memory
 from rebalancer.policy import Mode
-from rebalancer.ports import MEMORY_KEY, Document
+from rebalancer.ports import MEMORY_KEY
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, eager
@@ -47,7 +47,7 @@ def test_what_another_process_has_stored_is_read_before_anything_is_stored_over_
     cluster = SimulatedCluster(skewed([[4], [0]], 1, 1).snapshot())
     simulation = Simulation(cluster, eager())
     theirs = move("theirs", cluster.now, owner_uid="another", group="another")
-    cluster.save_as_another((Document(MEMORY_KEY, memory_text(Memory(moves=(theirs,)))),))
+    cluster.documents = {MEMORY_KEY: memory_text(Memory(moves=(theirs,)))}
     simulation.runner.tick()
     assert simulation.evictions == 0
     assert simulation.runner.state.memory.moves == (theirs,)

@@ -47,7 +47,7 @@ def disturb(cluster: SimulatedCluster, random: Random) -> None:
     snapshot = cluster.snapshot(cluster.now)
     match random.randrange(3):
         case 0:
-            cluster.delete_pod(random.choice(snapshot.pods).uid)
+            cluster.state.delete(random.choice(snapshot.pods))
         case 1:
             top = random.choice([workload for workload in snapshot.workloads if workload.owner is None])
             cluster.scale(top.namespace, top.kind, top.name, random.randint(1, 8))

@@ -55,7 +55,7 @@ def running(cluster: SimulatedCluster) -> Simulation:
 
 def relabel(cluster: SimulatedCluster, name: str, zone: str) -> None:
     node = cluster.snapshot(cluster.now).node[name]
-    cluster._state.store.nodes.put(structs.replace(node, labels=Labels({**node.labels, ZONE: zone})))
+    cluster.state.store.nodes.put(structs.replace(node, labels=Labels({**node.labels, ZONE: zone})))
 
 
 def cycle_of(simulation: Simulation) -> Cycle:

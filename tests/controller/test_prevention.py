@@ -339,8 +339,7 @@ def test_a_lost_pod_is_waited_for_and_its_replacement_takes_its_place() -> None:
     random = Random(1)
     for _ in range(30):
         pod = random.choice([pod for pod in run.snapshot.pods if not pod.terminating])
-        made.nodes  # noqa: B018
-        made._state.delete(pod)
+        made.state.delete(pod)
         starts += 1
         made.advance(20)
         run.cycles(2)

@@ -46,7 +46,7 @@ def test_a_node_joins_like_the_one_with_most_of_its_labels() -> None:
 
 def test_a_node_that_joins_has_no_taint_if_one_without_any_is_as_alike() -> None:
     cluster = make_cluster()
-    store = cluster._state.store.nodes
+    store = cluster.state.store.nodes
     for name in ("a-1", "b-1"):
         node = store.get(name)
         assert node is not None

@@ -141,7 +141,7 @@ class Port:
         if lost and random.random() < 0.5:
             return EvictionAnswer(EvictionResult.UNKNOWN, "no answer")
         self._monitor.arrives(self.sender, move)
-        pod = self._api.cluster._state.store.pods.get(move.uid)  # the truth
+        pod = self._api.cluster.state.store.pods.get(move.uid)  # the truth
         before = pod is None or pod.terminating
         answer = self._api.cluster.evict(move)
         if answer.result is EvictionResult.EVICTED and not before:

@@ -84,7 +84,7 @@ class World:
         first, self.late_node = draw_cluster(random, kind)
         self.nodes, self.pods = len(first.nodes), len(first.pods)
         self.cluster = SimulatedCluster(first, seed=seed, timings=draw_timings(Random(f"{seed} timings")))
-        self.state = self.cluster._state  # operators and outages change what the simulator stores
+        self.state = self.cluster.state  # operators and outages change what the simulator stores
         self.namespaces = sorted({pod.namespace for pod in first.pods})
         self.hub = Hub(self.state.event_queue)
         policy = draw_policy(random, kind)

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from rebalancer.assessment.controllers import PodController, count_members_pods
+from rebalancer.assessment.controllers import PodController
 from rebalancer.model.deletion_costs import foreign_cost
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
@@ -18,7 +18,6 @@ from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.victims import RankedPods, Victim
 from rebalancer.scheduling.feasibility import static_feasible
-from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
@@ -126,46 +125,43 @@ class PodPartitioner:
         """
         pods = PodPartition()
         movable: list[Pod] = []
-        several, alike = len(members) > 1, True
+        several = len(members) > 1
         owned: dict[str, PodController] = {}
-        counted: NodeCounts | None = None
         for member, refusal in zip(members, refusals, strict=True):
             if refusal is None and self._are_all_movable(member, counts):
                 movable += member.pods
-                if not several:
-                    counted = count_members_pods(member, self._view)
                 waiting: Sequence[Pod] | Refusal = ()
             else:
-                alike = False
                 waiting = self._partition_member(member, refusal, nodes, counts, pods, movable)
             if several:
                 owned.update(dict.fromkeys([pod.uid for pod in member.pods], member))
             blocked = waiting if isinstance(waiting, Refusal) else self._count_pending(member, waiting, pods)
             if blocked is not None:
                 return blocked
-        ordered = self._cheapest_first(movable, several=several, alike=alike and not several)
-        pods.ranked = RankedPods(ordered, members[0], owned, self._avoided, counted)
+        pods.ranked = RankedPods(self._cheapest_first(movable, several=several), members[0], owned, self._avoided)
         return pods
 
-    def _cheapest_first(self, pods: list[Pod], *, several: bool, alike: bool) -> list[Pod]:
+    def _cheapest_first(self, pods: list[Pod], *, several: bool) -> list[Pod]:
         """Sort pods by the cost of moving them (`Victim.cost`): a stable sort by each part, the least important first.
 
         That is many times faster than comparing whole costs, because most pods of a workload are equal in most parts.
-        The pods of one member are sorted by name already. `alike`: they share one spec and have no annotations.
+        The pods of one member are sorted by name already.
         """
         if several:
             pods.sort(key=_NAME)
         pods.sort(key=_CREATED, reverse=True)
         pods.sort(key=_READY)
-        if not alike:
-            pods.sort(key=foreign_cost)
-            pods.sort(key=_PRIORITY)
+        pods.sort(key=foreign_cost)
+        pods.sort(key=_PRIORITY)
         if self._avoided:
             pods.sort(key=lambda pod: pod.uid in self._avoided)
         return pods
 
     def _are_all_movable(self, member: PodController, counts: Callable[[Labels], bool]) -> bool:
-        """Return whether a quick test shows that all pods of a member may move: they are alike, and on nodes."""
+        """Return whether a quick test shows that all pods of a member may move: they are alike, and on nodes.
+
+        A plan of 150,000 pods takes 1.2 times as long where each pod is tested.
+        """
         pods = member.pods
         if member.labels is None or not pods or not self._eligibility.are_all_movable(pods):
             return False
