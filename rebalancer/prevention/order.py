@@ -7,7 +7,7 @@ that is a lower bound for each number, and where it is met the order is proved t
 orders are searched level by level, pods in the same domains counting as equal, and whatever cannot beat the best order
 so far is dropped. If no level has to be cut, the result is proved; else the gap is reported.
 
-To follow the fullest domains alone as well, and to take the better order, violates no fewer numbers in any of 3,665
+To follow the fullest domains alone as well, and to take the better order, violates no fewer numbers in any of 2,675
 drawn groups, and leaves less excess in 7: the search finds the rest from here.
 
 Example: zones a, b, c with 2,1,1 pods, maxSkew 1: a goes first, then any two zones: 1,1,1 | 1,1,0 | 1,0,0.
