@@ -51,7 +51,9 @@ class Connections:
 
     def __init__(self, manager: urllib3.PoolManager) -> None:
         self._changed = threading.Condition()
-        self._limited: set[Exchange] = set()
+        self._limited: WeakSet[Exchange] = WeakSet()
+        """Those that have a deadline; one whose answer nobody reads any more is forgotten with it."""
+
         self._known: WeakSet[HTTPConnection] = WeakSet()
         self._interrupted = self._closed = False
         self.thread = threading.Thread(target=self._shut_late, name="deadlines", daemon=True)

@@ -1,5 +1,6 @@
 """Connections to the API server: TLS, deadlines, the end."""
 
+import gc
 import shutil
 import ssl
 import subprocess
@@ -175,6 +176,17 @@ def test_a_connection_is_used_again_after_a_request_with_a_deadline() -> None:
         response.release_conn()
         assert transport.request("GET", "/watch") == b"{}"
     assert len(set(ports)) == 1
+
+
+def test_an_answer_that_nobody_reads_is_forgotten() -> None:
+    """As the next page of a list in which one is malformed; the watchdog has nothing more to do with it."""
+    with served(lambda request: answer(request, 200, b" " * 1_000_000)) as transport:
+        body = transport.begin("GET", "/api/v1/pods", timeout=0.1)
+        assert len(transport._connections._limited) == 1
+        del body
+        gc.collect()
+        assert len(transport._connections._limited) == 0
+        assert transport.request("GET", "/version", timeout=5) == b" " * 1_000_000
 
 
 def test_interrupting_ends_what_waits_for_an_answer() -> None:
