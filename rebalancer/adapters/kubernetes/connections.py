@@ -56,7 +56,7 @@ class Connections:
 
         self._known: WeakSet[HTTPConnection] = WeakSet()
         self._interrupted = self._closed = False
-        self.thread = threading.Thread(target=self._shut_late, name="deadlines", daemon=True)
+        self.thread = threading.Thread(target=self._watch_deadlines, name="deadlines", daemon=True)
         # A proxy of another protocol than HTTP has classes of its own: there the time of each receive is bounded.
         if manager.pool_classes_by_scheme == urllib3.poolmanager.pool_classes_by_scheme:
             manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
@@ -92,16 +92,19 @@ class Connections:
         with self._changed:
             self._limited.discard(exchange)
 
-    def _shut_late(self) -> None:
+    def _watch_deadlines(self) -> None:
         with self._changed:
             while not self._closed:
-                now = time.monotonic()
-                for exchange in self._limited:
-                    if exchange.deadline <= now:
-                        exchange.is_late, exchange.deadline = True, now + _AGAIN
-                        _shut_down(exchange.connection)
-                nearest = min((exchange.deadline for exchange in self._limited), default=None)
-                self._changed.wait(None if nearest is None else nearest - now)
+                self._changed.wait(self._shut_late())
+
+    def _shut_late(self) -> float | None:
+        """Shut the sockets of exchanges that are late; return in how many seconds the next one is, None if none is."""
+        now = time.monotonic()
+        for exchange in self._limited:
+            if exchange.deadline <= now:
+                exchange.is_late, exchange.deadline = True, now + _AGAIN
+                _shut_down(exchange.connection)
+        return min((exchange.deadline - now for exchange in self._limited), default=None)
 
     def take(self, connection: HTTPConnection) -> None:
         """Note the connection on which this thread's request is sent."""
