@@ -13,8 +13,8 @@ import pytest
 
 from rebalancer.cli.registry import VERBS
 from rebalancer.reporting.text.layout import visible_width
+from tests.adapters.kubernetes.fake_server import Handler
 from tests.cli.printing import (
-    Handler,
     paused_server,
     printed,
     proposing_server,
@@ -22,7 +22,7 @@ from tests.cli.printing import (
     running_server,
     stopped_server,
 )
-from tests.cli.test_cleanup import Server as UsedServer
+from tests.cli.test_cleanup import used
 
 GOLDEN = Path(__file__).parent / "golden" / "output"
 HELP = Path(__file__).parent / "golden" / "help"
@@ -70,9 +70,9 @@ SERVERS: dict[str, Callable[[], Handler]] = {
     "resume": paused_server,
     "resume-nothing": running_server,
     "approve": proposing_server,
-    "status": lambda: repairing_server,
-    "status-paused": lambda: stopped_server,
-    "cleanup": UsedServer,
+    "status": repairing_server,
+    "status-paused": stopped_server,
+    "cleanup": used,
 }
 """The API servers that commands about a cluster reach."""
 

@@ -24,40 +24,15 @@ from rebalancer.model.cluster import NEWEST
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import Reference
 from rebalancer.ports import Document, ReadFailedError, ReplicaCount, SaveAnswer
-from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
+from tests.adapters.kubernetes.fake_server import ApiServer, answer, begin_stream, chunk, served, write_kubeconfig
 from tests.controller.waiting import until
 
-
-class ConfigMaps:
-    """Stores the status ConfigMap; refuses everything on demand."""
-
-    def __init__(self) -> None:
-        self.data: dict[str, str] | None = None
-        self.version = 0
-        self.broken = False
-        self.requests: list[str] = []
-
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
-        self.requests.append(request.command)
-        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        if self.broken:
-            answer(request, 500, {"message": "broken"})
-        elif request.command in {"GET", "PATCH"} and self.data is None:
-            answer(request, 404, {"message": "not found"})
-        elif body and json.loads(body)["metadata"].get("resourceVersion", "0") != str(self.version if self.data else 0):
-            answer(request, 409, {"message": "the object has been modified"})
-        else:
-            if body:
-                merged = (self.data or {}) | json.loads(body)["data"]
-                self.data = {key: text for key, text in merged.items() if text is not None}
-                self.version += 1
-            metadata = {"name": "rebalancer-status", "resourceVersion": str(self.version)}
-            answer(request, 200, {"metadata": metadata, "data": self.data})
+STATUS = "/api/v1/namespaces/ns/configmaps/rebalancer-status"
 
 
 def test_the_status_is_created_then_patched() -> None:
     """Stored documents can be loaded; unchanged documents are not written again."""
-    maps = ConfigMaps()
+    maps = ApiServer()
     with served(maps) as transport:
         status = StatusMap(transport, "ns")
         assert status.load("a") == ""
@@ -65,29 +40,29 @@ def test_the_status_is_created_then_patched() -> None:
         assert status.save((Document("a", "1"), Document("b", "2"))) == SaveAnswer()
         assert status.load("a") == "1"
         assert status.save((Document("a", "3"),)) == SaveAnswer()
-        assert maps.data == {"a": "3"}
-    assert maps.requests == ["GET", "POST", "GET", "PATCH"]
+        assert maps.data(STATUS) == {"a": "3"}
+    assert [method for method, _ in maps.requests] == ["GET", "POST", "GET", "PATCH"]
 
 
 def test_a_memory_that_does_not_fit_replaces_nothing() -> None:
     """A first document that is too large is reported as not stored and nothing is written; a later one is left out."""
-    maps = ConfigMaps()
+    maps = ApiServer()
     large = "x" * (LIMIT + 1)
     with served(maps) as transport:
         status = StatusMap(transport, "ns")
         assert not status.save((Document("memory", "old"),)).problem
         answered = status.save((Document("memory", large), Document("status", "s")))
         assert answered == SaveAnswer("memory has 262145 bytes, the ConfigMap may have 262144")
-        assert maps.data == {"memory": "old"}
+        assert maps.data(STATUS) == {"memory": "old"}
         assert not status.save((Document("memory", "new"), Document("plan", large), Document("status", "s"))).problem
-        assert maps.data == {"memory": "new", "status": "s"}
-        maps.broken = True
+        assert maps.data(STATUS) == {"memory": "new", "status": "s"}
+        maps.answers["PATCH", STATUS] = 500, "broken"
         assert "broken" in status.save((Document("memory", "newer"),)).problem
 
 
 def test_a_deposed_leader_overwrites_nothing() -> None:
     """A write replaces only the version that this process knows; until it has read the newer one it writes nothing."""
-    maps = ConfigMaps()
+    maps = ApiServer()
     with served(maps) as transport:
         old, new = StatusMap(transport, "ns"), StatusMap(transport, "ns")
         assert old.save((Document("memory", "of the old leader"),)) == SaveAnswer()
@@ -96,12 +71,12 @@ def test_a_deposed_leader_overwrites_nothing() -> None:
         for _ in range(2):
             answered = old.save((Document("memory", "overwritten"),))
             assert (answered.conflict, "HTTP 409" in answered.problem) == (True, True)
-        assert maps.data == {"memory": "of the new leader"}
+        assert maps.data(STATUS) == {"memory": "of the new leader"}
         assert old.load("memory") == "of the new leader"
         assert old.save((Document("memory", "merged"),)) == SaveAnswer()
         never = StatusMap(transport, "ns")
         assert never.save((Document("memory", "by who has never read it"),)).conflict
-        maps.data = None
+        del maps.objects[STATUS]
         assert old.save((Document("memory", "deleted since"),)).conflict
 
 
@@ -210,14 +185,7 @@ def test_a_cluster_of_which_one_watch_is_silent_is_stale(monkeypatch: pytest.Mon
 
 def test_a_named_cluster_wins_over_the_pods_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a pod, KUBECONFIG and --kubeconfig still say which cluster is meant."""
-    file = tmp_path / "kubeconfig"
-    document: dict[str, Any] = {
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": {}}],
-        "current-context": "c",
-    }
-    file.write_text(json.dumps(document))
+    file = write_kubeconfig(tmp_path)
     account = tmp_path / "account"
     account.mkdir()
     (account / "token").write_text("t")
