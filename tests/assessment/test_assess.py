@@ -19,13 +19,13 @@ from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster
 from tests.controller.simulated import eager
 from tests.reports import full_report
 
 
 def shop() -> ClusterBuilder:
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("web", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1, HOSTNAME: 3}, namespace="shop")
     blueprint.stateful_set("db", on={"a-1": 1, "b-1": 1}, spread={ZONE: 1}, namespace="shop")
     blueprint.deployment("plain", on={"a-1": 2}, namespace="shop")

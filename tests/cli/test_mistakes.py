@@ -17,10 +17,10 @@ from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.policy import default_policy
 from tests.adapters.kubernetes.fake_server import ApiServer, reachable
+from tests.build import HEAD
 from tests.cli.test_status import FREED, LEASE, MAP, lead, running
 
 EXAMPLE = "docs/examples/zone-returned.json"
-HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 POLICY = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-policy"
 
 

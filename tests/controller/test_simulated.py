@@ -35,6 +35,7 @@ from rebalancer.simulator import (
     Timings,
     pick_most_crowded,
 )
+from tests.build import a_cluster
 from tests.controller.simulated import Simulation, Watching, eager
 from tests.planning.build import softly
 from tests.planning.states import CACHE, bounds, state
@@ -126,9 +127,7 @@ def test_a_scheduler_that_is_never_as_predicted_ends_the_repair() -> None:
 
     A StatefulSet's replacement is created when its predecessor is gone: until then the constraint holds.
     """
-    blueprint = ClusterBuilder()
-    blueprint.zones(ZONES, 1)
-    blueprint.stateful_set("web", on={"a-1": 3, "b-1": 1, "c-1": 1})
+    blueprint = a_cluster(ZONES, 1, {"a-1": 3, "b-1": 1, "c-1": 1}, stateful=True)
     timings = Timings(stopping=Span(20, 20))
     cluster = SimulatedCluster(softly(blueprint.snapshot()), timings=timings, choose=pick_most_crowded)
     simulation = Simulation(cluster, eager(spread=Spread(for_=timedelta(0), act_on=tuple(WhenUnsatisfiable))))

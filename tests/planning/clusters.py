@@ -21,6 +21,7 @@ from rebalancer.planning.planner import plan
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Amount, Budgets, Policy
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster
 from tests.controller.simulated import eager
 
 GENEROUS = Budgets(max_unavailable=Amount(value=100), per_workload=Amount(value=100))
@@ -32,11 +33,8 @@ def policy(**changes: Any) -> Policy:
 
 def returned(**fields: Any) -> Snapshot:
     """Twelve pods on two of three zones of two nodes."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
     on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
-    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1}, namespace="shop", **fields)
-    return blueprint.snapshot()
+    return a_cluster("abc", 2, on, spread={ZONE: 1, HOSTNAME: 1}, namespace="shop", **fields).snapshot()
 
 
 def planned(
@@ -84,10 +82,8 @@ def sharing(snapshot: Snapshot) -> Snapshot:
 
 
 def budgeted(**fields: Any) -> Snapshot:
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
     on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
-    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
+    blueprint = a_cluster("abc", 2, on, spread={ZONE: 1, HOSTNAME: 1})
     blueprint.budget("web", **fields)
     return blueprint.snapshot()
 
@@ -137,10 +133,9 @@ def regions() -> ClusterBuilder:
 
 def stateful(reach: dict[str, str]) -> Snapshot:
     """Put a StatefulSet of four on two of three zones, each pod with a volume that reaches the zones named for it."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.stateful_set("db", on={"a-1": 1, "a-2": 1, "b-1": 1, "b-2": 1}, spread={ZONE: 1}, namespace="shop")
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster(
+        "abc", 2, {"a-1": 1, "a-2": 1, "b-1": 1, "b-2": 1}, name="db", stateful=True, spread={ZONE: 1}, namespace="shop"
+    ).snapshot()
     volumes, claims = [], []
     for pod in snapshot.pods:
         zones = tuple(sorted(reach.get(pod.name, "abc")))
