@@ -83,24 +83,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
         yield made
 
 
-def test_the_status_of_a_working_controller(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its mode, plan, moves in flight and the reasons of what waits; the numbers are those of the status."""
-    text = written(working())
-    show(server, text)
-    status: dict[str, Any] = json.loads(text)
-    assert entry.main(["status"]) == Exit.FINE
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Controller: mode Evict: the controller evicts"
-    assert f"policy {status['policy']['hash']} (policy.yaml)" in lines[1]
-    plan, moves = status["plan"], len(status["inFlight"])
-    assert moves
-    assert lines[2].startswith(f"Plan: {plan['evictions']} eviction")
-    assert lines[2].endswith(f"; {moves} move in flight.")
-    text = "\n".join(lines)
-    assert all(f"{move['namespace']}/{move['pod']}" in text for move in status["inFlight"])
-    assert all(reason in text for reason in status["refusals"])
-
-
 def test_the_status_as_a_document(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """The controller's own, whole, and who leads."""
     text = written(working())
@@ -115,19 +97,6 @@ def test_the_status_as_a_document(server: ApiServer, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out) == {**own, "lease": free}
     assert entry.main(["status", "-o", "yaml"]) == Exit.FINE
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "Status"
-
-
-def test_a_pause_and_a_refused_policy_are_named(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who paused, why and until when; and that the last valid policy stays in force."""
-    status = json.loads(written(working()))
-    status["paused"] = {"until": "2999-01-01T00:00:00Z", "reason": "zone b", "by": "alice", "error": ""}
-    status["policy"] |= {"valid": False, "error": "line 3: mode"}
-    show(server, json.dumps(status))
-    assert entry.main(["status"]) == Exit.FINE
-    out = capsys.readouterr().out
-    assert out.startswith("Controller: paused by alice: zone b: the controller will not evict\n")
-    assert "\nPaused until 2999-01-01 00:00:00Z; rebalancer resume ends it.\n" in out
-    assert out.endswith("\nA newer policy is refused, the last valid one stays in force: line 3: mode\n")
 
 
 def test_without_a_controller_it_is_an_error(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
