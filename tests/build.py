@@ -1,6 +1,6 @@
 """What most tests begin with: a cluster, a policy, the state of a leader."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +28,15 @@ def a_cluster(
         add = builder.stateful_set if stateful else builder.deployment
         add(name, on=on, **fields)
     return builder
+
+
+def a_layout(counts: Iterable[Sequence[int]], zones: Iterable[str] = "abc") -> tuple[ClusterBuilder, dict[str, int]]:
+    """Return zones with a node for each count, and how many pods each node is to hold."""
+    builder, on = ClusterBuilder(), dict[str, int]()
+    for zone, nodes in zip(zones, counts, strict=False):
+        builder.zones([zone], len(nodes))
+        on.update({f"{zone}-{number}": held for number, held in enumerate(nodes, start=1) if held})
+    return builder, on
 
 
 def a_policy(text: str = "") -> Policy:

@@ -35,7 +35,7 @@ from rebalancer.simulator import (
     Timings,
     pick_most_crowded,
 )
-from tests.build import a_cluster
+from tests.build import a_cluster, a_layout
 from tests.controller.simulated import Simulation, Watching, eager
 from tests.planning.build import softly
 from tests.planning.states import CACHE, bounds, state
@@ -46,11 +46,7 @@ PLACEHOLDER = Placeholder(name="p-1", token="p", requests=NOTHING, node_affinity
 
 def skewed(counts: list[list[int]], zone: int, host: int, *, stateful: bool = False, budget: int = 1) -> ClusterBuilder:
     """Build zones of nodes that hold so many pods of one workload, with a budget of one if no other is given."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for name, nodes in zip(ZONES, counts, strict=False):
-        blueprint.zones([name], len(nodes))
-        on.update({f"{name}-{number}": held for number, held in enumerate(nodes, start=1)})
+    blueprint, on = a_layout(counts)
     add = blueprint.stateful_set if stateful else blueprint.deployment
     add("web", on=on, spread={ZONE: zone, HOSTNAME: host})
     blueprint.budget("web", max_unavailable=budget)

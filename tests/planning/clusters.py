@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import structs
 
-from rebalancer.engine import evaluate
 from rebalancer.model.affinity import NodeSelectorTerm
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.moves import NO_MEMORY, Memory
@@ -17,12 +16,12 @@ from rebalancer.model.spread import SpreadConstraint
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.plan import Plan
-from rebalancer.planning.planner import plan
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Amount, Budgets, Policy
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
+from tests.build import a_cluster, a_layout
 from tests.controller.simulated import eager
+from tests.planning import build
 
 GENEROUS = Budgets(max_unavailable=Amount(value=100), per_workload=Amount(value=100))
 
@@ -40,11 +39,7 @@ def returned(**fields: Any) -> Snapshot:
 def planned(
     snapshot: Snapshot, rules: Policy | None = None, memory: Memory = NO_MEMORY, limits: SearchLimits | None = None
 ) -> Plan:
-    rules = rules or policy()
-    evaluation = evaluate(snapshot, rules, memory=memory)
-    if limits is None:
-        return evaluation.plan
-    return plan(evaluation.view, evaluation.assessment, rules, memory, limits)
+    return build.planned(snapshot, rules or policy(), memory, limits)
 
 
 def pods(snapshot: Snapshot, change: Callable[[Pod], Pod]) -> Snapshot:
@@ -106,11 +101,7 @@ def hostname_only(**fields: Any) -> Callable[[SpreadConstraint], SpreadConstrain
 
 def laid_out(counts: dict[str, list[int]], waiting: int, zone: int, host: int) -> Snapshot:
     """Put one Deployment on zones of nodes that hold so many pods, and let so many wait for a node."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for name, held in counts.items():
-        blueprint.zones([name], len(held))
-        on.update({f"{name}-{n}": number for n, number in enumerate(held, start=1) if number})
+    blueprint, on = a_layout(counts.values(), counts)
     blueprint.deployment("web", on=on, replicas=sum(on.values()) + waiting, spread={ZONE: zone, HOSTNAME: host})
     return owners(
         blueprint.snapshot(),

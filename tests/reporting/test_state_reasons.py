@@ -16,8 +16,8 @@ from rebalancer.policy import Policy
 from rebalancer.reporting.documents.report import ReportDocument, ReportedLimit
 from rebalancer.reporting.phrases import component_text
 from rebalancer.reporting.text.report import report_text
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster, a_layout
 from tests.controller.cycles import cycle_of
 from tests.reporting.text.test_plan import HALF, THIRD, crowded, look, rules
 from tests.reports import cycle_report, rows_of, state_of
@@ -119,11 +119,7 @@ def test_what_no_placement_satisfies_together_is_infeasible() -> None:
 @settings(max_examples=25, deadline=None)
 def test_report_metrics_and_plan_say_the_same(counts: list[list[int]], excluded: bool, tried: bool) -> None:
     """Whatever stands in the way of whichever limit; a limit that nothing is evicted for is as its counts are."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for zone, nodes in zip("abc", counts, strict=False):
-        blueprint.zones([zone], len(nodes))
-        on.update({f"{zone}-{number}": held for number, held in enumerate(nodes, start=1)})
+    blueprint, on = a_layout(counts)
     assume(sum(on.values()))
     blueprint.deployment("web", on=on, spread={ZONE: 4})
     snapshot = blueprint.snapshot()

@@ -21,7 +21,7 @@ from rebalancer.planning.scope.budgets import GroupSettling
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.phrases import eviction_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
+from tests.build import a_cluster, a_layout
 from tests.planning.build import DEADLOCK, cause_of, changed, limit, planned, policy, shards, softly, together
 from tests.tracking.build import move
 
@@ -233,11 +233,7 @@ def test_a_class_whose_next_pod_is_not_known_stays() -> None:
 
 def test_one_more_than_the_minimum_where_force_needs_it() -> None:
     """0,3 | 1,2 | 3 with maxSkew 2 and 2 takes one eviction and is forced in two; the plan says one and begins."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for name, nodes in zip("abc", ([0, 3], [1, 2], [3]), strict=True):
-        blueprint.zones([name], len(nodes))
-        on.update({f"{name}-{number}": held for number, held in enumerate(nodes, start=1) if held})
+    blueprint, on = a_layout(([0, 3], [1, 2], [3]))
     blueprint.deployment("web", on=on, spread={ZONE: 2, HOSTNAME: 2})
     plan = planned(blueprint.snapshot())
     assert [eviction.forced for eviction in plan.evictions] == [True]

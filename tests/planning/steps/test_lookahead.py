@@ -24,9 +24,9 @@ from rebalancer.policy import Policy
 from rebalancer.scheduling.place import Choose, any_feasible, top_scoring
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
 from tests.acceptance.seed import incoming_of, seed_cases, view_of
-from tests.build import a_cluster
+from tests.build import a_cluster, a_layout
 from tests.planning.build import first_problem, limit, policy, softly
 from tests.planning.states import CACHE, LIMITS, Counts
 from tests.planning.states import bounds as bounds_of
@@ -148,12 +148,7 @@ def test_without_pending_pods_the_state_itself_is_the_outcome() -> None:
 
 def placed(counts: Counts, zone: int, host: int) -> Snapshot | None:
     """Return a cluster with one workload, so many of its pods on each node; None without any pod."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for number, zone_counts in enumerate(counts):
-        name = f"z{number}"
-        blueprint.zones([name], len(zone_counts))
-        on.update({f"{name}-{index}": held for index, held in enumerate(zone_counts, start=1) if held})
+    blueprint, on = a_layout(counts, (f"z{number}" for number in range(len(counts))))
     if not on:
         return None
     blueprint.deployment("web", on=on, spread={ZONE: zone, HOSTNAME: host})

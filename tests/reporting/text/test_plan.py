@@ -31,8 +31,8 @@ from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
-from tests.build import a_cluster, a_policy
+from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
+from tests.build import a_cluster, a_layout, a_policy
 from tests.controller.simulated import Simulation
 from tests.planning.clusters import laid_out
 from tests.planning.clusters import policy as generous
@@ -288,11 +288,7 @@ def test_many_domains_are_summarized() -> None:
 @settings(max_examples=15, deadline=None)
 def test_expected_counts_come_true(counts: list[list[int]], seed: int) -> None:
     """Where all evictions go now, exact counts are reached and upper bounds are not exceeded."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for zone, nodes in zip("abc", counts, strict=False):
-        blueprint.zones([zone], len(nodes))
-        on.update({f"{zone}-{number}": held for number, held in enumerate(nodes, start=1)})
+    blueprint, on = a_layout(counts)
     assume(sum(on.values()) >= 2)
     blueprint.deployment("web", on=on, spread={ZONE: 4}, cpu=600)
     policy = rules(HALF.replace("}", ", action: Evict}"), THIRD)
