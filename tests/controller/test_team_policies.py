@@ -41,7 +41,7 @@ from rebalancer.policy import (
 )
 from rebalancer.policy.merging import MOST_TEAMS
 from rebalancer.policy.team_maps import read_team_policy
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import ApiServer, served
 from tests.build import a_state
 from tests.controller.simulated import eager
 from tests.controller.test_loop import NOW, SNAPSHOT
@@ -265,21 +265,14 @@ def test_a_pass_ends_where_the_process_does() -> None:
 
 def test_the_config_map_is_read_by_its_name_alone() -> None:
     """One GET of one object: the right that deploy/team gives."""
-    paths = []
-
-    def handle(request: Any) -> None:
-        paths.append(request.path)
-        if "/none/" in request.path:
-            answer(request, 404, {"kind": "Status", "code": 404})
-            return
-        metadata = {"name": "rebalancer-policy", "namespace": "shop", "uid": "u"}
-        answer(request, 200, {"metadata": metadata, "data": {"policy.yaml": STRICT}, "binaryData": {"x": "AA=="}})
-
-    with served(handle) as transport:
+    server, path = ApiServer(), "/api/v1/namespaces/shop/configmaps/rebalancer-policy"
+    metadata = {"namespace": "shop", "uid": "u"}
+    server.put(path, metadata=metadata, data={"policy.yaml": STRICT}, binaryData={"x": "AA=="})
+    with served(server) as transport:
         read = read_config_map(transport, "shop", "rebalancer-policy", timeout=2.0)
         assert read == replace_binary(config_map(STRICT))
         assert read_config_map(transport, "none", "rebalancer-policy") is None
-    assert paths[0] == "/api/v1/namespaces/shop/configmaps/rebalancer-policy"
+    assert server.requests[0] == ("GET", path)
 
 
 def replace_binary(read: ConfigMap) -> ConfigMap:
