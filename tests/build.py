@@ -21,7 +21,7 @@ def a_cluster(
     stateful: bool = False,
     **fields: Any,
 ) -> ClusterBuilder:
-    """Return zones of so many nodes (`a-1`, `a-2`, …), with one workload if it is placed or has other fields."""
+    """Return zones of `nodes` nodes each (`a-1`, `a-2`, …), and a workload if it is placed or has other fields."""
     builder = ClusterBuilder()
     builder.zones(zones, nodes)
     if on is not None or fields:

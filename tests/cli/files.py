@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from tests.build import HEAD
 from tests.control_plane.manifests import nodes, pod, pod_template
 from tests.control_plane.resources import Manifest
 
@@ -14,7 +15,7 @@ READY = {"type": "Ready", "status": "True", "lastTransitionTime": MADE}
 
 
 def ready_nodes(zones: Mapping[str, int], **common: Any) -> list[Manifest]:
-    """Return so many nodes in each zone; one that does not say that it is Ready is no target."""
+    """Return Ready nodes, by the number in each zone; a node that is not Ready is no target."""
     made = nodes(zones, **common)
     for document in made:
         document["metadata"]["creationTimestamp"] = MADE
@@ -52,6 +53,13 @@ def replica_set(
     for made in pods:
         made["metadata"]["ownerReferences"] = [reference]
     return [owner, *pods]
+
+
+def write_policy(folder: Path, text: str = "") -> str:
+    """Write a policy of these fields to `policy.yaml`; return the name of the file."""
+    file = folder / "policy.yaml"
+    file.write_text(HEAD + text, encoding="utf-8")
+    return str(file)
 
 
 def write_list(file: Path, items: Sequence[Manifest]) -> str:

@@ -18,6 +18,7 @@ from rebalancer.cli.errors import Exit
 from rebalancer.policy import default_policy
 from tests.adapters.kubernetes.fake_server import ApiServer, reachable
 from tests.build import HEAD
+from tests.cli.files import write_policy
 from tests.cli.test_status import FREED, LEASE, MAP, lead, running
 
 EXAMPLE = "docs/examples/zone-returned.json"
@@ -29,12 +30,6 @@ def run(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str, st
     shown = capsys.readouterr()
     assert "Traceback" not in shown.err
     return code, shown.out, shown.err
-
-
-def policy(folder: Path, text: str) -> str:
-    file = folder / "policy.yaml"
-    file.write_text(HEAD + text, encoding="utf-8")
-    return str(file)
 
 
 @pytest.mark.parametrize("verb", ["report", "plan"])
@@ -64,10 +59,10 @@ def test_versions_outside_of_what_is_modelled_are_refused(version: str, capsys: 
 
 def test_a_misspelt_namespace_in_eligibility_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It protects nothing: pods of shop would be evicted."""
-    file = policy(tmp_path, "groups: []\neligibility: {namespaces: {exclude: [shpo, kube-system]}}\n")
+    file = write_policy(tmp_path, "groups: []\neligibility: {namespaces: {exclude: [shpo, kube-system]}}\n")
     _, _, err = run(capsys, "plan", "--snapshot", EXAMPLE, "--policy", file)
     assert err == "warning: eligibility.namespaces.exclude shpo matches no namespace; did you mean shop?\n"
-    file = policy(tmp_path, "groups: []\neligibility: {namespaces: {include: [web*]}}\n")
+    file = write_policy(tmp_path, "groups: []\neligibility: {namespaces: {include: [web*]}}\n")
     _, _, err = run(capsys, "plan", "--snapshot", EXAMPLE, "--policy", file)
     assert err == "warning: eligibility.namespaces.include web* matches no namespace\n"
 
@@ -93,7 +88,7 @@ def test_what_a_policy_drops_is_reported(
     text: str, notes: list[str], command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A default that is dropped without being named; one that is named is meant."""
-    file = policy(tmp_path, text)
+    file = write_policy(tmp_path, text)
     words = [*command, EXAMPLE, "--policy", file] if command[0] == "plan" else [*command, file]
     code, _, err = run(capsys, *words)
     assert code == Exit.FINE
@@ -136,7 +131,7 @@ def test_a_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[st
 )
 def test_durations_have_a_maximum(text: str, longest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A year between two cycles is a typing error."""
-    code, _, err = run(capsys, "policy", "validate", policy(tmp_path, f"groups: []\n{text}\n"))
+    code, _, err = run(capsys, "policy", "validate", write_policy(tmp_path, f"groups: []\n{text}\n"))
     assert code == Exit.ERROR
     assert f"expected at most {longest}" in err
 

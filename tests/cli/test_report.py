@@ -3,18 +3,16 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.reporting.documents.report import ReportDocument
-from tests.cli.files import placed, ready_nodes, replica_set, write_list
+from tests.cli.files import placed, ready_nodes, replica_set, write_list, write_policy
 from tests.cli.test_explain import LATER, owned
 from tests.control_plane.layout import deployment
 from tests.control_plane.manifests import HOSTNAME, ZONE, spread
@@ -22,8 +20,6 @@ from tests.control_plane.resources import Manifest
 
 EMPTY = {"kind": "List", "apiVersion": "v1", "items": []}
 POLICY = """
-apiVersion: rebalancer.dev/v1alpha1
-kind: RebalancePolicy
 groups:
 - name: demo
   selector: {}
@@ -56,13 +52,8 @@ def standing(folder: Path, on: dict[str, int]) -> str:
     return write_list(folder / "cluster.yaml", items)
 
 
-def written(path: Path, document: Any) -> str:
-    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document), encoding="utf-8")
-    return str(path)
-
-
 def policy(folder: Path, action: str) -> str:
-    return written(folder / f"{action}.yaml", POLICY.replace("ACTION", action))
+    return write_policy(folder, POLICY.replace("ACTION", action))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +136,7 @@ def test_what_holds_is_counted_unless_a_soft_constraint_does_not(
     cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Within a looser limit, and the scheduler's default of three pods of difference between nodes; not beyond it."""
-    loose = written(tmp_path / "loose.yaml", POLICY.replace("ACTION", "Alert").replace("<=1/2", "<=5/6"))
+    loose = write_policy(tmp_path, POLICY.replace("ACTION", "Alert").replace("<=1/2", "<=5/6"))
     flags = ["--policy", loose, *LATER]
     assert entry.main(["plan", "--snapshot", cluster, *flags]) == Exit.FINE
     assert "\nNothing to repair.\n\n1 other workload satisfies all constraints and limits." in capsys.readouterr().out
@@ -155,7 +146,7 @@ def test_what_holds_is_counted_unless_a_soft_constraint_does_not(
 
 def test_an_empty_file_says_that_it_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """There is no time to show, and none is made up."""
-    path = written(tmp_path / "empty.yaml", EMPTY)
+    path = write_list(tmp_path / "empty.yaml", [])
     for verb, document in (("report", ReportDocument), ("plan", PlanDocument)):
         assert entry.main([verb, "--snapshot", path]) == Exit.FINE
         shown = capsys.readouterr()

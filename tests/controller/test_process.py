@@ -27,12 +27,14 @@ from rebalancer.controller.runner import Runner
 from rebalancer.controller.state import UnderWay
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import ApiServer, answer, begin_stream, chunk, served, write_kubeconfig
+from tests.build import HEAD
 from tests.controller.waiting import until
 
 Terminate = Callable[[Callable[[], bool]], list[float]]
 
 
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/home/leases/rebalancer"
+HOME = "home"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/rebalancer"
 
 
 def holder(cluster: ApiServer) -> str:
@@ -49,7 +51,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def start(handler: Callable[[BaseHTTPRequestHandler], None], **flags: object) -> None:
         with served(handler) as transport:
             monkeypatch.setattr(process, "connect", lambda **_: Transport(transport.configuration, read_timeout=2.0))
-            process.run(load_settings({"namespace": "home", "once": True, **flags}))
+            process.run(load_settings({"namespace": HOME, "once": True, **flags}))
 
     return start
 
@@ -263,9 +265,9 @@ def test_a_clock_that_is_set_back_stops_neither_cycles_nor_the_reading_of_the_po
     """Where the scheduler waits for a time of day that is an hour away, threads go by the clock that only rises."""
     monkeypatch.setattr(IntervalTrigger, "get_next_fire_time", lambda *_: datetime.now(UTC) + timedelta(hours=1))
     file = tmp_path / "policy.yaml"
-    file.write_text("apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n")
+    file.write_text(HEAD)
     with served(ApiServer()) as transport:
-        settings = load_settings({"namespace": "home", "page_address": "127.0.0.1:0", "policy": str(file)})
+        settings = load_settings({"namespace": HOME, "page_address": "127.0.0.1:0", "policy": str(file)})
         policy = open_policy(settings, transport)
         clocks, interval = process.SYSTEM_CLOCKS, timedelta(seconds=0.2)
         controller = process._Controller(settings, clocks, transport, policy, interval)
@@ -302,7 +304,7 @@ def test_a_change_in_the_cluster_has_a_cycle_follow() -> None:
         time.sleep(1)
 
     with served(handle) as transport:
-        settings = load_settings({"namespace": "home", "page_address": "127.0.0.1:0"})
+        settings = load_settings({"namespace": HOME, "page_address": "127.0.0.1:0"})
         policy = open_policy(settings, transport)
         controller = process._Controller(
             settings, process.SYSTEM_CLOCKS, transport, policy, interval=timedelta(hours=1)
@@ -324,10 +326,10 @@ def test_the_end_of_any_thread_is_seen(tmp_path: Path) -> None:
     The first one answers for itself, and without the second one cycles come half as often.
     """
     file = tmp_path / "policy.yaml"
-    file.write_text("apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n")
+    file.write_text(HEAD)
     before = set(threading.enumerate())
     with served(ApiServer()) as transport:
-        settings = load_settings({"namespace": "home", "page_address": "127.0.0.1:0", "policy": str(file)})
+        settings = load_settings({"namespace": HOME, "page_address": "127.0.0.1:0", "policy": str(file)})
         policy = open_policy(settings, transport)
         controller = process._Controller(settings, process.SYSTEM_CLOCKS, transport, policy, None)
         try:

@@ -93,7 +93,7 @@ VERDICTS = [
     ("incoming", "counts", "expected"), [row[1:] for row in VERDICTS], ids=[row[0] for row in VERDICTS]
 )
 def test_what_the_filter_says_of_each_zone(incoming: Pod, counts: str, expected: str) -> None:
-    """Each has one node, with so many pods."""
+    """Each zone has one node; `counts` are the pods on it."""
     held = {zone: int(number) for zone, number in (part.split(":") for part in counts.split())}
     pods = webs(**{f"{zone}_1": number for zone, number in held.items()})
     assert letters(incoming, View(snapshot(zones(*held), pods))) == expected
