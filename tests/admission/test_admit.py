@@ -49,9 +49,10 @@ from rebalancer.policy import (
     merge,
 )
 from rebalancer.policy.sections import Nodes
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import record_failure, record_refusal
 from rebalancer.tracking.moves import ANSWER_TIMEOUT
+from tests.build import a_cluster
 from tests.controller.simulated import eager
 from tests.tracking.build import move
 
@@ -67,8 +68,7 @@ def rules(mode: Mode = Mode.EVICT, *, lasting: int = 0, **budgets: Amount) -> Po
 
 def skewed() -> Snapshot:
     """Two workloads in two namespaces, four evictions each, one from each of four nodes."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
+    blueprint = a_cluster("abc", 2)
     for namespace in ("one", "two"):
         on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
         blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1}, namespace=namespace)

@@ -31,10 +31,11 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Amount, Breaker, Budgets, Mode, Policy
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.arrivals import UNSCHEDULABLE
 from rebalancer.tracking.holds import FIRST_PROBE
 from rebalancer.tracking.windows import grow_windows
+from tests.build import a_cluster
 from tests.controller.simulated import eager
 from tests.tracking.build import move
 
@@ -51,8 +52,7 @@ def rules(**budgets: Any) -> Policy:
 
 def violated(namespaces: int = 3) -> Snapshot:
     """Workloads in as many namespaces, four evictions each."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
+    blueprint = a_cluster("abc", 2)
     for number in range(namespaces):
         on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
         blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1}, namespace=f"team-{number}")

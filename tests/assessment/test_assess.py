@@ -19,13 +19,13 @@ from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster
 from tests.controller.simulated import eager
 from tests.reports import full_report
 
 
 def shop() -> ClusterBuilder:
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("web", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1, HOSTNAME: 3}, namespace="shop")
     blueprint.stateful_set("db", on={"a-1": 1, "b-1": 1}, spread={ZONE: 1}, namespace="shop")
     blueprint.deployment("plain", on={"a-1": 2}, namespace="shop")
@@ -78,18 +78,6 @@ def test_a_report() -> None:
     assert (rows[0].counts, rows[0].skew, rows[0].origin) == ({"a": 3, "b": 1}, 2, "own")
     chosen = full_report(view, assessment, made, eager(), lambda workload: workload.name == "db").constraints
     assert {workload.name for row in chosen for workload in row.workloads} == {"db"}
-    text = report_text(full_report(view, assessment, made, eager()))
-    assert text.splitlines()[2].split() == [
-        "NAMESPACE",
-        "WORKLOAD",
-        "KEY",
-        "MAXSKEW",
-        "SKEW",
-        "ACTION",
-        "STATE",
-        "COUNTS",
-    ]
-    assert "shop       web (Deployment)" in text
     assert (
         report_text(full_report(view, assessment, made, eager(), lambda _: False))
         .splitlines()[2]
@@ -97,17 +85,11 @@ def test_a_report() -> None:
     )
 
 
-def test_a_plan_in_words() -> None:
-    """What goes, from where to where, why, and the proof."""
+def test_a_plan_counts_the_workloads_that_satisfy_everything() -> None:
     snapshot = shop().snapshot()
     made = evaluate(snapshot, eager()).plan
     text = plan_text(made, snapshot, PlanView(acting="mode Observe", satisfied=2))
-    assert "1 pod to move now\n1 eviction is the proved minimum.\n" in text
-    assert "! shop/web (Deployment)  Violated  1 eviction (proved minimum): 1 now" in text
-    assert "zone (maxSkew 1): a:3 b:1 -> 2 2" in text
-    assert "a-1 -> zone b" in text
     assert "\n2 other workloads satisfy all constraints and limits.\n" in text
-    assert text.endswith(" Nothing was changed.\n")
 
 
 @pytest.mark.parametrize(("others", "movable"), [(10, False), (5, True)])

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from rebalancer.assessment.causes import MOST_STORED, causes_to_store, constraint_token
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
+from rebalancer.controller.state import CycleDue
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory, ObservedChange
@@ -20,9 +20,10 @@ from rebalancer.model.spread import SpreadConstraint
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
 from rebalancer.policy import Limit, PolicyGroup, Selector, Share
 from rebalancer.reporting.documents.report import ReportedConstraint
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.changes import CHANGE_LIFETIME, MOST_CHANGES, observe_changes
 from tests.assessment.findings.build import cordoned, with_nodes, with_specs
+from tests.build import a_cluster, a_state
 from tests.controller.simulated import eager
 from tests.reports import cycle_report, full_report
 from tests.scheduling.build import NOW, spread, taint, term
@@ -32,11 +33,8 @@ SECOND = timedelta(seconds=1)
 
 def shop(**on: int) -> Snapshot:
     """Return a Deployment with a hard constraint over three zones of one node, so many pods in each."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
     places = {f"{zone}-1": number for zone, number in on.items()}
-    blueprint.deployment("web", on=places, spread={ZONE: 1})
-    return blueprint.snapshot()
+    return a_cluster("abc", 1, places, spread={ZONE: 1}).snapshot()
 
 
 def later(snapshot: Snapshot) -> Snapshot:
@@ -58,9 +56,7 @@ def report(snapshot: Snapshot, memory: Memory = NO_MEMORY) -> ReportedConstraint
 
 def seen(*looks: Snapshot) -> str | None:
     """Return the cause that a controller reports after it has seen each of these snapshots in turn."""
-    state, _ = step(
-        LoopState(in_force=InForce(policy=eager(), policy_since=NOW)), Leading(leads=True), looks[0].taken_at
-    )
+    state = a_state(eager(), looks[0].taken_at, since=NOW)
     for look in looks:
         state, _ = step(state, CycleDue(snapshot=look), look.taken_at)
     assert state.cycle is not None
@@ -110,10 +106,7 @@ def test_a_rollout() -> None:
     """Another template since the last look, or pods of two templates in one snapshot."""
     rolled = with_owners(EVEN, revision="next")
     assert seen(EVEN, same_pods(rolled, "c-1", 1)) is ViolationCause.ROLLOUT
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
-    blueprint.stateful_set("web", on={"a-1": 4, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
-    made = blueprint.snapshot()
+    made = a_cluster("abc", 1, {"a-1": 4, "b-1": 1, "c-1": 1}, stateful=True, spread={ZONE: 1}).snapshot()
     first, *rest = made.pods
     old = structs.replace(first, labels=Labels({**first.labels, "controller-revision-hash": "old"}))
     assert report(replace(made, pods=(old, *rest))).cause == "Rollout"
@@ -174,8 +167,7 @@ def limit_cause(snapshot: Snapshot, *, key: str = ZONE, memory: Memory = NO_MEMO
 
 def standing(*owners: dict[str, int], spreads: Sequence[SpreadConstraint | None] = (), zones: str = "abc") -> Snapshot:
     """Return Deployments of one team with so many pods in each zone of one node, and what spreads each of them."""
-    blueprint = ClusterBuilder()
-    blueprint.zones(zones, 1)
+    blueprint = a_cluster(zones, 1)
     for number, on in enumerate(owners):
         blueprint.deployment(f"w{number}", on={f"{zone}-1": pods for zone, pods in on.items()})
     made = blueprint.snapshot()
@@ -273,8 +265,7 @@ def test_different_in_cause() -> None:
     """A soft constraint, a cordoned zone and a scale-down are distinguished, and each has its remedy."""
     rows = [report(softened(UNEVEN)), report(cordoned(UNEVEN, "c-1"))]
     looks = [EVEN, same_pods(with_owners(EVEN, replicas=9), "c-1", 1)]
-    state, _ = step(LoopState(in_force=InForce(policy=eager(), policy_since=NOW)), Leading(leads=True), NOW)
-    state, _ = step(state, CycleDue(snapshot=looks[0]), looks[0].taken_at)
+    state, _ = step(a_state(eager(), NOW), CycleDue(snapshot=looks[0]), looks[0].taken_at)
     state, requests = step(state, CycleDue(snapshot=looks[1]), looks[1].taken_at)
     assert state.cycle is not None
     rows.append(cycle_report(state.cycle).constraints[0])
@@ -298,9 +289,7 @@ def pinned(snapshot: Snapshot) -> Snapshot:
 
 def test_a_volume_that_pins() -> None:
     """The same counts again: what keeps the pods is their volumes, and the remedy says so."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
-    blueprint.stateful_set("db", on={"a-1": 4, "b-1": 4, "c-1": 1}, spread={ZONE: 1})
+    blueprint = a_cluster("abc", 1, {"a-1": 4, "b-1": 4, "c-1": 1}, name="db", stateful=True, spread={ZONE: 1})
     free, tied = report(blueprint.snapshot()), report(pinned(blueprint.snapshot()))
     assert free.counts == tied.counts == {"a": 4, "b": 4, "c": 1}
     assert (tied.state, tied.reason) == ("Unfixable", "VolumePinned")

@@ -16,7 +16,7 @@ from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import InclusionPolicy
-from rebalancer.policy import Policy, default_policy, load_policy
+from rebalancer.policy import Policy, default_policy
 from rebalancer.scheduling.place import place
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -26,9 +26,9 @@ from tests.assessment.findings.build import with_specs
 from tests.assessment.findings.test_replacements import clusters, shop
 from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import AZ, CLUSTER, machines, redis
+from tests.build import HEAD, a_cluster, a_policy
 
 WITHIN = f"{{name: w, within: {ZONE}, topologyKey: {HOSTNAME}, maxPods: 1}}"
-HEADING = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 SILENT = "node.kubernetes.io/unreachable"
 
 
@@ -39,14 +39,10 @@ def lost(snapshot: Snapshot, policy: Policy | None = None) -> dict[tuple[str, st
     return {(failure.topology_key, failure.domain): failure for failure in failures}
 
 
-def policy_of(text: str) -> Policy:
-    return load_policy(f"{HEADING}{text}\n".encode(), source="policy.yaml")
-
-
 def policy(limits: str) -> Policy:
     """Return a policy with one group of whole workloads."""
     limits = f", limits: [{limits}]" if limits else ""
-    return policy_of(f"groups: [{{name: g, selector: {{}}{limits}}}]")
+    return a_policy(f"groups: [{{name: g, selector: {{}}{limits}}}]")
 
 
 def test_a_zone_that_holds_half() -> None:
@@ -94,10 +90,9 @@ def test_the_report_names_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_pods_that_are_missing_do_not_survive() -> None:
     """Three of five run, one in each zone: each is needed for a majority. So is one of three that is not Ready."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
-    blueprint.stateful_set("etcd", on={"a-1": 1, "b-1": 1, "c-1": 1}, replicas=5)
-    failures = lost(blueprint.snapshot())
+    failures = lost(
+        a_cluster("abc", 1, {"a-1": 1, "b-1": 1, "c-1": 1}, name="etcd", stateful=True, replicas=5).snapshot()
+    )
     assert [
         (failure.losses[0].lost, failure.losses[0].total, failure.losses[0].left) for failure in failures.values()
     ] == [(1, 5, 2)] * 6
@@ -132,14 +127,14 @@ def test_each_limit_is_about_its_own_pods() -> None:
     )
     both = f"groups: [{{name: g, selector: {{}}, groupBy: [{CLUSTER}], zoneKey: {AZ}, limits: [{rules}]}}]"
     good = redis(machines("abc", 2), [["a1", "b1"], ["b2", "c1"], ["c2", "a2"]])
-    failures = lost(good, policy_of(both))
+    failures = lost(good, a_policy(both))
     assert {failure.broken for failure in failures.values()} == {0}
     assert sorted((loss.limit or "", loss.lost, loss.total) for loss in failures[AZ, "a"].losses) == [
         ("", 2, 6),
         ("masters", 1, 3),
     ]
     bad = redis(machines("abc", 2), [["a1", "b1"], ["a2", "c1"], ["c2", "b2"]])
-    assert [(loss.limit, loss.lost, loss.holds) for loss in lost(bad, policy_of(both))[AZ, "a"].losses] == [
+    assert [(loss.limit, loss.lost, loss.holds) for loss in lost(bad, a_policy(both))[AZ, "a"].losses] == [
         ("masters", 2, False),
         (None, 2, True),
     ]
@@ -150,10 +145,7 @@ def test_each_limit_is_about_its_own_pods() -> None:
 )
 def test_a_majority_needs_no_limit(rules: str) -> None:
     """Two of three on one node: its loss leaves no majority, whether or not a limit is in force."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.stateful_set("etcd", on={"a-1": 2, "b-1": 1})
-    made = blueprint.snapshot()
+    made = a_cluster("abc", 2, {"a-1": 2, "b-1": 1}, name="etcd", stateful=True).snapshot()
     failures = lost(made, policy(rules))
     assert {where: failure.broken for where, failure in failures.items()} == {
         (HOSTNAME, "a-1"): 1,
@@ -225,6 +217,6 @@ def test_the_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     main(flags)
     assert "IF LOST" not in capsys.readouterr().out
     bare = tmp_path / "policy.yaml"
-    bare.write_text(HEADING)
+    bare.write_text(HEAD)
     main([*flags, "--failures", "--policy", str(bare)])
     assert capsys.readouterr().out.endswith("\nNone of the 6 domains holds pods of the policy's groups.\n")

@@ -21,8 +21,9 @@ from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, Topology, default_policy, load_policy
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
 from tests.assessment.redis import AZ, machines, redis
+from tests.build import a_cluster
 from tests.reports import all_findings
 from tests.scheduling.build import node, pod
 
@@ -33,8 +34,7 @@ NETEASE = load_policy(
 
 def shop() -> Snapshot:
     """Return two Deployments in two namespaces, on two nodes in each of two zones."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 2}, namespace="shop")
     blueprint.deployment("db", on={"a-2": 1, "b-2": 1}, namespace="data")
     return blueprint.snapshot()

@@ -24,7 +24,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction, Outlook
 from rebalancer.policy import Amount, Budgets
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, START, ZONE
+from tests.build import a_cluster
 from tests.controller.simulated import eager
 
 NAMES = ("p-1", "p-2", "p-3", "p-4")
@@ -33,8 +34,7 @@ POLICY = eager(budgets=Budgets(max_unavailable=Amount(value=2), per_workload=Amo
 
 def snapshot(*, cpu: int = 3_200, kind: str = "deployment", workloads: Sequence[str] = ("web",)) -> Snapshot:
     """Return six pods of each workload in zones a and b each, and a node in zone c for so many millicores."""
-    builder = ClusterBuilder()
-    builder.zones("ab", 2)
+    builder = a_cluster("ab", 2)
     labels = {ZONE: "c"}
     builder.node("c-1", cpu=cpu, **labels)  # type: ignore[arg-type]  # the labels are no amounts
     for name in workloads:

@@ -30,7 +30,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import PlanRefusal
 from rebalancer.policy import Capacity, CapacityMode, Policy, PolicyGroup, Topology
 from rebalancer.policy.sections import Nodes
-from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, START, ZONE
+from tests.build import a_cluster
 from tests.controller.simulated import eager
 
 OBSERVE = Capacity(mode=CapacityMode.OBSERVE)
@@ -45,11 +46,8 @@ def pool(*zones: str, **fields: object) -> NodePool:
 
 
 def two_zones(spread: dict[str, int], *, nodes: int = 2, per_node: int = 3, zones: str = "ab") -> Snapshot:
-    builder = ClusterBuilder()
-    builder.zones(zones, nodes)
     on = {f"{zone}-{number}": per_node for zone in "ab" for number in range(1, nodes + 1)}
-    builder.deployment("web", on=on, spread=spread, cpu=800)
-    return builder.snapshot()
+    return a_cluster(zones, nodes, on, spread=spread, cpu=800).snapshot()
 
 
 def needs(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> list[Need]:

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from unittest.mock import patch
 
@@ -21,34 +20,25 @@ from rebalancer.policy import Mode
 from rebalancer.ports import STATUS_KEY
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.status import MoveEntry, PauseStatus, StatusDocument
-from tests.adapters.kubernetes.fake_server import answer
+from tests.adapters.kubernetes.fake_server import Handler, reachable
 from tests.cli import test_approve, test_pause
 from tests.cli import test_status as test_cli_status
-from tests.cli.reachable import reachable
 from tests.reporting.text import test_status
-
-Handler = Callable[[BaseHTTPRequestHandler], None]
 
 
 def paused_server() -> Handler:
     """Return the server of a cluster that alice has paused."""
-    made = running_server()
-    made.data = {"pause.yaml": "reason: zone b is upgraded\nby: alice\n"}
-    return made
+    return test_pause.switch({"pause.yaml": "reason: zone b is upgraded\nby: alice\n"})
 
 
-def running_server() -> test_pause.Server:
+def running_server() -> Handler:
     """Return the server of a cluster whose kill switch nobody has used."""
-    made = test_pause.Server()
-    made.data = {}
-    return made
+    return test_pause.switch({})
 
 
 def proposing_server() -> Handler:
     """Return the server of a cluster whose controller waits for an approval."""
-    made = test_approve.Server()
-    made.status = test_approve.proposed(Mode.APPROVE)
-    return made
+    return test_approve.proposing(test_approve.proposed(Mode.APPROVE))
 
 
 def repairing_status(now: datetime) -> StatusDocument:
@@ -68,23 +58,24 @@ def repairing_status(now: datetime) -> StatusDocument:
     )
 
 
-def repairing_server(request: BaseHTTPRequestHandler) -> None:
-    """Answer as a cluster whose controller is in the middle of a repair."""
-    _answer_status(request, repairing_status(datetime.now(UTC)))
+def repairing_server() -> Handler:
+    """Return the server of a cluster whose controller is in the middle of a repair."""
+    return _leading_server(lambda: repairing_status(datetime.now(UTC)))
 
 
-def stopped_server(request: BaseHTTPRequestHandler) -> None:
-    """Answer as a cluster whose controller is paused."""
+def stopped_server() -> Handler:
+    """Return the server of a cluster whose controller is paused."""
     paused = PauseStatus(until=None, reason="zone b is upgraded", by="alice")
-    _answer_status(request, msgspec.structs.replace(repairing_status(datetime.now(UTC)), paused=paused))
+    return _leading_server(lambda: msgspec.structs.replace(repairing_status(datetime.now(UTC)), paused=paused))
 
 
-def _answer_status(request: BaseHTTPRequestHandler, status: StatusDocument) -> None:
-    if request.path.endswith("/leases/rebalancer"):
-        answer(request, 200, {"metadata": {"name": "rebalancer"}, "spec": test_cli_status.held(status.leader)})
-        return
-    data = {STATUS_KEY: to_json(status).decode()}
-    answer(request, 200, {"metadata": {"name": "rebalancer-status"}, "data": data})
+def _leading_server(status: Callable[[], StatusDocument]) -> Handler:
+    made = test_cli_status.running(leader=status().leader)
+    made.answers["GET", test_cli_status.MAP] = lambda _: (
+        200,
+        {"metadata": {"name": "rebalancer-status"}, "data": {STATUS_KEY: to_json(status()).decode()}},
+    )
+    return made
 
 
 _HASH = re.compile(r"(?<=\bpolicy )[0-9a-f]{16}\b|(?<=\bhash )[0-9a-f]{16}\b")

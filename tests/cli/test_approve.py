@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,12 @@ from rebalancer.controller.status import status_documents
 from rebalancer.policy import Mode
 from rebalancer.ports import PLAN_KEY, STATUS_KEY
 from rebalancer.simulator import SimulatedCluster
-from tests.adapters.kubernetes.fake_server import answer
-from tests.cli.reachable import reachable
+from tests.adapters.kubernetes.fake_server import ApiServer, reachable
 from tests.controller.simulated import Simulation, eager
 from tests.planning.clusters import returned
 
-MAPS = "/api/v1/namespaces/rebalancer-system/configmaps/"
+STATUS = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-status"
+APPROVAL = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-approval"
 
 
 def proposed(mode: Mode) -> dict[str, str]:
@@ -36,45 +35,34 @@ def proposed(mode: Mode) -> dict[str, str]:
     return {STATUS_KEY: written[STATUS_KEY], PLAN_KEY: json.dumps(plan)}
 
 
-class Server:
-    """An API server with a status, and the approvals that were written."""
-
-    def __init__(self) -> None:
-        self.status: dict[str, str] = {}
-        self.approved: list[Any] = []
-        self.code = 200
-
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
-        body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or b"{}")
-        match request.command, request.path:
-            case "GET", path if path == f"{MAPS}rebalancer-status" and self.status:
-                answer(request, 200, {"metadata": {"name": "rebalancer-status"}, "data": self.status})
-            case "PATCH", path if path == f"{MAPS}rebalancer-approval":
-                self.approved += [body["data"]] if self.code == 200 else []
-                answer(request, self.code, {"kind": "Status", "message": "scripted"})
-            case _:
-                answer(request, 404, {"kind": "Status", "message": "not found"})
+def proposing(status: dict[str, str] | None = None) -> ApiServer:
+    """Return an API server with a status, None: without one, and a ConfigMap for approvals."""
+    made = ApiServer()
+    made.put(APPROVAL, data={})
+    if status:
+        made.put(STATUS, data=status)
+    return made
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    made = Server()
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    made = proposing()
     with reachable(made, tmp_path, monkeypatch):
         yield made
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_the_plan_that_waits_is_approved(named: bool, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_that_waits_is_approved(named: bool, server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """By its hash, with or without naming it; what it evicts is shown."""
-    server.status = proposed(Mode.APPROVE)
-    plan = json.loads(server.status[PLAN_KEY])
+    status = proposed(Mode.APPROVE)
+    server.put(STATUS, data=status)
+    plan = json.loads(status[PLAN_KEY])
     assert plan["evictions"]
     assert entry.main(["approve", *([plan["planHash"]] if named else [])]) == Exit.FINE
-    assert server.approved == [{"approved": plan["planHash"]}]
+    assert server.data(APPROVAL) == {"approved": plan["planHash"]}
     out = capsys.readouterr().out
     assert out.startswith(f"Approved plan {plan['planHash']}: {len(plan['evictions'])} eviction")
     assert all(f"{eviction['namespace']}/{eviction['pod']}" in out for eviction in plan["evictions"])
-    assert "Written to ConfigMap rebalancer-system/rebalancer-approval." in out
 
 
 def without_evictions(status: dict[str, str]) -> dict[str, str]:
@@ -106,16 +94,18 @@ def expired(status: dict[str, str]) -> dict[str, str]:
     ],
 )
 def test_where_no_plan_waits_nothing_is_approved(
-    status: Any, words: list[str], message: str, server: Server, capsys: pytest.CaptureFixture[str]
+    status: Any, words: list[str], message: str, server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.status = status()
+    if given := status():
+        server.put(STATUS, data=given)
     assert entry.main(["approve", *words]) == Exit.ERROR
     assert message in capsys.readouterr().err
-    assert server.approved == []
+    assert server.data(APPROVAL) == {}
 
 
-def test_a_missing_right_is_named(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    server.status, server.code = proposed(Mode.APPROVE), 403
+def test_a_missing_right_is_named(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.put(STATUS, data=proposed(Mode.APPROVE))
+    server.answers["PATCH", APPROVAL] = 403
     assert entry.main(["approve"]) == Exit.ERROR
     err = capsys.readouterr().err
     assert "grant the verbs patch and create on configmaps in namespace rebalancer-system" in err

@@ -15,6 +15,7 @@ from rebalancer.model.moves import NO_MEMORY
 from rebalancer.policy import default_policy
 from rebalancer.reporting.documents.report import ReportedFinding
 from rebalancer.scheduling.view import View
+from tests.cli.files import write_policy
 from tests.reports import all_findings
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "zone-returned.json"
@@ -89,14 +90,13 @@ def test_without_node_pools_nothing_is_reported(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_policy_may_declare_or_ignore_the_zone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file, policy = str(cluster(tmp_path, GENERAL)), tmp_path / "policy.yaml"
-    head = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\ntopology:\n"
-    policy.write_text(f"{head}  domains: {{{ZONE}: [a, b, c]}}\n")
+    file = str(cluster(tmp_path, GENERAL))
+    policy = write_policy(tmp_path, f"topology: {{domains: {{{ZONE}: [a, b, c]}}}}\n")
     assert "c has no node (declared in topology.domains)" in output_of(
-        capsys, "report", "--snapshot", file, "--policy", str(policy)
+        capsys, "report", "--snapshot", file, "--policy", policy
     )
-    policy.write_text(f"{head}  ignore: {{{ZONE}: [c]}}\n")
-    assert "DomainWithoutNodes" not in output_of(capsys, "report", "--snapshot", file, "--policy", str(policy))
+    write_policy(tmp_path, f"topology: {{ignore: {{{ZONE}: [c]}}}}\n")
+    assert "DomainWithoutNodes" not in output_of(capsys, "report", "--snapshot", file, "--policy", policy)
 
 
 def test_a_file_gives_the_findings_of_the_cluster_it_is_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,21 +9,21 @@ import pytest
 
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.main import main
+from tests.build import HEAD
 
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "docs" / "examples" / "zone-returned.json")
-POLICY = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 FILES = {
     "bad.yaml": "a: [1\n",
     "cut.json": '{"kind": "List", "items": [',
     "object.json": "{}",
     "words.txt": "hello",
     "empty.json": "",
-    "mode.yaml": f"{POLICY}mode: Evcit\n",
+    "mode.yaml": f"{HEAD}mode: Evcit\n",
     "version.yaml": "apiVersion: rebalancer.dev/v1\nkind: RebalancePolicy\n",
-    "unit.yaml": f"{POLICY}interval: 5\n",
-    "negative.yaml": f"{POLICY}budgets: {{perCycle: -1}}\n",
-    "field.yaml": f"{POLICY}budget: {{}}\n",
-    "share.yaml": POLICY + 'groups: [{name: a, selector: {}, limits: [{name: x, topologyKey: z, maxShare: "1/3"}]}]\n',
+    "unit.yaml": f"{HEAD}interval: 5\n",
+    "negative.yaml": f"{HEAD}budgets: {{perCycle: -1}}\n",
+    "field.yaml": f"{HEAD}budget: {{}}\n",
+    "share.yaml": HEAD + 'groups: [{name: a, selector: {}, limits: [{name: x, topologyKey: z, maxShare: "1/3"}]}]\n',
     "steps.yaml": "nodes:\n- remove-node: a-1\n",
     "plan.json": '{"kind": "Plan"}',
 }

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,13 @@ import yaml
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.policy import default_policy
-from tests.adapters.kubernetes.fake_server import answer
-from tests.cli.reachable import reachable
-from tests.cli.test_status import FREED, LEASE, held
+from tests.adapters.kubernetes.fake_server import ApiServer, reachable
+from tests.build import HEAD
+from tests.cli.files import write_policy
+from tests.cli.test_status import FREED, LEASE, MAP, lead, running
 
 EXAMPLE = "docs/examples/zone-returned.json"
-HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
-NAMESPACE = "/api/v1/namespaces/rebalancer-system/configmaps/"
+POLICY = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-policy"
 
 
 def run(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str, str]:
@@ -31,12 +30,6 @@ def run(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str, st
     shown = capsys.readouterr()
     assert "Traceback" not in shown.err
     return code, shown.out, shown.err
-
-
-def policy(folder: Path, text: str) -> str:
-    file = folder / "policy.yaml"
-    file.write_text(HEAD + text, encoding="utf-8")
-    return str(file)
 
 
 @pytest.mark.parametrize("verb", ["report", "plan"])
@@ -66,10 +59,10 @@ def test_versions_outside_of_what_is_modelled_are_refused(version: str, capsys: 
 
 def test_a_misspelt_namespace_in_eligibility_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It protects nothing: pods of shop would be evicted."""
-    file = policy(tmp_path, "groups: []\neligibility: {namespaces: {exclude: [shpo, kube-system]}}\n")
+    file = write_policy(tmp_path, "groups: []\neligibility: {namespaces: {exclude: [shpo, kube-system]}}\n")
     _, _, err = run(capsys, "plan", "--snapshot", EXAMPLE, "--policy", file)
     assert err == "warning: eligibility.namespaces.exclude shpo matches no namespace; did you mean shop?\n"
-    file = policy(tmp_path, "groups: []\neligibility: {namespaces: {include: [web*]}}\n")
+    file = write_policy(tmp_path, "groups: []\neligibility: {namespaces: {include: [web*]}}\n")
     _, _, err = run(capsys, "plan", "--snapshot", EXAMPLE, "--policy", file)
     assert err == "warning: eligibility.namespaces.include web* matches no namespace\n"
 
@@ -95,7 +88,7 @@ def test_what_a_policy_drops_is_reported(
     text: str, notes: list[str], command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A default that is dropped without being named; one that is named is meant."""
-    file = policy(tmp_path, text)
+    file = write_policy(tmp_path, text)
     words = [*command, EXAMPLE, "--policy", file] if command[0] == "plan" else [*command, file]
     code, _, err = run(capsys, *words)
     assert code == Exit.FINE
@@ -138,7 +131,7 @@ def test_a_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[st
 )
 def test_durations_have_a_maximum(text: str, longest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A year between two cycles is a typing error."""
-    code, _, err = run(capsys, "policy", "validate", policy(tmp_path, f"groups: []\n{text}\n"))
+    code, _, err = run(capsys, "policy", "validate", write_policy(tmp_path, f"groups: []\n{text}\n"))
     assert code == Exit.ERROR
     assert f"expected at most {longest}" in err
 
@@ -155,52 +148,20 @@ def test_an_interrupt_while_it_starts_shows_no_traceback() -> None:
             assert "Traceback" not in err, f"after {delay} s:\n{err}"
 
 
-class Server:
-    """An API server with a cluster of nothing, a policy in force and a status."""
-
-    def __init__(self) -> None:
-        self.policy: str | None = None
-        self.status: dict[str, Any] | None = None
-        self.lease: dict[str, Any] | int = held("one")
-        self.paths: list[str] = []
-
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
-        path = request.path.partition("?")[0]
-        self.paths.append(path)
-        if path == f"{NAMESPACE}rebalancer-policy" and self.policy is not None:
-            answer(request, 200, config_map("rebalancer-policy", {"policy.yaml": self.policy}))
-        elif path == f"{NAMESPACE}rebalancer-status" and self.status is not None:
-            answer(request, 200, config_map("rebalancer-status", {"status.json": json.dumps(self.status)}))
-        elif path == LEASE and isinstance(self.lease, int):
-            answer(request, self.lease, {"kind": "Status", "message": "scripted"})
-        elif path == LEASE:
-            answer(request, 200, {"metadata": {"name": "rebalancer"}, "spec": self.lease})
-        elif path == "/version":
-            answer(request, 200, {"major": "1", "minor": "36"})
-        elif "/configmaps/" in path:
-            answer(request, 404, {"kind": "Status", "message": "not found"})
-        else:
-            answer(request, 200, {"metadata": {"resourceVersion": "1"}, "items": []})
-
-
-def config_map(name: str, data: dict[str, str]) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "rebalancer-system"}, "data": data}
-
-
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    made = Server()
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    made = running(leader="one")
     with reachable(made, tmp_path, monkeypatch):
         yield made
 
 
 def test_a_live_plan_says_that_the_cluster_has_another_policy(
-    server: Server, capsys: pytest.CaptureFixture[str]
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And takes it from the ConfigMap; the shipped one in force is not mentioned."""
-    server.policy = default_policy().to_yaml()
+    server.put(POLICY, data={"policy.yaml": default_policy().to_yaml()})
     assert run(capsys, "plan")[2] == ""
-    server.policy = f"{HEAD}groups: []\nmode: Evict\n"
+    server.put(POLICY, data={"policy.yaml": f"{HEAD}groups: []\nmode: Evict\n"})
     code, out, err = run(capsys, "plan")
     place = "configmap:rebalancer-system/rebalancer-policy"
     assert err == (
@@ -226,9 +187,9 @@ def test_a_live_plan_says_that_the_cluster_has_another_policy(
     ],
 )
 def test_a_config_map_without_a_policy_is_an_error(
-    place: str, code: Exit, message: str, server: Server, capsys: pytest.CaptureFixture[str]
+    place: str, code: Exit, message: str, server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.policy = "mode: 1"
+    server.put(POLICY, data={"policy.yaml": "mode: 1"})
     result, out, err = run(capsys, "report", "--policy", place)
     assert (result, out) == (code, "")
     assert message in err
@@ -288,10 +249,11 @@ STATUS: dict[str, Any] = {
     ],
 )
 def test_a_live_plan_begins_with_what_the_controller_does(
-    status: dict[str, Any] | None, line: str, server: Server, capsys: pytest.CaptureFixture[str]
+    status: dict[str, Any] | None, line: str, server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By its status, not by the policy of whoever asks."""
-    server.status = status
+    if status is not None:
+        server.put(MAP, data={"status.json": json.dumps(status)})
     code, out, _ = run(capsys, "plan")
     assert code == Exit.FINE
     assert re.sub(r" \d+d ago", "", out.splitlines()[0]) == f"Plan (dry run; {line})"
@@ -313,10 +275,15 @@ UNREAD = (
     ],
 )
 def test_a_live_plan_does_not_say_that_a_controller_acts_that_does_not_lead(
-    lease: dict[str, Any] | int, status: dict[str, Any], line: str, server: Server, capsys: pytest.CaptureFixture[str]
+    lease: dict[str, Any] | int,
+    status: dict[str, Any],
+    line: str,
+    server: ApiServer,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Nor where nobody knows: that line is right or says what it lacks."""
-    server.lease, server.status = lease, status
+    lead(server, lease)
+    server.put(MAP, data={"status.json": json.dumps(status)})
     _, out, _ = run(capsys, "plan")
     assert out.splitlines()[0] == f"Plan (dry run; {line})"
 
@@ -331,13 +298,13 @@ def test_a_live_plan_does_not_say_that_a_controller_acts_that_does_not_lead(
     ],
 )
 def test_only_who_says_who_leads_reads_the_lease(
-    command: tuple[str, ...], leases: int, server: Server, capsys: pytest.CaptureFixture[str]
+    command: tuple[str, ...], leases: int, server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One that nobody renews takes seconds to read."""
-    server.status = STATUS
+    server.put(MAP, data={"status.json": json.dumps(STATUS)})
     run(capsys, *command)
-    assert server.paths.count(LEASE) == leases
-    assert (f"{NAMESPACE}rebalancer-status" in server.paths) == (command[0] != "predict")
+    assert server.requests.count(("GET", LEASE)) == leases
+    assert (("GET", MAP) in server.requests) == (command[0] != "predict")
 
 
 @pytest.mark.parametrize(

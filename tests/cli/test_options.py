@@ -15,6 +15,7 @@ from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
 from rebalancer.policy import default_policy
 from rebalancer.reporting.text.layout import TextLayout
+from tests.build import HEAD
 
 
 def read(*argv: str) -> ReadOptions:
@@ -122,10 +123,9 @@ def test_the_folder_of_the_policy_is_known(
     policy: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler's configuration is read from there; of standard input it is the working directory."""
-    text = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(HEAD.encode())))
     (tmp_path / "sub").mkdir()
     for name in ("policy.yaml", "sub/policy.yaml"):
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(HEAD)
     assert read("--policy", policy).policy_folder == Path(folder)

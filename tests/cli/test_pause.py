@@ -1,10 +1,8 @@
 """`rebalancer pause` and `resume`: what they write, what they say, and what they say where they may not."""
 
 import getpass
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -13,134 +11,93 @@ import pytest
 from rebalancer.admission.pause import read_pause
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from tests.adapters.kubernetes.fake_server import answer
-from tests.cli.reachable import reachable
+from tests.adapters.kubernetes.fake_server import Answer, ApiServer, reachable
 
 MAP = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-control"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/rebalancer-system/leases/rebalancer"
 REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
-class Server:
-    """An API server as far as the switch needs one: `data` are the keys of the ConfigMap, None where there is none.
-
-    `answers` are given instead, by method and path, each once or for good.
-    """
-
-    def __init__(self) -> None:
-        self.data: dict[str, str] | None = None
-        self.led = True
-        self.answers: dict[tuple[str, str], list[int]] = {}
-        self.kubeconfig = ""
-
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
-        body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or b"{}")
-        given = self.answers.get((request.command, request.path), [])
-        if given:
-            code = given.pop(0)
-            if code == 409:
-                self.data = {"theirs": "kept"}
-            answer(request, code, {"kind": "Status", "message": f"scripted answer {code}"})
-            return
-        match request.command, request.path:
-            case "POST", path if path == REVIEW:
-                answer(request, 201, {"status": {"userInfo": {"username": "alice"}}})
-            case "GET", path if path == LEASE:
-                answer(request, *((200, {"metadata": {}, "spec": {}}) if self.led else (404, {})))
-            case "POST", path if path == MAP.rpartition("/")[0]:
-                self.data = body["data"]
-                answer(request, 201, body)
-            case _ if self.data is None:
-                answer(request, 404, {"message": 'configmaps "rebalancer-control" not found'})
-            case "PATCH", path if path == MAP:
-                assert request.headers["Content-Type"] == "application/merge-patch+json"
-                merged: dict[str, Any] = {**self.data, **body["data"]}
-                self.data = {key: text for key, text in merged.items() if text is not None}
-                answer(request, 200, self._object())
-            case _:
-                answer(request, 200, self._object())
-
-    def _object(self) -> dict[str, Any]:
-        name = {"name": "rebalancer-control", "namespace": "rebalancer-system"}
-        return {"metadata": name, "data": self.data}
+def switch(data: dict[str, str] | None = None) -> ApiServer:
+    """Return an API server as far as the switch needs one: `data` of the ConfigMap, None: there is none."""
+    made = ApiServer()
+    made.answers["POST", REVIEW] = 201, {"status": {"userInfo": {"username": "alice"}}}
+    made.put(LEASE, spec={})
+    if data is not None:
+        made.put(MAP, data=data)
+    return made
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    made = Server()
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    made = switch()
     with reachable(made, tmp_path, monkeypatch):
         yield made
 
 
-def test_pause_and_resume(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each says what it did; keys of others stay as they are."""
-    server.data = {"approved": "f00"}
+def test_pause_and_resume(server: ApiServer) -> None:
+    """Keys of others stay as they are; what each says is a golden text."""
+    server.put(MAP, data={"approved": "f00"})
     assert entry.main(["pause", "--reason", "zone b\nis upgraded"]) == Exit.FINE
-    assert capsys.readouterr().out == (
-        "Now paused until resumed by alice: zone b is upgraded\n"
-        "Written to ConfigMap rebalancer-system/rebalancer-control. "
-        "Evictions stop within a second; `rebalancer resume` ends the pause.\n"
-    )
-    assert server.data == {"approved": "f00", "pause.yaml": "reason: zone b is upgraded\nby: alice\n"}
+    assert server.data(MAP) == {"approved": "f00", "pause.yaml": "reason: zone b is upgraded\nby: alice\n"}
     assert entry.main(["resume"]) == Exit.FINE
-    assert capsys.readouterr().out == (
-        "Resumed; it was paused until resumed by alice: zone b is upgraded\n"
-        "Removed pause.yaml from ConfigMap rebalancer-system/rebalancer-control.\n"
-    )
-    assert server.data == {"approved": "f00"}
+    assert server.data(MAP) == {"approved": "f00"}
     assert entry.main(["resume"]) == Exit.FINE
-    assert capsys.readouterr().out == "Nothing to do: ConfigMap rebalancer-system/rebalancer-control has no pause.\n"
+    assert server.data(MAP) == {"approved": "f00"}
 
 
-def test_a_pause_for_a_while(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pause_for_a_while(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """It ends so long after now; the ConfigMap is made where there was none."""
     now = datetime.now(UTC)
     assert entry.main(["pause", "--for", "1h30m", "--reason", "a look first"]) == Exit.FINE
-    assert server.data is not None
-    pause = read_pause(server.data["pause.yaml"])
+    pause = read_pause(server.data(MAP)["pause.yaml"])
     assert pause.until is not None
     assert timedelta(seconds=-1) <= pause.until - now - timedelta(hours=1, minutes=30) < timedelta(seconds=60)
     assert f"paused until {pause.until:%Y-%m-%d %H:%M:%SZ} by alice: a look first" in capsys.readouterr().out
 
 
-def test_what_was_written_by_hand_is_resumed_too(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_written_by_hand_is_resumed_too(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """A pause that is over or unreadable is removed, and its text is printed."""
-    server.data = {"pause.yaml": "until: 2020-01-01T00:00:00Z"}
+    server.put(MAP, data={"pause.yaml": "until: 2020-01-01T00:00:00Z"})
     assert entry.main(["resume"]) == Exit.FINE
     assert "(it had ended)" in capsys.readouterr().out
-    server.data = {"pause.yaml": "untill: tomorrow"}
+    server.put(MAP, data={"pause.yaml": "untill: tomorrow"})
     assert entry.main(["resume"]) == Exit.FINE
     assert "cannot be read" in capsys.readouterr().out
-    assert server.data == {}
-    server.data = {"pause.yml": "", "approved": "f00"}
+    assert server.data(MAP) == {}
+    server.put(MAP, data={"pause.yml": "", "approved": "f00"})
     assert entry.main(["resume"]) == Exit.FINE
     assert "Removed pause.yml from ConfigMap" in capsys.readouterr().out
-    assert server.data == {"approved": "f00"}
+    assert server.data(MAP) == {"approved": "f00"}
 
 
-def test_somebody_else_was_quicker(server: Server) -> None:
+def test_somebody_else_was_quicker(server: ApiServer) -> None:
     """A ConfigMap that came to be meanwhile is merged into."""
-    server.answers["POST", MAP.rpartition("/")[0]] = [409]
+
+    def create(_: Any) -> Answer:
+        server.put(MAP, data={"theirs": "kept"})
+        return 409
+
+    server.answers["POST", MAP.rpartition("/")[0]] = create
     assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
-    assert server.data == {"theirs": "kept", "pause.yaml": "reason: x\nby: alice\n"}
+    assert server.data(MAP) == {"theirs": "kept", "pause.yaml": "reason: x\nby: alice\n"}
 
 
-def test_a_server_that_does_not_say_who_asks(server: Server) -> None:
+def test_a_server_that_does_not_say_who_asks(server: ApiServer) -> None:
     """Then it is the local user: a kill switch does not fail without a name."""
-    server.answers["POST", REVIEW] = [403]
+    server.answers["POST", REVIEW] = 403
     assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
-    assert server.data is not None
-    assert read_pause(server.data["pause.yaml"]).by == getpass.getuser()
+    assert read_pause(server.data(MAP)["pause.yaml"]).by == getpass.getuser()
 
 
-def test_a_namespace_without_a_controller(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_namespace_without_a_controller(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """It is written, and warned of: a switch in the wrong place stops nobody."""
-    server.led = False
+    del server.objects[LEASE]
     assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
     assert capsys.readouterr().err == (
         "warning: no controller has run in namespace rebalancer-system; choose its namespace with --namespace\n"
     )
-    server.led, server.answers["GET", LEASE] = True, [403]
+    server.answers["GET", LEASE] = 403
     assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
     assert capsys.readouterr().err == "", "who may not read leases is not warned of what is not known"
 
@@ -153,12 +110,12 @@ def test_a_namespace_without_a_controller(server: Server, capsys: pytest.Capture
         (500, ["PATCH", "HTTP 500"]),
     ],
 )
-def test_a_refusal(server: Server, capsys: pytest.CaptureFixture[str], code: int, words: list[str]) -> None:
+def test_a_refusal(server: ApiServer, capsys: pytest.CaptureFixture[str], code: int, words: list[str]) -> None:
     """What was refused and what it takes, in one line; the exit code is 1."""
-    server.data = {"pause.yaml": "reason: x"}
-    server.answers = {("POST", MAP.rpartition("/")[0]): [404]}
+    server.put(MAP, data={"pause.yaml": "reason: x"})
+    server.answers["POST", MAP.rpartition("/")[0]] = 404
     for command in (["pause", "--reason", "x"], ["resume"]):
-        server.answers["PATCH", MAP] = [code]
+        server.answers["PATCH", MAP] = code
         assert entry.main(command) == Exit.ERROR
         message = capsys.readouterr().err
         assert message.startswith("error: ")

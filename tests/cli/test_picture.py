@@ -12,10 +12,11 @@ from rebalancer.cli.logs import configure_logs
 from rebalancer.cli.picture import draw
 from rebalancer.policy import default_policy
 from rebalancer.reporting.text.layout import TextLayout
-from rebalancer.simulator import START, ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
 from rebalancer.simulator.changes import parse_change
 from rebalancer.simulator.scenario import Scenario, shipped_scenario
 from rebalancer.simulator.story import Story, StoryLine
+from tests.build import a_cluster
 from tests.simulator.test_story import load_story, played
 
 PICTURES = Path(__file__).parent / "golden" / "output" / "demo-pictures.txt"
@@ -103,8 +104,7 @@ def test_a_pause_is_shown_with_who_paused_and_why() -> None:
 
 def test_a_large_cluster_is_drawn_on_one_screen() -> None:
     """What has no row is counted; a bar that would be too wide is a number; names say their namespace if they must."""
-    blueprint = ClusterBuilder(START)
-    blueprint.zones("abcdef", nodes=1)
+    blueprint = a_cluster("abcdef", 1)
     for number in range(14):
         blueprint.deployment(f"web-{number:02}", namespace=f"team-{number % 2}", on={"a-1": 40}, spread={ZONE: 1})
     scenario = Scenario(steps=())

@@ -10,6 +10,7 @@ import pytest
 
 from rebalancer.cli.main import main
 from rebalancer.policy import default_policy, json_schema, load_policy
+from tests.cli.files import write_policy
 
 CONFIG = Path(__file__).parents[2] / "config"
 BROKEN = Path(__file__).parents[1] / "policy" / "golden" / "broken.yaml"
@@ -49,9 +50,7 @@ def test_show_prints_a_policy_that_means_the_same(tmp_path: Path, capsys: pytest
     """With every default filled in; without a file, the shipped policy."""
     assert main(["policy", "show"]) == 0
     assert load_policy(capsys.readouterr().out.encode(), source="shown") == default_policy()
-    file = tmp_path / "policy.yaml"
-    file.write_text("apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\ninterval: 90s\n")
-    assert main(["policy", "show", "--policy", str(file)]) == 0
+    assert main(["policy", "show", "--policy", write_policy(tmp_path, "interval: 90s\n")]) == 0
     assert "interval: 1m30s\n" in capsys.readouterr().out
 
 

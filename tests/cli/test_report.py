@@ -3,26 +3,23 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.reporting.documents.report import ReportDocument
+from tests.cli.files import placed, ready_nodes, replica_set, write_list, write_policy
 from tests.cli.test_explain import LATER, owned
 from tests.control_plane.layout import deployment
-from tests.control_plane.manifests import nodes
+from tests.control_plane.manifests import HOSTNAME, ZONE, spread
 from tests.control_plane.resources import Manifest
 
 EMPTY = {"kind": "List", "apiVersion": "v1", "items": []}
 POLICY = """
-apiVersion: rebalancer.dev/v1alpha1
-kind: RebalancePolicy
 groups:
 - name: demo
   selector: {}
@@ -33,8 +30,6 @@ groups:
 LARGE = 600
 """Groups of a plan that two processes write."""
 
-MADE = "2020-01-01T00:00:00Z"
-SELECTS = {"matchLabels": {"app": "x"}}
 NONE = "All other workloads: none."
 ONLY_ALERTS = (
     "1 other workload violates only constraints or limits that Rebalancer does not repair by eviction; "
@@ -50,23 +45,15 @@ def cluster(tmp_path: Path) -> str:
 
 def standing(folder: Path, on: dict[str, int]) -> str:
     web = deployment("web", on, namespace="demo")
-    both = nodes({"a": 1, "b": 1})
-    for document in both:
-        document["status"] = {**document.get("status", {}), "conditions": [{"type": "Ready", "status": "True"}]}
-    items: list[Manifest] = [*both, *owned(web.pods, web.owners)]
+    items: list[Manifest] = [*ready_nodes({"a": 1, "b": 1}), *owned(web.pods, web.owners)]
     for item in items:
         if item["kind"] == "Pod":
             item["metadata"]["annotations"] = {"rebalancer.dev/exclude": "true"}
-    return written(folder / "cluster.yaml", {**EMPTY, "items": items})
-
-
-def written(path: Path, document: Any) -> str:
-    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document), encoding="utf-8")
-    return str(path)
+    return write_list(folder / "cluster.yaml", items)
 
 
 def policy(folder: Path, action: str) -> str:
-    return written(folder / f"{action}.yaml", POLICY.replace("ACTION", action))
+    return write_policy(folder, POLICY.replace("ACTION", action))
 
 
 @pytest.mark.parametrize(
@@ -88,44 +75,15 @@ def test_fail_on_goes_by_what_planning_knows_of_a_limit(
 
 
 def conflict(folder: Path, waiting: str | None) -> str:
-    """Return a file with the documentation's conflict: the zone admits node3, the host name node2; none is broken."""
-    rules = [
-        {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": SELECTS}
-        for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+    """Return a file with the documentation's conflict: the zone admits b-0, the host name a-1; none is broken."""
+    labels = {"app": "x"}
+    rules = [spread(key, labels=labels) for key in (ZONE, HOSTNAME)]
+    places = ["a-0", "a-0", "a-1", "b-0", "b-0", waiting]
+    pods = [
+        placed(f"x-{number}", on, namespace="demo", labels=labels, topologySpreadConstraints=rules)
+        for number, on in enumerate(places)
     ]
-    items: list[Manifest] = [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {
-                "name": name,
-                "creationTimestamp": MADE,
-                "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone},
-            },
-            "status": {"allocatable": {"pods": "10"}, "conditions": [{"type": "Ready", "status": "True"}]},
-        }
-        for name, zone in (("node1", "a"), ("node2", "a"), ("node3", "b"))
-    ]
-    items += [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": f"x-{number}",
-                "namespace": "demo",
-                "creationTimestamp": MADE,
-                "labels": SELECTS["matchLabels"],
-            },
-            "spec": {
-                "containers": [{"name": "x", "image": "x"}],
-                "topologySpreadConstraints": rules,
-                **({"nodeName": on} if on else {}),
-            },
-            "status": {"phase": "Running" if on else "Pending"},
-        }
-        for number, on in enumerate(["node1", "node1", "node2", "node3", "node3", waiting])
-    ]
-    return written(folder / "conflict.yaml", {**EMPTY, "items": items})
+    return write_list(folder / "conflict.yaml", [*ready_nodes({"a": 2, "b": 1}), *pods])
 
 
 @pytest.mark.parametrize(
@@ -134,7 +92,7 @@ def conflict(folder: Path, waiting: str | None) -> str:
         (None, "violated", Exit.SOMETHING),
         (None, "unfixable", Exit.FINE),
         (None, "infeasible", Exit.FINE),
-        ("node2", "violated", Exit.FINE),
+        ("a-1", "violated", Exit.FINE),
     ],
 )
 def test_fail_on_violated_sees_a_deadlock(
@@ -178,7 +136,7 @@ def test_what_holds_is_counted_unless_a_soft_constraint_does_not(
     cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Within a looser limit, and the scheduler's default of three pods of difference between nodes; not beyond it."""
-    loose = written(tmp_path / "loose.yaml", POLICY.replace("ACTION", "Alert").replace("<=1/2", "<=5/6"))
+    loose = write_policy(tmp_path, POLICY.replace("ACTION", "Alert").replace("<=1/2", "<=5/6"))
     flags = ["--policy", loose, *LATER]
     assert entry.main(["plan", "--snapshot", cluster, *flags]) == Exit.FINE
     assert "\nNothing to repair.\n\n1 other workload satisfies all constraints and limits." in capsys.readouterr().out
@@ -188,7 +146,7 @@ def test_what_holds_is_counted_unless_a_soft_constraint_does_not(
 
 def test_an_empty_file_says_that_it_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """There is no time to show, and none is made up."""
-    path = written(tmp_path / "empty.yaml", EMPTY)
+    path = write_list(tmp_path / "empty.yaml", [])
     for verb, document in (("report", ReportDocument), ("plan", PlanDocument)):
         assert entry.main([verb, "--snapshot", path]) == Exit.FINE
         shown = capsys.readouterr()
@@ -203,53 +161,17 @@ def test_an_empty_file_says_that_it_holds_nothing(tmp_path: Path, capsys: pytest
     assert "timestamp" not in capsys.readouterr().out
 
 
-def skewed(name: str) -> list[Manifest]:
-    """Return a ReplicaSet with three Ready pods in zone a, and none in b."""
-    labels = {"app": name}
-    rule = {
-        "maxSkew": 1,
-        "topologyKey": "topology.kubernetes.io/zone",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": labels},
-    }
-    spec = {"containers": [{"name": "main", "image": "img"}], "topologySpreadConstraints": [rule]}
-    common = {"namespace": "demo", "creationTimestamp": MADE, "labels": labels}
-    status = {"replicas": 3, "readyReplicas": 3, "observedGeneration": 1}
-    replica_set = {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {**common, "name": name, "uid": name, "generation": 1},
-        "spec": {
-            "replicas": 3,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-        "status": status,
-    }
-    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": True}
-    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": MADE}]}
-    return [replica_set] + [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {**common, "name": f"{name}-{number}", "ownerReferences": [reference]},
-            "spec": {**spec, "nodeName": "a-0"},
-            "status": ready,
-        }
-        for number in range(3)
-    ]
-
-
 def test_a_large_plan_is_the_same_whether_one_process_writes_it_or_two(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On standard output and in a file, with one processor and with all."""
-    both = nodes({"a": 1, "b": 1})
-    for document in both:
-        document["status"] = {**document["status"], "conditions": [{"type": "Ready", "status": "True"}]}
-    items = [item for number in range(LARGE) for item in skewed(f"web-{number:04}")]
+    items: list[Manifest] = []
+    for name in (f"web-{number:04}" for number in range(LARGE)):
+        rules = [spread(labels={"app": name})]
+        on = ["a-0"] * 3
+        items += replica_set(name, on, namespace="demo", labels={"app": name}, topologySpreadConstraints=rules)
     cluster = tmp_path / "cluster.json"
-    cluster.write_text(json.dumps({**EMPTY, "items": [*both, *items]}), encoding="utf-8")
+    cluster.write_text(json.dumps({**EMPTY, "items": [*ready_nodes({"a": 1, "b": 1}), *items]}), encoding="utf-8")
     texts, processors = [], os.sched_getaffinity(0)
     for allowed in (processors, {min(processors)}):
         file = tmp_path / "plan.json"

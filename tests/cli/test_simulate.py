@@ -11,6 +11,7 @@ import yaml
 from rebalancer.cli.main import main
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.simulation import DomainLossesDocument, SimulationDocument
+from tests.cli.files import write_policy
 
 EXAMPLE = "docs/examples/zone-returned.json"
 ZONE = "topology.kubernetes.io/zone"
@@ -135,13 +136,12 @@ def test_two_files_cannot_both_be_standard_input(capsys: pytest.CaptureFixture[s
 
 def test_what_is_simulated_in_another_way_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Mode, windows and capacity of the policy; nothing where the policy is simulated as it is."""
-    file = tmp_path / "policy.yaml"
-    head = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\ngroups: []\n"
-    file.write_text(head + "mode: Evict\n")
-    assert main([*SIMULATE, "--policy", str(file)]) == 0
+    flags = [*SIMULATE, "--policy", write_policy(tmp_path, "groups: []\nmode: Evict\n")]
+    assert main(flags) == 0
     assert "\nSimulated " not in capsys.readouterr().out
-    file.write_text(head + 'windows: [{schedule: "0 3 * * *", duration: 1h}]\ncapacity: {mode: Request}\n')
-    assert main([*SIMULATE, "--policy", str(file)]) == 0
+    more = 'groups: []\nwindows: [{schedule: "0 3 * * *", duration: 1h}]\ncapacity: {mode: Request}\n'
+    write_policy(tmp_path, more)
+    assert main(flags) == 0
     expected = "Simulated mode Evict (the policy says Observe), with every window open, without an autoscaler."
     assert expected in capsys.readouterr().out
 
@@ -172,9 +172,7 @@ def test_a_scenario_brings_its_cluster_and_its_policy(capsys: pytest.CaptureFixt
     own = json.loads(capsys.readouterr().out)
     assert (own["evictions"], own["lowerBound"], len(own["report"]["limits"])) == (3, 3, 0)
     assert [step["at"] for step in own["steps"]] == [0, 20, 180]
-    file = tmp_path / "policy.yaml"
-    file.write_text("apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\nspread: {actOn: []}\n")
-    assert main([*scenario, "--policy", str(file)]) == 0
+    assert main([*scenario, "--policy", write_policy(tmp_path, "spread: {actOn: []}\n")]) == 0
     assert json.loads(capsys.readouterr().out)["evictions"] == 0
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ from rebalancer.cli.errors import Exit
 from rebalancer.decoding.kinds import KINDS
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.snapshot import Snapshot
-from tests.adapters.kubernetes.fake_server import answer
-from tests.cli.reachable import reachable
+from tests.adapters.kubernetes.fake_server import ApiServer, reachable
 
 EXAMPLE = "docs/examples/zone-returned.json"
 PRIVATE = "PRIVATE-"
@@ -134,26 +132,17 @@ def test_a_dump_is_the_same_cluster(private: Path, tmp_path: Path, capsys: pytes
             assert PRIVATE not in outputs[0]
 
 
-class Server:
-    """An API server with the private cluster, in pages of one object each where `continue` is followed."""
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        self.paths = {kind.path: [item for item in document["items"] if item["kind"] == kind.name] for kind in KINDS}
-
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
-        path, _, query = request.path.partition("?")
-        if path not in self.paths:
-            answer(request, 404, {"kind": "Status", "message": "the server could not find the requested resource"})
-            return
-        token = next((part[9:] for part in query.split("&") if part.startswith("continue=")), "0")
-        items, number = self.paths[path], int(token)
-        following = str(number + 1) if number + 1 < len(items) else ""
-        answer(request, 200, {"metadata": {"continue": following}, "items": items[number : number + 1]})
-
-
 @pytest.fixture
 def server(private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with reachable(Server(json.loads(private.read_text(encoding="utf-8"))), tmp_path, monkeypatch):
+    """Serve the private cluster in pages of one object each."""
+    made, paths = ApiServer(page=1), {kind.name: kind.path for kind in KINDS}
+    for item in json.loads(private.read_text(encoding="utf-8"))["items"]:
+        if item["kind"] in paths:
+            prefix, _, resource = paths[item["kind"]].rpartition("/")
+            namespace = item["metadata"].get("namespace")
+            inside = f"{prefix}/namespaces/{namespace}" if namespace else prefix
+            made.objects[f"{inside}/{resource}/{item['metadata']['name']}"] = item
+    with reachable(made, tmp_path, monkeypatch):
         yield
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ from rebalancer.policy import Mode
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY
 from rebalancer.reporting.documents.memory import memory_text
 from rebalancer.simulator import SimulatedCluster
-from tests.adapters.kubernetes.fake_server import answer, served
-from tests.cli.reachable import reachable
+from tests.adapters.kubernetes.fake_server import ApiServer, in_turn, reachable, served
 from tests.controller.simulated import Simulation, eager
 from tests.planning.clusters import returned
 
@@ -56,63 +54,44 @@ def held(holder: str = "pod-1") -> dict[str, Any]:
     return {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2999-01-01T00:00:00.000000Z"}
 
 
-class Server:
-    """An API server with a status and a Lease; each reading takes the next one, the last stays."""
+def show(server: ApiServer, *texts: str, memory: str = "") -> None:
+    """Give a server statuses; each reading takes the next one, the last stays."""
+    metadata = {"name": "rebalancer-status", "namespace": "rebalancer-system"}
+    maps = [{"metadata": metadata, "data": {STATUS_KEY: text, MEMORY_KEY: memory}} for text in texts]
+    server.answers["GET", MAP] = in_turn(*((200, content) for content in maps))
 
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.memory = ""
-        self.leases: list[dict[str, Any] | int] = [held()]
-        """Its specs; a number is a refusal."""
 
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
-        if request.path == LEASE:
-            spec = self.leases.pop(0) if len(self.leases) > 1 else self.leases[0]
-            if isinstance(spec, int):
-                answer(request, spec, {"kind": "Status", "message": f"scripted answer {spec}"})
-            else:
-                answer(request, 200, {"metadata": {"name": "rebalancer", "resourceVersion": "1"}, "spec": spec})
-            return
-        if request.path != MAP or not self.texts:
-            answer(request, 404, {"kind": "Status", "message": "not found"})
-            return
-        text = self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
-        metadata = {"name": "rebalancer-status", "namespace": "rebalancer-system"}
-        answer(request, 200, {"metadata": metadata, "data": {STATUS_KEY: text, MEMORY_KEY: self.memory}})
+def lead(server: ApiServer, *leases: dict[str, Any] | int) -> None:
+    """Give a server specs of the Lease, in turn as well; a number is a refusal."""
+    metadata = {"name": "rebalancer", "resourceVersion": "1"}
+    server.answers["GET", LEASE] = in_turn(
+        *(spec if isinstance(spec, int) else (200, {"metadata": metadata, "spec": spec}) for spec in leases)
+    )
+
+
+def running(leader: str = "pod-1") -> ApiServer:
+    """Return an API server with a Lease that somebody holds."""
+    made = ApiServer()
+    lead(made, held(leader))
+    return made
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    made = Server()
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    made = running()
     with reachable(made, tmp_path, monkeypatch):
         yield made
 
 
-def test_the_status_of_a_working_controller(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its mode, plan, moves in flight and the reasons of what waits; the numbers are those of the status."""
-    server.texts = [written(working())]
-    status: dict[str, Any] = json.loads(server.texts[0])
-    assert entry.main(["status"]) == Exit.FINE
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Controller: mode Evict: the controller evicts"
-    assert f"policy {status['policy']['hash']} (policy.yaml)" in lines[1]
-    plan, moves = status["plan"], len(status["inFlight"])
-    assert moves
-    assert lines[2].startswith(f"Plan: {plan['evictions']} eviction")
-    assert lines[2].endswith(f"; {moves} move in flight.")
-    text = "\n".join(lines)
-    assert all(f"{move['namespace']}/{move['pod']}" in text for move in status["inFlight"])
-    assert all(reason in text for reason in status["refusals"])
-
-
-def test_the_status_as_a_document(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_status_as_a_document(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """The controller's own, whole, and who leads."""
-    server.texts = [written(working())]
-    own = json.loads(server.texts[0])
+    text = written(working())
+    show(server, text)
+    own = json.loads(text)
     assert own["lease"] is None
     assert entry.main(["status", "-o", "json"]) == Exit.FINE
     assert json.loads(capsys.readouterr().out) == {**own, "lease": {"holder": "pod-1", "freeSince": None, "error": ""}}
-    server.leases = [{"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"}]
+    lead(server, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"})
     assert entry.main(["status", "-o", "json"]) == Exit.FINE
     free = {"holder": "", "freeSince": "2026-01-01T00:00:00Z", "error": ""}
     assert json.loads(capsys.readouterr().out) == {**own, "lease": free}
@@ -120,39 +99,25 @@ def test_the_status_as_a_document(server: Server, capsys: pytest.CaptureFixture[
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "Status"
 
 
-def test_a_pause_and_a_refused_policy_are_named(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who paused, why and until when; and that the last valid policy stays in force."""
-    status = json.loads(written(working()))
-    status["paused"] = {"until": "2999-01-01T00:00:00Z", "reason": "zone b", "by": "alice", "error": ""}
-    status["policy"] |= {"valid": False, "error": "line 3: mode"}
-    server.texts = [json.dumps(status)]
-    assert entry.main(["status"]) == Exit.FINE
-    out = capsys.readouterr().out
-    assert out.startswith("Controller: paused by alice: zone b: the controller will not evict\n")
-    assert "\nPaused until 2999-01-01 00:00:00Z; rebalancer resume ends it.\n" in out
-    assert out.endswith("\nA newer policy is refused, the last valid one stays in force: line 3: mode\n")
-
-
-def test_without_a_controller_it_is_an_error(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_controller_it_is_an_error(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """The namespace is the likely mistake."""
-    assert not server.texts
     assert entry.main(["status"]) == Exit.ERROR
     assert capsys.readouterr().err == (
         "error: no controller has written a status in namespace rebalancer-system; "
         "choose the controller's with --namespace\n"
     )
-    server.texts = ['{"kind": "Status", "mode": 3}']
+    show(server, '{"kind": "Status", "mode": 3}')
     assert entry.main(["status"]) == Exit.ERROR
     assert "is of another version" in capsys.readouterr().err
 
 
 def test_watching_shows_each_change_once(
-    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    server: ApiServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until Ctrl-C, which ends it without a traceback."""
     first = written(working())
     second = json.dumps({**json.loads(first), "mode": "Observe"})
-    server.texts = [first, first, second]
+    show(server, first, first, second)
     looks = iter([None, None, None])
 
     def wait(_: float) -> None:
@@ -225,15 +190,15 @@ def test_without_a_leader_no_controller_evicts_in_the_first_line(
     last: float,
     line: str,
     leader: str,
-    server: Server,
+    server: ApiServer,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The Lease decides, and the last cycle: what the status says is of a process that may be gone."""
     monkeypatch.setattr("rebalancer.cli.controller_state.time.sleep", lambda _: None)
     policy = {**json.loads(written(working()))["policy"], "intervalSeconds": 60}
-    server.texts = [json.dumps({**json.loads(written(working())), "lastCycle": at(last - 0.5), "policy": policy})]
-    server.leases = leases
+    show(server, json.dumps({**json.loads(written(working())), "lastCycle": at(last - 0.5), "policy": policy}))
+    lead(server, *leases)
     assert entry.main(["status"]) == Exit.FINE
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"Controller: {line}"
@@ -241,22 +206,22 @@ def test_without_a_leader_no_controller_evicts_in_the_first_line(
 
 
 def test_a_leader_that_renews_leads_whatever_this_machines_clock_says(
-    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    server: ApiServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that is a minute fast would take every Lease for free."""
     monkeypatch.setattr("rebalancer.cli.controller_state.time.sleep", lambda _: None)
-    server.texts = [written(working())]
-    server.leases = [{**held(), "renewTime": at(-60)}, {**held(), "renewTime": at(-58)}]
+    show(server, written(working()))
+    lead(server, {**held(), "renewTime": at(-60)}, {**held(), "renewTime": at(-58)})
     assert entry.main(["status"]) == Exit.FINE
     assert capsys.readouterr().out.startswith("Controller: mode Evict: the controller evicts\n")
 
 
 def test_watching_counts_on_when_the_controller_is_gone(
-    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    server: ApiServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The status stays as it is, and the line that says for how long is shown anew."""
-    server.texts = [written(working())]
-    server.leases = [held(), FREED]
+    show(server, written(working()))
+    lead(server, held(), FREED)
     began, ages = datetime.now(UTC), iter([20, 22, 3600])
 
     class Clock:
@@ -285,10 +250,10 @@ def test_watching_counts_on_when_the_controller_is_gone(
     ]
 
 
-def test_an_older_controllers_status_is_read(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_older_controllers_status_is_read(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     status = json.loads(written(working()))
     del status["lease"], status["policy"]["intervalSeconds"]
-    server.texts = [json.dumps(status)]
+    show(server, json.dumps(status))
     assert entry.main(["status"]) == Exit.FINE
     assert capsys.readouterr().out.startswith("Controller: mode Evict: the controller evicts\n")
 
@@ -296,12 +261,12 @@ def test_an_older_controllers_status_is_read(server: Server, capsys: pytest.Capt
 def test_commands_know_in_which_namespaces_nothing_is_evicted() -> None:
     """From the same reading of the status that says what the controller does: it is read once."""
     blocked = {"namespace": "shop", "workload": {"kind": "Deployment", "name": "web"}, "pod": "web-1", "since": at()}
-    server = Server()
+    server = running()
     status = json.loads(written(working()))
     status["breaker"]["namespaces"] = [{**blocked, "failure": "exceeded quota"}]
     refused = {"group": "shop web", "pod": "shop/web-0", "refuser": "admission webhook guard", "message": "not now"}
     status["refusedEvictions"] = [{**refused, "times": 1, "nextTry": at()}]
-    server.texts = [json.dumps(status), "a second reading is no status"]
+    show(server, json.dumps(status), "a second reading is no status")
     with served(server) as transport:
         acting = read_acting(transport, datetime.now(UTC), Mode.EVICT)
         assert acting.line == "mode Evict: the controller evicts"
@@ -315,7 +280,7 @@ def test_commands_know_the_nodes_in_motion_that_the_controller_has_seen() -> Non
     change = NodeChange(now, "c-1", NodeEvent.UNCORDONED)
     motion = DomainMotion(key="zone", value="c", since=now, until=now, moved=now, lasting=True, had=2, lost=2)
     known = Memory(node_changes=(change,), domains_in_motion=(motion,), settling=(("t", now),))
-    server = Server()
-    server.texts, server.memory = [written(working())], memory_text(structs.replace(known, seen=(("t", now),)))
+    server = running()
+    show(server, written(working()), memory=memory_text(structs.replace(known, seen=(("t", now),))))
     with served(server) as transport:
         assert read_acting(transport, now, Mode.EVICT).memory == known

@@ -20,25 +20,6 @@ def test_the_table_equals_the_stored_example(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == (GOLDEN / "rebalancer-suggest-shards.txt").read_text()
 
 
-def test_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """So is a change of the help."""
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr("sys.argv", ["rebalancer"])
-    assert main(["suggest", "--help"]) == 0
-    assert capsys.readouterr().out == (GOLDEN / "rebalancer-suggest.txt").read_text()
-
-
-def test_the_yaml_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
-    """What stands below the comment is YAML with constraints that the API takes."""
-    main(SHARDS)
-    pasted = yaml.safe_load(capsys.readouterr().out.partition("\n# ")[2].partition("\n")[2])
-    constraints = pasted["topologySpreadConstraints"]
-    assert [(constraint["maxSkew"], constraint["whenUnsatisfiable"]) for constraint in constraints] == [
-        (2, "DoNotSchedule"),
-        (1, "ScheduleAnyway"),
-    ]
-
-
 def test_json_and_yaml_are_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     """With the fields that its schema has."""
     main([*SHARDS, "-o", "json"])

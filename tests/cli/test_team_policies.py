@@ -11,7 +11,7 @@ from rebalancer.cli import cluster
 from rebalancer.cli.main import main
 from rebalancer.cli.options import ReadOptions
 from rebalancer.policy import default_policy, team_json_schema
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import ApiServer, served
 
 ROOT = Path(__file__).parents[2]
 SNAPSHOT = ROOT / "docs" / "examples" / "zone-returned.json"
@@ -116,14 +116,10 @@ def test_team_policies_of_a_live_cluster_are_read_where_allowed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the right there is a warning, and the others are read; without an answer the command ends."""
-
-    def handle(request: Any) -> None:
-        namespace = request.path.split("/")[4]
-        code = {"secret": 403, "none": 404}.get(namespace, 200)
-        body = config_map(STRICT, namespace) if code == 200 else {"kind": "Status", "code": code, "message": "no"}
-        answer(request, code, body)
-
-    with served(handle) as transport:
+    server, path = ApiServer(), "/api/v1/namespaces/{}/configmaps/rebalancer-policy"
+    server.objects[path.format("shop")] = config_map(STRICT)
+    server.answers["GET", path.format("secret")] = 403
+    with served(server) as transport:
         monkeypatch.setattr(cluster, "connect", lambda **_: transport)  # which has tests of its own
         options = ReadOptions.live(kubeconfig=None, context=None, policy=default_policy(), location=None)
         maps = list(cluster.Cluster(options).read_team_maps(["none", "secret", "shop"]))

@@ -10,7 +10,8 @@ from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.placeholders import placeholder_pods
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Capacity, CapacityMode, Mode
-from rebalancer.simulator import HOSTNAME, ZONE, Autoscaling, ClusterBuilder, SimulatedCluster, Span, TraceKind
+from rebalancer.simulator import HOSTNAME, ZONE, Autoscaling, SimulatedCluster, Span, TraceKind
+from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
 
 GENERAL = NodePool(name="general", requirements=(SelectorRequirement(ZONE, Operator.IN, ("a", "b", "c")),))
@@ -21,8 +22,7 @@ NAMESPACE = "rebalancer-capacity"
 
 def two_zones(spread: dict[str, int], *, kind: str = "Deployment", nodes: int = 2, cpu: int = 800) -> Snapshot:
     """Return twelve pods in zones a and b, six in each; NodePool general names zone c too."""
-    builder = ClusterBuilder()
-    builder.zones("ab", nodes)
+    builder = a_cluster("ab", nodes)
     on = {f"{zone}-{number}": 6 // nodes for zone in "ab" for number in range(1, nodes + 1)}
     if kind == "Deployment":
         builder.deployment("web", on=on, spread=spread, cpu=cpu)

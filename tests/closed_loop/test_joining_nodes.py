@@ -9,7 +9,8 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import Node
 from rebalancer.policy import Mode
 from rebalancer.policy.sections import Nodes
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
+from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
 
 SETTLE = timedelta(seconds=30)
@@ -17,10 +18,7 @@ SETTLE = timedelta(seconds=30)
 
 def zone_returned() -> tuple[Simulation, Node]:
     """Twelve pods in two of three zones of three nodes that have settled; and one of zone c's, to add more like it."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 3)
-    blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("abc", 3, {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1}).snapshot()
     simulation = Simulation(SimulatedCluster(snapshot), eager(Mode.EVICT, nodes=Nodes(settle=SETTLE)))
     return simulation, snapshot.node["c-1"]
 

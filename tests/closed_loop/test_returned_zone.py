@@ -14,7 +14,8 @@ from rebalancer.model.reasons import FindingKind, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Topology
 from rebalancer.reporting.documents.report import ReportedFinding
-from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import ZONE, SimulatedCluster
+from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
 from tests.reports import cycle_report, rows_of
 
@@ -28,11 +29,8 @@ REST = (
 
 def twelve_pods() -> Snapshot:
     """Return twelve pods in three zones of two nodes, four in each."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
     on = {f"{zone}-{number}": 2 for zone in "abc" for number in (1, 2)}
-    blueprint.deployment("web", on=on, spread={ZONE: 1})
-    return blueprint.snapshot()
+    return a_cluster("abc", 2, on, spread={ZONE: 1}).snapshot()
 
 
 def last_cycle(simulation: Simulation) -> Cycle:
@@ -117,10 +115,9 @@ def test_a_zone_that_is_ignored_or_gone_for_too_long_is_not_reported(topology: T
 
 def test_a_zone_that_would_change_nothing_is_a_series_of_value_0_and_no_finding() -> None:
     """Two pods in two zones satisfy maxSkew 1 with an empty third zone too."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, spread={ZONE: 1})
-    cluster = SimulatedCluster(replace(blueprint.snapshot(), node_pools=(GENERAL,)))
+    cluster = SimulatedCluster(
+        replace(a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, spread={ZONE: 1}).snapshot(), node_pools=(GENERAL,))
+    )
     simulation = Simulation(cluster, eager())
     simulation.cycles(1)
     assert [row.would_violate for row in missing(simulation)] == [False]

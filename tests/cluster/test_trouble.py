@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rebalancer.reporting.documents.memory import parse_memory
+from tests.adapters.kubernetes.fake_server import write_kubeconfig
 from tests.cluster.controller import (
     ACCOUNT,
     COMMAND,
@@ -73,8 +74,7 @@ def test_an_unreachable_server(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    file = tmp_path / "kubeconfig"
-    file.write_text(kubeconfig(f"https://127.0.0.1:{port}"))
+    file = write_kubeconfig(tmp_path, f"https://127.0.0.1:{port}")
     for verb in (("run",), ("report",), ("plan",), ("resume",), ("pause", "--reason", "a test")):
         result = rebalancer(*verb, "--kubeconfig", str(file))
         message = result.stderr.decode().strip().splitlines()
@@ -89,8 +89,7 @@ def test_a_signal_while_the_server_is_silent(tmp_path: Path) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        file = tmp_path / "kubeconfig"
-        file.write_text(kubeconfig(f"http://127.0.0.1:{silent.getsockname()[1]}"))
+        file = write_kubeconfig(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
         command = [
             *COMMAND,
             "run",
@@ -107,19 +106,6 @@ def test_a_signal_while_the_server_is_silent(tmp_path: Path) -> None:
                 _, output = process.communicate(timeout=10)
                 assert process.returncode == 0
                 assert b"Traceback" not in output
-
-
-def kubeconfig(server: str) -> str:
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": server}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-            "current-context": "c",
-        }
-    )
 
 
 def test_no_permission(cluster: ControlPlane, tmp_path: Path) -> None:

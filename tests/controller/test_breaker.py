@@ -7,13 +7,14 @@ from msgspec import structs
 
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
+from rebalancer.controller.state import CycleDue, Leading, LoopState
 from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
 from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster, a_state
 from tests.controller.simulated import eager
 from tests.reports import rows_of
 from tests.tracking.build import move
@@ -21,21 +22,13 @@ from tests.tracking.build import move
 
 def skewed() -> ClusterBuilder:
     """Twelve pods in two of three zones: four have to move."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
     on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
-    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
-    return blueprint
+    return a_cluster("abc", 2, on, spread={ZONE: 1, HOSTNAME: 1})
 
 
 SNAPSHOT = skewed().snapshot()
 """One that nothing is wrong with."""
 NOW = SNAPSHOT.taken_at
-
-
-def led() -> LoopState:
-    state, _ = step(LoopState(in_force=InForce(policy=eager(), policy_since=NOW)), Leading(leads=True), NOW)
-    return state
 
 
 def cycle(
@@ -50,7 +43,7 @@ def cycle(
 def test_it_is_carried_from_cycle_to_cycle() -> None:
     """Nodes fail: nothing is evicted, also not for `clearAfter` after their return; then the repair goes on."""
     nodes = tuple(structs.replace(node, ready=node.name not in {"c-1", "c-2"}) for node in SNAPSHOT.nodes)
-    state, evicts = cycle(led(), replace(SNAPSHOT, nodes=nodes), NOW)
+    state, evicts = cycle(a_state(eager(), NOW), replace(SNAPSHOT, nodes=nodes), NOW)
     assert not evicts
     assert state.cycle is not None
     assert [known.cause for known in state.cycle.context.breaker.causes] == [
@@ -60,7 +53,9 @@ def test_it_is_carried_from_cycle_to_cycle() -> None:
     opened = rows_of(state, "rebalancer_breaker_open")
     assert opened == {(BreakerCause.UNREADY_NODES,): 1, (BreakerCause.UNREADY_ZONE,): 1}
     state, _ = step(state, Leading(leads=False), NOW)
-    state, _ = step(led(), Leading(leads=True, memory=state.memory), NOW)  # another process, which reads the memory
+    state, _ = step(
+        a_state(eager(), NOW), Leading(leads=True, memory=state.memory), NOW
+    )  # another process, which reads the memory
     state, evicts = cycle(state, SNAPSHOT, NOW + timedelta(seconds=299))
     assert not evicts
     assert state.cycle is not None
@@ -70,11 +65,11 @@ def test_it_is_carried_from_cycle_to_cycle() -> None:
 
 
 def test_failed_requests_open_it() -> None:
-    state, evicts = cycle(led(), SNAPSHOT, NOW, RequestCounts(total=10, failed=5))
+    state, evicts = cycle(a_state(eager(), NOW), SNAPSHOT, NOW, RequestCounts(total=10, failed=5))
     assert not evicts
     assert state.cycle is not None
     assert [known.cause for known in state.cycle.context.breaker.causes] == [BreakerCause.API_ERRORS]
-    _, evicts = cycle(led(), SNAPSHOT, NOW, RequestCounts(total=10, failed=2))
+    _, evicts = cycle(a_state(eager(), NOW), SNAPSHOT, NOW, RequestCounts(total=10, failed=2))
     assert evicts
 
 
@@ -82,7 +77,7 @@ def test_after_an_outage_evictions_wait_for_clear_after_from_the_first_fresh_vie
     """Five outages in a row open it; the time to clear begins once the watches have caught up, and only once."""
     counted = RequestCounts(total=20, failed=5, outage_ended=timedelta(seconds=20))
     event = CycleDue(snapshot=SNAPSHOT, requests=counted, stale="the watch has failed for 70s")
-    state, _ = step(led(), event, NOW)
+    state, _ = step(a_state(eager(), NOW), event, NOW)
     for seconds, expected in ((1, False), (299, False), (300, True)):
         late = structs.replace(counted, outage_ended=timedelta(seconds=20 + seconds))
         state, evicts = cycle(state, SNAPSHOT, NOW + timedelta(seconds=seconds), late)
@@ -111,15 +106,14 @@ def test_a_repair_of_many_pods_does_not_stop_itself() -> None:
         if pod.owner is not None
     )
     for memory, causes in ((Memory(moves=moves), []), (NO_MEMORY, [BreakerCause.PENDING_PODS])):
-        state, _ = cycle(replace(led(), memory=memory), snapshot, NOW + timedelta(minutes=1))
+        state, _ = cycle(replace(a_state(eager(), NOW), memory=memory), snapshot, NOW + timedelta(minutes=1))
         assert state.cycle is not None
         assert [known.cause for known in state.cycle.context.breaker.causes] == causes
 
 
 def test_pods_that_replace_those_of_a_node_that_is_gone_open_it() -> None:
     """They wait for a type of node that is lost: the loss was observed minutes ago, and nothing else is left of it."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
+    blueprint = a_cluster("abc", 2)
     blueprint.node("big", cpu=200_000, zone="d")
     blueprint.deployment("web", on=dict.fromkeys(("a-1", "a-2", "b-1", "b-2", "c-1", "c-2"), 2), spread={ZONE: 1})
     blueprint.deployment("batch", on={"big": 6}, cpu=20_000)
@@ -140,7 +134,7 @@ def test_pods_that_replace_those_of_a_node_that_is_gone_open_it() -> None:
     nodes = tuple(node for node in whole.nodes if node.name != "big")
     lost = replace(whole, nodes=nodes, pods=(*left, *new))
     for first, causes in ((whole, [BreakerCause.PENDING_PODS]), (replace(whole, nodes=nodes, pods=left), [])):
-        state, _ = cycle(led(), first, NOW)
+        state, _ = cycle(a_state(eager(), NOW), first, NOW)
         for seconds in (5, 70):
             state, _ = cycle(state, lost, NOW + timedelta(seconds=seconds))
         assert state.cycle is not None
@@ -149,15 +143,14 @@ def test_pods_that_replace_those_of_a_node_that_is_gone_open_it() -> None:
 
 def test_a_quiet_cluster_whose_pods_have_waited_long_enough_opens_it() -> None:
     """Time alone does it: no object changes, and the assessment of the cycle before still holds."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.deployment("web", on=dict.fromkeys(("a-1", "a-2", "b-1", "b-2", "c-1", "c-2"), 2), spread={ZONE: 1})
-    quiet = blueprint.snapshot()
+    quiet = a_cluster(
+        "abc", 2, dict.fromkeys(("a-1", "a-2", "b-1", "b-2", "c-1", "c-2"), 2), spread={ZONE: 1}
+    ).snapshot()
     waiting = tuple(
         structs.replace(pod, uid=f"{pod.uid}-new", name=f"{pod.name}-new", owner=None, node=None, created=NOW)
         for pod in quiet.pods[:6]
     )
-    quiet, state, assessments = replace(quiet, pods=(*quiet.pods, *waiting)), led(), []
+    quiet, state, assessments = replace(quiet, pods=(*quiet.pods, *waiting)), a_state(eager(), NOW), []
     for seconds, causes in ((3, []), (59, []), (60, [BreakerCause.PENDING_PODS])):
         state, _ = cycle(state, quiet, NOW + timedelta(seconds=seconds))
         assert state.cycle is not None

@@ -1,12 +1,10 @@
 """The lease's thread: leadership is reported once, lost in time, released at the end."""
 
-import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from threading import Event
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -20,7 +18,7 @@ from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest
 from rebalancer.ports import Lease, LeaseRecord
 from rebalancer.reporting.documents.status import LeaseStatus
 from rebalancer.settings import load_settings
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import ApiServer, served
 from tests.controller.test_election import Store
 from tests.controller.waiting import until
 
@@ -136,43 +134,33 @@ def test_a_loop_that_fails_does_not_end_the_thread() -> None:
     candidate.stop(5)
 
 
-class Leases:
-    """An API server with one Lease; requests hang while `hangs` is more than 0, each of which lowers it by one."""
-
-    def __init__(self) -> None:
-        self.lease: dict[str, Any] | None = None
-        self.hangs = 0
-        self.over = Event()
-
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
-        body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or b"{}")
-        if self.hangs:
-            self.hangs -= 1
-            self.over.wait(30)
-            return
-        if body:
-            body["metadata"]["resourceVersion"] = str(int(body["metadata"].get("resourceVersion", "0")) + 1)
-            self.lease = body
-        answer(request, 200 if self.lease else 404, self.lease or {"message": "not found"})
-
-
 @pytest.mark.parametrize("requests", [1, 2])
 def test_requests_that_hang_do_not_cost_leadership(requests: int) -> None:
     """Each may take a third of the deadline and is repeated at once, so that the next one renews in time."""
     settings = load_settings({"renew_deadline": "3s", "lease_duration": "5s", "retry_period": "1s"})
-    server, reported = Leases(), list[LoopEvent]()
-    with served(server) as transport:
+    server, over, reported = ApiServer(), Event(), list[LoopEvent]()
+    hangs = 0
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        nonlocal hangs
+        if hangs:
+            hangs -= 1
+            over.wait(30)
+            return
+        server(request)
+
+    with served(handle) as transport:
         lease = KubernetesLease(transport, namespace="home", timeout=settings.lease_request_timeout.total_seconds())
         candidate = elector(lease, reported, election=Election(identity="me", duration=5.0, deadline=3.0), retry=0.4)
         candidate.start()
         until(candidate.leads, "leadership")
-        server.hangs = requests
-        until(lambda: not server.hangs, "the requests that hang")
+        hangs = requests
+        until(lambda: not hangs, "the requests that hang")
         began = time.monotonic()
         while time.monotonic() - began < 2.5:
             assert candidate.leads()
             time.sleep(0.01)
-        server.over.set()
+        over.set()
         candidate.stop(5)
     assert leads(reported) == [True]
 

@@ -17,7 +17,8 @@ from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.problem import multi_class
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Capacity, CapacityMode, Mode, Policy, Topology
-from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import ZONE, SimulatedCluster
+from tests.build import a_cluster
 from tests.controller.cycles import cycle_of
 from tests.controller.simulated import eager
 from tests.planning.diagnosis.test_relaxation import shards
@@ -95,10 +96,11 @@ def test_what_is_used_again_is_what_a_new_evaluation_gives(seed: int) -> None:
 
 def test_a_repair_that_waits_for_capacity_is_rehearsed_again_only_after_a_change() -> None:
     """A rehearsal is a search on a cluster that does not exist: a second of the processor in the worst case."""
-    builder = ClusterBuilder()
-    builder.zones("ab", 3)
-    builder.deployment("web", on={f"{zone}-{number}": 2 for zone in "ab" for number in (1, 2, 3)}, spread={ZONE: 1})
-    cluster, policy = SimulatedCluster(builder.snapshot(), seed=1), draw_policy(Random(2), CapacityMode.OBSERVE)
+    on = {f"{zone}-{number}": 2 for zone in "ab" for number in (1, 2, 3)}
+    cluster, policy = (
+        SimulatedCluster(a_cluster("ab", 3, on, spread={ZONE: 1}).snapshot(), seed=1),
+        draw_policy(Random(2), CapacityMode.OBSERVE),
+    )
     cluster.advance(600)
     last = run(cluster, policy, run(cluster, policy, None, again=True), again=True)
 

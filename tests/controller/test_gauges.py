@@ -15,13 +15,14 @@ from rebalancer.admission.pause import Pause
 from rebalancer.controller.counters import API_REQUESTS, WORKLOAD_EVICTIONS
 from rebalancer.controller.gauge_view import GaugeView, WatchReading
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
+from rebalancer.controller.state import CycleDue, LoopState
 from rebalancer.controller.telemetry import METRICS
 from rebalancer.model.moves import MoveState, Reference
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode, Topology
 from rebalancer.prevention.report import PreventionReport
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster, a_state
 from tests.controller.simulated import eager
 from tests.reports import export, rows_of, view_of
 from tests.tracking.build import move
@@ -31,15 +32,13 @@ WEB, DB = Reference("default", "Deployment", "web"), Reference("default", "Deplo
 
 def full_state() -> LoopState:
     """Return the state of a leader in which every gauge has a row."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 1}, spread={ZONE: 1})
     blueprint.deployment("db", on={"a-1": 1, "b-2": 1}, spread={ZONE: 3})
     snapshot = blueprint.snapshot()
     now = snapshot.taken_at
     policy = eager(topology=Topology(domains={ZONE: frozenset({"c"})}), slow_start=True)
-    state, _ = step(LoopState(in_force=InForce(policy=policy, policy_since=now)), Leading(leads=True), now)
-    state, _ = step(state, CycleDue(snapshot=snapshot), now + timedelta(minutes=1))
+    state, _ = step(a_state(policy, now), CycleDue(snapshot=snapshot), now + timedelta(minutes=1))
     overdue = move("lost", now, state=MoveState.EVICTED, uncreated="quota", workload=DB)
     state = replace(state, memory=structs.replace(state.memory, moves=(overdue,)))
     state = replace(state, in_force=replace(state.in_force, team_problems={"pay": "line 1"}, pause=Pause()))

@@ -16,7 +16,8 @@ from rebalancer.policy import Mode
 from rebalancer.policy.sections import Nodes
 from rebalancer.ports import MEMORY_KEY
 from rebalancer.reporting.documents.memory import parse_memory
-from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import ZONE, SimulatedCluster
+from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
 
 POLICY = Regarding(kind="ConfigMap", namespace="rebalancer", name="rebalancer-policy")
@@ -28,10 +29,7 @@ class Telling(SimulatedCluster):
     stale = ""
 
     def __init__(self, *, zones: int = 4, on: dict[str, int] | None = None) -> None:
-        blueprint = ClusterBuilder()
-        blueprint.zones("abc", zones)
-        blueprint.deployment("web", on=on or {"a-1": 2, "b-1": 2, "c-1": 2}, spread={ZONE: 1})
-        super().__init__(blueprint.snapshot())
+        super().__init__(a_cluster("abc", zones, on or {"a-1": 2, "b-1": 2, "c-1": 2}, spread={ZONE: 1}).snapshot())
         self.recorded: list[Event] = []
 
     def record(self, event: Event) -> None:

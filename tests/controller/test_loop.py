@@ -40,8 +40,9 @@ from rebalancer.model.moves import FailedPrediction, Memory, MoveState, SentRequ
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult, ReplicaCount
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import FIRST_WAIT
+from tests.build import a_cluster, a_state
 from tests.controller.simulated import eager
 
 BUDGETS = Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=9))
@@ -52,10 +53,7 @@ SWITCH = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebala
 
 
 def skewed() -> Snapshot:
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1})
-    return blueprint.snapshot()
+    return a_cluster("abc", 2, {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1}).snapshot()
 
 
 SNAPSHOT = skewed()
@@ -70,8 +68,7 @@ PARTS = ("in_force", "process", "leadership", "queue", "capacity", "reported")
 def led(**fields: object) -> LoopState:
     """Return the state of a leader, with other fields in it or in one of its parts."""
     process = ProcessFacts(policy_object=MAP, pause_object=SWITCH)
-    first = LoopState(in_force=InForce(policy=EVICTING, policy_since=NOW), process=process)
-    state, _ = step(first, Leading(leads=True), NOW)
+    state = a_state(EVICTING, NOW, process=process)
     for name, value in fields.items():
         part = next((part for part in PARTS if hasattr(getattr(state, part), name)), None)
         changed = {name: value} if part is None else {part: replace(getattr(state, part), **{name: value})}
@@ -287,11 +284,8 @@ def test_violations_are_published_once() -> None:
     assert reasons(requests) == {"SkewViolated"}
     state, requests = after(state, CycleDue(snapshot=SNAPSHOT), CycleDue(snapshot=SNAPSHOT))
     assert reasons(requests) == set()
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
     on = {f"{zone}-{number}": 2 for zone in "abc" for number in (1, 2)}
-    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
-    _, requests = after(state, CycleDue(snapshot=blueprint.snapshot()))
+    _, requests = after(state, CycleDue(snapshot=a_cluster("abc", 2, on, spread={ZONE: 1, HOSTNAME: 1}).snapshot()))
     assert reasons(requests) == {"SkewRecovered"}
 
 
@@ -332,8 +326,7 @@ def test_until_done() -> None:
 
 
 def two_workloads() -> Snapshot:
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
+    blueprint = a_cluster("abc", 2)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1})
     return blueprint.snapshot()
@@ -404,11 +397,8 @@ def test_an_old_plan_is_not_carried_on() -> None:
 
 def test_moves_remember_few_targets() -> None:
     """A key with thousands of domains is not kept with every move."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 20)
     on = {f"{zone}-{number}": 1 for zone in "ab" for number in range(1, 13)}
-    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
-    state, _ = after(led(), CycleDue(snapshot=blueprint.snapshot()))
+    state, _ = after(led(), CycleDue(snapshot=a_cluster("abc", 20, on, spread={ZONE: 1, HOSTNAME: 1}).snapshot()))
     assert {target.topology_key for move in state.memory.moves for target in move.targets} == {ZONE}
 
 
@@ -657,8 +647,7 @@ def test_a_memory_that_was_not_saved() -> None:
 
 
 def in_namespaces(number: int) -> Snapshot:
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
+    blueprint = a_cluster("abc", 2)
     for index in range(number):
         on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
         blueprint.deployment("web", namespace=f"team-{index}", on=on, spread={ZONE: 1, HOSTNAME: 1})

@@ -8,7 +8,8 @@ from rebalancer.controller.status import status_documents
 from rebalancer.policy import Amount, Budgets
 from rebalancer.ports import MEMORY_KEY, EvictionResult
 from rebalancer.reporting.documents.memory import parse_memory
-from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import ZONE, SimulatedCluster
+from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
 
 LARGEST_OBJECT = 1024 * 1024
@@ -21,9 +22,8 @@ BUDGETS = Budgets(per_cycle=Amount(value=PER_CYCLE), per_node=Amount(value=10))
 
 def skewed(workloads: int, replicas: int) -> SimulatedCluster:
     """Return a cluster whose third zone is empty: a third of the pods of each workload has to go there."""
-    blueprint = ClusterBuilder()
     nodes = -(-workloads * replicas // 60)
-    blueprint.zones("abc", nodes)
+    blueprint = a_cluster("abc", nodes)
     for number in range(workloads):
         on: dict[str, int] = {}
         for index in range(replicas):

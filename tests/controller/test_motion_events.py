@@ -14,7 +14,8 @@ from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy.sections import Nodes
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
 from tests.controller.simulated import eager
 from tests.planning.clusters import nodes
 
@@ -24,10 +25,7 @@ MOTION = {EventReason.DOMAIN_UNSETTLED, EventReason.DOMAIN_SETTLED}
 
 
 def snapshot() -> Snapshot:
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 3)
-    blueprint.deployment("web", on={"a-1": 1, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
-    return blueprint.snapshot()
+    return a_cluster("abc", 3, {"a-1": 1, "b-1": 1, "c-1": 1}, spread={ZONE: 1}).snapshot()
 
 
 CALM = snapshot()

@@ -25,33 +25,30 @@ from rebalancer.locations import Address
 from rebalancer.model.moves import RefusedRequest
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import ScaleDownPrevention, load_policy
+from rebalancer.policy import ScaleDownPrevention
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.status import LeaseStatus
-from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster
 from rebalancer.simulator.controller import SimulatedController
+from tests.build import a_cluster, a_policy
 
-POLICY = load_policy(
-    b"""\
-apiVersion: rebalancer.dev/v1alpha1
-kind: RebalancePolicy
+POLICY = a_policy(
+    """\
 mode: Evict
 groups:
   - name: all
     selector: {}
     groupBy: [Workload]
     limits: [{name: zone-half, topologyKey: topology.kubernetes.io/zone, maxShare: "<=1/2", severity: critical}]
-""",
-    source="test",
+"""
 )
 SKEWED = {"a-1": 3, "a-2": 3, "b-1": 1, "b-2": 1, "c-1": 0}
 SCRIPT = "<script>alert('x')</script>"
 
 
 def shop(workloads: int = 1) -> Snapshot:
-    blueprint = ClusterBuilder(START)
-    blueprint.zones("abc", nodes=2)
+    blueprint = a_cluster("abc", 2)
     for number in range(workloads):
         blueprint.deployment(f"web-{number}", namespace="shop", on=SKEWED, spread={ZONE: 1, HOSTNAME: 2})
     return blueprint.snapshot()
@@ -377,11 +374,8 @@ def test_the_grid_is_that_of_a_key_that_can_be_chosen(browser: Browser) -> None:
 
 
 def test_of_many_domains_the_fullest_have_a_column(browser: Browser) -> None:
-    blueprint = ClusterBuilder(START)
-    blueprint.zones("abcdefgh", nodes=8)
     on = {f"{zone}-{number}": 1 for zone in "abcdefgh" for number in range(1, 9)}
-    blueprint.deployment("web", namespace="shop", on=on, spread={HOSTNAME: 1})
-    browser.page.show(state_of(blueprint.snapshot()), ())
+    browser.page.show(state_of(a_cluster("abcdefgh", 8, on, namespace="shop", spread={HOSTNAME: 1}).snapshot()), ())
     text = browser.text()
     assert len(re.findall(r'<td class="cell', text)) == 30
     assert "34 pods in 34" in text

@@ -9,12 +9,11 @@ from structlog.testing import capture_logs
 from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
 from rebalancer.controller.policy_source import PolicyWatcher, open_policy, policy_event
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
-from rebalancer.policy import Policy, load_policy
+from rebalancer.policy import Policy
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import served
+from tests.build import HEAD, a_policy
 from tests.controller.waiting import until
-
-HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 
 
 def watched(file: Path) -> tuple[PolicyWatcher, list[LoopEvent]]:
@@ -76,7 +75,7 @@ def test_a_directory_that_is_exchanged_as_a_whole(tmp_path: Path) -> None:
 
 def policy(**scheduler: str) -> Policy:
     lines = "".join(f"  {key}: {value}\n" for key, value in scheduler.items())
-    return load_policy(f"{HEAD}scheduler:\n{lines}".encode(), source="policy.yaml")
+    return a_policy(f"scheduler:\n{lines}")
 
 
 CONFIGURATION = """

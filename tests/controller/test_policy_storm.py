@@ -37,7 +37,8 @@ from rebalancer.locations import Address
 from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.events import Event, Regarding
 from rebalancer.policy import Amount, load_policy, select_team_namespaces
-from rebalancer.simulator import ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import SimulatedCluster
+from tests.build import a_cluster, a_state
 from tests.controller.policy_storm import HEAD, NAMESPACES, Edits, Meaning, Mount, Reference, TeamEdit
 from tests.controller.waiting import until
 
@@ -95,11 +96,7 @@ def test_after_every_edit_the_last_valid_policy_is_in_force(tmp_path: Path) -> N
     )
     now = datetime(2026, 1, 1, tzinfo=UTC)
     first = load_policy(FIRST, source="policy.yaml")
-    state, _ = step(
-        LoopState(in_force=InForce(policy=first, policy_since=now), process=ProcessFacts(policy_object=MAP)),
-        Leading(leads=True),
-        now,
-    )
+    state = a_state(first, now, process=ProcessFacts(policy_object=MAP))
 
     def read_team(namespace: str) -> ConfigMap | None:
         return config_map(reference.texts.get(namespace))
@@ -146,9 +143,7 @@ class Process:
         self._marks = 0
         self.mount = mount
         self.texts: dict[str, TeamEdit] = {}
-        blueprint = ClusterBuilder()
-        blueprint.zones("a", 1)
-        cluster = SimulatedCluster(blueprint.snapshot())
+        cluster = SimulatedCluster(a_cluster("a", 1).snapshot())
         fake = SimpleNamespace(threads=[], watches=[], staleness=lambda: "")
         transport = cast("Any", SimpleNamespace())
         self.telemetry = Telemetry(cast("Any", fake), Address("127.0.0.1", 0), transport, interval=60)

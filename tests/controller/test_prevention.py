@@ -24,7 +24,8 @@ from rebalancer.prevention.groups import find_pod_groups
 from rebalancer.prevention.outcome import find_outcome, is_no_worse, price
 from rebalancer.prevention.plan import PodPatch
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import SimulatedCluster
+from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -40,8 +41,7 @@ def cluster(
     replicas: int = 30, *, namespaces: int = 1, change: Callable[[Snapshot], Snapshot] | None = None
 ) -> SimulatedCluster:
     """Return a cluster of 12 nodes in 3 zones with a Deployment of so many pods, which the scheduler has placed."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 4)
+    blueprint = a_cluster("abc", 4)
     for number in range(namespaces):
         blueprint.deployment("web", replicas=replicas, spread=SPREAD, namespace=f"shop-{number}")
     made = SimulatedCluster(blueprint.snapshot())

@@ -26,62 +26,20 @@ from rebalancer.controller.policy_source import POLL_SECONDS, open_policy
 from rebalancer.controller.runner import Runner
 from rebalancer.controller.state import UnderWay
 from rebalancer.settings import load_settings
-from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
+from tests.adapters.kubernetes.fake_server import ApiServer, answer, begin_stream, chunk, served, write_kubeconfig
+from tests.build import HEAD
 from tests.controller.waiting import until
 
-LEASES = "/apis/coordination.k8s.io/"
 Terminate = Callable[[Callable[[], bool]], list[float]]
 
 
-def status(code: int, message: str) -> dict[str, Any]:
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
+HOME = "home"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/rebalancer"
 
 
-class EmptyCluster:
-    """An API server without objects; `refuse` answers requests for Leases, or returns None to store them."""
-
-    def __init__(self, refuse: Callable[[str], tuple[int, str] | None] = lambda _: None) -> None:
-        self._refuse = refuse
-        self._lease: dict[str, Any] | None = None
-
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
-        length = int(request.headers.get("Content-Length") or 0)
-        body = json.loads(request.rfile.read(length) or b"{}")
-        if request.path == "/version":
-            answer(request, 200, {"major": "1", "minor": "34"})
-        elif request.path.startswith(LEASES):
-            self._answer_lease(request, body)
-        elif "watch=" in request.path:
-            begin_stream(request)
-            time.sleep(1)
-            request.wfile.write(b"0\r\n\r\n")
-        elif "/configmaps/" in request.path:
-            answer(request, 404, status(404, "not found"))
-        elif request.command == "GET":
-            answer(
-                request, 200, {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}
-            )
-        else:
-            answer(request, 201, body)
-
-    @property
-    def holder(self) -> str:
-        """Who holds the Lease, "" for nobody."""
-        return str(self._lease["spec"]["holderIdentity"] or "") if self._lease is not None else ""
-
-    def _answer_lease(self, request: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
-        refused = self._refuse(request.command)
-        if refused is not None:
-            code, message = refused
-            answer(request, code, status(code, message))
-        elif request.command != "GET":
-            body["metadata"]["resourceVersion"] = str(int(body["metadata"].get("resourceVersion", "0")) + 1)
-            self._lease = body
-            answer(request, 200, body)
-        elif self._lease is None:
-            answer(request, 404, status(404, "not found"))
-        else:
-            answer(request, 200, self._lease)
+def holder(cluster: ApiServer) -> str:
+    """Return who holds the Lease, "" for nobody."""
+    return str(cluster.objects[LEASE]["spec"]["holderIdentity"] or "")
 
 
 @pytest.fixture
@@ -93,7 +51,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def start(handler: Callable[[BaseHTTPRequestHandler], None], **flags: object) -> None:
         with served(handler) as transport:
             monkeypatch.setattr(process, "connect", lambda **_: Transport(transport.configuration, read_timeout=2.0))
-            process.run(load_settings({"namespace": "home", "once": True, **flags}))
+            process.run(load_settings({"namespace": HOME, "once": True, **flags}))
 
     return start
 
@@ -162,11 +120,11 @@ def test_a_process_that_plans_at_its_end_releases_the_lease(
 
     monkeypatch.setattr(process, "Runner", Loop)
     monkeypatch.setattr(process, "LOOP_STOP_SECONDS", 0.3)
-    cluster = EmptyCluster()
+    cluster = ApiServer()
     sent = terminate(planning.is_set)
     run(cluster, once=False)
     assert time.monotonic() - sent[0] < 4
-    assert cluster.holder == ""
+    assert holder(cluster) == ""
     assert loops[0]._find_objection(1) == "this process no longer leads"
     planned.set()
 
@@ -187,11 +145,11 @@ def test_a_request_under_way_at_the_end_keeps_the_lease(
                 answered.wait(20)
 
     monkeypatch.setattr(process, "Runner", Loop)
-    cluster = EmptyCluster()
+    cluster = ApiServer()
     sent = terminate(sending.is_set)
     run(cluster, once=False)
     assert time.monotonic() - sent[0] < 10
-    assert cluster.holder
+    assert holder(cluster)
     answered.set()
 
 
@@ -199,14 +157,7 @@ def test_a_follower_leads_without_listing_again(
     run: Callable[..., None], terminate: Terminate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its watches go on while it waits, so that the first cycle comes right after the Lease."""
-    lists: list[str] = []
     waiting, planned = threading.Event(), threading.Event()
-
-    class Counted(EmptyCluster):
-        def __call__(self, request: BaseHTTPRequestHandler) -> None:
-            if request.command == "GET" and "watch=" not in request.path:
-                lists.append(request.path.partition("?")[0])
-            super().__call__(request)
 
     class Loop(Runner):
         def _run_cycle(self) -> None:
@@ -214,21 +165,29 @@ def test_a_follower_leads_without_listing_again(
             (planned if self.state.leadership.leads else waiting).set()
 
     monkeypatch.setattr(process, "Runner", Loop)
-    cluster = Counted()
+    cluster = ApiServer()
     record = {"holderIdentity": "another", "leaseDurationSeconds": 3, "leaseTransitions": 1}
-    cluster._lease = {"metadata": {"resourceVersion": "1"}, "spec": record}
+    cluster.put(LEASE, spec=record)
     terminate(planned.is_set)
     run(cluster, once=False, lease_duration="3s", renew_deadline="2s", retry_period="1s")
     assert waiting.is_set(), "it had to wait for the Lease"
-    assert cluster._lease["spec"]["holderIdentity"] in {None, ""}
-    assert lists.count("/api/v1/pods") == lists.count("/api/v1/nodes") == 1
+    assert holder(cluster) == ""
+    assert cluster.requests.count(("GET", "/api/v1/pods")) == cluster.requests.count(("GET", "/api/v1/nodes")) == 1
+
+
+def refusing(*answer: Any) -> ApiServer:
+    """Return an API server that refuses every request about the Lease."""
+    made = ApiServer()
+    for request in (("GET", LEASE), ("PATCH", LEASE), ("PUT", LEASE), ("POST", LEASE.rpartition("/")[0])):
+        made.answers[request] = answer
+    return made
 
 
 def test_a_missing_namespace_is_named_at_once(run: Callable[..., None]) -> None:
     """The message has the command that creates it; no lease duration is waited for."""
     began = time.monotonic()
     with pytest.raises(process.StartError) as caught:
-        run(EmptyCluster(lambda verb: (404, 'namespaces "home" not found')))
+        run(refusing(404, 'namespaces "home" not found'))
     assert str(caught.value) == (
         "the namespace home of the Lease does not exist. Create it with `kubectl create namespace home`, "
         "or choose another with --namespace"
@@ -239,7 +198,7 @@ def test_a_missing_namespace_is_named_at_once(run: Callable[..., None]) -> None:
 def test_missing_rights_on_the_lease_are_named_at_once(run: Callable[..., None]) -> None:
     """The message has the server's words, the verbs, and the manifest that grants them."""
     with pytest.raises(process.StartError) as caught:
-        run(EmptyCluster(lambda verb: (403, 'leases "rebalancer" is forbidden')))
+        run(refusing(403, 'leases "rebalancer" is forbidden'))
     assert str(caught.value) == (
         'leases "rebalancer" is forbidden. Grant the verbs get, create and patch on leases in namespace home '
         "with the Role in deploy/base/role.yaml, or choose another with --namespace"
@@ -249,7 +208,7 @@ def test_missing_rights_on_the_lease_are_named_at_once(run: Callable[..., None])
 def test_run_once_opens_no_port_without_a_metrics_address(run: Callable[..., None]) -> None:
     """So it ends well on a laptop where the default port is taken."""
     with capture_logs() as logs:
-        run(EmptyCluster())
+        run(ApiServer())
     events = [entry["event"] for entry in logs]
     assert "listening" not in events
     assert events[-1] == "ended"
@@ -258,27 +217,16 @@ def test_run_once_opens_no_port_without_a_metrics_address(run: Callable[..., Non
 def test_run_once_listens_where_an_address_is_given(run: Callable[..., None], taken_port: int) -> None:
     """A flag or the variable asks for it, so a taken port is an error then."""
     with capture_logs() as logs:
-        run(EmptyCluster(), metrics_address="127.0.0.1:0")
+        run(ApiServer(), metrics_address="127.0.0.1:0")
     assert "listening" in [entry["event"] for entry in logs]
     with pytest.raises(Exception, match=str(taken_port)):
-        run(EmptyCluster(), metrics_address=f"127.0.0.1:{taken_port}")
+        run(ApiServer(), metrics_address=f"127.0.0.1:{taken_port}")
 
 
 @pytest.fixture
 def insecure(tmp_path: Path) -> str:
     """Write a kubeconfig whose server's certificate is not verified; nothing listens there."""
-    file = tmp_path / "kubeconfig"
-    cluster = {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    file.write_text(json.dumps(document))
-    return str(file)
+    return str(write_kubeconfig(tmp_path, "https://127.0.0.1:1", **{"insecure-skip-tls-verify": True}))
 
 
 NOT_VERIFIED = (
@@ -307,7 +255,7 @@ def test_an_unverified_certificate_is_one_warning_of_a_command(
 
 def test_a_verified_certificate_has_no_warning() -> None:
     """As with every connection of these tests that is not made on purpose."""
-    with served(EmptyCluster()) as transport:
+    with served(ApiServer()) as transport:
         assert transport.warnings == ()
 
 
@@ -317,9 +265,9 @@ def test_a_clock_that_is_set_back_stops_neither_cycles_nor_the_reading_of_the_po
     """Where the scheduler waits for a time of day that is an hour away, threads go by the clock that only rises."""
     monkeypatch.setattr(IntervalTrigger, "get_next_fire_time", lambda *_: datetime.now(UTC) + timedelta(hours=1))
     file = tmp_path / "policy.yaml"
-    file.write_text("apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n")
-    with served(EmptyCluster()) as transport:
-        settings = load_settings({"namespace": "home", "page_address": "127.0.0.1:0", "policy": str(file)})
+    file.write_text(HEAD)
+    with served(ApiServer()) as transport:
+        settings = load_settings({"namespace": HOME, "page_address": "127.0.0.1:0", "policy": str(file)})
         policy = open_policy(settings, transport)
         clocks, interval = process.SYSTEM_CLOCKS, timedelta(seconds=0.2)
         controller = process._Controller(settings, clocks, transport, policy, interval)
@@ -337,35 +285,26 @@ def test_a_clock_that_is_set_back_stops_neither_cycles_nor_the_reading_of_the_po
             controller.stop()
 
 
-class ReturningNode(EmptyCluster):
-    """A cluster whose only event is a node that joins, once somebody lets it."""
+def test_a_change_in_the_cluster_has_a_cycle_follow() -> None:
+    """From the watch to the loop: it does not wait for the interval, which is an hour."""
+    cluster, returns = ApiServer(), threading.Event()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.returns = threading.Event()
-
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+    def handle(request: BaseHTTPRequestHandler) -> None:
         if "/nodes?" not in request.path or "watch=" not in request.path:
-            super().__call__(request)
+            cluster(request)
             return
         begin_stream(request)
-        while not self.returns.wait(0.5):
+        while not returns.wait(0.5):
             bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "1"}}}
             chunk(request, json.dumps(bookmark).encode() + b"\n")
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        node = {
-            "metadata": {"name": "n", "uid": "n", "resourceVersion": "2", "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "status": {"conditions": [ready]},
-        }
+        metadata = {"name": "n", "uid": "n", "resourceVersion": "2", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        node = {"metadata": metadata, "status": {"conditions": [ready]}}
         chunk(request, json.dumps({"type": "ADDED", "object": node}).encode() + b"\n")
         time.sleep(1)
 
-
-def test_a_change_in_the_cluster_has_a_cycle_follow() -> None:
-    """From the watch to the loop: it does not wait for the interval, which is an hour."""
-    cluster = ReturningNode()
-    with served(cluster) as transport:
-        settings = load_settings({"namespace": "home", "page_address": "127.0.0.1:0"})
+    with served(handle) as transport:
+        settings = load_settings({"namespace": HOME, "page_address": "127.0.0.1:0"})
         policy = open_policy(settings, transport)
         controller = process._Controller(
             settings, process.SYSTEM_CLOCKS, transport, policy, interval=timedelta(hours=1)
@@ -375,7 +314,7 @@ def test_a_change_in_the_cluster_has_a_cycle_follow() -> None:
             until(lambda: controller._runner.state.turn > 0, "the first cycle")
             time.sleep(0.5)  # what has begun with the process is over
             before = controller._runner.state.turn
-            cluster.returns.set()
+            returns.set()
             until(lambda: controller._runner.state.turn > before, "a cycle after the node")
         finally:
             controller.stop()
@@ -387,10 +326,10 @@ def test_the_end_of_any_thread_is_seen(tmp_path: Path) -> None:
     The first one answers for itself, and without the second one cycles come half as often.
     """
     file = tmp_path / "policy.yaml"
-    file.write_text("apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n")
+    file.write_text(HEAD)
     before = set(threading.enumerate())
-    with served(EmptyCluster()) as transport:
-        settings = load_settings({"namespace": "home", "page_address": "127.0.0.1:0", "policy": str(file)})
+    with served(ApiServer()) as transport:
+        settings = load_settings({"namespace": HOME, "page_address": "127.0.0.1:0", "policy": str(file)})
         policy = open_policy(settings, transport)
         controller = process._Controller(settings, process.SYSTEM_CLOCKS, transport, policy, None)
         try:

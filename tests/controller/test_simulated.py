@@ -35,6 +35,7 @@ from rebalancer.simulator import (
     Timings,
     pick_most_crowded,
 )
+from tests.build import a_cluster, a_layout
 from tests.controller.simulated import Simulation, Watching, eager
 from tests.planning.build import softly
 from tests.planning.states import CACHE, bounds, state
@@ -45,11 +46,7 @@ PLACEHOLDER = Placeholder(name="p-1", token="p", requests=NOTHING, node_affinity
 
 def skewed(counts: list[list[int]], zone: int, host: int, *, stateful: bool = False, budget: int = 1) -> ClusterBuilder:
     """Build zones of nodes that hold so many pods of one workload, with a budget of one if no other is given."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for name, nodes in zip(ZONES, counts, strict=False):
-        blueprint.zones([name], len(nodes))
-        on.update({f"{name}-{number}": held for number, held in enumerate(nodes, start=1)})
+    blueprint, on = a_layout(counts)
     add = blueprint.stateful_set if stateful else blueprint.deployment
     add("web", on=on, spread={ZONE: zone, HOSTNAME: host})
     blueprint.budget("web", max_unavailable=budget)
@@ -126,9 +123,7 @@ def test_a_scheduler_that_is_never_as_predicted_ends_the_repair() -> None:
 
     A StatefulSet's replacement is created when its predecessor is gone: until then the constraint holds.
     """
-    blueprint = ClusterBuilder()
-    blueprint.zones(ZONES, 1)
-    blueprint.stateful_set("web", on={"a-1": 3, "b-1": 1, "c-1": 1})
+    blueprint = a_cluster(ZONES, 1, {"a-1": 3, "b-1": 1, "c-1": 1}, stateful=True)
     timings = Timings(stopping=Span(20, 20))
     cluster = SimulatedCluster(softly(blueprint.snapshot()), timings=timings, choose=pick_most_crowded)
     simulation = Simulation(cluster, eager(spread=Spread(for_=timedelta(0), act_on=tuple(WhenUnsatisfiable))))

@@ -14,6 +14,7 @@ from rebalancer.ports import MEMORY_KEY, EvictionResult, ReadFailedError
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from rebalancer.tracking.moves import ANSWER_TIMEOUT
+from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
@@ -39,10 +40,7 @@ class Pods(SimulatedCluster):
 
 
 def skewed(zones: dict[str, int] | None = None) -> ClusterBuilder:
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
-    blueprint.deployment("web", on=zones or {"a-1": 3, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
-    return blueprint
+    return a_cluster("abc", 1, zones or {"a-1": 3, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
 
 
 def test_the_pods_of_planned_moves_are_read() -> None:

@@ -41,7 +41,8 @@ from rebalancer.policy import (
 )
 from rebalancer.policy.merging import MOST_TEAMS
 from rebalancer.policy.team_maps import read_team_policy
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import ApiServer, served
+from tests.build import a_state
 from tests.controller.simulated import eager
 from tests.controller.test_loop import NOW, SNAPSHOT
 from tests.controller.waiting import until
@@ -264,21 +265,14 @@ def test_a_pass_ends_where_the_process_does() -> None:
 
 def test_the_config_map_is_read_by_its_name_alone() -> None:
     """One GET of one object: the right that deploy/team gives."""
-    paths = []
-
-    def handle(request: Any) -> None:
-        paths.append(request.path)
-        if "/none/" in request.path:
-            answer(request, 404, {"kind": "Status", "code": 404})
-            return
-        metadata = {"name": "rebalancer-policy", "namespace": "shop", "uid": "u"}
-        answer(request, 200, {"metadata": metadata, "data": {"policy.yaml": STRICT}, "binaryData": {"x": "AA=="}})
-
-    with served(handle) as transport:
+    server, path = ApiServer(), "/api/v1/namespaces/shop/configmaps/rebalancer-policy"
+    metadata = {"namespace": "shop", "uid": "u"}
+    server.put(path, metadata=metadata, data={"policy.yaml": STRICT}, binaryData={"x": "AA=="})
+    with served(server) as transport:
         read = read_config_map(transport, "shop", "rebalancer-policy", timeout=2.0)
         assert read == replace_binary(config_map(STRICT))
         assert read_config_map(transport, "none", "rebalancer-policy") is None
-    assert paths[0] == "/api/v1/namespaces/shop/configmaps/rebalancer-policy"
+    assert server.requests[0] == ("GET", path)
 
 
 def replace_binary(read: ConfigMap) -> ConfigMap:
@@ -293,10 +287,6 @@ BUDGETS = Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=9))
 
 def cluster_policy(*namespaces: str, mode: Mode = Mode.EVICT) -> Policy:
     return eager(mode, budgets=BUDGETS, team_policies=TeamPolicies(namespaces=namespaces))
-
-
-def led(policy: Policy) -> LoopState:
-    return step(LoopState(in_force=InForce(policy=policy, policy_since=NOW)), Leading(leads=True), NOW)[0]
 
 
 def after(state: LoopState, *events: LoopEvent) -> tuple[LoopState, list[Event]]:
@@ -322,7 +312,7 @@ def waiting(state: LoopState) -> set[str]:
 
 def test_a_team_holds_its_own_pods_back() -> None:
     """With a budget of 0 nothing of its namespace is evicted, and the message names the team's budget."""
-    state, _ = after(led(cluster_policy("default")), read(None), CycleDue(snapshot=SNAPSHOT))
+    state, _ = after(a_state(cluster_policy("default"), NOW), read(None), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
     assert len(state.cycle.admission.evictions) == 4
     state, _ = after(state, read(STRICT), CycleDue(snapshot=SNAPSHOT))
@@ -336,7 +326,9 @@ def test_nothing_is_evicted_before_a_team_policy_has_been_read() -> None:
 
     Nothing is wrong in the meantime, so there is no event; the namespace of the rebalancer itself has no team policy.
     """
-    state, _ = after(led(cluster_policy()), PolicyLoaded(policy=cluster_policy("default")), CycleDue(snapshot=SNAPSHOT))
+    state, _ = after(
+        a_state(cluster_policy(), NOW), PolicyLoaded(policy=cluster_policy("default")), CycleDue(snapshot=SNAPSHOT)
+    )
     assert state.cycle is not None
     assert state.cycle.admission.evictions == ()
     assert "Excluded" in waiting(state)
@@ -347,7 +339,7 @@ def test_nothing_is_evicted_before_a_team_policy_has_been_read() -> None:
     assert state.cycle is not None
     assert len(state.cycle.admission.evictions) == 4
     home = Regarding(kind="ConfigMap", namespace="default", name="rebalancer-control")
-    state = led(cluster_policy("*"))
+    state = a_state(cluster_policy("*"), NOW)
     state, _ = after(replace(state, process=replace(state.process, pause_object=home)), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
     assert len(state.cycle.admission.evictions) == 4
@@ -357,14 +349,14 @@ def test_a_namespace_whose_workloads_are_not_read_has_no_team_policy() -> None:
     """It is neither waited for nor reported: events may not be written there."""
     for scope, teams in ((frozenset({"default"}), {"default"}), (frozenset({"elsewhere"}), set())):
         seen = dataclasses.replace(SNAPSHOT, scope=scope)
-        state, _ = after(led(cluster_policy("*")), CycleDue(snapshot=seen))
+        state, _ = after(a_state(cluster_policy("*"), NOW), CycleDue(snapshot=seen))
         assert state.in_force.teams.keys() == teams
 
 
 def test_a_namespace_without_a_valid_team_policy_is_left_alone() -> None:
     """Its pods are Excluded until the policy is valid, and with the next valid one they move."""
     broken = read("mode: Evict\n")
-    state, _ = after(led(cluster_policy("default")), broken, CycleDue(snapshot=SNAPSHOT))
+    state, _ = after(a_state(cluster_policy("default"), NOW), broken, CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
     assert state.cycle.admission.evictions == ()
     assert "Excluded" in waiting(state)
@@ -375,7 +367,7 @@ def test_a_namespace_without_a_valid_team_policy_is_left_alone() -> None:
 
 def test_a_team_policy_takes_effect_between_two_evictions() -> None:
     """What was admitted before waits for a new plan."""
-    state, _ = after(led(cluster_policy("default")), read(None), CycleDue(snapshot=SNAPSHOT))
+    state, _ = after(a_state(cluster_policy("default"), NOW), read(None), CycleDue(snapshot=SNAPSHOT))
     assert state.queue.evictions
     tightened, _ = after(state, read(STRICT))
     assert tightened.queue.evictions == ()
@@ -385,7 +377,7 @@ def test_a_team_policy_takes_effect_between_two_evictions() -> None:
 
 def test_events_about_team_policies() -> None:
     """Each change is one event, on the team's ConfigMap: in force, refused, in force again, gone."""
-    state = led(cluster_policy("default"))
+    state = a_state(cluster_policy("default"), NOW)
     state, events = after(state, read(STRICT))
     assert [(str(event.reason), event.regarding.namespace, event.regarding.name) for event in events] == [
         ("PolicyReloaded", "default", "rebalancer-policy")
@@ -417,7 +409,7 @@ def test_a_new_leader_reports_what_it_has_read_before() -> None:
 
 def test_a_new_cluster_policy_keeps_what_teams_have_and_may_end_it() -> None:
     """A team's rules hold under the next cluster policy too, unless it no longer lists the namespace."""
-    state, _ = after(led(cluster_policy("default")), read(STRICT))
+    state, _ = after(a_state(cluster_policy("default"), NOW), read(STRICT))
     state, _ = after(state, PolicyLoaded(policy=cluster_policy("def*", mode=Mode.OBSERVE)))
     assert (state.mode, state.in_force.policy.rules_of("default").budgets.per_workload) == (
         Mode.OBSERVE,
@@ -433,7 +425,7 @@ def test_status_and_metrics_name_the_team_policies_that_are_not_in_force() -> No
     """The status has the first twenty, the metric a series for each namespace with a team policy."""
     teams = {f"team-{number:02}": read("mode: Evict\n").teams["default"] for number in range(30)}
     teams |= {"good": read(STRICT).teams["default"], "none": TeamReading(policy=NO_TEAM_POLICY)}
-    state, _ = after(led(cluster_policy("*")), TeamPoliciesRead(teams=teams))
+    state, _ = after(a_state(cluster_policy("*"), NOW), TeamPoliciesRead(teams=teams))
     valid = rows_of(state, "rebalancer_team_policy_valid")
     assert (valid["good",], valid["team-07",]) == (1, 0)
     assert ("none",) not in valid
@@ -446,7 +438,7 @@ def test_requests_for_team_policies_do_not_count_for_the_breaker() -> None:
     """Neither does a team without a right open it, nor do many answers hold it shut."""
     counted: list[int] = []
     telemetry = cast("Any", SimpleNamespace)(
-        _metrics=export(view_of(led(cluster_policy("*")))),
+        _metrics=export(view_of(a_state(cluster_policy("*"), NOW))),
         requests=SimpleNamespace(count=lambda code, _: counted.append(code)),
     )
     Telemetry._count_request(

@@ -19,7 +19,7 @@ from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.locations import Address
 from rebalancer.model.cluster import NEWEST
 from rebalancer.policy import default_policy
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import ApiServer, answer, served
 from tests.controller.test_gauges import STATE
 from tests.reports import rows_of
 
@@ -92,18 +92,16 @@ def test_what_a_namespace_refuses_for_itself_does_not_count_for_the_breaker() ->
         "/apis/events.k8s.io/v1/namespaces/shop/events": (500, {}),
         "/api/v1/gone": (403, terminating),
         "/api/v1/denied": (403, denied),
+        "/api/v1/pods": (403, {}),
     }
-
-    def handle(request: BaseHTTPRequestHandler) -> None:
-        request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        answer(request, *answers.get(request.path, (403, {})))
-
-    with served(handle) as transport:
+    server = ApiServer()
+    server.answers = {("POST", path): answered for path, answered in answers.items()}
+    with served(server) as transport:
         control = Reflector(transport, CONFIG_MAPS, namespace="home", name="control")
         cluster = KubernetesCluster(transport, namespace="home", instance="me", version=NEWEST, control=control)
         telemetry = Telemetry(cluster, None, transport, interval=60)
         counts = []
-        for path in (*answers, "/api/v1/pods"):
+        for path in answers:
             with pytest.raises(RequestRefused):
                 transport.request("POST", path)
             counts.append(telemetry.requests.read(timedelta(minutes=1)))

@@ -9,7 +9,8 @@ from msgspec import structs
 from rebalancer.controller.status import status_document
 from rebalancer.model.reasons import Reason
 from rebalancer.policy import Amount, Budgets
-from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster, TraceKind
+from rebalancer.simulator import ZONE, SimulatedCluster, TraceKind
+from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
 
 QUOTA = "exceeded quota: pods"
@@ -18,8 +19,7 @@ WORKLOADS = 30
 
 def skewed(*, stateful: bool = False) -> SimulatedCluster:
     """Return a cluster with workloads in two namespaces, each of which needs one eviction."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
+    blueprint = a_cluster("abc", 2)
     for namespace, number in (("shop", WORKLOADS), ("other", 3)):
         for index in range(number):
             make = blueprint.stateful_set if stateful else blueprint.deployment

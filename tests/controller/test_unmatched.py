@@ -25,8 +25,9 @@ from rebalancer.policy import (
     default_policy,
 )
 from rebalancer.policy.teams import TeamGroup
-from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import ZONE, SimulatedCluster
 from tests.adapters.kubernetes.fake_server import served
+from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
 
 LISTING = TeamPolicies(namespaces=("default",))
@@ -45,10 +46,7 @@ def running() -> Iterator[Starting]:
     with served(lambda _: None) as transport, ExitStack() as ending:
 
         def start(policy: Policy) -> Simulation:
-            blueprint = ClusterBuilder()
-            blueprint.zones("ab", 1)
-            blueprint.deployment("web", on={"a-1": 1, "b-1": 1})
-            cluster = SimulatedCluster(blueprint.snapshot())
+            cluster = SimulatedCluster(a_cluster("ab", 1, {"a-1": 1, "b-1": 1}).snapshot())
             telling = Telemetry(cast("KubernetesCluster", cluster), Address("127.0.0.1", 0), transport, interval=60)
             telling.start()
             ending.callback(telling.stop)

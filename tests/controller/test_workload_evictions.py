@@ -20,6 +20,7 @@ from rebalancer.model.reasons import Cause
 from rebalancer.planning.plan import Eviction, Plan, Repair
 from rebalancer.policy import Mode
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
+from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
 from tests.tracking.build import move
 
@@ -52,10 +53,7 @@ def named(number: int) -> Reference:
 
 def planned(*workloads: Reference) -> Plan:
     """Return a plan with an eviction of each workload."""
-    pod = ClusterBuilder()
-    pod.zones("a", 1)
-    pod.deployment("web", on={"a-1": 1})
-    (victim,) = pod.snapshot().pods
+    (victim,) = a_cluster("a", 1, {"a-1": 1}).snapshot().pods
     repair = Repair(step=1, group="g", cause=Cause.SKEW_VIOLATED)
     evictions = tuple(Eviction(repair=repair, pod=victim, workload=workload) for workload in workloads)
     return Plan(made_at=NOW, expires_at=NOW, policy_hash="", evictions=evictions)
@@ -149,8 +147,7 @@ def telemetry() -> tuple[Telemetry, Callable[[], Exported]]:
 
 def skewed() -> ClusterBuilder:
     """Four of six pods of each workload have to move: three of each wait for the first."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
+    blueprint = a_cluster("abc", 2)
     for name in ("web", "db"):
         blueprint.deployment(name, on={"a-1": 3, "a-2": 3}, spread={ZONE: 1})
     return blueprint

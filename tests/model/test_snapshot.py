@@ -4,14 +4,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rebalancer.simulator import ClusterBuilder
+from tests.build import a_cluster
 
 
 def small() -> ClusterBuilder:
     """Return two nodes with a workload of two pods."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 1, "b-1": 1})
-    return blueprint
+    return a_cluster("ab", 1, {"a-1": 1, "b-1": 1})
 
 
 def test_a_later_snapshot_has_the_indexes_that_were_built() -> None:

@@ -29,15 +29,14 @@ from rebalancer.planning.scope.capacity import CapacityIndex
 from rebalancer.planning.scope.components import find_components
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
-from rebalancer.policy import Policy, load_policy
+from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster, a_policy
 from tests.planning.states import CACHE, LIMITS
 from tests.scheduling.build import NOW
 
-HEAD = """
-apiVersion: rebalancer.dev/v1alpha1
-kind: RebalancePolicy
+EVICTING = """
 mode: Evict
 budgets: {maxUnavailable: 100%, perWorkload: 100%}
 eligibility: {minAge: 0s}
@@ -46,7 +45,7 @@ nodes: {settle: 0s}
 
 
 def policy(text: str = "") -> Policy:
-    return load_policy((HEAD + text).encode(), source="test")
+    return a_policy(EVICTING + text)
 
 
 def limit(bound: str, *, key: str = HOSTNAME, more: str = "", group: str = "") -> str:
@@ -150,10 +149,7 @@ def softly(snapshot: Snapshot, max_skew: int = 1) -> Snapshot:
 
 def on_one_node(**fields: Any) -> Snapshot:
     """Return four pods on one of two zones' nodes; the fields are the ReplicaSet's."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("ab", 1, {"a-1": 4}, spread={ZONE: 1}).snapshot()
     return replace(snapshot, workloads=tuple(structs.replace(owner, **fields) for owner in snapshot.workloads))
 
 
@@ -165,8 +161,7 @@ def cause_of(group: ComponentPlan) -> Fact:
 
 def two_classes(**fields: Any) -> ClusterBuilder:
     """Return two workloads of different size, six pods on one of four nodes; the fields are the second one's."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200, **fields)
     return blueprint

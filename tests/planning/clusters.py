@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import structs
 
-from rebalancer.engine import evaluate
 from rebalancer.model.affinity import NodeSelectorTerm
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.moves import NO_MEMORY, Memory
@@ -17,11 +16,12 @@ from rebalancer.model.spread import SpreadConstraint
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.plan import Plan
-from rebalancer.planning.planner import plan
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Amount, Budgets, Policy
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster, a_layout
 from tests.controller.simulated import eager
+from tests.planning import build
 
 GENEROUS = Budgets(max_unavailable=Amount(value=100), per_workload=Amount(value=100))
 
@@ -32,21 +32,14 @@ def policy(**changes: Any) -> Policy:
 
 def returned(**fields: Any) -> Snapshot:
     """Twelve pods on two of three zones of two nodes."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
     on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
-    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1}, namespace="shop", **fields)
-    return blueprint.snapshot()
+    return a_cluster("abc", 2, on, spread={ZONE: 1, HOSTNAME: 1}, namespace="shop", **fields).snapshot()
 
 
 def planned(
     snapshot: Snapshot, rules: Policy | None = None, memory: Memory = NO_MEMORY, limits: SearchLimits | None = None
 ) -> Plan:
-    rules = rules or policy()
-    evaluation = evaluate(snapshot, rules, memory=memory)
-    if limits is None:
-        return evaluation.plan
-    return plan(evaluation.view, evaluation.assessment, rules, memory, limits)
+    return build.planned(snapshot, rules or policy(), memory, limits)
 
 
 def pods(snapshot: Snapshot, change: Callable[[Pod], Pod]) -> Snapshot:
@@ -84,10 +77,8 @@ def sharing(snapshot: Snapshot) -> Snapshot:
 
 
 def budgeted(**fields: Any) -> Snapshot:
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
     on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
-    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
+    blueprint = a_cluster("abc", 2, on, spread={ZONE: 1, HOSTNAME: 1})
     blueprint.budget("web", **fields)
     return blueprint.snapshot()
 
@@ -110,11 +101,7 @@ def hostname_only(**fields: Any) -> Callable[[SpreadConstraint], SpreadConstrain
 
 def laid_out(counts: dict[str, list[int]], waiting: int, zone: int, host: int) -> Snapshot:
     """Put one Deployment on zones of nodes that hold so many pods, and let so many wait for a node."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for name, held in counts.items():
-        blueprint.zones([name], len(held))
-        on.update({f"{name}-{n}": number for n, number in enumerate(held, start=1) if number})
+    blueprint, on = a_layout(counts.values(), counts)
     blueprint.deployment("web", on=on, replicas=sum(on.values()) + waiting, spread={ZONE: zone, HOSTNAME: host})
     return owners(
         blueprint.snapshot(),
@@ -137,10 +124,9 @@ def regions() -> ClusterBuilder:
 
 def stateful(reach: dict[str, str]) -> Snapshot:
     """Put a StatefulSet of four on two of three zones, each pod with a volume that reaches the zones named for it."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.stateful_set("db", on={"a-1": 1, "a-2": 1, "b-1": 1, "b-2": 1}, spread={ZONE: 1}, namespace="shop")
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster(
+        "abc", 2, {"a-1": 1, "a-2": 1, "b-1": 1, "b-2": 1}, name="db", stateful=True, spread={ZONE: 1}, namespace="shop"
+    ).snapshot()
     volumes, claims = [], []
     for pod in snapshot.pods:
         zones = tuple(sorted(reach.get(pod.name, "abc")))

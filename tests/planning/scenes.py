@@ -25,14 +25,13 @@ from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.capacity import CapacityIndex
 from rebalancer.planning.scope.components import find_components, stuck_pods
 from rebalancer.planning.search.cache import SearchCache
-from rebalancer.policy import Policy, load_policy
+from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_policy
 from tests.planning.states import CACHE
 
 POLICY = """
-apiVersion: rebalancer.dev/v1alpha1
-kind: RebalancePolicy
 mode: Evict
 budgets: {maxUnavailable: 100%, perWorkload: 100%}
 eligibility: {minAge: 0s, minReplicas: 1}
@@ -87,7 +86,7 @@ class Scene:
             f"limits: [{{name: most, topologyKey: {key}, maxPods: {most}, action: Evict}}]}}"
             for number, (label, key, most) in enumerate(self.limits)
         ]
-        return load_policy(f"{POLICY}groups: [{', '.join(groups)}]\n".encode(), source="scene")
+        return a_policy(f"{POLICY}groups: [{', '.join(groups)}]\n")
 
     def snapshot(self) -> Snapshot:
         """Build the cluster."""

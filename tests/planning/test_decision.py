@@ -16,14 +16,14 @@ from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Amount, Policy
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster
 from tests.planning.build import cause_of, changed, decided, first_problem, joined, limit, planned, policy
 from tests.scheduling.build import NOW
 
 
 def test_pending_pods_that_satisfy_several_classes_are_waited_for() -> None:
     """Where everything can hold once they are placed, nothing is evicted."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("one", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"b-2": 1}, spread={ZONE: 1}, cpu=200)
     snapshot = joined(blueprint)
@@ -40,8 +40,7 @@ def test_pending_pods_that_satisfy_several_classes_are_waited_for() -> None:
 
 def team_of_six(most: int) -> tuple[Snapshot, Policy]:
     """Return two classes of pods, 4 and 1,1 over two zones, and a limit of so many on a node for both together."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("one", on={"a-1": 4}, cpu=100)
     blueprint.deployment("two", on={"a-1": 1, "b-1": 1}, cpu=200)
     rule = f"{{name: l, topologyKey: {HOSTNAME}, maxPods: {most}, action: Evict}}"
@@ -71,10 +70,7 @@ def test_several_classes_are_not_predicted_after_three_failures() -> None:
 
 def test_a_pending_pod_that_no_node_admits_is_a_deadlock() -> None:
     """Equal pods and nothing to evict on paper: that the pending one is stuck is reported, not hidden."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, spread={ZONE: 1}, replicas=3)
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, spread={ZONE: 1}, replicas=3).snapshot()
     pending = structs.replace(
         snapshot.pods[0],
         uid="w",
@@ -98,8 +94,7 @@ def test_a_pending_pod_that_no_node_admits_is_a_deadlock() -> None:
 
 def two_that_go_together() -> ClusterBuilder:
     """Return 2 | 4,1 with maxSkew 2 and 1, of two sizes."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("a", 1)
+    blueprint = a_cluster("a", 1)
     blueprint.zones("b", 2)
     blueprint.deployment("one", on={"a-1": 2, "b-1": 2}, spread={ZONE: 2, HOSTNAME: 1}, cpu=100)
     blueprint.deployment("two", on={"b-1": 2, "b-2": 1}, spread={ZONE: 2, HOSTNAME: 1}, cpu=200)
@@ -133,11 +128,10 @@ def test_a_step_waits_while_the_budgets_allow_no_second_eviction_just_now() -> N
 
 def test_victims_with_too_many_outcomes_are_reported_as_not_visited() -> None:
     """Where the scheduler has more choices for the replacement than are followed, no step is not claimed as proved."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 100)
     on = {f"a-{number}": 1 for number in range(1, 9)} | {f"b-{number}": 1 for number in range(1, 5)}
-    blueprint.deployment("web", on=on, spread={ZONE: 5})
-    (group,) = planned(blueprint.snapshot(), policy(limit("maxPods: 6", key=ZONE))).components
+    (group,) = planned(
+        a_cluster("ab", 100, on, spread={ZONE: 5}).snapshot(), policy(limit("maxPods: 6", key=ZONE))
+    ).components
     assert (group.evictions, group.reason) == (2, Reason.NOT_FORCED)
     assert cause_of(group) == StepSearchLimit()
 

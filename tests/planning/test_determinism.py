@@ -12,7 +12,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster
 from tests.planning.scenes import Constraint, Scene, Work
 
 _WRITE = "import sys; from tests.planning.test_determinism import written; sys.stdout.buffer.write(written())"
@@ -20,8 +21,7 @@ _WRITE = "import sys; from tests.planning.test_determinism import written; sys.s
 
 def single_class() -> Snapshot:
     """Return three workloads of equal pods: some that the certificate covers, some that are searched."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 4)
+    blueprint = a_cluster("abc", 4)
     on = {"a-1": 2, "a-2": 2, "a-3": 1, "b-1": 2, "b-2": 2}
     blueprint.deployment("returned", on=on, spread={ZONE: 1, HOSTNAME: 2})
     blueprint.deployment("searched", on={"a-1": 3, "b-2": 3, "b-3": 1, "c-1": 2}, spread={ZONE: 2, HOSTNAME: 1})

@@ -9,7 +9,8 @@ from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.planning.scope.requirements import requirement_for_count, requirement_of_limit
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
 from tests.planning.build import limit, planned, policy
 
 
@@ -18,10 +19,7 @@ def knowing(bound: str) -> Policy:
 
 
 def two_zones(**on: int) -> Snapshot:
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={f"{zone}-1": pods for zone, pods in on.items()})
-    return blueprint.snapshot()
+    return a_cluster("ab", 1, {f"{zone}-1": pods for zone, pods in on.items()}).snapshot()
 
 
 def test_evictions_go_as_far_as_the_nodes_allow() -> None:

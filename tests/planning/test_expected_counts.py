@@ -13,7 +13,8 @@ from rebalancer.planning.expected_counts import expected_counts, expected_worst
 from rebalancer.planning.plan import ComponentPlan, Eviction, Outlook, Repair
 from rebalancer.planning.scope.components import Component, Counts, find_components
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
 from tests.planning.build import limit, policy
 
 
@@ -32,10 +33,7 @@ class GivenTargets:
 
 def four_and_one() -> Snapshot:
     """Return one workload with four pods in zone a and one in zone b."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 4, "b-1": 1})
-    return blueprint.snapshot()
+    return a_cluster("ab", 1, {"a-1": 4, "b-1": 1}).snapshot()
 
 
 def evaluated(snapshot: Snapshot, bound: str) -> EvaluatedLimit:
@@ -118,10 +116,7 @@ def planned(component: Component) -> ComponentPlan:
 
 def test_a_constraint_counts_a_pod_that_moves() -> None:
     """One less where it was, one more where its replacement can only be placed."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 4, "b-1": 1}, spread={ZONE: 1})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("ab", 1, {"a-1": 4, "b-1": 1}, spread={ZONE: 1}).snapshot()
     assessment = assess(View(snapshot), policy(), NO_MEMORY)
     (component,) = find_components(assessment, frozenset(), (WhenUnsatisfiable.DO_NOT_SCHEDULE,))
     assert expected_counts(planned(component), [evict_first(snapshot, "b")], snapshot) == {ZONE: {"a": 3, "b": 2}}

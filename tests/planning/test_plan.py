@@ -5,7 +5,8 @@ from msgspec import structs
 from rebalancer.model.labels import Labels
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.policy import Amount, Budgets
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
 from tests.planning.clusters import (
     planned,
     pods,
@@ -15,8 +16,7 @@ from tests.planning.clusters import (
 
 def test_a_part_of_a_plan_is_about_the_named_workloads() -> None:
     """What goes, what waits, what is refused and what was found out of them, and nothing of others."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 6, "b-1": 1}, spread={ZONE: 1})
     excluded = {"rebalancer.dev/exclude": "true"}

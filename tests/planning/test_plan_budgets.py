@@ -14,6 +14,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.planning.scope.budgets import BudgetExhausted, GroupUnavailable
 from rebalancer.policy import Amount, Budgets
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster
 from tests.planning.build import DEADLOCK, changed, on_one_node, shards
 from tests.planning.build import planned as plan_small
 from tests.planning.build import policy as small_policy
@@ -144,8 +145,7 @@ def test_two_that_must_go_together() -> None:
 
 def test_a_disruption_budget_with_capacity_for_one_of_two() -> None:
     """What a budget granted to a step that cannot go whole is given back."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("a", 1)
+    blueprint = a_cluster("a", 1)
     blueprint.zones("b", 2)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 4, "b-2": 1}, spread={ZONE: 2, HOSTNAME: 1})
     blueprint.budget("web", max_unavailable=1)
@@ -193,8 +193,7 @@ def test_a_deadlocked_pod_that_uses_up_the_group_is_named() -> None:
 
 def test_an_eviction_that_may_still_be_carried_out_uses_up_the_group() -> None:
     """For the pods of other workloads; the same pod may go."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
+    blueprint = a_cluster("abc", 1)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 3, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
     snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, cluster="r")

@@ -24,6 +24,7 @@ from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster
 from tests.planning.build import cause_of
 from tests.planning.clusters import (
     REGION,
@@ -98,8 +99,7 @@ def test_no_capacity() -> None:
 )
 def test_no_placement_names_the_nearest_feasible_numbers(on: dict[str, int], nearest: tuple[int, ...]) -> None:
     """What no placement can satisfy is Infeasible, with the nearest feasible numbers: here 1, 2, 3 and 5 are."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("a", 1)
+    blueprint = a_cluster("a", 1)
     blueprint.zones("b", 3)
     blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1})
     (group,) = planned(blueprint.snapshot()).components
@@ -111,9 +111,7 @@ def test_no_placement_names_the_nearest_feasible_numbers(on: dict[str, int], nea
 @pytest.mark.parametrize(("far", "feasible"), [(100, (2,)), (4, (2,)), (3, ())])
 def test_too_few_domains(far: int, feasible: tuple[int, ...]) -> None:
     """With fewer domains than minDomains each may hold at most maxSkew; a number that is too far away helps nobody."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 3, "b-1": 3}, spread={ZONE: 1})
+    blueprint = a_cluster("ab", 1, {"a-1": 3, "b-1": 3}, spread={ZONE: 1})
 
     def demanding(pod: Pod) -> Pod:
         spread = tuple(structs.replace(constraint, min_domains=3) for constraint in pod.spec.spread)
@@ -182,8 +180,7 @@ def test_evictions_wait_while_an_autoscaler_removes_a_node_of_the_group() -> Non
 
 def test_members_that_ask_for_different_ports() -> None:
     """Two owners under one selector of which one needs a host port are not planned as one."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
+    blueprint = a_cluster("ab", 1)
     blueprint.deployment("one", on={"a-1": 2}, spread={ZONE: 1})
     blueprint.deployment("two", on={"a-1": 2}, spread={ZONE: 1})
 
@@ -198,8 +195,7 @@ def test_members_that_ask_for_different_ports() -> None:
 
 def test_pods_that_others_have_still_to_create() -> None:
     """An owner under the same selector that has pods to create is waited for: the counts will change."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("one", on={"a-1": 4}, spread={ZONE: 1})
     blueprint.deployment("two", on={"b-1": 1}, replicas=3, spread={ZONE: 2})
     plan = planned(sharing(blueprint.snapshot()))

@@ -16,6 +16,7 @@ from rebalancer.planning.scope.components import stuck_pods
 from rebalancer.reporting.phrases import eviction_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster
 from tests.planning.clusters import (
     REGION,
     hostname_only,
@@ -62,10 +63,7 @@ def test_the_same_snapshot_gives_the_same_plan() -> None:
 
 def test_a_balanced_group_is_not_in_the_plan() -> None:
     """What holds is not planned."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 2, "b-1": 1}, spread={ZONE: 1})
-    assert planned(blueprint.snapshot()).components == ()
+    assert planned(a_cluster("ab", 1, {"a-1": 2, "b-1": 1}, spread={ZONE: 1}).snapshot()).components == ()
 
 
 def test_least_important_first() -> None:
@@ -84,8 +82,7 @@ def test_least_important_first() -> None:
 
 def test_two_revisions_share_a_selector() -> None:
     """Two owners under one selector are one group, planned together."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
+    blueprint = a_cluster("ab", 1)
     blueprint.deployment("one", on={"a-1": 4}, spread={ZONE: 1})
     blueprint.deployment("two", on={"b-1": 4}, spread={ZONE: 1})
     snapshot = blueprint.snapshot()
@@ -104,9 +101,7 @@ def test_two_revisions_share_a_selector() -> None:
 )
 def test_affinity_to_pods(affinity: dict[str, str], reason: Reason | None) -> None:
     """Keeping off each other's nodes is counted; affinity that moves with every placement is left alone."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 3)
-    blueprint.deployment("web", on={"a-1": 1, "a-2": 1, "a-3": 1, "b-1": 1}, spread={ZONE: 1})
+    blueprint = a_cluster("abc", 3, {"a-1": 1, "a-2": 1, "a-3": 1, "b-1": 1}, spread={ZONE: 1})
     ((kind, key),) = affinity.items()
     term = PodAffinityTerm(topology_key=key, selector=LabelSelector.of({"app": "web"}))
 
@@ -189,10 +184,7 @@ def test_keys_that_cross() -> None:
 
 def test_a_key_above_shared_hosts() -> None:
     """Without a hostname constraint the nodes of a zone are interchangeable, and the plan still names them."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
-    blueprint.deployment("web", on={"a-1": 2, "a-2": 2}, spread={ZONE: 1})
-    plan = planned(blueprint.snapshot())
+    plan = planned(a_cluster("ab", 2, {"a-1": 2, "a-2": 2}, spread={ZONE: 1}).snapshot())
     assert len(plan.evictions) == 2
     assert [target.topology_key for target in plan.evictions[0].targets] == [ZONE]
     assert set(plan.components[0].after or ()) == {ZONE}
@@ -210,8 +202,7 @@ def test_selectors_that_count_nobody() -> None:
 
 def test_workloads_that_ask_for_different_things() -> None:
     """Two owners under one selector with different requests are planned together, as two kinds."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
+    blueprint = a_cluster("ab", 1)
     blueprint.deployment("one", on={"a-1": 4}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"a-1": 4}, spread={ZONE: 1}, cpu=200)
 
@@ -231,8 +222,7 @@ def test_three_keys() -> None:
 
 def test_groups_that_count_the_same_pods_are_planned_together() -> None:
     """The number is the minimum for both, and each eviction of the step is good for both."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("one", on={"a-1": 6}, spread={ZONE: 1})
     blueprint.deployment("two", on={"a-1": 4}, spread={ZONE: 2})
 
@@ -251,8 +241,7 @@ def test_groups_that_count_the_same_pods_are_planned_together() -> None:
 
 def test_capacity_is_not_promised_twice() -> None:
     """Two workloads that need the same capacity do not both get it."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
+    blueprint = a_cluster("ab", 1)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 4}, spread={ZONE: 1}, cpu=1000)
     snapshot = nodes(
@@ -266,8 +255,7 @@ def test_capacity_is_not_promised_twice() -> None:
 
 def test_capacity_that_is_spoken_for() -> None:
     """The last free place is not promised while a pod waits for it, or is still to be created for it."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
+    blueprint = a_cluster("ab", 1)
     blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1}, cpu=1000)
     blueprint.stateful_set("other", on={"a-1": 2}, cpu=1000)
     snapshot = nodes(
@@ -287,9 +275,7 @@ def test_extended_resources_and_storage_are_capacity_too() -> None:
     """Capacity is the least of all resources that the pods ask for."""
     asks = Resources(cpu=1, memory=1, ephemeral_storage=10, extended=(("example.com/gpu", 1),))
     has = Resources(cpu=64_000, memory=2**40, ephemeral_storage=25, extended=(("example.com/gpu", 9),))
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 8}, spread={ZONE: 1})
+    blueprint = a_cluster("ab", 1, {"a-1": 8}, spread={ZONE: 1})
 
     def asking(pod: Pod) -> Pod:
         return structs.replace(pod, spec=structs.replace(pod.spec, requests=asks), requests=asks)
@@ -314,10 +300,7 @@ def test_pods_that_wait_are_counted_in() -> None:
 
 def test_pods_on_their_way_may_bring_it_right() -> None:
     """Where the pods without a node are all that is missing, nothing is evicted."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 2}, replicas=3, spread={ZONE: 1})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("ab", 1, {"a-1": 2}, replicas=3, spread={ZONE: 1}).snapshot()
     waiting = [pod for pod in snapshot.pods if pod.node is None]
     assert len(waiting) <= 1
     plan = planned(snapshot)
@@ -330,8 +313,7 @@ def test_a_pod_that_waits_for_capacity_where_nothing_is_required_needs_no_repair
     spread: tuple[LabelSelector | None, ...],
 ) -> None:
     """Its workload has soft defaults, or constraints that reject no node; other workloads are planned as always."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
+    blueprint = a_cluster("ab", 1)
     blueprint.deployment("cart", on={"a-1": 3}, spread={ZONE: 1})
     blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, replicas=3)
     snapshot = blueprint.snapshot()

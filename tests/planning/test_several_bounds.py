@@ -9,7 +9,8 @@ from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.planning.search.report import Method
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster
 from tests.planning.clusters import owners, planned, pods, sharing
 
 Spread = tuple[SpreadConstraint, ...]
@@ -17,8 +18,7 @@ Spread = tuple[SpreadConstraint, ...]
 
 def two_workloads(change: Callable[[Spread], Spread]) -> Snapshot:
     """Return two Deployments under one selector, all of them in one zone; the second one's constraints are changed."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
+    blueprint = a_cluster("abc", 2)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 2, "a-2": 2, "b-1": 1, "b-2": 1}, spread={ZONE: 1, HOSTNAME: 1})
     snapshot = sharing(blueprint.snapshot())

@@ -3,12 +3,13 @@
 import pytest
 
 from rebalancer.policy import Percentage
-from tests.policy.test_loader import HEADER, load, refused
+from tests.build import HEAD
+from tests.policy.test_loader import load, refused
 
 
 def test_bounds_are_percentages() -> None:
     """The others keep their defaults."""
-    breaker = load(f"{HEADER}breaker: {{unreadyNodes: 30%, pendingPods: 100%, window: 1h, clearAfter: 0s}}\n").breaker
+    breaker = load(f"{HEAD}breaker: {{unreadyNodes: 30%, pendingPods: 100%, window: 1h, clearAfter: 0s}}\n").breaker
     assert (breaker.unready_nodes, breaker.pending_pods, breaker.api_errors) == tuple(map(Percentage, (30, 100, 20)))
 
 
@@ -27,7 +28,7 @@ def test_bounds_are_percentages() -> None:
     ],
 )
 def test_mistakes_are_named_with_line_and_field(fields: str, problem: str) -> None:
-    assert refused(f"{HEADER}breaker: {{{fields}}}\n")[0].startswith(f"policy.yaml:3: breaker.{problem}")
+    assert refused(f"{HEAD}breaker: {{{fields}}}\n")[0].startswith(f"policy.yaml:3: breaker.{problem}")
 
 
 @pytest.mark.parametrize(

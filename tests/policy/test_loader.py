@@ -18,11 +18,11 @@ from rebalancer.policy import (
     load_policy,
     load_team_policy,
 )
+from tests.build import HEAD
 from tests.policy.strategies import documents
 
 GOLDEN = Path(__file__).parent / "golden"
 EXAMPLES = Path(__file__).parents[2] / "config" / "examples"
-HEADER = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 
 
 def load(text: str) -> Policy:
@@ -38,7 +38,7 @@ def refused(text: str | bytes) -> list[str]:
 
 def test_the_smallest_policy_means_the_default_one() -> None:
     """Every field has a default but the two that name the format; the shipped policy adds its group."""
-    assert load(HEADER) == default_policy().model_copy(update={"groups": ()})
+    assert load(HEAD) == default_policy().model_copy(update={"groups": ()})
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -74,21 +74,21 @@ def test_all_problems_are_reported_together_in_the_order_of_the_lines() -> None:
         ("\n- a\n", "policy.yaml:2: found a list at the top level; expected a mapping"),
         ("text\n", "policy.yaml:1: found text at the top level"),
         ("!!set {a}\n", "policy.yaml:1: found a mapping at the top level"),
-        (HEADER + "---\n" + HEADER, "policy.yaml:3: a second document begins here; expected one in a file"),
-        (HEADER + "mode: [\n", "policy.yaml:4: not valid YAML: while parsing a flow node"),
-        (HEADER + "\tmode: Evict\n", "policy.yaml:3: not valid YAML: "),
-        (HEADER + "mode: *unknown\n", "policy.yaml:3: not valid YAML: found undefined alias 'unknown'"),
-        (HEADER + "mode: \x07\n", "policy.yaml:3: not valid YAML: character #x0007"),
-        (HEADER + 'mode: "\\U00110000"\n', "policy.yaml:3: not valid YAML: no such character"),
-        (HEADER.encode() + b"mode: \xff\n", "policy.yaml:3: found the byte 0xff; expected text in UTF-8"),
-        (HEADER + "1: x\n", 'policy.yaml:3: found the key 1; expected text, "1" in quotes'),
-        (HEADER + "? [a]\n: x\n", "policy.yaml:3: found a key that is not text; expected text"),
-        (HEADER + "mode: !!python/name:os.system x\n", "policy.yaml:3: mode: found the tag "),
-        (HEADER + "mode: !own x\n", "policy.yaml:3: mode: found the tag '!own'; expected a plain value"),
-        (HEADER + "<<: 5\n", 'policy.yaml:3: ["<<"]: expected a mapping or a list of mappings'),
-        (HEADER + "<<: {}\n<<: {}\n", 'policy.yaml:4: ["<<"]: found twice; expected one with a list'),
+        (HEAD + "---\n" + HEAD, "policy.yaml:3: a second document begins here; expected one in a file"),
+        (HEAD + "mode: [\n", "policy.yaml:4: not valid YAML: while parsing a flow node"),
+        (HEAD + "\tmode: Evict\n", "policy.yaml:3: not valid YAML: "),
+        (HEAD + "mode: *unknown\n", "policy.yaml:3: not valid YAML: found undefined alias 'unknown'"),
+        (HEAD + "mode: \x07\n", "policy.yaml:3: not valid YAML: character #x0007"),
+        (HEAD + 'mode: "\\U00110000"\n', "policy.yaml:3: not valid YAML: no such character"),
+        (HEAD.encode() + b"mode: \xff\n", "policy.yaml:3: found the byte 0xff; expected text in UTF-8"),
+        (HEAD + "1: x\n", 'policy.yaml:3: found the key 1; expected text, "1" in quotes'),
+        (HEAD + "? [a]\n: x\n", "policy.yaml:3: found a key that is not text; expected text"),
+        (HEAD + "mode: !!python/name:os.system x\n", "policy.yaml:3: mode: found the tag "),
+        (HEAD + "mode: !own x\n", "policy.yaml:3: mode: found the tag '!own'; expected a plain value"),
+        (HEAD + "<<: 5\n", 'policy.yaml:3: ["<<"]: expected a mapping or a list of mappings'),
+        (HEAD + "<<: {}\n<<: {}\n", 'policy.yaml:4: ["<<"]: found twice; expected one with a list'),
         ("mode: Evict\n", "policy.yaml:1: apiVersion: missing; expected apiVersion: rebalancer.dev/v1alpha1"),
-        ("kind: List\n" + HEADER[:-1], "policy.yaml:3: kind: found twice; the first is on line 1; expected one"),
+        ("kind: List\n" + HEAD[:-1], "policy.yaml:3: kind: found twice; the first is on line 1; expected one"),
     ],
 )
 def test_what_is_no_policy_at_all_is_named_with_its_line(text: str | bytes, problem: str) -> None:
@@ -99,20 +99,20 @@ def test_what_is_no_policy_at_all_is_named_with_its_line(text: str | bytes, prob
 @pytest.mark.parametrize("field", ["canary: {}"])
 def test_what_nothing_acts_on_is_not_accepted(field: str) -> None:
     """A window that is accepted and ignored would evict outside of it."""
-    assert refused(HEADER + field)[0].startswith("policy.yaml:3: " + field.split(":", maxsplit=1)[0])
+    assert refused(HEAD + field)[0].startswith("policy.yaml:3: " + field.split(":", maxsplit=1)[0])
 
 
 @pytest.mark.parametrize("number", ["0x10", "010", "1_0", "1:30", "1e3", ".inf", "+ 1", "9" * 30, "2.0"])
 def test_only_plain_decimal_numbers_are_numbers(number: str) -> None:
     """YAML 1.1 reads 010 as 8 and 1:30 as 90; a budget must not depend on knowing that."""
-    (line,) = refused(HEADER + f"budgets: {{perCycle: {number}}}\n")
+    (line,) = refused(HEAD + f"budgets: {{perCycle: {number}}}\n")
     assert line.startswith("policy.yaml:3: budgets.perCycle: found ")
 
 
 def test_anchors_and_merge_keys_mean_what_they_say() -> None:
     """A value may be written once and used often; a field's own value wins over a merged one."""
     policy = load(
-        HEADER
+        HEAD
         + """\
 budgets: &few {perCycle: 1, perNode: &one 1}
 nodes: {settle: &time 7m}
@@ -125,7 +125,7 @@ spread: {for: *time}
         420,
     )
     merged = load(
-        HEADER
+        HEAD
         + """\
 eligibility:
   namespaces: {<<: [{include: [a]}, {include: [b], exclude: [c]}], exclude: [d]}
@@ -137,7 +137,7 @@ eligibility:
 
 def test_a_byte_order_mark_and_windows_line_ends_are_fine() -> None:
     """Files come from every editor."""
-    assert load_policy(b"\xef\xbb\xbf" + HEADER.replace("\n", "\r\n").encode(), source="x") == load(HEADER)
+    assert load_policy(b"\xef\xbb\xbf" + HEAD.replace("\n", "\r\n").encode(), source="x") == load(HEAD)
 
 
 BOMBS = {
@@ -289,11 +289,11 @@ FRAGMENTS = (
 
 
 @settings(deadline=None)  # a document or a cluster is made for each example
-@given(st.text() | st.lists(st.sampled_from(FRAGMENTS)).map("".join), st.sampled_from(["", HEADER]))
+@given(st.text() | st.lists(st.sampled_from(FRAGMENTS)).map("".join), st.sampled_from(["", HEAD]))
 @example("2026-13-45", "")
-@example("mode: !!float x", HEADER)
-@example("interval: !!int", HEADER)
-@example("? [a]: b", HEADER)
+@example("mode: !!float x", HEAD)
+@example("interval: !!int", HEAD)
+@example("? [a]: b", HEAD)
 def test_text_is_read_or_refused_never_anything_else(text: str, header: str) -> None:
     """PyYAML raises more than its own errors for text that it cannot convert."""
     assert all(problem.line >= 1 for problem in _problems((header + text).encode("utf-8", "surrogatepass")))
@@ -302,11 +302,11 @@ def test_text_is_read_or_refused_never_anything_else(text: str, header: str) -> 
 @pytest.mark.parametrize("written", ["Off", '"Off"', "false"])
 def test_off_is_the_mode_off_with_and_without_quotes(written: str) -> None:
     """YAML 1.1 reads an Off without quotes as false."""
-    policy = load(f"{HEADER}capacity: {{mode: {written}}}\n")
+    policy = load(f"{HEAD}capacity: {{mode: {written}}}\n")
     assert policy.capacity.mode is CapacityMode.OFF
-    assert policy.hash == load(HEADER).hash
+    assert policy.hash == load(HEAD).hash
 
 
 @pytest.mark.parametrize("written", ["true", "On", "off course", "0"])
 def test_no_other_value_is_the_mode_off(written: str) -> None:
-    assert refused(f"{HEADER}capacity: {{mode: {written}}}\n")
+    assert refused(f"{HEAD}capacity: {{mode: {written}}}\n")

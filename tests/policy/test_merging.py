@@ -20,9 +20,9 @@ from rebalancer.policy import (
     merge,
     select_team_namespaces,
 )
+from tests.build import a_policy
 from tests.policy.strategies import documents, team_groups
 
-HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 TEAM = "apiVersion: rebalancer.dev/v1alpha1\nkind: TeamPolicy\n"
 LIMIT = "groups: [{name: g, selector: {}, limits: [{name: l, topologyKey: zone, maxPods: 2, action: Evict}]}]\n"
 REFUSED_EVICT = (
@@ -75,7 +75,7 @@ CLUSTERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 def cluster(text: str = "teamPolicies: {namespaces: [shop, 'team-*'], evict: [pay, team-b]}\n") -> Policy:
-    return load_policy((HEAD + text).encode(), source="policy.yaml")
+    return a_policy(text)
 
 
 def team(text: str = "", problem: str = "") -> TeamReading:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.policy.test_loader import HEADER, load, refused
+from tests.build import HEAD
+from tests.policy.test_loader import load, refused
 
 FIELDS = 'a cron schedule of minute, hour, day of month, month and day of week such as "0 22 * * 1-5"'
 
@@ -10,7 +11,7 @@ ZONE = "expected a time zone of the IANA database such as Europe/Berlin"
 
 
 def windows(fields: str) -> str:
-    return f"{HEADER}windows:\n- {{{fields}}}\n"
+    return f"{HEAD}windows:\n- {{{fields}}}\n"
 
 
 def test_a_window_reads_back_as_it_is_shown() -> None:
@@ -18,7 +19,7 @@ def test_a_window_reads_back_as_it_is_shown() -> None:
     (window,) = load(windows('schedule: "0  22 * * mon-FRI", duration: 6h')).windows
     assert (window.schedule, window.time_zone) == ("0 22 * * mon-FRI", "UTC")
     assert load(windows('schedule: "0 0 29 2 *", duration: 168h, timeZone: Africa/Abidjan')).windows
-    assert load(HEADER).windows == ()
+    assert load(HEAD).windows == ()
 
 
 @pytest.mark.parametrize(

@@ -12,31 +12,24 @@ from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import NO_MEMORY, Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.scope.bounds import Bound
-from rebalancer.policy import Policy, load_policy
+from rebalancer.policy import Policy
 from rebalancer.prevention.findings import find_risks
 from rebalancer.prevention.groups import PodGroup, find_pod_groups
 from rebalancer.prevention.plan import Unsteered, evaluate_groups
 from rebalancer.prevention.summary import explain_scale_downs
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster, a_policy
 
 ON = {"a-1": 2, "a-2": 2, "b-1": 2, "b-2": 2, "c-1": 2, "c-2": 2}
 
 
 def policy(mode: str = "Steer", limits: str = "[]") -> Policy:
-    text = f"""
-apiVersion: rebalancer.dev/v1alpha1
-kind: RebalancePolicy
-prevention: {{scaleDown: {mode}}}
-groups:
-- {{name: all, selector: {{}}, limits: {limits}}}
-"""
-    return load_policy(text.encode(), source="policy.yaml")
+    return a_policy(f"prevention: {{scaleDown: {mode}}}\ngroups: [{{name: all, selector: {{}}, limits: {limits}}}]")
 
 
 def web(kind: str = "Deployment") -> Snapshot:
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
+    blueprint = a_cluster("abc", 2)
     add = blueprint.stateful_set if kind == "StatefulSet" else blueprint.deployment
     add("web", on=ON, spread={ZONE: 1, HOSTNAME: 1})
     return blueprint.snapshot()

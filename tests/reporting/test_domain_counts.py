@@ -12,7 +12,8 @@ from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.domain_counts import FEW, list_counts
 from rebalancer.reporting.phrases import counts_change
 from rebalancer.scheduling.pod_topology_spread import DomainCounts
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster
 from tests.controller.simulated import eager
 from tests.reports import full_report
 
@@ -46,8 +47,7 @@ def test_changed_counts_are_those_of_a_full_list(counts: dict[str, int], changes
 
 def shop(nodes: int) -> Snapshot:
     """Four workloads of six pods each, in two of three zones of so many nodes."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", nodes)
+    blueprint = a_cluster("abc", nodes)
     for name in ("web", "db", "cart", "search"):
         on = {f"{zone}-{number}": 1 for zone in "ab" for number in (1, 2, 3)}
         blueprint.deployment(name, on=on, spread={ZONE: 1, HOSTNAME: 1})

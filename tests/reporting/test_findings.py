@@ -7,7 +7,7 @@ import pytest
 
 from rebalancer.cli.main import main
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
+from rebalancer.controller.state import CycleDue
 from rebalancer.engine import evaluate
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
@@ -18,6 +18,7 @@ from rebalancer.simulator import ZONE
 from tests.assessment.findings.build import cordoned
 from tests.assessment.findings.test_configuration import budget, budgets
 from tests.assessment.findings.test_replacements import shop
+from tests.build import a_state
 from tests.controller.simulated import eager
 from tests.reports import full_report, rows_of
 
@@ -48,8 +49,7 @@ def test_the_report_names_kind_object_and_remedy() -> None:
 def test_figures_of_a_cycle() -> None:
     """Every evaluated workload has a series, and each kind its number."""
     now = WAITING.taken_at
-    state, _ = step(LoopState(in_force=InForce(policy=eager(), policy_since=now)), Leading(leads=True), now)
-    state, _ = step(state, CycleDue(snapshot=WAITING), now)
+    state, _ = step(a_state(eager(), now), CycleDue(snapshot=WAITING), now)
     assert rows_of(state, "rebalancer_replacement_blocked") == {("default", "Deployment", "web"): 1}
     assert rows_of(state, "rebalancer_findings") == {(FindingKind.REPLACEMENT_BLOCKED,): 1}
 

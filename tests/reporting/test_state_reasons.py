@@ -16,7 +16,8 @@ from rebalancer.policy import Policy
 from rebalancer.reporting.documents.report import ReportDocument, ReportedLimit
 from rebalancer.reporting.phrases import component_text
 from rebalancer.reporting.text.report import report_text
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster, a_layout
 from tests.controller.cycles import cycle_of
 from tests.reporting.text.test_plan import HALF, THIRD, crowded, look, rules
 from tests.reports import cycle_report, rows_of, state_of
@@ -76,9 +77,7 @@ def test_what_is_being_repaired_is_violated() -> None:
 
 def test_what_waits_for_a_budget_is_violated_and_says_so() -> None:
     """It is repaired as soon as the budget has room; a pod of it is unready."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
-    blueprint.deployment("web", on={"a-1": 9}, spread={HOSTNAME: 1})
+    blueprint = a_cluster("abc", 1, {"a-1": 9}, spread={HOSTNAME: 1})
     blueprint.budget("web", min_available=8)
     snapshot = blueprint.snapshot()
     policy = rules(THIRD)
@@ -93,10 +92,7 @@ def test_what_waits_for_a_budget_is_violated_and_says_so() -> None:
 
 def test_infeasible_stays_infeasible() -> None:
     """Arithmetic has the first word: its reason and its state are not those of the pods around it."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
-    done = cycle(blueprint.snapshot(), rules(THIRD))
+    done = cycle(a_cluster("ab", 1, {"a-1": 4}, spread={ZONE: 1}).snapshot(), rules(THIRD))
     row = limit_rows(done)["third"]
     assert (row.state, row.reason) == ("Infeasible", "TooFewDomains")
     assert list(exported_states(done).values()) == ["Infeasible"]
@@ -105,8 +101,7 @@ def test_infeasible_stays_infeasible() -> None:
 
 def test_what_no_placement_satisfies_together_is_infeasible() -> None:
     """Even over four nodes, and half of it in a zone that has three of them: alone, each can be satisfied."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("a", 3)
+    blueprint = a_cluster("a", 3)
     blueprint.zones("b", 1)
     blueprint.deployment("web", on={"a-1": 2, "a-2": 2, "a-3": 2, "b-1": 2}, spread={HOSTNAME: 1})
     done = cycle(blueprint.snapshot(), rules(EVICTED_FOR))
@@ -124,11 +119,7 @@ def test_what_no_placement_satisfies_together_is_infeasible() -> None:
 @settings(max_examples=25, deadline=None)
 def test_report_metrics_and_plan_say_the_same(counts: list[list[int]], excluded: bool, tried: bool) -> None:
     """Whatever stands in the way of whichever limit; a limit that nothing is evicted for is as its counts are."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for zone, nodes in zip("abc", counts, strict=False):
-        blueprint.zones([zone], len(nodes))
-        on.update({f"{zone}-{number}": held for number, held in enumerate(nodes, start=1)})
+    blueprint, on = a_layout(counts)
     assume(sum(on.values()))
     blueprint.deployment("web", on=on, spread={ZONE: 4})
     snapshot = blueprint.snapshot()
@@ -151,8 +142,7 @@ def test_report_metrics_and_plan_say_the_same(counts: list[list[int]], excluded:
 
 def test_workloads_with_the_same_message_share_one_line() -> None:
     """Two workloads with one cause and one remedy share a line."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
+    blueprint = a_cluster("ab", 1)
     for name in ("cart", "web"):
         blueprint.deployment(name, on={"a-1": 8}, spread={ZONE: 1})
     snapshot = blueprint.snapshot()
@@ -165,10 +155,8 @@ def test_workloads_with_the_same_message_share_one_line() -> None:
 @pytest.mark.parametrize("pods", [(2, 2), (3, 1)])
 def test_what_the_pods_own_constraints_guarantee_is_reported(pods: tuple[int, int]) -> None:
     """In the row of a limit that does not hold, and in the count of those that do."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on=dict(zip(("a-1", "b-1"), pods, strict=True)), spread={ZONE: 1})
-    last = report_text(report(cycle(blueprint.snapshot(), rules(HALF)))).splitlines()
+    snapshot = a_cluster("ab", 1, dict(zip(("a-1", "b-1"), pods, strict=True)), spread={ZONE: 1}).snapshot()
+    last = report_text(report(cycle(snapshot, rules(HALF)))).splitlines()
     if pods == (2, 2):
         assert last[-1] == "1 of 1 limit is satisfied; the pods' own constraints guarantee it."
     else:

@@ -8,6 +8,7 @@ from rebalancer.model.moves import Move
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster, Span, Timings, TraceKind
+from tests.build import a_cluster
 from tests.tracking import build as moves
 
 EVERYWHERE = {f"{zone}-{number}": 2 for zone in "abc" for number in (1, 2)}
@@ -21,8 +22,7 @@ PROMPT = Timings(
 
 def cluster(describe: Callable[[ClusterBuilder], Any], **options: Any) -> SimulatedCluster:
     """Three zones of two nodes with what `describe` adds to them."""
-    builder = ClusterBuilder()
-    builder.zones("abc", nodes=2)
+    builder = a_cluster("abc", 2)
     describe(builder)
     return SimulatedCluster(builder.snapshot(), **{"timings": PROMPT, **options})
 

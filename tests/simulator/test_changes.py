@@ -5,15 +5,13 @@ from msgspec import structs
 
 from rebalancer.admission.pause import Pause
 from rebalancer.model.affinity import Taint, TaintEffect
-from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
 from rebalancer.simulator.changes import parse_change
+from tests.build import a_cluster
 
 
 def make_cluster() -> SimulatedCluster:
-    blueprint = ClusterBuilder(START)
-    blueprint.zones(["a", "b"], nodes=2)
-    blueprint.deployment("web", namespace="shop", replicas=4, spread={ZONE: 1})
-    return SimulatedCluster(blueprint.snapshot())
+    return SimulatedCluster(a_cluster("ab", 2, namespace="shop", replicas=4, spread={ZONE: 1}).snapshot())
 
 
 def node_names(cluster: SimulatedCluster) -> set[str]:

@@ -9,21 +9,20 @@ import pytest
 
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import CapacityMode, Mode, Policy, ScaleDownPrevention, default_policy, load_policy
+from rebalancer.policy import CapacityMode, Mode, Policy, ScaleDownPrevention, default_policy
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
-from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.simulator.changes import Change, parse_change
 from rebalancer.simulator.play import ImpossibleChangeError, Outcome, Play, simulated_policy, with_prevention
 from rebalancer.simulator.scenario import load_scenario
+from tests.build import a_cluster, a_policy
 
 LOSE, RETURN = (parse_change(f"{verb}-domain", f"{ZONE}=c") for verb in ("remove", "restore"))
 
 
 def shop(on: Mapping[str, int]) -> Snapshot:
     """Three zones of two nodes; a Deployment with pods on some of them, at most one unavailable."""
-    blueprint = ClusterBuilder(START)
-    blueprint.zones("abc", nodes=2)
-    blueprint.deployment("web", namespace="shop", on=on, spread={ZONE: 1})
+    blueprint = a_cluster("abc", 2, on, namespace="shop", spread={ZONE: 1})
     blueprint.budget("web", namespace="shop", max_unavailable=1)
     return blueprint.snapshot()
 
@@ -31,7 +30,7 @@ def shop(on: Mapping[str, int]) -> Snapshot:
 EVEN = dict.fromkeys(("a-1", "b-1", "c-1", "a-2", "b-2", "c-2"), 2)
 SKEWED = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
 
-PATIENT = load_policy(b"apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\nspread: {for: 1h}", source="test")
+PATIENT = a_policy("spread: {for: 1h}")
 """Nothing is evicted within the hour."""
 
 
@@ -95,9 +94,7 @@ def test_a_step_with_a_wait_ends_after_it() -> None:
 
 def test_what_cannot_be_repaired_is_left_after_an_hour() -> None:
     """A budget that allows nothing is waited for, but not for ever."""
-    blueprint = ClusterBuilder(START)
-    blueprint.zones("abc", nodes=2)
-    blueprint.deployment("web", namespace="shop", on=SKEWED, spread={ZONE: 1})
+    blueprint = a_cluster("abc", 2, SKEWED, namespace="shop", spread={ZONE: 1})
     blueprint.budget("web", namespace="shop", max_unavailable=0)
     outcome = play(blueprint.snapshot())
     assert outcome.settled
@@ -115,10 +112,7 @@ def test_equal_seeds_give_equal_outcomes() -> None:
 
 def test_scale_downs_leave_no_skew_where_they_are_steered() -> None:
     """The same night with prevention and without: fewer evictions with it."""
-    blueprint = ClusterBuilder(START)
-    blueprint.zones("abc", nodes=4)
-    blueprint.deployment("web", namespace="shop", replicas=30, spread={ZONE: 1})
-    first = blueprint.snapshot()
+    first = a_cluster("abc", 4, namespace="shop", replicas=30, spread={ZONE: 1}).snapshot()
     steps = [scale(number) for number in (20, 12, 6, 3)]
     evictions = {
         mode: sum(
@@ -126,11 +120,7 @@ def test_scale_downs_leave_no_skew_where_they_are_steered() -> None:
                 first,
                 *steps,
                 seed=seed,
-                policy=load_policy(
-                    "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
-                    f"prevention: {{scaleDown: '{mode}'}}".encode(),
-                    source="test",
-                ),
+                policy=a_policy(f"prevention: {{scaleDown: '{mode}'}}"),
             ).evictions
             for seed in range(3)
         )
@@ -142,9 +132,7 @@ def test_scale_downs_leave_no_skew_where_they_are_steered() -> None:
 
 def night(mode: ScaleDownPrevention, seed: int) -> list[tuple[int, ...]]:
     """Scale 30 pods down to 3 in steps of a minute; return the pods by zone right after each step."""
-    blueprint = ClusterBuilder(START)
-    blueprint.zones("abc", nodes=4)
-    blueprint.deployment("web", namespace="shop", replicas=30, spread={ZONE: 1, HOSTNAME: 1})
+    blueprint = a_cluster("abc", 4, namespace="shop", replicas=30, spread={ZONE: 1, HOSTNAME: 1})
     steps = [replace(scale(number), wait=timedelta(minutes=1)) for number in (20, 12, 6, 3)]
     steps[0] = replace(scale(20), after=timedelta(minutes=4))
     played = Play(blueprint.snapshot(), with_prevention(PATIENT, mode), steps, seed=seed)
@@ -174,15 +162,13 @@ def test_what_the_cluster_does_not_have_is_named_with_the_change() -> None:
 
 def test_a_simulation_acts_whatever_mode_and_window_the_policy_has() -> None:
     """And asks no autoscaler that is not there; everything else is the policy's."""
-    text = b"""\
-apiVersion: rebalancer.dev/v1alpha1
-kind: RebalancePolicy
+    text = """\
 mode: Observe
 interval: 30s
 windows: [{schedule: "0 3 * * *", duration: 1h}]
 capacity: {mode: Request}
 """
-    policy = load_policy(text, source="test")
+    policy = a_policy(text)
     simulated = simulated_policy(policy)
     assert (simulated.mode, simulated.windows, simulated.capacity.mode) == (Mode.EVICT, (), CapacityMode.OBSERVE)
     assert simulated.interval == policy.interval

@@ -12,13 +12,13 @@ from rebalancer.scheduling.place import Choose
 from rebalancer.simulator import (
     HOSTNAME,
     ZONE,
-    ClusterBuilder,
     SimulatedCluster,
     TraceEntry,
     TraceKind,
     pick_most_crowded,
     pick_random_best,
 )
+from tests.build import a_cluster
 from tests.simulator.build import move
 
 Act = Callable[[SimulatedCluster, Random], None]
@@ -57,8 +57,7 @@ EVERYTHING: list[Act] = [*EVICTING, remove, restore, scale]
 
 
 def start(seed: int, choose: Choose | None) -> SimulatedCluster:
-    builder = ClusterBuilder()
-    builder.zones("abc", nodes=2)
+    builder = a_cluster("abc", 2)
     builder.deployment("web", on={"a-1": 2, "b-1": 2, "c-1": 1, "c-2": 1}, spread={ZONE: 1})
     builder.stateful_set("db", on={"a-2": 1, "b-2": 1, "c-2": 1}, spread={ZONE: 1, HOSTNAME: 2})
     builder.budget("web", max_unavailable="40%")

@@ -8,21 +8,22 @@ from msgspec import structs
 from rebalancer.model.labels import LabelSelector
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import START, ZONE, ClusterBuilder, Timings
+from rebalancer.simulator import START, ZONE, Timings
 from rebalancer.simulator.event_queue import EventQueue
 from rebalancer.simulator.scheduler import SchedulerCache
 from rebalancer.simulator.state import ClusterState
 from rebalancer.simulator.store import Store
+from tests.build import a_cluster
 
 EVERYTHING = LabelSelector()
 
 
 def make_state() -> ClusterState:
-    builder = ClusterBuilder()
-    builder.zones("abc", nodes=2)
-    builder.deployment("web", on={"a-1": 9, "b-1": 9, "c-1": 9}, spread={ZONE: 1})
     return ClusterState(
-        store=Store(builder.snapshot()), event_queue=EventQueue(START), random=Random(1), timings=Timings()
+        store=Store(a_cluster("abc", 2, {"a-1": 9, "b-1": 9, "c-1": 9}, spread={ZONE: 1}).snapshot()),
+        event_queue=EventQueue(START),
+        random=Random(1),
+        timings=Timings(),
     )
 
 

@@ -9,15 +9,13 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY, ObservedChange
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
 from rebalancer.tracking.changes import observe_changes
+from tests.build import a_cluster
 
 
 def shop() -> Snapshot:
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 2, "b-1": 2}, spread={ZONE: 1})
-    return blueprint.snapshot()
+    return a_cluster("ab", 1, {"a-1": 2, "b-1": 2}, spread={ZONE: 1}).snapshot()
 
 
 def changes(before: Snapshot, after: Snapshot) -> list[tuple[ViolationCause, str]]:

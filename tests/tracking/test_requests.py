@@ -7,7 +7,7 @@ import pytest
 
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, SentRequest
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import record_outcomes
 from rebalancer.tracking.moves import (
     ANSWER_TIMEOUT,
@@ -19,6 +19,7 @@ from rebalancer.tracking.moves import (
     observe_moves,
 )
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request, sent_request
+from tests.build import a_cluster
 from tests.planning.build import changed, planned, together
 from tests.scheduling.build import NOW
 from tests.tracking.test_moves import MOVE, OLD, moved, seen
@@ -32,8 +33,7 @@ BEFORE = Memory(
 
 def one_to_spare() -> Snapshot:
     """Return two kinds of pods that are two evictions from right, of which the first may turn out one too many."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("a", 3)
+    blueprint = a_cluster("a", 3)
     blueprint.zones("b", 1)
     both = {ZONE: 3, HOSTNAME: 1}
     blueprint.deployment("one", on={"a-3": 2, "b-1": 1}, spread=both, cpu=100)

@@ -4,18 +4,16 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rebalancer.model.moves import Memory, MoveState, StartWindow
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
 from rebalancer.tracking.track import track
+from tests.build import a_cluster
 from tests.controller.simulated import eager
 from tests.tracking.build import move
 
 
 def test_a_move_that_has_arrived_ends_and_its_window_grows() -> None:
     """The zones that nodes carry are remembered, by the keys of constraints and limits."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, spread={ZONE: 1})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, spread={ZONE: 1}).snapshot()
     now = snapshot.taken_at
     arrived = snapshot.pods[1]
     assert arrived.owner is not None

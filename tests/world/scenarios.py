@@ -32,6 +32,7 @@ from rebalancer.policy import (
 )
 from rebalancer.ports import EvictionResult
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, Span, Timings
+from tests.build import a_cluster
 from tests.controller.simulated import eager
 from tests.world.actors import CLUSTER, autoscale, cordon_zone, lose_zone, scale, second_evictor
 from tests.world.approver import Approver
@@ -150,9 +151,8 @@ def draw_scenario(seed: int) -> str:
 
 def draw_cluster(random: Random, scenario: Scenario) -> tuple[Snapshot, Node | None]:
     """Draw at least six nodes and thirty pods; return the first snapshot, and the node that joins late."""
-    blueprint = ClusterBuilder()
     nodes = random.choice([2, 3])
-    blueprint.zones("abc", nodes)
+    blueprint = a_cluster("abc", nodes)
     names = [f"{zone}-{number}" for zone in "abc" for number in range(1, nodes + 1)]
     sizes = random.choice([(15, 15), (18, 12), (12, 12, 9), (15, 9, 9)])
     for namespace, pods in zip(("one", "two", "three"), sizes, strict=False):

@@ -24,40 +24,15 @@ from rebalancer.model.cluster import NEWEST
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import Reference
 from rebalancer.ports import Document, ReadFailedError, ReplicaCount, SaveAnswer
-from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
+from tests.adapters.kubernetes.fake_server import ApiServer, answer, begin_stream, chunk, served, write_kubeconfig
 from tests.controller.waiting import until
 
-
-class ConfigMaps:
-    """Stores the status ConfigMap; refuses everything on demand."""
-
-    def __init__(self) -> None:
-        self.data: dict[str, str] | None = None
-        self.version = 0
-        self.broken = False
-        self.requests: list[str] = []
-
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
-        self.requests.append(request.command)
-        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        if self.broken:
-            answer(request, 500, {"message": "broken"})
-        elif request.command in {"GET", "PATCH"} and self.data is None:
-            answer(request, 404, {"message": "not found"})
-        elif body and json.loads(body)["metadata"].get("resourceVersion", "0") != str(self.version if self.data else 0):
-            answer(request, 409, {"message": "the object has been modified"})
-        else:
-            if body:
-                merged = (self.data or {}) | json.loads(body)["data"]
-                self.data = {key: text for key, text in merged.items() if text is not None}
-                self.version += 1
-            metadata = {"name": "rebalancer-status", "resourceVersion": str(self.version)}
-            answer(request, 200, {"metadata": metadata, "data": self.data})
+STATUS = "/api/v1/namespaces/ns/configmaps/rebalancer-status"
 
 
 def test_the_status_is_created_then_patched() -> None:
     """Stored documents can be loaded; unchanged documents are not written again."""
-    maps = ConfigMaps()
+    maps = ApiServer()
     with served(maps) as transport:
         status = StatusMap(transport, "ns")
         assert status.load("a") == ""
@@ -65,29 +40,29 @@ def test_the_status_is_created_then_patched() -> None:
         assert status.save((Document("a", "1"), Document("b", "2"))) == SaveAnswer()
         assert status.load("a") == "1"
         assert status.save((Document("a", "3"),)) == SaveAnswer()
-        assert maps.data == {"a": "3"}
-    assert maps.requests == ["GET", "POST", "GET", "PATCH"]
+        assert maps.data(STATUS) == {"a": "3"}
+    assert [method for method, _ in maps.requests] == ["GET", "POST", "GET", "PATCH"]
 
 
 def test_a_memory_that_does_not_fit_replaces_nothing() -> None:
     """A first document that is too large is reported as not stored and nothing is written; a later one is left out."""
-    maps = ConfigMaps()
+    maps = ApiServer()
     large = "x" * (LIMIT + 1)
     with served(maps) as transport:
         status = StatusMap(transport, "ns")
         assert not status.save((Document("memory", "old"),)).problem
         answered = status.save((Document("memory", large), Document("status", "s")))
         assert answered == SaveAnswer("memory has 262145 bytes, the ConfigMap may have 262144")
-        assert maps.data == {"memory": "old"}
+        assert maps.data(STATUS) == {"memory": "old"}
         assert not status.save((Document("memory", "new"), Document("plan", large), Document("status", "s"))).problem
-        assert maps.data == {"memory": "new", "status": "s"}
-        maps.broken = True
+        assert maps.data(STATUS) == {"memory": "new", "status": "s"}
+        maps.answers["PATCH", STATUS] = 500, "broken"
         assert "broken" in status.save((Document("memory", "newer"),)).problem
 
 
 def test_a_deposed_leader_overwrites_nothing() -> None:
     """A write replaces only the version that this process knows; until it has read the newer one it writes nothing."""
-    maps = ConfigMaps()
+    maps = ApiServer()
     with served(maps) as transport:
         old, new = StatusMap(transport, "ns"), StatusMap(transport, "ns")
         assert old.save((Document("memory", "of the old leader"),)) == SaveAnswer()
@@ -96,12 +71,12 @@ def test_a_deposed_leader_overwrites_nothing() -> None:
         for _ in range(2):
             answered = old.save((Document("memory", "overwritten"),))
             assert (answered.conflict, "HTTP 409" in answered.problem) == (True, True)
-        assert maps.data == {"memory": "of the new leader"}
+        assert maps.data(STATUS) == {"memory": "of the new leader"}
         assert old.load("memory") == "of the new leader"
         assert old.save((Document("memory", "merged"),)) == SaveAnswer()
         never = StatusMap(transport, "ns")
         assert never.save((Document("memory", "by who has never read it"),)).conflict
-        maps.data = None
+        del maps.objects[STATUS]
         assert old.save((Document("memory", "deleted since"),)).conflict
 
 
@@ -130,17 +105,13 @@ def test_what_others_wrote_into_the_metadata_stays() -> None:
 @pytest.mark.parametrize("exists", [False, True])
 def test_a_missing_status_that_may_not_be_created_is_explained(exists: bool) -> None:
     """In a sentence with the command that helps; where the object exists the server's own words are better."""
-
-    def handle(request: BaseHTTPRequestHandler) -> None:
-        request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        if request.command != "GET":
-            answer(request, 403, {"message": "configmaps is forbidden"})
-        elif exists:
-            answer(request, 200, {"metadata": {"name": "rebalancer-status", "resourceVersion": "1"}})
-        else:
-            answer(request, 404, {"message": "not found"})
-
-    with served(handle) as transport:
+    server = ApiServer()
+    server.answers = dict.fromkeys(
+        (("POST", STATUS.rpartition("/")[0]), ("PATCH", STATUS)), (403, "configmaps is forbidden")
+    )
+    if exists:
+        server.put(STATUS)
+    with served(server) as transport:
         status = StatusMap(transport, "ns")
         assert status.load("memory") == ""
         answered = status.save((Document("memory", "1"),))
@@ -156,17 +127,11 @@ def test_a_missing_status_that_may_not_be_created_is_explained(exists: bool) -> 
 
 def test_a_cluster_that_cannot_be_watched_is_stale() -> None:
     """As long as nothing was listed, and soon after every watch has begun to fail."""
-    failing = False
-
-    def handle(request: BaseHTTPRequestHandler) -> None:
-        if failing or "watch" in request.path:
-            answer(request, 500, {"message": "etcd trouble"})
-        else:
-            answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
-
-    with served(handle) as transport:
-        control = Reflector(transport, CONFIG_MAPS, namespace="ns", name="rebalancer-control")
-        cluster = KubernetesCluster(transport, namespace="ns", instance="i", version=NEWEST, control=control)
+    server = ApiServer()
+    with served(server) as transport:
+        cluster = make_cluster(transport)
+        server.answers = {("WATCH", watch.kind.path): (500, "etcd trouble") for watch in cluster.watches}
+        server.answers["WATCH", STATUS.rpartition("/")[0]] = 500, "etcd trouble"
         assert "not listed yet" in cluster.staleness()
         cluster.start()
         limit = time.monotonic() + FAILING_AFTER + 15
@@ -210,14 +175,7 @@ def test_a_cluster_of_which_one_watch_is_silent_is_stale(monkeypatch: pytest.Mon
 
 def test_a_named_cluster_wins_over_the_pods_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a pod, KUBECONFIG and --kubeconfig still say which cluster is meant."""
-    file = tmp_path / "kubeconfig"
-    document: dict[str, Any] = {
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": {}}],
-        "current-context": "c",
-    }
-    file.write_text(json.dumps(document))
+    file = write_kubeconfig(tmp_path)
     account = tmp_path / "account"
     account.mkdir()
     (account / "token").write_text("t")
@@ -236,30 +194,17 @@ def test_a_named_cluster_wins_over_the_pods_own(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(("code", "unknown"), [(200, set()), (404, set()), (403, {"NodePool"}), (500, set())])
 def test_node_pools_are_read_where_they_are_served(code: int, unknown: set[str]) -> None:
     """A command reads them once; the controller watches them. Nothing waits for them, and nothing else is stale."""
-    pool = {"metadata": {"name": "general", "resourceVersion": "1"}, "spec": {"template": {"spec": {}}}}
-
-    def handle(request: BaseHTTPRequestHandler) -> None:
-        optional = "/karpenter.sh/" in request.path
-        if request.path.startswith("/version"):
-            answer(request, 200, {"major": "1", "minor": "36"})
-        elif optional and code != 200:
-            answer(request, code, {"message": "not here"})
-        elif "watch=" in request.path:
-            begin_stream(request)
-            time.sleep(0.5)
-            request.wfile.write(b"0\r\n\r\n")
-        else:
-            items = [pool] if optional else []
-            answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items})
-
+    server, pools = ApiServer(), "/apis/karpenter.sh/v1/nodepools"
+    server.put(f"{pools}/general", spec={"template": {"spec": {}}})
+    if code != 200:
+        server.answers = dict.fromkeys((("GET", pools), ("WATCH", pools)), (code, "not here"))
     expected = ["general"] if code == 200 else []
-    with served(handle) as transport:
+    with served(server) as transport:
         now = datetime.now(UTC)
         once = read_once(transport, now)
         assert [made.name for made in once.node_pools] == expected
         assert once.unknown == unknown
-        control = Reflector(transport, CONFIG_MAPS, namespace="ns", name="rebalancer-control")
-        cluster = KubernetesCluster(transport, namespace="ns", instance="i", version=NEWEST, control=control)
+        cluster = make_cluster(transport)
         cluster.start()
         limit = time.monotonic() + 20
         while not cluster.synced:
@@ -277,33 +222,14 @@ def test_node_pools_are_read_where_they_are_served(code: int, unknown: set[str])
 
 def test_only_workloads_are_read_by_namespace() -> None:
     """Owners, budgets and services of the scope, pods and nodes of all; what may not be read is left out alone."""
-    lists: set[str] = set()
-    refused = "/apis/apps/v1/namespaces/gone/deployments"
-
-    def handle(request: BaseHTTPRequestHandler) -> None:
-        path = request.path.split("?")[0]
-        if path == refused:
-            answer(request, 403, {"message": "deployments is forbidden"})
-        elif "watch=" in request.path:
-            begin_stream(request)
-            time.sleep(0.5)
-            request.wfile.write(b"0\r\n\r\n")
-        else:
-            lists.add(path)
-            namespace = path.split("/")[-2]
-            items = [{"metadata": {"name": "web", "namespace": namespace, "uid": path}, "spec": {"replicas": 1}}]
-            mine = items if path.endswith("/statefulsets") else []
-            if path.endswith("/namespaces"):
-                mine = [{"metadata": {"name": name}} for name in ("shop", "gone", "other")]
-            answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": mine})
-
-    def scoped(transport: Transport) -> KubernetesCluster:
-        control = Reflector(transport, CONFIG_MAPS, namespace="ns", name="rebalancer-control")
-        scope = frozenset({"shop", "gone", "shpo"})
-        return KubernetesCluster(transport, namespace="ns", instance="i", version=NEWEST, control=control, scope=scope)
-
-    with served(handle) as transport:
-        cluster = scoped(transport)
+    server, refused = ApiServer(), "/apis/apps/v1/namespaces/gone/deployments"
+    server.answers = dict.fromkeys((("GET", refused), ("WATCH", refused)), (403, "deployments is forbidden"))
+    for name in ("shop", "gone", "other"):
+        server.put(f"/api/v1/namespaces/{name}")
+        path = f"/apis/apps/v1/namespaces/{name}/statefulsets/web"
+        server.put(path, metadata={"namespace": name, "uid": path}, spec={"replicas": 1})
+    with served(server) as transport:
+        cluster = make_cluster(transport, scope=frozenset({"shop", "gone", "shpo"}))
         now = datetime.now(UTC)
         assert cluster.snapshot(now).scope == frozenset(), "nothing is assessed before it is read"
         cluster.start()
@@ -322,6 +248,7 @@ def test_only_workloads_are_read_by_namespace() -> None:
     assert gone.startswith("Namespace gone: its workloads are left out: ")
     assert "deployments is forbidden" in gone
     assert misspelt == "Namespace shpo: its workloads are left out: there is no such namespace"
+    lists = {path for method, path in server.requests if (method, path) not in server.answers}
     inside = {path.rsplit("/", 1)[1] for path in lists if "/namespaces/shop/" in path}
     assert inside == {
         *("deployments", "replicasets", "statefulsets", "replicationcontrollers", "services", "poddisruptionbudgets")
@@ -334,22 +261,11 @@ def test_only_workloads_are_read_by_namespace() -> None:
 @pytest.mark.parametrize("kind", ["ConfigMap", "Deployment"])
 def test_an_event_has_the_uid_of_the_object_it_is_about(kind: str) -> None:
     """`kubectl describe` selects events by it."""
-    recorded: list[dict[str, Any]] = []
-    item = {"metadata": {"name": "rebalancer-control", "namespace": "ns", "uid": "U1", "resourceVersion": "1"}}
-
-    def handle(request: BaseHTTPRequestHandler) -> None:
-        if request.command == "POST":
-            recorded.append(json.loads(request.rfile.read(int(request.headers["Content-Length"]))))
-            answer(request, 201, {})
-        elif "watch=" in request.path:
-            begin_stream(request)
-            time.sleep(0.5)
-            request.wfile.write(b"0\r\n\r\n")
-        else:
-            items = [item] if request.path.split("?")[0].endswith(("/configmaps", "/deployments")) else []
-            answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items})
-
-    with served(handle) as transport:
+    server, recorded = ApiServer(), list[Any]()
+    server.answers["POST", "/apis/events.k8s.io/v1/namespaces/ns/events"] = recorded.append
+    for collection in ("/api/v1/namespaces/ns/configmaps", "/apis/apps/v1/namespaces/ns/deployments"):
+        server.put(f"{collection}/rebalancer-control", metadata={"namespace": "ns", "uid": "U1"})
+    with served(server) as transport:
         cluster = make_cluster(transport)
         cluster.start()
         limit = time.monotonic() + 20
@@ -365,10 +281,20 @@ def test_an_event_has_the_uid_of_the_object_it_is_about(kind: str) -> None:
     assert recorded[0]["regarding"]["uid"] == "U1"
 
 
-def make_cluster(transport: Transport) -> KubernetesCluster:
+def make_cluster(transport: Transport, **fields: Any) -> KubernetesCluster:
     """Return a cluster that watches nothing yet."""
     control = Reflector(transport, CONFIG_MAPS, namespace="ns", name="rebalancer-control")
-    return KubernetesCluster(transport, namespace="ns", instance="i", version=NEWEST, control=control)
+    return KubernetesCluster(transport, namespace="ns", instance="i", version=NEWEST, control=control, **fields)
+
+
+CART = "/apis/apps/v1/namespaces/shop/deployments/cart"
+
+
+def owner(uid: str, ready: int) -> dict[str, Any]:
+    """Return the fields of a workload of six."""
+    metadata = {"name": "cart", "namespace": "shop", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    spec = {"replicas": 6, "selector": {"matchLabels": {"app": "cart"}}, "template": {}}
+    return {"metadata": metadata, "spec": spec, "status": {"readyReplicas": ready}}
 
 
 @pytest.mark.parametrize("kind", ["Job", "CloneSet", "Rollout"])
@@ -413,9 +339,7 @@ def test_pods_are_counted_as_they_are_and_not_as_a_status_has_them(kind: str, in
     def handle(request: BaseHTTPRequestHandler) -> None:
         path, _, query = request.path.partition("?")
         if not path.endswith("/pods"):
-            metadata = {"name": "cart", "namespace": "shop", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"}
-            spec = {"replicas": 6, "selector": {"matchLabels": {"app": "cart"}}, "template": {}}
-            answer(request, 200, {"metadata": metadata, "spec": spec, "status": {"readyReplicas": in_status}})
+            answer(request, 200, owner(uid, in_status))
             return
         queries.append(parse_qs(query))
         token = queries[-1].get("continue", [""])[0]
@@ -427,21 +351,13 @@ def test_pods_are_counted_as_they_are_and_not_as_a_status_has_them(kind: str, in
     assert [query["labelSelector"] for query in queries] == [["app=cart"]] * 2
 
 
-@pytest.mark.parametrize(
-    ("code", "body", "names"), [(503, {"message": "not now"}, "not now"), (200, b'{"items": [', "not a list")]
-)
+@pytest.mark.parametrize(("code", "body", "names"), [(503, "not now", "not now"), (200, b'{"items": [', "not a list")])
 def test_pods_that_cannot_be_counted_are_an_error(code: int, body: Any, names: str) -> None:
     """The step waits, also where the answer is half a list."""
-
-    def handle(request: BaseHTTPRequestHandler) -> None:
-        if request.path.partition("?")[0].endswith("/pods"):
-            answer(request, code, body)
-            return
-        metadata = {"name": "cart", "namespace": "shop", "uid": "cart", "creationTimestamp": "2026-01-01T00:00:00Z"}
-        spec = {"replicas": 6, "selector": {"matchLabels": {"app": "cart"}}, "template": {}}
-        answer(request, 200, {"metadata": metadata, "spec": spec, "status": {"readyReplicas": 6}})
-
-    with served(handle) as transport, pytest.raises(ReadFailedError, match=names):
+    server = ApiServer()
+    server.put(CART, **owner("cart", 6))
+    server.answers["GET", "/api/v1/namespaces/shop/pods"] = code, body
+    with served(server) as transport, pytest.raises(ReadFailedError, match=names):
         make_cluster(transport).count_replicas(Reference("shop", "Deployment", "cart"))
 
 

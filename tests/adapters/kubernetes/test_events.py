@@ -1,6 +1,5 @@
 """Events that come again are one object with a count, whoever published them first."""
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from rebalancer.adapters.kubernetes import events
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.model.events import Event, EventReason, Regarding
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import ApiServer, answer, served
 from tests.control_plane.api import wait_until
 
 WEB = Regarding(kind="Deployment", namespace="shop", name="web", uid="u-1")
@@ -25,33 +24,12 @@ def event(note: str = "too many on a", **fields: Any) -> Event:
     return Event(**{"reason": EventReason.SHARE_LIMIT_VIOLATED, "note": note, "regarding": WEB, **fields})
 
 
-class Server:
-    """Keeps events as the API server does: names are unique, a merge patch changes the series."""
+def counts(server: ApiServer) -> list[int]:
+    return [event.get("series", {}).get("count", 1) for event in server.objects.values()]
 
-    def __init__(self) -> None:
-        self.events: dict[str, dict[str, Any]] = {}
-        self.seen: list[str] = []
 
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
-        body = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
-        self.seen.append(request.command)
-        if request.command == "POST":
-            name = body["metadata"]["name"]
-            if name in self.events:
-                answer(request, 409, {"message": "already exists"})
-                return
-            self.events[name] = body
-        else:
-            name = request.path.rpartition("/")[2]
-            if name not in self.events:
-                answer(request, 404, {"message": "not found"})
-                return
-            self.events[name] |= body
-        answer(request, 200, self.events[name])
-
-    @property
-    def counts(self) -> list[int]:
-        return [event.get("series", {}).get("count", 1) for event in self.events.values()]
+def methods(server: ApiServer) -> list[str]:
+    return [method for method, _ in server.requests]
 
 
 @contextmanager
@@ -63,15 +41,15 @@ def recording(transport: Transport) -> Iterator[Recorder]:
 
 def test_what_comes_again_is_counted_not_repeated() -> None:
     """One object; another note or another object is another event."""
-    server = Server()
+    server = ApiServer()
     with served(server) as transport, recording(transport) as recorder:
         for _ in range(3):
             recorder.record(event())
         recorder.record(event("too many on b"))
         recorder.record(event(regarding=Regarding(kind="Pod", namespace="shop", name="web", uid="u-2")))
-    assert server.counts == [3, 1, 1]
-    assert server.seen == ["POST", "PATCH", "PATCH", "POST", "POST"]
-    (first, *_) = server.events.values()
+    assert counts(server) == [3, 1, 1]
+    assert methods(server) == ["POST", "PATCH", "PATCH", "POST", "POST"]
+    (first, *_) = server.objects.values()
     assert first["regarding"] == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -103,27 +81,27 @@ def test_times_have_six_digits_on_a_whole_second_too(monkeypatch: pytest.MonkeyP
 
 def test_the_next_process_goes_on_counting() -> None:
     """It reads the count of the series from the server, with no permission but patch."""
-    server = Server()
+    server = ApiServer()
     with served(server) as transport:
         for _ in range(3):
             with recording(transport) as recorder:
                 recorder.record(event())
-    assert server.counts == [3]
-    assert server.seen == ["POST", *("POST", "PATCH", "PATCH") * 2]
+    assert counts(server) == [3]
+    assert methods(server) == ["POST", *("POST", "PATCH", "PATCH") * 2]
 
 
 def test_an_event_that_the_server_has_forgotten_is_made_anew() -> None:
     """They live for an hour."""
-    server = Server()
+    server = ApiServer()
     with served(server) as transport:
         with recording(transport) as recorder:
             recorder.record(event())
             recorder.record(event("another"))
             recorder.record(event())
-            wait_until(lambda: len(server.seen) == 3, what="the series")
-            server.events.clear()
+            wait_until(lambda: len(server.requests) == 3, what="the series")
+            server.objects.clear()
             recorder.record(event())
-        assert server.counts == [1]
+        assert counts(server) == [1]
 
 
 def test_an_event_for_a_namespace_that_is_being_deleted_is_dropped_in_silence() -> None:
@@ -142,7 +120,7 @@ def test_an_event_for_a_namespace_that_is_being_deleted_is_dropped_in_silence() 
 
 def test_a_server_that_hangs_does_not_hold_the_caller() -> None:
     """Events are queued at once, up to a thousand; more are dropped, and the log says so."""
-    server, released = Server(), threading.Event()
+    server, released = ApiServer(), threading.Event()
 
     def slow(request: BaseHTTPRequestHandler) -> None:
         released.wait(timeout=30)
@@ -154,15 +132,15 @@ def test_a_server_that_hangs_does_not_hold_the_caller() -> None:
                 recorder.record(event(f"number {number}"))
             released.set()
         dropped = [line for line in logs if line["event"].startswith("event dropped")]
-    assert len(server.events) in {1_000, 1_001}
-    assert len(server.events) + len(dropped) == 1_500
+    assert len(server.objects) in {1_000, 1_001}
+    assert len(server.objects) + len(dropped) == 1_500
 
 
 def test_an_event_that_cannot_be_sent_does_not_end_the_thread() -> None:
     """It is logged, and the next one is published."""
-    server = Server()
+    server = ApiServer()
     with served(server) as transport, capture_logs() as logs, recording(transport) as recorder:
         recorder.record(event("\ud800"))
         recorder.record(event())
-    assert server.counts == [1]
+    assert counts(server) == [1]
     assert [(line["event"], line["log_level"]) for line in logs] == [("event not published", "error")]

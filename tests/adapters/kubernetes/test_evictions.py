@@ -13,7 +13,7 @@ from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.ports import Denial
 from rebalancer.ports import EvictionResult as Result
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import answer, served, write_kubeconfig
 from tests.tracking.test_moves import MOVE
 
 SUCCESS = {"kind": "Status", "status": "Success"}
@@ -296,18 +296,7 @@ def test_a_request_is_sent_once() -> None:
 
 def test_retries_are_off_on_every_connection(tmp_path: Any) -> None:
     """A transport made from a kubeconfig does not retry by itself either."""
-    file = tmp_path / "kubeconfig"
-    file.write_text(
-        json.dumps(
-            {
-                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "users": [{"name": "u", "user": {}}],
-                "current-context": "c",
-            }
-        )
-    )
-    transport = connect(kubeconfig=str(file))
+    transport = connect(kubeconfig=str(write_kubeconfig(tmp_path)))
     assert transport.configuration.retries is False
     assert transport.host == "http://127.0.0.1:1"
     transport.close()

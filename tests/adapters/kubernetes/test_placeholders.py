@@ -1,13 +1,11 @@
 """What is said of capacity that does not come: the autoscaler's own words, and the state of its machine."""
 
-from http.server import BaseHTTPRequestHandler
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
-from tests.adapters.kubernetes.fake_server import answer, served
+from tests.adapters.kubernetes.fake_server import ApiServer, served
 
 
 def event(pod: str, note: str, reporter: str, at: str) -> dict[str, Any]:
@@ -48,14 +46,9 @@ CONDITIONS = [
 )
 def test_the_newest_word_of_the_autoscaler_and_what_its_machine_lacks(token: str, code: int, expected: str) -> None:
     """The scheduler's only where no autoscaler has said anything; a machine that is gone or hidden says nothing."""
-
-    def handle(request: BaseHTTPRequestHandler) -> None:
-        path = urlsplit(request.path).path
-        if path == "/apis/karpenter.sh/v1/nodeclaims/general-7x2":
-            answer(request, code, {"status": {"conditions": CONDITIONS}} if code == 200 else {"message": "no"})
-        else:
-            assert path == "/apis/events.k8s.io/v1/namespaces/room/events"
-            answer(request, 200, {"items": EVENTS})
-
-    with served(handle) as transport:
+    server = ApiServer()
+    server.answers["GET", "/apis/events.k8s.io/v1/namespaces/room/events"] = 200, {"items": EVENTS}
+    answered = (200, {"status": {"conditions": CONDITIONS}}) if code == 200 else code
+    server.answers["GET", "/apis/karpenter.sh/v1/nodeclaims/general-7x2"] = answered
+    with served(server) as transport:
         assert PlaceholderStore(transport).explain_placeholder("room", token) == expected

@@ -13,11 +13,12 @@ from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import default_policy, load_policy
+from rebalancer.policy import default_policy
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.assessment.findings.build import cordoned, findings, with_nodes, with_specs
 from tests.assessment.redis import AZ, CLUSTER, machines, redis
+from tests.build import a_cluster, a_policy
 from tests.reports import all_findings
 from tests.scheduling.build import spread, taint, term
 
@@ -26,9 +27,7 @@ WEB = LabelSelector.of({"app": "web"})
 
 def shop(**constraint: Any) -> Snapshot:
     """Return two pods in each of three zones, with one constraint over the zones."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
-    blueprint.deployment("web", on={"a-1": 2, "b-1": 2, "c-1": 2})
+    blueprint = a_cluster("abc", 1, {"a-1": 2, "b-1": 2, "c-1": 2})
     constraint = {"selects": WEB, **constraint}
     return with_specs(blueprint.snapshot(), spread=(spread(ZONE, 1, **constraint),))
 
@@ -127,9 +126,7 @@ def test_which_of_two_spellings_is_wrong(requested: str, there: str, nodes: int,
 
 def test_a_domain_that_counts_and_is_closed_for_good() -> None:
     """A tainted zone holds the minimum at 0 for ever; honoured taints and cordons are no contradiction."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
-    blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, replicas=6)
+    blueprint = a_cluster("abc", 1, {"a-1": 1, "b-1": 1}, replicas=6)
     tainted = with_nodes(blueprint.snapshot(), {"c-1": {"taints": (taint("dedicated"),)}})
 
     def contradiction(**constraint: Any) -> list[str]:
@@ -151,9 +148,7 @@ def test_a_domain_that_counts_and_is_closed_for_good() -> None:
 def test_affinity_that_the_constraint_does_not_honour() -> None:
     """Pods kept out of a zone that counts: the same contradiction; with Honor the zone is no domain."""
     affinity = NodeAffinity(required=(term((ZONE, "In", ("a", "b"))),))
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
-    blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, replicas=4)
+    blueprint = a_cluster("abc", 1, {"a-1": 1, "b-1": 1}, replicas=4)
     for policy, number in (("Ignore", 1), ("Honor", 0)):
         constraint = spread(ZONE, 1, selects=WEB, affinity=policy)
         made = with_specs(blueprint.snapshot(), spread=(constraint,), node_affinity=affinity)
@@ -184,10 +179,9 @@ def test_too_few_domains() -> None:
     )
     others = PodAffinity(anti_required=(PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"a": "b"})),))
     assert findings(with_specs(shop(), pod_affinity=others), kind) == []
-    share = load_policy(
-        b"apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\ngroups:\n- name: all\n  selector: {}\n  limits:\n"
-        b'  - {name: third, topologyKey: kubernetes.io/hostname, maxShare: "<1/3"}\n',
-        source="policy.yaml",
+    share = a_policy(
+        "groups: [{name: all, selector: {}, limits: "
+        '[{name: third, topologyKey: kubernetes.io/hostname, maxShare: "<1/3"}]}]'
     )
     (finding,) = findings(shop(), kind, share)
     assert finding.object == "default/web (Deployment)"
@@ -196,13 +190,7 @@ def test_too_few_domains() -> None:
 
 
 def redis_group() -> Any:
-    return load_policy(
-        b"apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\ngroups:\n"
-        b"- {name: redis, selector: {}, groupBy: [cloud.netease.com/cluster-name], zoneKey: "
-        + AZ.encode()
-        + b", limits: []}\n",
-        source="policy.yaml",
-    )
+    return a_policy(f"groups: [{{name: redis, selector: {{}}, groupBy: [{CLUSTER}], zoneKey: {AZ}, limits: []}}]")
 
 
 def test_a_declared_zone_that_holds_none() -> None:

@@ -17,15 +17,15 @@ from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.assessment.findings.build import cordoned, findings, with_nodes, with_specs
+from tests.build import a_cluster
 
 KIND = FindingKind.REPLACEMENT_BLOCKED
 
 
 def shop(spread: dict[str, int] | None = None, **on: int) -> Snapshot:
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
-    blueprint.deployment("web", on={f"{zone}-1": number for zone, number in on.items()}, spread=spread or {ZONE: 1})
-    return blueprint.snapshot()
+    return a_cluster(
+        "abc", 1, {f"{zone}-1": number for zone, number in on.items()}, spread=spread or {ZONE: 1}
+    ).snapshot()
 
 
 def test_a_cordoned_zone_is_an_outage_in_waiting() -> None:

@@ -24,9 +24,9 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Limit, Policy, PolicyGroup, Selector, Share, default_policy, load_policy
 from rebalancer.scheduling.node_index import RequiredAffinity
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import ClusterBuilder
 from rebalancer.tracking.zones import zones_seen
 from tests.assessment.redis import AZ, CLUSTER, HOSTNAME, SHARD, machines, redis
+from tests.build import a_cluster
 from tests.controller.cycles import cycle_of
 from tests.scheduling.build import pod, term
 
@@ -394,8 +394,7 @@ def test_pods_without_a_label_of_group_by_are_in_no_group() -> None:
 
 def test_workloads_are_grouped_by_their_top_owner() -> None:
     """The shipped policy tells of half a Deployment on a node from four replicas on; DaemonSets are left out."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("web", on={"a-1": 3, "b-1": 1})
     blueprint.deployment("small", on={"a-1": 3})
     evaluated = limits_of(blueprint.snapshot(), default_policy())
@@ -433,10 +432,7 @@ def test_pods_without_a_known_owner() -> None:
 
 def test_a_rollout_counts_both_of_its_replica_sets_once() -> None:
     """The Deployment's replicas are the total, not those of its ReplicaSets together."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
-    blueprint.deployment("web", on={"a-1": 3, "b-1": 3})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("ab", 2, {"a-1": 3, "b-1": 3}).snapshot()
     top, below = snapshot.workloads
     newer = msgspec.structs.replace(below, uid="newer", name="web-newer", replicas=2)
     moved = tuple(

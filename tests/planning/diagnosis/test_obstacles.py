@@ -10,7 +10,8 @@ from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchLimits
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
 from tests.planning.build import (
     cause_of,
     changed,
@@ -34,8 +35,7 @@ def test_an_unknown_minimum_is_not_called_impossible() -> None:
 
 def test_a_diagnosis_that_reaches_its_limit_calls_nothing_infeasible() -> None:
     """Where it is not proved what forbids a placement, the component stays Violated."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
+    blueprint = a_cluster("ab", 1)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200)
     snapshot = changed(blueprint.snapshot(), together, cluster="r")

@@ -20,8 +20,9 @@ from rebalancer.planning.diagnosis.slack import RelaxedBound, most_slack, shared
 from rebalancer.planning.multi_class.classes import PodClasses
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.search.limits import SearchLimits
-from rebalancer.policy import Policy, load_policy
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.policy import Policy
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster, a_policy
 from tests.planning.build import planned
 from tests.planning.scenes import POLICY, Constraint, Scene, Work, multi_class_problems
 from tests.planning.states import LIMITS
@@ -289,7 +290,7 @@ def limited(*limits: str) -> tuple[Scene, Policy]:
     )
     rules = ", ".join(f"{{name: l{number}, {limit}, action: Evict}}" for number, limit in enumerate(limits))
     group = f"groups: [{{name: g, selector: {{}}, groupBy: [all], limits: [{rules}]}}]\n"
-    return Scene(nodes=UNEVEN, works=works), load_policy((POLICY + group).encode(), source="test")
+    return Scene(nodes=UNEVEN, works=works), a_policy(POLICY + group)
 
 
 EVEN = f"topologyKey: {HOSTNAME}, minPods: 2"
@@ -435,13 +436,12 @@ def test_a_change_that_was_not_proved_least_is_no_claim(monkeypatch: pytest.Monk
 
 def half(when: str = "") -> Policy:
     rule = f'{{name: half, topologyKey: {ZONE}, maxShare: "<=1/2", action: Evict{when}}}'
-    return load_policy((POLICY + f"groups: [{{name: g, selector: {{}}, limits: [{rule}]}}]\n").encode(), source="test")
+    return a_policy(POLICY + f"groups: [{{name: g, selector: {{}}, limits: [{rule}]}}]\n")
 
 
 def cause_of_equal_pods(policy: Policy) -> Fact:
     """Return why eight equal pods, even over the nodes, cannot hold half in a zone of three of the four nodes."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("a", 3)
+    blueprint = a_cluster("a", 3)
     blueprint.zones("b", 1)
     blueprint.deployment("web", on={"a-1": 2, "a-2": 2, "a-3": 2, "b-1": 2}, spread={HOSTNAME: 1})
     (group,) = planned(blueprint.snapshot(), policy).components

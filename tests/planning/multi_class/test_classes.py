@@ -21,6 +21,7 @@ from rebalancer.planning.scope.budgets import GroupSettling
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.phrases import eviction_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster, a_layout
 from tests.planning.build import DEADLOCK, cause_of, changed, limit, planned, policy, shards, softly, together
 from tests.tracking.build import move
 
@@ -111,28 +112,24 @@ def test_a_limit_cannot_ask_for_more_than_there_are_domains() -> None:
 @pytest.mark.parametrize("bound", ["minPods: 1", "maxSkew: 1", "maxPods: 2", 'maxShare: "<=1/5"'])
 def test_every_bound_of_a_limit(bound: str) -> None:
     """Each is aimed at with the fewest evictions."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
     on = {"a-1": 4, "a-2": 2, "b-1": 2, "b-2": 1, "c-1": 1}
-    blueprint.deployment("web", on=on, spread={ZONE: 9})
-    plan = planned(softly(blueprint.snapshot()), policy(limit(bound)))
+    plan = planned(softly(a_cluster("abc", 2, on, spread={ZONE: 9}).snapshot()), policy(limit(bound)))
     least = {"minPods: 1": 1, "maxSkew: 1": 2, "maxPods: 2": 2, 'maxShare: "<=1/5"': 2}
     assert plan.components[0].evictions == least[bound]
 
 
 def test_a_limit_within_a_larger_domain() -> None:
     """The nodes of each zone may differ by one: evaluated, and repaired, inside the zone."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
-    blueprint.deployment("web", on={"a-1": 4, "b-1": 2, "b-2": 2}, spread={ZONE: 1})
-    plan = planned(softly(blueprint.snapshot()), policy(limit("maxSkew: 1", more=f", within: {ZONE}")))
+    plan = planned(
+        softly(a_cluster("ab", 2, {"a-1": 4, "b-1": 2, "b-2": 2}, spread={ZONE: 1}).snapshot()),
+        policy(limit("maxSkew: 1", more=f", within: {ZONE}")),
+    )
     assert plan.components[0].evictions == 2
 
 
 def test_several_owners_under_one_limit() -> None:
     """A limit over two workloads joins them; neither has a constraint of its own."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("one", on={"a-1": 3})
     blueprint.deployment("two", on={"a-1": 1, "b-1": 1, "b-2": 1}, cpu=200)
     rules = (
@@ -159,8 +156,7 @@ def test_no_capacity_for_pods_of_several_classes() -> None:
 
 def test_pods_of_several_classes_that_may_not_move() -> None:
     """What they have in common is the reason; pods of nobody count and stay."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
+    blueprint = a_cluster("ab", 1)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200)
     snapshot = changed(blueprint.snapshot(), together, cluster="r")
@@ -208,8 +204,7 @@ def test_no_placement_satisfies_crossing_keys_of_several_classes() -> None:
 )
 def test_terms_of_several_classes_that_are_not_modelled(terms: dict[str, Any], cause: Fact) -> None:
     """What only one class requires, and what moves with every placement, is refused with its cause."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200)
 
@@ -224,8 +219,7 @@ def test_terms_of_several_classes_that_are_not_modelled(terms: dict[str, Any], c
 
 def test_a_class_whose_next_pod_is_not_known_stays() -> None:
     """The others move around it."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200)
 
@@ -239,11 +233,7 @@ def test_a_class_whose_next_pod_is_not_known_stays() -> None:
 
 def test_one_more_than_the_minimum_where_force_needs_it() -> None:
     """0,3 | 1,2 | 3 with maxSkew 2 and 2 takes one eviction and is forced in two; the plan says one and begins."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for name, nodes in zip("abc", ([0, 3], [1, 2], [3]), strict=True):
-        blueprint.zones([name], len(nodes))
-        on.update({f"{name}-{number}": held for number, held in enumerate(nodes, start=1) if held})
+    blueprint, on = a_layout(([0, 3], [1, 2], [3]))
     blueprint.deployment("web", on=on, spread={ZONE: 2, HOSTNAME: 2})
     plan = planned(blueprint.snapshot())
     assert [eviction.forced for eviction in plan.evictions] == [True]
@@ -252,11 +242,8 @@ def test_one_more_than_the_minimum_where_force_needs_it() -> None:
 
 def crowd(**fields: Any) -> Snapshot:
     """Twelve pods on two zones, a third one back."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
     on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
-    blueprint.deployment("web", on=on, spread={ZONE: 1, HOSTNAME: 1}, **fields)
-    return blueprint.snapshot()
+    return a_cluster("abc", 2, on, spread={ZONE: 1, HOSTNAME: 1}, **fields).snapshot()
 
 
 def test_a_group_has_its_number_in_flight() -> None:
@@ -341,8 +328,7 @@ def test_a_limit_by_workload_beside_one_for_all() -> None:
         f"{{name: shard, groupBy: [Workload], topologyKey: {ZONE}, maxPods: 1, action: Evict}}, "
         f"{{name: all, topologyKey: {HOSTNAME}, maxPods: 2, action: Evict}}]}}]"
     )
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
+    blueprint = a_cluster("abc", 2)
     for shard, on in {"s0": ("a-1", "a-2"), "s1": ("b-1", "c-1"), "s2": ("b-2", "c-2")}.items():
         blueprint.stateful_set(shard, on=dict.fromkeys(on, 1))
     snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, cluster="r")

@@ -11,6 +11,7 @@ from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_che
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster
 from tests.planning.build import DEADLOCK, changed, first_problem, planned, policy, shards, together
 from tests.planning.scenes import multi_class_problems
 from tests.planning.states import LIMITS
@@ -21,8 +22,7 @@ NAMED = ("cpu", "memory", "ephemeral_storage")
 
 def solved(resource: str, has: int) -> Solution | Unsolved:
     """Ask for six pods of two classes, all on one of two nodes; the other has so much, of which a stranger takes 10."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
+    blueprint = a_cluster("ab", 1)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1})
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1})
 

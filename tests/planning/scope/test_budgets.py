@@ -9,17 +9,15 @@ from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.budgets import BudgetLedger, WorkloadLimitReached
 from rebalancer.policy import NO_TEAM_POLICY, Amount, Budgets, TeamBudgets, TeamPolicies, TeamReading, merge
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
 from tests.planning.build import policy
 from tests.planning.scenes import problems
 
 
 def test_what_is_given_back_may_be_taken_again() -> None:
     """By others of the workload, and the cause names the pods that are to be evicted, not those given back."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
-    blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("ab", 2, {"a-1": 4}, spread={ZONE: 1}).snapshot()
     (problem,) = problems(snapshot, policy())
     assert isinstance(problem, SingleClassProblem)
     (site,) = problem.layout.sites.values()
@@ -53,8 +51,7 @@ def test_a_team_never_gets_more_than_the_cluster_policy_allows(
     unavailable: Amount, moving: Amount, of_team: Amount | None, moving_of_team: Amount | None
 ) -> None:
     """The smallest of all budgets decides, in the namespace of the team alone."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
+    blueprint = a_cluster("ab", 2)
     for namespace in ("shop", "pay"):
         blueprint.deployment("web", on={"a-1": 6}, spread={ZONE: 1}, namespace=namespace)
     snapshot = blueprint.snapshot()
@@ -82,10 +79,7 @@ def test_a_team_never_gets_more_than_the_cluster_policy_allows(
 
 def test_the_budget_of_a_team_is_named_where_it_decides() -> None:
     """A person is not sent to the cluster policy for a budget of the team's."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
-    blueprint.deployment("web", on={"a-1": 6}, spread={ZONE: 1})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("ab", 2, {"a-1": 6}, spread={ZONE: 1}).snapshot()
     cluster = policy().model_copy(update={"budgets": budgets(9, 9), "team_policies": TeamPolicies(namespaces=("*",))})
     team = NO_TEAM_POLICY.model_copy(update={"budgets": TeamBudgets(per_workload=Amount(value=1))})
     merged = merge(cluster, {"default": TeamReading(policy=team)}).policy

@@ -14,7 +14,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster
 from tests.planning.build import changed, first_problem, joined, planned, two_classes
 from tests.scheduling.build import NOW
 
@@ -51,10 +52,7 @@ def test_without_any_node_all_numbers_are_zero() -> None:
 
 def test_a_pending_pod_displaces_as_many_as_its_scarcest_resource() -> None:
     """A pod that requests three GPUs may take the place of three that request one."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1})
-    snapshot = with_allocatable(blueprint.snapshot(), extended=(("gpu", 8),))
+    snapshot = with_allocatable(a_cluster("ab", 1, {"a-1": 2}, spread={ZONE: 1}).snapshot(), extended=(("gpu", 8),))
     waiting = waiting_pod(PodSpec(requests=Resources(cpu=100, extended=(("gpu", 3),))))
     index = CapacityIndex(View(replace(snapshot, pods=(*snapshot.pods, waiting))))
     sample = structs.replace(waiting, spec=PodSpec(requests=Resources(extended=(("gpu", 1),))))
@@ -63,10 +61,9 @@ def test_a_pending_pod_displaces_as_many_as_its_scarcest_resource() -> None:
 
 def test_capacity_is_reserved_only_where_a_pending_pod_may_be_placed() -> None:
     """On the node that its affinity names, and on no other; also on one that holds pods of the group."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1}, cpu=1000)
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster(
+        "abc", 2, {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1}, cpu=1000
+    ).snapshot()
     small = tuple(
         structs.replace(node, allocatable=structs.replace(node.allocatable, cpu=3000)) if node.name == "c-1" else node
         for node in snapshot.nodes
@@ -85,10 +82,7 @@ def test_capacity_is_reserved_only_where_a_pending_pod_may_be_placed() -> None:
 
 def test_an_owner_without_any_pod_reserves_nothing() -> None:
     """What its first pod will be like is not known from a pod."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("ab", 1, {"a-1": 2}, spread={ZONE: 1}).snapshot()
     replica_set = next(owner for owner in snapshot.workloads if owner.kind == "ReplicaSet")
     empty = structs.replace(replica_set, uid="empty", name="empty", replicas=1)
     assert planned(replace(snapshot, workloads=(*snapshot.workloads, empty))).components
@@ -112,9 +106,7 @@ def test_replacements_count_on_every_node_where_all_have_little_capacity() -> No
 
 def test_pods_with_affinity_have_a_capacity_of_their_own() -> None:
     """Anti-affinity to pods of others does not share the answer of pods without any, of one class or of several."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
-    blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})
+    blueprint = a_cluster("ab", 2, {"a-1": 3}, spread={ZONE: 1})
 
     def avoid_others(_: str, spec: PodSpec) -> PodSpec:
         term = PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"app": "other"}))

@@ -9,16 +9,18 @@ from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
 from rebalancer.planning.scope.components import Component, find_components
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
 from tests.planning.build import limit, policy
 
 
 def test_what_is_not_violated_has_a_name_too() -> None:
     """Where nothing is violated and only a pod waits in vain, it is the first group's."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, spread={ZONE: 1})
-    assessment = assess(View(blueprint.snapshot()), policy(limit("maxPods: 1")), NO_MEMORY)
+    assessment = assess(
+        View(a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, spread={ZONE: 1}).snapshot()),
+        policy(limit("maxPods: 1")),
+        NO_MEMORY,
+    )
     (group,), (rule,) = assessment.groups, assessment.limits
     assert not group.violated
     assert rule.state is State.SATISFIED
@@ -27,10 +29,7 @@ def test_what_is_not_violated_has_a_name_too() -> None:
 
 def test_pods_that_nobody_owns_are_planned_with_those_that_count_them() -> None:
     """Two of them, with a constraint of their own, are two members beside the workload whose label they carry."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 5, "b-1": 1}, spread={ZONE: 1})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("ab", 1, {"a-1": 5, "b-1": 1}, spread={ZONE: 1}).snapshot()
     first, second, *others = snapshot.pods
     (written,) = first.spec.spread
     spec = structs.replace(first.spec, spread=(structs.replace(written, max_skew=2),))

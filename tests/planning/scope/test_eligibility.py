@@ -30,7 +30,8 @@ from rebalancer.policy import TeamPolicies, merge
 from rebalancer.policy.merging import UNREAD
 from rebalancer.policy.sections import Eligibility
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
 from tests.planning.build import on_one_node
 from tests.planning.build import planned as plan_small
 from tests.planning.clusters import (
@@ -191,10 +192,12 @@ def test_a_rollout_is_left_to_itself(change: dict[str, Any]) -> None:
 
 def on_delete(revisions: list[str]) -> Snapshot:
     """Return a StatefulSet of which zone c has come back; its pods are of these revisions, its newest is db-2."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
-    blueprint.stateful_set("db", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}, namespace="shop")
-    snapshot = owners(blueprint.snapshot(), lambda owner: structs.replace(owner, on_delete=True, revision="db-2"))
+    snapshot = owners(
+        a_cluster(
+            "abc", 1, {"a-1": 3, "b-1": 1}, name="db", stateful=True, spread={ZONE: 1}, namespace="shop"
+        ).snapshot(),
+        lambda owner: structs.replace(owner, on_delete=True, revision="db-2"),
+    )
     of_pod = dict(zip([pod.uid for pod in snapshot.pods], revisions, strict=True))
 
     def revised(pod: Pod) -> Pod:
@@ -344,10 +347,9 @@ def test_a_replacement_is_not_evicted_before_it_is_ready() -> None:
 @pytest.mark.parametrize(("first", "beyond"), [(0, 2), (2, 0), (1, 1), (5, 3)])
 def test_a_stateful_set_that_is_about_to_delete_pods_is_left_alone(first: int, beyond: int) -> None:
     """Six pods, as many as it wants, but two others are to come in place of those beyond its ordinals."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.stateful_set("db", on={"a-1": 4, "b-1": 4}, spread={ZONE: 1}, namespace="shop")
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster(
+        "abc", 2, {"a-1": 4, "b-1": 4}, name="db", stateful=True, spread={ZONE: 1}, namespace="shop"
+    ).snapshot()
     there = tuple(pod for pod in snapshot.pods if pod.name not in {"db-0", "db-1"})
     shrinking = owners(
         replace(snapshot, pods=there),

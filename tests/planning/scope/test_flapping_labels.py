@@ -10,7 +10,8 @@ from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import Reason
 from rebalancer.policy.sections import Nodes
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
 from tests.planning.clusters import nodes, planned, policy
 
 RULES = policy(nodes=Nodes(settle=timedelta(minutes=1)))
@@ -24,13 +25,9 @@ RIGHT, WRONG = "c", "a"
 )
 def test_a_violation_that_only_the_last_change_has_made_waits(were: dict[int, str]) -> None:
     """Node c-1 is in zone a, where two pods of the workload are already; the zone that it had, seconds ago."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
     on = [f"{zone}-{number}" for zone in "abc" for number in (1, 2)]
-    blueprint.deployment("web", on=dict.fromkeys(on, 1), spread={ZONE: 1}, namespace="shop")
-
     snapshot = nodes(
-        blueprint.snapshot(),
+        a_cluster("abc", 2, dict.fromkeys(on, 1), spread={ZONE: 1}, namespace="shop").snapshot(),
         lambda node: structs.replace(node, labels=Labels({**node.labels, ZONE: WRONG})) if node.name == "c-1" else node,
     )
     changes = tuple(

@@ -22,10 +22,11 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import InclusionPolicy, WhenUnsatisfiable
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.lasting import CountsInMotion
-from rebalancer.policy import Spread, load_policy
+from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.planning.build import HEAD, cause_of, limit
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster, a_policy
+from tests.planning.build import EVICTING, cause_of, limit
 from tests.planning.build import changed as with_specs
 from tests.planning.clusters import nodes, planned, policy
 from tests.scheduling.build import taint
@@ -37,10 +38,7 @@ RULES = policy(nodes=Nodes(settle=SETTLE))
 
 def cluster(*, on: dict[str, int] | None = None) -> Snapshot:
     """Return six balanced pods, two in each of three zones of two nodes."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.deployment("web", on=on or {"a-1": 2, "b-1": 2, "c-1": 2}, spread={ZONE: 1}, namespace="shop")
-    return blueprint.snapshot()
+    return a_cluster("abc", 2, on or {"a-1": 2, "b-1": 2, "c-1": 2}, spread={ZONE: 1}, namespace="shop").snapshot()
 
 
 def labelled(snapshot: Snapshot, name: str, value: str | None, key: str = ZONE) -> Snapshot:
@@ -205,17 +203,12 @@ def test_where_taints_do_not_count_a_node_that_is_back_may_be_a_reason_but_no_ta
 # Limits, soft constraints, pods that no node admits
 
 
-HALF = load_policy(
-    f"{HEAD.replace('settle: 0s', 'settle: 5m')}{limit('maxShare: <1/2', key=ZONE)}".encode(), source="test"
-)
+HALF = a_policy(EVICTING.replace("settle: 0s", "settle: 5m") + limit("maxShare: <1/2", key=ZONE))
 
 
 def test_a_limit_that_is_violated_only_since_a_label_has_changed_waits() -> None:
     """A limit that was violated as much before does not."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.deployment("web", on={"a-1": 2, "b-1": 2, "c-1": 2}, namespace="shop")
-    snapshot = labelled(blueprint.snapshot(), "c-1", "a")
+    snapshot = labelled(a_cluster("abc", 2, {"a-1": 2, "b-1": 2, "c-1": 2}, namespace="shop").snapshot(), "c-1", "a")
     change = relabelled(snapshot, "c-1", "c")
     assert planned(snapshot, HALF).evictions
     assert waits(planned(snapshot, HALF, Memory(node_changes=(change,))), change)
@@ -241,10 +234,9 @@ def test_a_soft_constraint_that_is_acted_on_waits_too_and_one_that_is_not_waits_
 
 def test_a_pod_that_no_node_admits_since_a_node_was_lost_waits_with_all_of_its_workload() -> None:
     """A pod that no node admitted before either does not."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 1)
-    blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, replicas=3, spread={ZONE: 1, HOSTNAME: 1}, namespace="shop")
-    laid_out = blueprint.snapshot()
+    laid_out = a_cluster(
+        "abc", 1, {"a-1": 1, "b-1": 1}, replicas=3, spread={ZONE: 1, HOSTNAME: 1}, namespace="shop"
+    ).snapshot()
     pending = structs.replace(
         laid_out.pods[0], name="web-3", uid="web-3", node=None, phase=PodPhase.PENDING, ready=False
     )
@@ -286,10 +278,12 @@ def test_only_what_was_violated_with_the_old_labels_too_is_ever_decided(
 
 def test_what_is_satisfied_waits_for_nothing_where_something_else_is_violated_as_before() -> None:
     """A soft constraint that is not acted on does not, either; one that is violated since then does."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.deployment("web", on={"a-1": 4, "b-1": 1, "c-1": 1}, spread={ZONE: 1, HOSTNAME: 9}, namespace="shop")
-    snapshot = labelled(blueprint.snapshot(), "a-1", "x", HOSTNAME)
+    snapshot = labelled(
+        a_cluster("abc", 2, {"a-1": 4, "b-1": 1, "c-1": 1}, spread={ZONE: 1, HOSTNAME: 9}, namespace="shop").snapshot(),
+        "a-1",
+        "x",
+        HOSTNAME,
+    )
     row = relabelled(snapshot, "a-1", "y", key=HOSTNAME)
     assert not waits(planned(snapshot, RULES, Memory(node_changes=(row,))), row)
 

@@ -23,7 +23,8 @@ from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.settling import NodeChanged, NodeNotReady, NodeSettling
 from rebalancer.policy import default_policy
 from rebalancer.policy.sections import Nodes
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster
 from tests.planning.build import cause_of
 from tests.planning.clusters import nodes, planned, policy
 from tests.scheduling.build import taint
@@ -36,11 +37,8 @@ RULES = policy(nodes=Nodes(settle=SETTLE))
 
 def zone_returned(**spread: int) -> Snapshot:
     """Six pods in each of the zones a and b, none on the two nodes of zone c; node a-3 has just joined."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 3)
     on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
-    blueprint.deployment("web", on=on, spread={ZONE: 1, **spread}, namespace="shop")
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("abc", 3, on, spread={ZONE: 1, **spread}, namespace="shop").snapshot()
     return replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name not in {"b-3", "c-3"}))
 
 

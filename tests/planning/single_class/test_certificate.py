@@ -20,8 +20,8 @@ from rebalancer.planning.single_class.placement import Bounds, Inner, Leaf, make
 from rebalancer.planning.single_class.selection import select_victims
 from rebalancer.planning.steps.forced import next_step
 from rebalancer.planning.steps.tree_moves import TreeState
-from rebalancer.policy import load_policy
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_policy
 from tests.controller.simulated import eager
 from tests.planning.interleavings import Required, Zones, fault
 from tests.planning.scenes import POLICY, Scene, Work, problems
@@ -326,8 +326,7 @@ def test_a_limit_alone_forces_nothing() -> None:
         works=(Work(name="web", cpu=100, labels=frozenset({"all"}), on={"a1": 2, "a2": 2}),),
     )
     limit = f"{{name: l, topologyKey: {ZONE}, maxSkew: 1, action: Evict}}"
-    text = f"{POLICY}groups: [{{name: g, selector: {{}}, limits: [{limit}]}}]"
-    policy = load_policy(text.encode(), source="test")
+    policy = a_policy(f"{POLICY}groups: [{{name: g, selector: {{}}, limits: [{limit}]}}]")
     made = evaluate(scene.snapshot(), policy).plan
     assert [group.limits for group in made.components] != [()]
     assert not any(eviction.forced for eviction in made.evictions)

@@ -15,16 +15,14 @@ from rebalancer.planning.single_class.outlook import SingleClassOutlook
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster
 from tests.planning.build import first_problem, limit, planned, policy, softly
 from tests.planning.clusters import owners
 
 
 def test_counts_end_where_no_node_takes_another_pod() -> None:
     """Of ten thousand pods only as many are counted as the nodes can hold."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})
-    _, problem = first_problem(blueprint.snapshot())
+    _, problem = first_problem(a_cluster("ab", 1, {"a-1": 3}, spread={ZONE: 1}).snapshot())
     assert isinstance(problem, SingleClassProblem)
     counts = SingleClassOutlook(problem.layout, {}, 10_000, 100).counts()
     assert counts is not None
@@ -33,10 +31,7 @@ def test_counts_end_where_no_node_takes_another_pod() -> None:
 
 def test_pods_that_return_to_their_domains_have_no_expected_counts() -> None:
     """A step improves the placement: a pod whose emptiest domain is its own will be placed elsewhere."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1})
-    _, problem = first_problem(blueprint.snapshot())
+    _, problem = first_problem(a_cluster("ab", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}).snapshot())
     assert isinstance(problem, SingleClassProblem)
     assert SingleClassOutlook(problem.layout, {"b-1": 1}, 1, 100).counts() is None
     assert SingleClassOutlook(problem.layout, {"a-1": 1}, 1, 100).counts() == {ZONE: {"a": 2, "b": 2}}
@@ -44,9 +39,7 @@ def test_pods_that_return_to_their_domains_have_no_expected_counts() -> None:
 
 def test_a_key_with_more_than_a_hundred_open_domains_is_no_target() -> None:
     """Its list would say nothing; and many nodes that are alike cannot be distinguished."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 110)
-    blueprint.deployment("web", on={"a-1": 3, "a-2": 3}, spread={ZONE: 1, HOSTNAME: 4})
+    blueprint = a_cluster("ab", 110, {"a-1": 3, "a-2": 3}, spread={ZONE: 1, HOSTNAME: 4})
     plan = planned(blueprint.snapshot())
     assert plan.evictions
     assert [target.topology_key for target in plan.evictions[0].targets] == [ZONE]

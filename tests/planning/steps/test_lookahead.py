@@ -24,8 +24,9 @@ from rebalancer.policy import Policy
 from rebalancer.scheduling.place import Choose, any_feasible, top_scoring
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, ZONE
 from tests.acceptance.seed import incoming_of, seed_cases, view_of
+from tests.build import a_cluster, a_layout
 from tests.planning.build import first_problem, limit, policy, softly
 from tests.planning.states import CACHE, LIMITS, Counts
 from tests.planning.states import bounds as bounds_of
@@ -48,10 +49,7 @@ def look(
 
 def test_a_victim_whose_next_pod_is_unknown_is_not_followed() -> None:
     """Without its owner nobody knows what would come in its place; ranking the victims is spent all the same."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
-    blueprint.deployment("web", on={"a-1": 3, "b-1": 1}, spread={HOSTNAME: 3})
-    cluster = softly(blueprint.snapshot())
+    cluster = softly(a_cluster("ab", 2, {"a-1": 3, "b-1": 1}, spread={HOSTNAME: 3}).snapshot())
     _, model = model_of(cluster, policy(limit("maxPods: 2")))
     without_owners = View(replace(cluster, workloads=()))
     step, attempt = look(without_owners, model, SearchBudget(1000), forced=False)
@@ -64,10 +62,7 @@ def test_a_victim_whose_next_pod_is_unknown_is_not_followed() -> None:
 
 def test_without_a_minimum_no_victim_is_good() -> None:
     """Where no placement satisfies everything, no eviction brings the component nearer to one."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
-    blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})
-    view, problem = first_problem(blueprint.snapshot())
+    view, problem = first_problem(a_cluster("ab", 2, {"a-1": 3}, spread={ZONE: 1}).snapshot())
     assert isinstance(problem, SingleClassProblem)
     step, attempt = look(
         view, SingleClassModel(problem.layout, problem.pods, None, CACHE), SearchBudget(100_000), forced=True
@@ -78,10 +73,9 @@ def test_without_a_minimum_no_victim_is_good() -> None:
 
 def test_more_nodes_than_the_limit_are_not_followed() -> None:
     """Where a replacement may go to more than 64 nodes that are not alike, nothing is predicted."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 60)
-    blueprint.deployment("web", on={"a-1": 3, "b-1": 1}, spread={HOSTNAME: 3})
-    view, model = model_of(blueprint.snapshot(), policy(limit("maxPods: 2")))
+    view, model = model_of(
+        a_cluster("ab", 60, {"a-1": 3, "b-1": 1}, spread={HOSTNAME: 3}).snapshot(), policy(limit("maxPods: 2"))
+    )
     budget = SearchBudget(100_000)
     assert look(view, model, budget, forced=False)[0] is None
     assert budget.limit_reached
@@ -89,8 +83,7 @@ def test_more_nodes_than_the_limit_are_not_followed() -> None:
 
 def test_a_second_eviction_that_frees_the_first_replacement_is_followed() -> None:
     """2 | 4,1 with maxSkew 2 and 1: the replacement of the first finds no node until a second has gone."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("a", 1)
+    blueprint = a_cluster("a", 1)
     blueprint.zones("b", 2)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 4, "b-2": 1}, spread={ZONE: 2, HOSTNAME: 1})
     view, model = model_of(blueprint.snapshot())
@@ -155,12 +148,7 @@ def test_without_pending_pods_the_state_itself_is_the_outcome() -> None:
 
 def placed(counts: Counts, zone: int, host: int) -> Snapshot | None:
     """Return a cluster with one workload, so many of its pods on each node; None without any pod."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for number, zone_counts in enumerate(counts):
-        name = f"z{number}"
-        blueprint.zones([name], len(zone_counts))
-        on.update({f"{name}-{index}": held for index, held in enumerate(zone_counts, start=1) if held})
+    blueprint, on = a_layout(counts, (f"z{number}" for number in range(len(counts))))
     if not on:
         return None
     blueprint.deployment("web", on=on, spread={ZONE: zone, HOSTNAME: host})
@@ -235,10 +223,7 @@ class Reserved(SingleClassModel):
 
 def test_reserved_capacity_is_not_followed() -> None:
     """A node whose last capacity others may take is no certain target: what would follow is not known."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})
-    view, problem = first_problem(blueprint.snapshot())
+    view, problem = first_problem(a_cluster("ab", 1, {"a-1": 3}, spread={ZONE: 1}).snapshot())
     assert isinstance(problem, SingleClassProblem)
     model = Reserved(problem.layout, problem.pods, 1, CACHE)
     step, attempt = look(view, model, SearchBudget(100_000), forced=True)
@@ -249,8 +234,7 @@ def test_reserved_capacity_is_not_followed() -> None:
 @pytest.mark.parametrize("quick", [True, False])
 def test_a_quick_search_follows_no_second_eviction(*, quick: bool) -> None:
     """What is stuck until another goes is left to the full search."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("a", 1)
+    blueprint = a_cluster("a", 1)
     blueprint.zones("b", 2)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 4, "b-2": 1}, spread={ZONE: 2, HOSTNAME: 1})
     view, model = model_of(blueprint.snapshot())

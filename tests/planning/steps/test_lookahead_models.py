@@ -10,7 +10,8 @@ from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.steps.lookahead_models import MultiClassModel
-from rebalancer.simulator import ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
 from tests.planning.build import first_problem
 from tests.planning.multi_class.test_local_search import moved
 from tests.planning.scenes import multi_class_problems, several_classes
@@ -85,10 +86,7 @@ def test_a_state_far_from_the_target_placement_is_solved_once() -> None:
 
 def test_a_model_of_equal_pods_tells_every_node_apart() -> None:
     """Scores may differ between nodes that hold as many pods."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 2)
-    blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})
-    _, problem = first_problem(blueprint.snapshot())
+    _, problem = first_problem(a_cluster("ab", 2, {"a-1": 3}, spread={ZONE: 1}).snapshot())
     assert isinstance(problem, SingleClassProblem)
     model = problem.lookahead_model(SearchBudget(0))
     assert list(model.distinct_nodes({}, ["a-1", "a-2"])) == ["a-1", "a-2"]

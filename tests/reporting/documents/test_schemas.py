@@ -18,7 +18,7 @@ from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.cli.main import main
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, InForce, Leading, LoopState
+from rebalancer.controller.state import CycleDue
 from rebalancer.controller.status import status_documents
 from rebalancer.engine import evaluate
 from rebalancer.model.moves import Reference
@@ -33,7 +33,8 @@ from rebalancer.reporting.documents.prediction import prediction_document
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.suggestion import suggestion_document
 from rebalancer.scheduling.predict import predict
-from rebalancer.simulator import HOSTNAME, START, ZONE, ClusterBuilder
+from rebalancer.simulator import HOSTNAME, START, ZONE
+from tests.build import a_cluster, a_state
 from tests.controller.simulated import eager
 from tests.reports import full_report
 from tools.reference import COMMAND, DOCUMENTS, ROOT, schema_text
@@ -45,16 +46,12 @@ RULES = eager(budgets=Budgets(max_unavailable=Amount(value=2), per_workload=Amou
 
 def even() -> Snapshot:
     """Nothing to do: a Deployment of one on each node."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.deployment("web", on=dict.fromkeys(NODES, 1), spread=BOTH)
-    return blueprint.snapshot()
+    return a_cluster("abc", 2, dict.fromkeys(NODES, 1), spread=BOTH).snapshot()
 
 
 def skewed() -> Snapshot:
     """Evictions that go and that wait, a workload of which every pod stays, and one that arithmetic forbids."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
+    blueprint = a_cluster("abc", 2)
     blueprint.deployment("web", on=dict.fromkeys(NODES[:4], 3), spread=BOTH)
     blueprint.budget("web", max_unavailable=1)
     blueprint.stateful_set("db", on=dict.fromkeys(NODES[:4], 1), spread={ZONE: 1})
@@ -95,8 +92,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         yield "explanation", text(explain_pod(pod, view, assessment, made))
         yield "prediction", text(prediction_document(predict(structs.replace(pod, node=None), view.without([pod]))))
     now = snapshot.taken_at + timedelta(seconds=1)
-    state, _ = step(LoopState(in_force=InForce(policy=RULES, policy_since=now)), Leading(leads=True), now)
-    state, _ = step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
+    state, _ = step(a_state(RULES, now), CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
     remaining = {document.key: document.text.encode() for document in status_documents(state, "pod-1", "policy.yaml")}
     yield "status", remaining[STATUS_KEY]
     yield "plan", remaining[PLAN_KEY]

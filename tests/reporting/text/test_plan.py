@@ -23,7 +23,7 @@ from rebalancer.planning.decision import NoSafeEviction, PredictionUnverified
 from rebalancer.planning.expected_counts import decided_evictions, expected_counts, expected_worst
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.components import current_counts
-from rebalancer.policy import Policy, load_policy
+from rebalancer.policy import Policy
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
 from rebalancer.reporting.documents.plan import Totals, plan_document
 from rebalancer.reporting.phrases import counts_change, proof_text
@@ -31,14 +31,13 @@ from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
+from tests.build import a_cluster, a_layout, a_policy
 from tests.controller.simulated import Simulation
 from tests.planning.clusters import laid_out
 from tests.planning.clusters import policy as generous
 
 HEAD = """
-apiVersion: rebalancer.dev/v1alpha1
-kind: RebalancePolicy
 mode: Evict
 eligibility: {minAge: 0s}
 nodes: {settle: 0s}
@@ -55,7 +54,7 @@ SPREAD = "  - {name: spread, topologyKey: topology.kubernetes.io/zone, maxSkew: 
 
 
 def rules(*limits: str) -> Policy:
-    return load_policy((HEAD + "".join(limits)).encode(), source="policy.yaml")
+    return a_policy(HEAD + "".join(limits))
 
 
 @dataclass
@@ -86,11 +85,8 @@ def look(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> Seen
 
 def crowded(cpu: int = 600) -> Snapshot:
     """Ten pods as 4/2/1/1/1/1 over six nodes, maxSkew 3: all that the constraint asks for, and too many on one node."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
     on = {"a-1": 4, "a-2": 2, "b-1": 1, "b-2": 1, "c-1": 1, "c-2": 1}
-    blueprint.deployment("web", on=on, spread={HOSTNAME: 3}, cpu=cpu)
-    return blueprint.snapshot()
+    return a_cluster("abc", 2, on, spread={HOSTNAME: 3}, cpu=cpu).snapshot()
 
 
 def test_a_predicted_repair_of_a_limit() -> None:
@@ -167,8 +163,7 @@ def totals(*, evictions: int = 0, optimal: bool = True, **numbers: int) -> Total
 
 def test_possible_and_impossible_repairs_are_counted_separately() -> None:
     """An eviction that a budget never allows does not count as waiting, in text and JSON."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
+    blueprint = a_cluster("ab", 1)
     for name in ("web", "shy"):
         blueprint.deployment(name, on={"a-1": 6}, spread={ZONE: 1})
     blueprint.budget("shy", app="shy", min_available=6)
@@ -240,10 +235,7 @@ def test_a_pod_that_may_take_long_to_end_is_named(seconds: int, named: str) -> N
 
 def test_waiting_and_refused_pods_are_listed_by_reason() -> None:
     """Pods with the same reason share a line."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("abc", 2)
-    blueprint.deployment("web", on={"a-1": 6, "a-2": 6, "b-1": 6, "b-2": 6}, spread={ZONE: 1})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("abc", 2, {"a-1": 6, "a-2": 6, "b-1": 6, "b-2": 6}, spread={ZONE: 1}).snapshot()
     excluded = [
         msgspec.structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "true"})) if number < 2 else pod
         for number, pod in enumerate(snapshot.pods)
@@ -296,11 +288,7 @@ def test_many_domains_are_summarized() -> None:
 @settings(max_examples=15, deadline=None)
 def test_expected_counts_come_true(counts: list[list[int]], seed: int) -> None:
     """Where all evictions go now, exact counts are reached and upper bounds are not exceeded."""
-    blueprint = ClusterBuilder()
-    on = {}
-    for zone, nodes in zip("abc", counts, strict=False):
-        blueprint.zones([zone], len(nodes))
-        on.update({f"{zone}-{number}": held for number, held in enumerate(nodes, start=1)})
+    blueprint, on = a_layout(counts)
     assume(sum(on.values()) >= 2)
     blueprint.deployment("web", on=on, spread={ZONE: 4}, cpu=600)
     policy = rules(HALF.replace("}", ", action: Evict}"), THIRD)
@@ -372,9 +360,7 @@ def test_a_second_hard_constraint_for_a_key_is_an_alternative() -> None:
 
 def suggested(pods: int, domains: int, bound: str) -> SuggestedSpread | None:
     """Return the constraint that enforces a limit on pods that all run on one of so many nodes."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("a", domains)
-    blueprint.deployment("web", on={"a-1": pods})
+    blueprint = a_cluster("a", domains, {"a-1": pods})
     limit = f"  - {{name: some, topologyKey: kubernetes.io/hostname, {bound}}}\n"
     (evaluated,) = look(blueprint.snapshot(), rules(limit)).assessment.limits
     return constraint_for_limit(evaluated)
@@ -421,10 +407,7 @@ def test_selectors_are_written_as_kubernetes_writes_them() -> None:
 
 def test_a_violated_soft_constraint_is_suggested_as_a_hard_one() -> None:
     """Default constraints of the cluster too."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("a", 2)
-    blueprint.deployment("web", on={"a-1": 6})
-    text = look(blueprint.snapshot(), rules(HALF)).explained()
+    text = look(a_cluster("a", 2, {"a-1": 6}).snapshot(), rules(HALF)).explained()
     answer = "with this constraint, the scheduler enforces what the soft constraint only prefers"
     assert f"  {answer}\n  topologySpreadConstraints:\n" in text
     assert "  - topologyKey: kubernetes.io/hostname\n    maxSkew: 3\n    whenUnsatisfiable: DoNotSchedule\n" in text
@@ -432,10 +415,7 @@ def test_a_violated_soft_constraint_is_suggested_as_a_hard_one() -> None:
 
 def test_no_constraint_is_suggested_where_all_are_hard() -> None:
     """The explanation says so."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("ab", 1)
-    blueprint.deployment("web", on={"a-1": 4}, spread={ZONE: 1})
-    seen = look(blueprint.snapshot(), rules(SPREAD))
+    seen = look(a_cluster("ab", 1, {"a-1": 4}, spread={ZONE: 1}).snapshot(), rules(SPREAD))
     (group,) = seen.plan.components
     alone = structs.replace(group, state=State.UNFIXABLE, refusal=NoSafeEviction())
     seen.plan = structs.replace(seen.plan, components=(alone,), evictions=(), waiting=())
@@ -452,10 +432,7 @@ def test_the_suggested_selector_selects_exactly_the_pods(changes: str) -> None:
 
 def test_pods_without_distinguishing_template_labels_have_no_suggested_constraint() -> None:
     """A limit on a label that the template lacks has no constraint to paste."""
-    blueprint = ClusterBuilder()
-    blueprint.zones("a", 4)
-    blueprint.deployment("web", on={"a-1": 4})
-    snapshot = blueprint.snapshot()
+    snapshot = a_cluster("a", 4, {"a-1": 4}).snapshot()
     roles = [msgspec.structs.replace(pod, labels=Labels({**pod.labels, "role": "master"})) for pod in snapshot.pods]
     limit = "  - {name: some, topologyKey: kubernetes.io/hostname, maxPods: 2, groupBy: [role]}\n"
     (evaluated,) = look(replace(snapshot, pods=tuple(roles)), rules(limit)).assessment.limits
