@@ -70,11 +70,11 @@ def test_times_have_six_digits_on_a_whole_second_too(monkeypatch: pytest.MonkeyP
             return cls(2026, 1, 1, 12, tzinfo=tz)
 
     monkeypatch.setattr(events, "datetime", Noon)
-    server = Server()
+    server = ApiServer()
     with served(server) as transport, recording(transport) as recorder:
         recorder.record(event())
         recorder.record(event())
-    (stored,) = server.events.values()
+    (stored,) = server.objects.values()
     assert stored["eventTime"] == "2026-01-01T12:00:00.000001+00:00"
     assert stored["series"]["lastObservedTime"] == "2026-01-01T12:00:00.000000Z"
 
