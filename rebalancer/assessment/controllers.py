@@ -14,6 +14,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.runs import Run, join_pods
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
+from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.replacement import REPLACING_KINDS, replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
@@ -75,6 +76,16 @@ def _shared_labels(runs: Sequence[Run]) -> Labels | None:
         if run.pods[0].labels is not labels or len(run.nodes) < len(run.pods):
             return None
     return labels
+
+
+def count_members_pods(member: PodController, view: View) -> NodeCounts | None:
+    """Count an owner's pods by node, where the counts of their labels are those: they share labels that no others have.
+
+    None where they are not known without a look at each pod.
+    """
+    if member.labels is None:
+        return None
+    return view.live_alike(member.pods[0].namespace, member.labels, len(member.pods))
 
 
 def unowned_pods(view: View) -> tuple[Pod, ...]:

@@ -46,13 +46,25 @@ class LabelSets:
         self.nodes_of: dict[Labels, list[str]] = {}
         self._having: dict[str, dict[str, list[Labels]]] = {}
         self._counts: dict[LabelSelector, Mapping[str, int]] = {}
+        self._counts_of: dict[Labels, NodeCounts] = {}
 
     def per_node(self, selector: LabelSelector) -> Mapping[str, int]:
         """Return the number of matching pods by node; nodes without matching pods are absent."""
         counts = self._counts.get(selector)
         if counts is None:
-            names = chain.from_iterable(map(self.nodes_of.__getitem__, self._matching(selector)))
-            counts = self._counts[selector] = NodeCounts([*names])
+            matching = [*self._matching(selector)]
+            if len(matching) == 1:
+                counts = self.counts_of(matching[0])
+            else:
+                counts = NodeCounts([*chain.from_iterable(map(self.nodes_of.__getitem__, matching))])
+            self._counts[selector] = counts
+        return counts
+
+    def counts_of(self, labels: Labels) -> NodeCounts:
+        """Return the number of pods with exactly these labels by node."""
+        counts = self._counts_of.get(labels)
+        if counts is None:
+            counts = self._counts_of[labels] = NodeCounts(self.nodes_of.get(labels, ()))
         return counts
 
     def _matching(self, selector: LabelSelector) -> Iterable[Labels]:

@@ -23,7 +23,7 @@ from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
-from rebalancer.scheduling.node_index import NodeIndex
+from rebalancer.scheduling.node_index import NodeCounts, NodeIndex
 from rebalancer.scheduling.node_usage import Usage, add_usage, get_charge
 from rebalancer.scheduling.population import NO_AFFINITY, NO_COUNTS, PlacedPod, Population, reaches_out
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
@@ -248,6 +248,17 @@ class View:
         sets = self._population.live.get(namespace)
         counts = sets.per_node(selector) if sets is not None else NO_COUNTS
         return self._apply_deltas(counts, namespace, selector, terminating=(False,))
+
+    def live_alike(self, namespace: str, labels: Labels, number: int) -> NodeCounts | None:
+        """Count by node the pods of an owner that are known to have these labels and a node, `number` in all.
+
+        Nearly all pods with these labels are that owner's; then the counts are those that `live` returns. None where
+        they are not, or where pods have moved.
+        """
+        sets = self._population.live.get(namespace)
+        if sets is None or not self.all_on_nodes or namespace in self.changes_in:
+            return None
+        return sets.counts_of(labels) if len(sets.nodes_of.get(labels, ())) == number else None
 
     def present(self, namespace: str, selector: LabelSelector) -> Mapping[str, int]:
         """Count matching pods by node, including terminating pods."""

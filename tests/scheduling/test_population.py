@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
-from rebalancer.model.labels import LabelSelector
+from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.pods import PodPhase, PodSpec, Resources
 from rebalancer.scheduling.node_index import NodeIndex
 from rebalancer.scheduling.view import View
@@ -56,3 +56,17 @@ def test_nodes_are_sorted_by_name_whether_they_are_few_or_many() -> None:
     index = NodeIndex([node(f"n{number:02}") for number in reversed(range(30))])
     assert index.in_order(frozenset({"n03", "n02"})) == ["n02", "n03"]
     assert index.in_order(index.names) == sorted(index.names)
+
+
+def test_the_pods_of_an_owner_are_counted_by_their_labels_where_no_others_have_these() -> None:
+    """Not where a pod more has them, where one has moved, or where a pod's node is unknown."""
+    labels = Labels({"a": "b"})
+    pods = [pod(labels, on=name) for name in ("n1", "n2")]
+    view = View(snapshot([node("n1"), node("n2")], pods))
+    assert view.live_alike("default", labels, 2) == {"n1": 1, "n2": 1}
+    assert view.live_alike("default", labels, 1) is None
+    assert view.live_alike("elsewhere", labels, 2) is None
+    assert view.with_placed(pods[0], "n2").live_alike("default", labels, 2) is None
+    lost = View(snapshot([node("n1"), node("n2")], [*pods, pod({"c": "d"}, on="n3")]))
+    assert lost.live_alike("default", labels, 2) is None
+    assert lost.nodes.by_value(HOSTNAME, lost.live("default", LabelSelector.of({"a": "b"}))) == {"n1": 1, "n2": 1}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
+from rebalancer.assessment.controllers import count_members_pods
 from rebalancer.assessment.domains import Domains, count_zones, limit_domains
 from rebalancer.assessment.known_domains import DomainKnowledge, NodeNeeds, known_for
 from rebalancer.assessment.limit_groups import (
@@ -154,6 +155,11 @@ class _LimitEvaluator:
         return index.by_value(key, by_node)
 
     def _count_by_node(self, parts: tuple[LimitGroupPart, ...]) -> Mapping[str, int]:
+        if len(parts) == 1:
+            member, pods = parts[0].member, parts[0].pods
+            counts = count_members_pods(member, self._view) if pods is member.pods else None
+            if counts is not None:
+                return counts
         known = self._view.nodes.by_name
         nodes = [pod.node for part in parts for pod in part.pods]
         return count_names([node for node in nodes if node is not None and node in known])

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from rebalancer.assessment.controllers import PodController
+from rebalancer.assessment.controllers import PodController, count_members_pods
 from rebalancer.model.deletion_costs import foreign_cost
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
@@ -18,6 +18,7 @@ from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.victims import RankedPods, Victim
 from rebalancer.scheduling.feasibility import static_feasible
+from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
@@ -125,34 +126,40 @@ class PodPartitioner:
         """
         pods = PodPartition()
         movable: list[Pod] = []
-        several = len(members) > 1
+        several, alike = len(members) > 1, True
         owned: dict[str, PodController] = {}
+        counted: NodeCounts | None = None
         for member, refusal in zip(members, refusals, strict=True):
             if refusal is None and self._are_all_movable(member, counts):
                 movable += member.pods
+                if not several:
+                    counted = count_members_pods(member, self._view)
                 waiting: Sequence[Pod] | Refusal = ()
             else:
+                alike = False
                 waiting = self._partition_member(member, refusal, nodes, counts, pods, movable)
             if several:
                 owned.update(dict.fromkeys([pod.uid for pod in member.pods], member))
             blocked = waiting if isinstance(waiting, Refusal) else self._count_pending(member, waiting, pods)
             if blocked is not None:
                 return blocked
-        pods.ranked = RankedPods(self._cheapest_first(movable, several=several), members[0], owned, self._avoided)
+        ordered = self._cheapest_first(movable, several=several, alike=alike and not several)
+        pods.ranked = RankedPods(ordered, members[0], owned, self._avoided, counted)
         return pods
 
-    def _cheapest_first(self, pods: list[Pod], *, several: bool) -> list[Pod]:
+    def _cheapest_first(self, pods: list[Pod], *, several: bool, alike: bool) -> list[Pod]:
         """Sort pods by the cost of moving them (`Victim.cost`): a stable sort by each part, the least important first.
 
         That is many times faster than comparing whole costs, because most pods of a workload are equal in most parts.
-        The pods of one member are sorted by name already.
+        The pods of one member are sorted by name already. `alike`: they share one spec and have no annotations.
         """
         if several:
             pods.sort(key=_NAME)
         pods.sort(key=_CREATED, reverse=True)
         pods.sort(key=_READY)
-        pods.sort(key=foreign_cost)
-        pods.sort(key=_PRIORITY)
+        if not alike:
+            pods.sort(key=foreign_cost)
+            pods.sort(key=_PRIORITY)
         if self._avoided:
             pods.sort(key=lambda pod: pod.uid in self._avoided)
         return pods
