@@ -10,9 +10,9 @@ In order of precedence:
 4. *At the latest* one and a half intervals after the last one: APScheduler goes by the time of day, and that may be set
    back by an hour.
 
-What does not begin at once waits until twice as long as the last cycle took has passed since its end: such cycles use a
-third of one processor at most. A cycle that is due while requests are under way and evictions wait for their answers
-begins after them (`runner`).
+What is asked for after a cycle and does not begin at once waits until twice as long as that cycle took has passed since
+its end, so that changes in the cluster use a third of one processor at most. A cycle that is due while requests are
+under way and evictions wait for their answers begins after them (`runner`).
 """
 
 import math

@@ -1,6 +1,6 @@
 """A thread that does the same thing whenever it is due, and outlives every error of it.
 
-When it is due a job of APScheduler says, which only signals, so that a read that hangs holds up no other job. The
+A job of APScheduler signals when it is due, and does nothing else, so that a read that hangs holds up no other job. The
 scheduler goes by the time of day: where somebody sets that back by an hour, the thread goes on by the monotonic clock.
 """
 
@@ -42,12 +42,12 @@ class PollingThread:
         self._due.set()
 
     def _run(self) -> None:
-        while True:
+        while not self.stopping.is_set():
             self._due.wait(LATEST * self.seconds)
-            self._due.clear()
             if self.stopping.is_set():
                 return
             try:
                 self._poll()
             except Exception:  # noqa: BLE001  # the thread must not die; all is read again the next time
                 _log.exception("not read", what=self.name)
+            self._due.clear()  # now: whatever takes longer than an interval is not done without a pause

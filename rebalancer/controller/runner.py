@@ -89,9 +89,9 @@ class Observer(Protocol):
 
 
 class _CycleAt(Enum):
-    """What stands in the inbox among the events, behind those that the cycle is to know of."""
+    """Asks for a cycle in the inbox, behind the events that it is to know of."""
 
-    ONCE = auto()
+    NOW = auto()
     ANOTHER_TIME = auto()
 
 
@@ -160,7 +160,7 @@ class Runner:
 
     def ask_cycle(self) -> None:
         """Ask for a cycle now, or right after the present one; from any thread, never blocks."""
-        self._inbox.put(_CycleAt.ONCE)
+        self._inbox.put(_CycleAt.NOW)
 
     def observe(self, before: object, after: object) -> None:
         """Ask for an early cycle if a change in the cluster calls for one; from any thread, never blocks."""
@@ -180,7 +180,7 @@ class Runner:
             try:
                 event = self._inbox.get(timeout=self.time_to_cycle())
             except queue.Empty:
-                event = _CycleAt.ONCE
+                event = _CycleAt.NOW
             try:
                 self._take(event)
             except Exception:  # noqa: BLE001  # a defect is logged, this cycle ends where it was, the next is tried
@@ -210,7 +210,7 @@ class Runner:
 
     def _receive(self, event: LoopEvent | _CycleAt) -> None:
         match event:
-            case _CycleAt.ONCE:
+            case _CycleAt.NOW:
                 self._timer.ask(None)
             case _CycleAt.ANOTHER_TIME:
                 pass  # the next wait is shorter

@@ -1,5 +1,7 @@
 """ConfigMaps: the policy and the switches that people write, the status that the controller writes."""
 
+import threading
+
 import msgspec
 import structlog
 from kubernetes import client
@@ -69,13 +71,16 @@ class StatusMap:
     """The status ConfigMap of one namespace; only the leader writes it.
 
     Every write changes the version that this process has read or written last, so that a leader who has been deposed
-    without knowing it cannot overwrite what its successor has written. What others write into it stays, but no document
-    of theirs: an outdated one would mislead.
+    without knowing it cannot overwrite what its successor has written. Labels and annotations of others stay; documents
+    of others are removed, since an outdated one would mislead.
     """
 
     def __init__(self, transport: Transport, namespace: str) -> None:
         self._transport = transport
         self._namespace = namespace
+        self._lock = threading.Lock()
+        """A process that begins to lead loads in the thread of the Lease, while the loop may save."""
+
         self._version = ""
         """The one that was last read or written, "" where it does not exist."""
 
@@ -105,12 +110,15 @@ class StatusMap:
         if self._certain and data == self._stored:
             return SaveAnswer()
         try:
-            self._write(data)
+            with self._lock:
+                self._write(data)
+                self._certain = is_stored = self._stored == data
         except ClusterError as error:
             answer = self._explain(error)
             _log.warning("status not saved", error=answer.problem)
             return answer
-        self._certain = True
+        if not is_stored:
+            return SaveAnswer(f"ConfigMap {self._namespace}/{STATUS} has other documents than were sent", conflict=True)
         return SaveAnswer()
 
     def _explain(self, error: ClusterError) -> SaveAnswer:
@@ -131,7 +139,11 @@ class StatusMap:
         if self._version:
             changed = {key: text for key, text in data.items() if self._stored.get(key) != text}
             removed = dict.fromkeys(self._stored.keys() - data)
-            change = {"metadata": {"resourceVersion": self._version}, "data": changed | removed}
+            change = {
+                "metadata": {"resourceVersion": self._version},
+                "data": changed | removed,
+                "binaryData": dict.fromkeys(changed),  # no key may be in both
+            }
             patch = api.patch_namespaced_config_map
             answer = self._transport.call(patch, STATUS, self._namespace, change, _content_type=MERGE_PATCH)
         else:
@@ -147,14 +159,15 @@ class StatusMap:
 
     def load(self, key: str) -> str:
         """Return a document, "" if there is none; raise ClusterError if the request fails."""
-        self._certain = False
-        try:
-            self._decode(self._transport.request("GET", _path(self._namespace, STATUS)))
-        except RequestRefused as error:
-            if error.status != _NOT_FOUND:
-                raise
-            self._version, self._stored = "", {}
-        return self._stored.get(key, "")
+        with self._lock:
+            self._certain = False
+            try:
+                self._decode(self._transport.request("GET", _path(self._namespace, STATUS)))
+            except RequestRefused as error:
+                if error.status != _NOT_FOUND:
+                    raise
+                self._version, self._stored = "", {}
+            return self._stored.get(key, "")
 
 
 class ControlMap:

@@ -19,7 +19,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 _AGAIN: Final = 0.1
-"""Seconds after which the socket of a request that is over time is shut again: during the handshake it has none."""
+"""Seconds after which the socket of a request that is over time is shut again: while it connects it may have none."""
 
 
 class Exchange:
@@ -29,7 +29,7 @@ class Exchange:
         self.connections = connections
         self.deadline = time.monotonic() + seconds
         self.is_late = False
-        """Whether the deadline has passed before the end: what has come of the answer is not all of it."""
+        """Whether the deadline has passed before the end: the answer is incomplete, or nobody wants it any more."""
 
         self.connection: HTTPConnection | None = None
 
@@ -57,9 +57,7 @@ class Connections:
         self._known: WeakSet[HTTPConnection] = WeakSet()
         self._interrupted = self._closed = False
         self.thread = threading.Thread(target=self._watch_deadlines, name="deadlines", daemon=True)
-        # A proxy of another protocol than HTTP has classes of its own: there the time of each receive is bounded.
-        if manager.pool_classes_by_scheme == urllib3.poolmanager.pool_classes_by_scheme:
-            manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
 
     @contextmanager
     def exchange(self, seconds: float) -> Iterator[Exchange]:
@@ -134,7 +132,9 @@ class Connections:
 
 def _shut_down(connection: HTTPConnection | None) -> None:
     """End both directions below TLS, which would change its own state under the thread that reads."""
-    if connection is not None and (connected := connection.sock) is not None:
+    connected: Any = getattr(connection, "sock", None)
+    connected = getattr(connected, "socket", connected)  # below TLS in the TLS of a proxy
+    if isinstance(connected, socket.socket):
         with suppress(OSError):
             socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
@@ -143,7 +143,8 @@ class _Noted(HTTPConnection):
     """Mixed into the classes of connections: each says which request it serves."""
 
     def connect(self) -> None:
-        """Connect; an interruption meanwhile holds for it too."""
+        """Connect; a deadline and an interruption meanwhile hold for it too."""
+        _note(self)
         super().connect()
         _note(self)
 

@@ -58,10 +58,12 @@ class KubernetesLease:
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
         """Write the lease; None if somebody else was quicker. Raise LeaseUnavailable or ClusterError otherwise."""
+        version = record.version
         try:
-            data = self._patch(record, record.version or self._create())
+            version = version or self._create()
+            data = self._patch(record, version)
         except RequestRefused as error:
-            if not record.version and error.status == 404:
+            if not version and error.status == 404:
                 raise LeaseUnavailable(
                     f"the namespace {self._namespace} of the Lease does not exist. Create it with "
                     f"`kubectl create namespace {self._namespace}`, or choose another with --namespace"

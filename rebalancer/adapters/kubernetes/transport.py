@@ -1,9 +1,10 @@
 """Requests to the API server, through the official client.
 
-What is written goes through the methods of its API classes (`Transport.call`), which check a body before it is sent.
-Lists and watches are raw requests whose answers we decode: the client's models need forty times the time and seventeen
-times the memory. Reads of one object by its path are raw too, since commands that only read need them: loading the core
-API's class takes 0.3 s and 15 MiB. The client's retries are off; every caller decides itself.
+What is written goes through the methods of its API classes (`Transport.call`), which check a body before it is sent,
+and so do reads of the Lease and of what belongs to placeholders. Lists and watches of the cluster are raw, decoded by
+us: the client's models need forty times the time and seventeen times the memory. Reads of a ConfigMap or a workload are
+raw too, since commands that only read need them: loading the core API's class takes 0.3 s and 15 MiB.
+The client's retries are off; every caller decides itself.
 """
 
 import json
@@ -158,10 +159,19 @@ class Transport(ApiClient):
         The caller closes the response. `read_timeout` is the longest time between two chunks, in seconds.
         """
         response, exchange = self._send(self._make("GET", path, query), read_timeout, limit=math.inf)
-        if response.status >= 400:
+        if response.status >= 300:
             self._read("GET", path, response, exchange)
         self.on_answer("GET", path, response.status, False, 0.0)
         return response
+
+    def param_serialize(self, method: str, resource_path: str, *args: Any, **fields: Any) -> _Request:
+        """Make a request; raise Unreachable where its authentication fails, such as a token that cannot be read."""
+        try:
+            return super().param_serialize(method, resource_path, *args, **fields)
+        except (OSError, ConfigException) as error:
+            path = resource_path.format_map(fields.get("path_params") or {})
+            self.on_answer(method, path, 0, False, 0.0)
+            raise Unreachable(f"{method} {path}: not sent to {self.host}: {error}") from error
 
     def call_api(  # the client's signature
         self,
@@ -211,14 +221,16 @@ class Transport(ApiClient):
         try:
             data = response.data
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            why = str(error)
+            why = _find_cause(error)
         finally:
             exchange.end()
             response.release_conn()
-        if why or exchange.is_late:  # shut at the deadline, an answer that does not say its length seems complete
+        if exchange.is_late:  # shut at the deadline, an answer that does not say its length seems complete
+            why = "timed out"
+        if why:
             self.on_answer(method, path, response.status, False, 0.0)
-            raise Unreachable(f"{method} {path}: the response of {self.host} is incomplete: {why or 'timed out'}")
-        if response.status < 400:
+            raise Unreachable(f"{method} {path}: the response of {self.host} is incomplete: {why}")
+        if 200 <= response.status < 300:
             self.on_answer(method, path, response.status, False, 0.0)
             return data
         refusal = _make_refusal(method, path, response.status, data, response.headers.get("Retry-After", ""))

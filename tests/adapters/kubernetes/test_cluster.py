@@ -91,14 +91,18 @@ def test_what_others_wrote_into_the_metadata_stays() -> None:
         if body:
             written.append(json.loads(body))
             types.append(request.headers["Content-Type"])
-        answer(request, 200, {"metadata": metadata})
+        data = written[-1]["data"] if written else {}
+        answer(request, 200, {"metadata": metadata, "data": data})
 
     with served(handle) as transport:
         status = StatusMap(transport, "ns")
         assert status.load("memory") == ""
         for text in ("1", "2"):
             assert status.save((Document("memory", text),)) == SaveAnswer()
-    assert written == [{"metadata": {"resourceVersion": "7"}, "data": {"memory": text}} for text in ("1", "2")]
+    assert written == [
+        {"metadata": {"resourceVersion": "7"}, "data": {"memory": text}, "binaryData": {"memory": None}}
+        for text in ("1", "2")
+    ]
     assert types == ["application/merge-patch+json"] * 2
 
 

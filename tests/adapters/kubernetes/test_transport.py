@@ -2,22 +2,26 @@
 
 import gc
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from kubernetes import client
 from kubernetes.client import Configuration
 
+from rebalancer.adapters.kubernetes import connections
 from rebalancer.adapters.kubernetes import transport as module
-from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, Unreachable, connect
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, Unreachable, connect
 from tests.adapters.kubernetes.fake_server import answer, served
 
 OPENSSL = shutil.which("openssl")
@@ -139,9 +143,74 @@ def test_an_answer_in_drops_is_cut_off(*, header: bool) -> None:
     """The timeout bounds the whole request, not the time of one receive, whether header or body comes slowly."""
     with served(partial(drip, header=header)) as transport:
         began = time.monotonic()
-        with pytest.raises(Unreachable):
+        with pytest.raises(Unreachable, match="timed out"):
             transport.request("GET", "/version", timeout=0.5)
         assert 0.4 < time.monotonic() - began < 1.0
+
+
+def test_authentication_that_fails_is_a_request_that_was_not_sent() -> None:
+    """Whether a list, a watch or a write: a token that cannot be read costs this request, and is counted."""
+    counted = []
+    with served(lambda request: answer(request, 200, {})) as transport:
+
+        def fail(_: object) -> None:
+            raise OSError(24, "Too many open files")
+
+        transport.configuration.api_key["BearerToken"] = "token"
+        transport.configuration.refresh_api_key_hook = fail
+        transport.on_answer = lambda *seen: counted.append(seen[:3])
+        evict = client.CoreV1Api(transport).create_namespaced_pod_eviction
+        sends: list[Callable[[], object]] = [
+            lambda: transport.request("GET", "/version"),
+            lambda: transport.stream("/watch", query={}, read_timeout=1.0),
+            lambda: transport.call(evict, "web-1", "shop", {"metadata": {"name": "web-1"}}),
+        ]
+        for send in sends:
+            with pytest.raises(Unreachable, match="Too many open files"):
+                send()
+    path = "/api/v1/namespaces/shop/pods/web-1/eviction"
+    assert counted == [("GET", "/version", 0), ("GET", "/watch", 0), ("POST", path, 0)]
+
+
+def test_a_redirection_is_refused() -> None:
+    """As by a proxy whose session has ended: nothing was done, and nothing follows it."""
+    with served(lambda request: answer(request, 302, {}, {"Location": "/login"})) as transport:
+        delete = client.CoreV1Api(transport).delete_namespaced_config_map
+        with pytest.raises(RequestRefused, match="HTTP 302"):
+            transport.call(delete, "a", "b")
+        with pytest.raises(RequestRefused, match="HTTP 302"):
+            transport.request("GET", "/version")
+
+
+def test_the_deadline_holds_for_the_answer_of_a_proxy_too() -> None:
+    """It sends its answer to CONNECT in drops: no receive takes long."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip_forever() -> None:
+            with suppress(OSError):
+                connected, _ = listening.accept()
+                with connected:
+                    for _ in range(50):
+                        connected.sendall(b"H")
+                        time.sleep(0.1)
+
+        threading.Thread(target=drip_forever, daemon=True).start()
+        configuration = Configuration(host="https://127.0.0.1:1", retries=False)
+        configuration.proxy = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        transport = Transport(configuration, read_timeout=0.5)
+        began = time.monotonic()
+        with pytest.raises(Unreachable):
+            transport.request("GET", "/version")
+        assert time.monotonic() - began < 1.5
+        transport.close()
+
+
+def test_a_connection_below_the_tls_of_a_proxy_is_shut_too() -> None:
+    """There urllib3 holds no socket but one that wraps it."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connections._shut_down(cast("Any", SimpleNamespace(sock=SimpleNamespace(socket=ours))))
+        assert theirs.recv(1) == b""
 
 
 def test_a_server_that_reads_nothing_holds_nobody() -> None:
