@@ -15,7 +15,7 @@ import pytest
 from rebalancer import engine
 from rebalancer.admission import admit as admission
 from rebalancer.admission.approval import find_proposal
-from rebalancer.controller import cycle, evictions, loop, runner, sender, switches
+from rebalancer.controller import cycle, evictions, kill_switch, loop, runner, sender
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.evictions import handle_answer, handle_saved
@@ -40,11 +40,11 @@ def _pause_is_read_before_a_request(patch: pytest.MonkeyPatch) -> None:
 
 
 def _pause_is_read_again_soon(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(switches, "ANSWER_SERVES", 60.0)
+    patch.setattr(kill_switch, "ANSWER_SERVES", 60.0)
 
 
 def _slow_answers_about_a_pause_hold(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(switches, "ANSWER_USABLE", 60.0)
+    patch.setattr(kill_switch, "ANSWER_USABLE", 60.0)
 
 
 def _ready_pods_are_read_before_a_step(patch: pytest.MonkeyPatch) -> None:
