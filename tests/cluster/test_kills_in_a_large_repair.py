@@ -195,7 +195,7 @@ def test_killed_twenty_times(cluster: ControlPlane, tmp_path: Path) -> None:
                     poll(partial(plans_more, cluster.api, planned_at), "planned evictions", 5)
                 time.sleep(draw.choice([0.0, 0.0, 0.02, 0.25]))
             else:
-                time.sleep(3.0 * draw.random())
+                time.sleep(4.0 * draw.random())
             replicas.kill(leader)
             planned_at = time.time()
             time.sleep(SETTLE_SECONDS)
