@@ -5,6 +5,7 @@ stored, so that some of them are never requested: what the next leader reads of 
 """
 
 import contextlib
+import itertools
 import json
 import random
 import time
@@ -31,7 +32,9 @@ from tests.faults.history import PodChange
 from tests.faults.recorder import PodRecorder
 
 T = TypeVar("T")
-KILLS: Final = 26
+KILLS: Final = 20
+FIRST_CYCLES: Final = 10
+"""As many leaders have a first cycle before they are killed; on a busy machine that takes a few kills more."""
 SPACES: Final = [f"team-{number}" for number in range(6)]
 PER_SPACE: Final = 10
 REPLICAS: Final = 5
@@ -39,7 +42,7 @@ FOUR, THREE = {"a": 4, "b": 1}, {"a": 3, "b": 2}
 """Placements of five pods in three zones, which are two evictions from 2/2/1, and one."""
 MINIMUM: Final = 3 * len(SPACES) * PER_SPACE // 2
 FLAGS: Final = ("--lease-duration=4s", "--renew-deadline=3s", "--retry-period=1s")
-RULES: Final = policy("Evict", interval="10s", budgets={"perMinute": 50, "perNode": 20})
+RULES: Final = policy("Evict", interval="10s", budgets={"perMinute": 40, "perNode": 20})
 """Slow start as shipped. The rate makes the repair last longer than the kills."""
 SETTLE_SECONDS: Final = 2.0
 """After a kill: until the API server has carried out or dropped a request that was under way. Nobody leads yet then."""
@@ -189,7 +192,11 @@ def test_killed_twenty_times(cluster: ControlPlane, tmp_path: Path) -> None:
         leader = poll(replicas.leader, "the first leader", 60)
         first = leader.wait_for("cycle")[0]
         planned_at = 0.0
-        for kill in range(KILLS):
+        for kill in itertools.count():
+            if kill >= KILLS:
+                if sum(bool(read_log(one, "cycle")) for one in successors) >= FIRST_CYCLES:
+                    break
+                leader.wait_for("cycle")
             if kill % 2:
                 with contextlib.suppress(AssertionError):  # the rate may allow nothing for some seconds
                     poll(partial(plans_more, cluster.api, planned_at), "planned evictions", 5)
@@ -249,7 +256,7 @@ def check_first_cycles(lefts: Sequence[Left], successors: Sequence[Controller]) 
         assert minimum >= left.minimum, f"after kill {number}: {cycles[0]}"
         assert sum(line["unexecuted"] for line in read) == len(left.unrequested), f"after kill {number}"
     print(f"{checked} first cycles, {unexecuted} planned evictions that were not carried out")
-    assert checked >= 10
+    assert checked >= FIRST_CYCLES
     assert unexecuted > 0, "no kill came between storing and requesting: the test proves nothing"
 
 
