@@ -18,6 +18,16 @@ from rebalancer.model.cluster import (
     Service,
     Version,
 )
+from rebalancer.model.creation import (
+    ClusterQuota,
+    EndpointSlice,
+    LimitRange,
+    ResourceQuota,
+    RuntimeClass,
+    ServiceAccount,
+    VerticalAutoscaler,
+    WebhookConfiguration,
+)
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.runs import Run, find_runs, join_pods
@@ -97,6 +107,16 @@ class Snapshot:
     priority_classes: Sequence[PriorityClass] = ()
     node_pools: Sequence[NodePool] = ()
     autoscalers: Sequence[Autoscaler] = ()
+    quotas: Sequence[ResourceQuota] = ()
+    cluster_quotas: Sequence[ClusterQuota] = ()
+    limit_ranges: Sequence[LimitRange] = ()
+    runtime_classes: Sequence[RuntimeClass] = ()
+    service_accounts: Sequence[ServiceAccount] = ()
+    webhooks: Sequence[WebhookConfiguration] = ()
+    endpoint_slices: Sequence[EndpointSlice] = ()
+    vertical_autoscalers: Sequence[VerticalAutoscaler] = ()
+    known: frozenset[str] = frozenset()
+    """The optional kinds that were read: an object of another one that is not here may exist all the same."""
     team_maps: Sequence[ConfigMap] | None = None
     """The ConfigMaps of team policies, None where they were not read; the policy in force has them merged, then."""
     unknown: frozenset[str] = frozenset()
@@ -113,7 +133,7 @@ class Snapshot:
 
     def holds_same(self, other: Self) -> bool:
         """Return whether two snapshots are of the very same objects, at whatever times."""
-        small = ("version", "unknown", "scope", "faults")
+        small = ("version", "unknown", "known", "scope", "faults")
         if any(getattr(self, name) != getattr(other, name) for name in small):
             return False
         names = {known.name for known in fields(self) if known.compare} - {"taken_at", *small}

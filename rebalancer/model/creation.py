@@ -1,0 +1,148 @@
+"""What decides about the pods that are created in a namespace: quotas, limits, classes, webhooks, vertical autoscalers.
+
+Amounts are (resource, amount) as the object writes the names, sorted: CPU in thousandths of a core, all else in units.
+`changed` is when an object was changed last, its status apart, None where that is not known: files that kubectl has
+printed say nothing about it unless it was asked to show managed fields.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from rebalancer.model.affinity import Toleration
+from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
+
+Amounts = tuple[tuple[str, int], ...]
+
+
+class QuotaScope(Struct, frozen=True, gc=False):
+    """One condition on the pods that a quota counts: `PriorityClass In high`, `BestEffort Exists`."""
+
+    name: str
+    operator: str = "Exists"
+    values: tuple[str, ...] = ()
+
+
+class ResourceQuota(Struct, frozen=True, gc=False, kw_only=True):
+    """A ResourceQuota; `hard` and `used` are those of its status, which the API server judges by."""
+
+    namespace: str
+    name: str
+    hard: Amounts = ()
+    used: Amounts = ()
+    scopes: tuple[QuotaScope, ...] = ()
+
+
+class ClusterQuota(Struct, frozen=True, gc=False, kw_only=True):
+    """A ClusterResourceQuota of OpenShift: over all namespaces with these labels and annotations together.
+
+    A selector that is None selects every namespace; an object with neither selects none.
+    """
+
+    name: str
+    labels: LabelSelector | None = None
+    annotations: Labels | None = None
+    hard: Amounts = ()
+    used: Amounts = ()
+    scopes: tuple[QuotaScope, ...] = ()
+
+
+class LimitRangeItem(Struct, frozen=True, gc=False, kw_only=True):
+    """One item of a LimitRange: `kind` is Container or Pod; `ratio` is of limit to request, in thousandths."""
+
+    kind: str
+    default_requests: Amounts = ()
+    default_limits: Amounts = ()
+    least: Amounts = ()
+    most: Amounts = ()
+    ratio: Amounts = ()
+
+
+class LimitRange(Struct, frozen=True, gc=False, kw_only=True):
+    """A LimitRange: what containers request that say nothing, and what no pod may exceed."""
+
+    namespace: str
+    name: str
+    items: tuple[LimitRangeItem, ...] = ()
+    changed: datetime | None = None
+
+
+class RuntimeClass(Struct, frozen=True, gc=False, kw_only=True):
+    """A RuntimeClass: the overhead, node selector and tolerations that its pods get."""
+
+    name: str
+    overhead: Amounts = ()
+    node_selector: Labels = NO_LABELS
+    tolerations: tuple[Toleration, ...] = ()
+    changed: datetime | None = None
+
+
+class ServiceAccount(Struct, frozen=True, gc=False):
+    """A service account; a pod that names another cannot be created."""
+
+    namespace: str
+    name: str
+
+
+class PodWebhook(Struct, frozen=True, gc=False, kw_only=True):
+    """An admission webhook that is asked when a pod is created.
+
+    `configuration` is the name of its ValidatingWebhookConfiguration or MutatingWebhookConfiguration (`mutating`).
+    `service` is (namespace, name), None for a URL. `must_answer`: failurePolicy is Fail.
+    """
+
+    configuration: str
+    name: str
+    mutating: bool = False
+    must_answer: bool = True
+    service: tuple[str, str] | None = None
+    namespaces: LabelSelector | None = None
+    objects: LabelSelector | None = None
+    conditions: tuple[str, ...] = ()
+    changed: datetime | None = None
+
+
+class WebhookConfiguration(Struct, frozen=True, gc=False, kw_only=True):
+    """A configuration with those of its webhooks that are asked about new pods."""
+
+    name: str
+    mutating: bool = False
+    webhooks: tuple[PodWebhook, ...] = ()
+
+
+class EndpointSlice(Struct, frozen=True, gc=False, kw_only=True):
+    """How many ready endpoints of a Service one slice has."""
+
+    namespace: str
+    name: str
+    service: str
+    ready: int = 0
+
+
+class ScalingMode(StrEnum):
+    """`updatePolicy.updateMode` of a VerticalPodAutoscaler. All but Off change the requests of new pods."""
+
+    OFF = "Off"
+    INITIAL = "Initial"
+    RECREATE = "Recreate"
+    AUTO = "Auto"
+    IN_PLACE_OR_RECREATE = "InPlaceOrRecreate"
+
+
+class ContainerTarget(Struct, frozen=True, gc=False, kw_only=True):
+    """What a VerticalPodAutoscaler recommends for a container, within its bounds; only what it controls."""
+
+    container: str
+    requests: Amounts = ()
+
+
+class VerticalAutoscaler(Struct, frozen=True, gc=False, kw_only=True):
+    """A VerticalPodAutoscaler: the workload that it scales, and what its new pods request."""
+
+    namespace: str
+    name: str
+    target_kind: str
+    target_name: str
+    mode: ScalingMode = ScalingMode.AUTO
+    targets: tuple[ContainerTarget, ...] = ()
