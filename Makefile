@@ -8,7 +8,7 @@ UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-he
 
 # The code that decides about evictions: every branch has a test, among those of the same folders. Only these run with
 # coverage, which makes them three times as slow.
-CORE := planning tracking admission scheduling
+CORE := planning tracking admission scheduling creation
 CORE_TESTS := $(CORE:%=tests/%) tests/facts
 COVER := $(CORE:%=--cov=rebalancer/%) --cov-report=
 

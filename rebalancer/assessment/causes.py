@@ -12,10 +12,10 @@ from typing import Final
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import PodController
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.creation.replacement import NODE_LABELS, REVISION_LABELS
 from rebalancer.model.moves import PlanningMemory, make_token
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.scheduling.pod_topology_spread import Counts, DomainCounts, counts
-from rebalancer.scheduling.replacement import NODE_LABELS, REVISION_LABELS
 from rebalancer.scheduling.spread_constraints import constraints_of
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.changes import domain_subject

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from rebalancer.creation.replacement import REPLACING_KINDS, replacement
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -15,7 +16,6 @@ from rebalancer.model.runs import Run, join_pods
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.scheduling.node_index import NodeCounts
-from rebalancer.scheduling.replacement import REPLACING_KINDS, replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 

@@ -15,13 +15,13 @@ from msgspec import structs
 
 from rebalancer.assessment.limit_groups import LimitGroup, LimitGroupPart, desired_pods
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Basis
 from rebalancer.scheduling.place import most_likely, place
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.tie_breaking import node_order
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View

@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import CapacityRequest, CapacityState
 from rebalancer.model.placeholders import placeholder_name
@@ -24,7 +25,6 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.words import plural
 from rebalancer.planning.plan import Eviction, Waiting
 from rebalancer.scheduling.feasibility import feasible
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 

@@ -15,6 +15,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from rebalancer.capacity.supposed import is_supposed
+from rebalancer.creation.replacement import replacement
 from rebalancer.engine import evaluate
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moments import ALWAYS
@@ -25,7 +26,6 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
 from rebalancer.policy import Policy
 from rebalancer.scheduling.place import candidate_nodes, most_likely
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 

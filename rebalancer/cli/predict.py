@@ -14,6 +14,7 @@ from rebalancer.cli.load import load_profile, load_snapshot
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.progress import progress
+from rebalancer.creation.defaults import apply_defaults
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode
@@ -24,7 +25,6 @@ from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.prediction import prediction_document
 from rebalancer.reporting.text.prediction import prediction_text
 from rebalancer.scheduling.predict import predict
-from rebalancer.scheduling.template_defaults import apply_defaults
 from rebalancer.scheduling.view import View
 
 _HEAD = msgspec.json.Decoder(Head)

@@ -22,6 +22,7 @@ from rebalancer.model.affinity import NodeSelectorTerm, Taint, TaintEffect
 from rebalancer.model.cluster import Autoscaler, DisruptionBudget, Namespace, NodePool, PriorityClass, Service
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.nodes import Node
+from rebalancer.model.requests import make_resources
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.scheduling.node_unschedulable import CORDONED
 
@@ -177,7 +178,7 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
         unschedulable=source.spec.unschedulable,
         cordoned_by=_find_cordoner(source) if source.spec.unschedulable else "",
         taints=intern(decode_taints(source.spec.taints, "spec.taints")),
-        allocatable=intern(resources.make_resources(allocatable)),
+        allocatable=intern(make_resources(allocatable)),
         pods=pods,
         images=intern(tuple((name, image.size_bytes) for image in status.images or () for name in image.names or ())),
         ready=ready,

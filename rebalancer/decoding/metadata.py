@@ -17,7 +17,14 @@ _ANNOTATION_PREFIXES = (
     "cluster-autoscaler.kubernetes.io/",
     "karpenter.sh/",
 )
-_ANNOTATIONS = frozenset({"controller.kubernetes.io/pod-deletion-cost", "deployment.kubernetes.io/revision"})
+_ANNOTATIONS = frozenset(
+    {
+        "controller.kubernetes.io/pod-deletion-cost",
+        "deployment.kubernetes.io/revision",
+        "openshift.io/node-selector",
+        "scheduler.alpha.kubernetes.io/node-selector",
+    }
+)
 
 _WITHOUT_VALUES = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
 _LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN}) | _WITHOUT_VALUES

@@ -13,6 +13,7 @@ from rebalancer.decoding import constraints, resources, wire
 from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import UNDATED, decode_annotations, decode_labels, find_controller
+from rebalancer.model.containers import PodRequests
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, read_own_cost
 from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.pods import (
@@ -26,6 +27,7 @@ from rebalancer.model.pods import (
     PodSpec,
     Resources,
 )
+from rebalancer.model.requests import sum_requests, sum_scored_requests, sum_scored_sidecars_as_init
 from rebalancer.model.workloads import PodTemplate
 
 _OWN_ANNOTATIONS = frozenset({DELETION_COST, OWN_DELETION_COST})
@@ -56,6 +58,7 @@ class _Shared(Struct, frozen=True):
     spec: PodSpec
     requests: Resources
     scored: tuple[int, int]
+    requested: PodRequests
 
 
 class _SharedSource(Struct, frozen=True, array_like=True):
@@ -110,6 +113,8 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         claims=claims,
         requests=shared.requests,
         scored=shared.scored,
+        requested=shared.requested,
+        generation=metadata.generation,
         mirror=_MIRROR in (metadata.annotations or ()),
         local_volumes=intern(local) if local else (),
         disruption_target=disruption_target,
@@ -172,15 +177,16 @@ def _convert_shared(intern: Interner, text: bytes) -> _Shared:
         conditions=source.resizes,
     )
     requested, running = resources.read_requested(source.spec), resources.read_requested(source.spec, status)
-    requests, scored = resources.sum_requests(requested)
+    requests, scored = sum_requests(requested)
     spec = intern(_decode_spec(source.spec, requested, requests))
     if running != requested:
-        requests, scored = resources.sum_requests(running)
+        requests, scored = sum_requests(running)
     return _Shared(
         owner=intern(find_controller(source.owner_references)),
         spec=spec,
         requests=intern(requests),
         scored=scored,
+        requested=intern(requested),
     )
 
 
@@ -207,7 +213,7 @@ def decode_template(
 def _convert_template(source: wire.PodSpec, _: bytes) -> PodTemplate:
     """Convert what is in the spec of a template."""
     requested = resources.read_requested(source)
-    requests, scored = resources.sum_requests(requested)
+    requests, scored = sum_requests(requested)
     spec = _decode_spec(source, requested, requests)
     volumes = source.volumes or ()
     return PodTemplate(
@@ -216,12 +222,13 @@ def _convert_template(source: wire.PodSpec, _: bytes) -> PodTemplate:
         spec=structs.replace(spec, node_name=source.node_name or None),
         requests=requests,
         scored=scored,
+        requested=requested,
         claims=tuple(volume.persistent_volume_claim.claim_name for volume in volumes if volume.persistent_volume_claim),
         claim_templates=tuple(volume.name for volume in volumes if volume.ephemeral is not None),
     )
 
 
-def _decode_spec(source: wire.PodSpec, requested: resources.Requested, requests: Resources) -> PodSpec:
+def _decode_spec(source: wire.PodSpec, requested: PodRequests, requests: Resources) -> PodSpec:
     """Read the part of a pod's spec that affects scheduling."""
     every = (*(source.init_containers or ()), *source.containers)
     return PodSpec(
@@ -230,8 +237,8 @@ def _decode_spec(source: wire.PodSpec, requested: resources.Requested, requests:
         tolerations=constraints.decode_tolerations(source),
         spread=constraints.decode_spread(source),
         requests=requests,
-        scored=resources.sum_scored_requests(requested),
-        scored_sidecars_as_init=resources.sum_scored_sidecars_as_init(requested),
+        scored=sum_scored_requests(requested),
+        scored_sidecars_as_init=sum_scored_sidecars_as_init(requested),
         host_ports=_decode_host_ports(source),
         images=tuple(container.image for container in every),
         containers=len(every),
@@ -242,6 +249,7 @@ def _decode_spec(source: wire.PodSpec, requested: resources.Requested, requests:
         gated=bool(source.scheduling_gates),
         unpredictable=_list_unpredictable_fields(source),
         eviction_responders=bool(source.eviction_responders),
+        runtime_class=source.runtime_class_name,
     )
 
 

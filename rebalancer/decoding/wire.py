@@ -156,6 +156,7 @@ class Spread(Wire, frozen=True):
 
 class Amounts(Wire, frozen=True):
     requests: dict[str, Quantity] | None = None
+    limits: dict[str, Quantity] | None = None
 
 
 class Port(Wire, frozen=True):
@@ -229,6 +230,7 @@ class PodSpec(Wire, frozen=True):
     workload_ref: Present | None = None
     scheduling_group: Present | None = None
     eviction_responders: list[Present] | None = None
+    runtime_class_name: str = ""
 
 
 class Condition(Wire, frozen=True):
@@ -307,10 +309,12 @@ class RawPodSpec(Struct, gc=False, rename="camel", kw_only=True, omit_defaults=T
     workload_ref: Raw = _NULL
     scheduling_group: Raw = _NULL
     eviction_responders: Raw = _NULL
+    runtime_class_name: str = ""
 
 
 class RawMetadata(MetadataWithoutOwners, frozen=True):
     owner_references: Raw = _NULL
+    generation: int = 0
 
 
 class RawPodStatus(Wire, frozen=True):

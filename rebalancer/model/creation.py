@@ -1,6 +1,5 @@
 """What decides about the pods that are created in a namespace: quotas, limits, classes, webhooks, vertical autoscalers.
 
-Amounts are (resource, amount) as the object writes the names, sorted: CPU in thousandths of a core, all else in units.
 `changed` is when an object was changed last, its status apart, None where that is not known: files that kubectl has
 printed say nothing about it unless it was asked to show managed fields.
 """
@@ -11,9 +10,8 @@ from enum import StrEnum
 from msgspec import Struct
 
 from rebalancer.model.affinity import Toleration
+from rebalancer.model.containers import Amounts
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
-
-Amounts = tuple[tuple[str, int], ...]
 
 
 class QuotaScope(Struct, frozen=True, gc=False):

@@ -6,6 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from rebalancer.model.affinity import NodeAffinity, PodAffinity, Toleration
+from rebalancer.model.containers import PodRequests
 from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.spread import SpreadConstraint
 
@@ -82,6 +83,7 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     gated: bool = False
     unpredictable: tuple[str, ...] = ()
     eviction_responders: bool = False
+    runtime_class: str = ""
 
 
 class LocalStorage(StrEnum):
@@ -110,7 +112,10 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     `own_deletion_cost` is the cost that the rebalancer itself has written, 0 if none; it is not among `annotations`.
     `finished` means Succeeded or Failed. `start_failure` is why a container of it does not run, as the kubelet says it
     (`ImagePullBackOff`), or `NO_SANDBOX`; "" where nothing is wrong. `grace_seconds` is its
-    terminationGracePeriodSeconds.
+    terminationGracePeriodSeconds. `requested` is what its spec requests, container by container, None where that is
+    not known. `generation` counts the versions of its spec: 1 as it was created, more once it was changed, by a resize
+    say, 0 of an API server that does not count (before 1.34). `least` is of a pod that has still to be made: the
+    smallest requests that it may come with, None where `spec.requests` is what it will have.
     """
 
     namespace: str
@@ -136,6 +141,9 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     disruption_target: bool = False
     start_failure: str = ""
     grace_seconds: int = 30
+    requested: PodRequests | None = None
+    generation: int = 0
+    least: Resources | None = None
     resource_version: str = ""
 
     @property

@@ -54,3 +54,13 @@ def parse_units(text: str) -> int:
 def parse_milli(text: str) -> int:
     """Return thousandths, rounded up (`Quantity.MilliValue`), the scheduler's unit of CPU."""
     return _round_up(_parse(text) * 1000)
+
+
+def format_amount(resource: str, amount: int) -> str:
+    """Write an amount as people do: `1500m` for CPU in thousandths of a core, `512Mi`, `3`."""
+    if resource.rpartition(".")[2] == "cpu":
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    for power, suffix in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
+        if amount and amount % 1024**power == 0:
+            return f"{amount // 1024**power}{suffix}"
+    return str(amount)

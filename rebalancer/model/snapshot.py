@@ -249,6 +249,27 @@ class Snapshot:
         return by_namespace
 
     @_Index
+    def limit_ranges_in(self) -> Mapping[str, Sequence[LimitRange]]:
+        """LimitRanges by namespace."""
+        by_namespace: defaultdict[str, list[LimitRange]] = defaultdict(list)
+        for limits in self.limit_ranges:
+            by_namespace[limits.namespace].append(limits)
+        return by_namespace
+
+    @_Index
+    def runtime_class(self) -> Mapping[str, RuntimeClass]:
+        """Runtime classes by name."""
+        return {known.name: known for known in self.runtime_classes}
+
+    @_Index
+    def vertical_autoscalers_of(self) -> Mapping[tuple[str, str, str], Sequence[VerticalAutoscaler]]:
+        """Vertical autoscalers by namespace, kind and name of the workload that they target."""
+        by_target: defaultdict[tuple[str, str, str], list[VerticalAutoscaler]] = defaultdict(list)
+        for scaler in self.vertical_autoscalers:
+            by_target[scaler.namespace, scaler.target_kind, scaler.target_name].append(scaler)
+        return by_target
+
+    @_Index
     def claim(self) -> Mapping[tuple[str, str], PersistentVolumeClaim]:
         """Claims by (namespace, name)."""
         return {(claim.namespace, claim.name): claim for claim in self.claims}

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from rebalancer.model.containers import PodRequests
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import NOTHING, OwnerReference, PodSpec, Resources
@@ -21,6 +22,7 @@ class PodTemplate(Struct, frozen=True, gc=False, kw_only=True):
     spec: PodSpec = PodSpec()
     requests: Resources = NOTHING
     scored: tuple[int, int] = (0, 0)
+    requested: PodRequests | None = None
     claims: tuple[str, ...] = ()
     claim_templates: tuple[str, ...] = ()
 

@@ -13,9 +13,11 @@ from rebalancer.assessment.controllers import PodController, members, stray_refe
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import BEING_REMOVED, TO_BE_REMOVED
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import Pod, Resources
+from rebalancer.model.quantities import format_amount
 from rebalancer.model.reasons import Reason
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.model.words import name_list
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.planning.multi_class.classes import PodClassesBuilder
 from rebalancer.planning.problem.multi_class import MultiClassProblem
@@ -120,6 +122,29 @@ class OwnPodsNotSelected(Refusal):
         return "a constraint's selector does not match the workload's own pods"
 
 
+class RequestsUncertain(Refusal):
+    """What a replacement will request is not known, and a node has room for more pods of the one size than the other.
+
+    `least` and `most` are by resource, of those of which they differ.
+    """
+
+    reason = Reason.NOT_PREDICTABLE
+    owner: str
+    least: tuple[tuple[str, int], ...]
+    most: tuple[tuple[str, int], ...]
+    node: str
+
+    def __str__(self) -> str:
+        ranges = [
+            f"between {format_amount(name, small)} and {format_amount(name, large)} of {name}"
+            for (name, small), (_, large) in zip(self.least, self.most, strict=True)
+        ]
+        return (
+            f"a new pod of {self.owner} will request {name_list(ranges)}: its template, its namespace and its newest "
+            f"pod say different things, and what node {self.node} has room for depends on it"
+        )
+
+
 class ProblemBuilder:
     """Makes the problems of one view, under one policy, one ledger of budgets and one of capacity."""
 
@@ -161,6 +186,9 @@ class ProblemBuilder:
         if refusal is not None:
             return refusal
         refusal = _refuse_self_missing(component) or self._refuse_others_pending(component, requirements)
+        if refusal is not None:
+            return refusal
+        refusal = self._refuse_uncertain(component)
         if refusal is not None:
             return refusal
         sample = _only_class(component.members)
@@ -303,6 +331,25 @@ class ProblemBuilder:
                 return OthersPending(pod.name)
         return None
 
+    def _refuse_uncertain(self, component: Component) -> Refusal | None:
+        """Refuse where it is not known what a replacement requests, and that decides which nodes have room for it.
+
+        There must be room for the largest, and the scheduler may choose every node that has room for the smallest.
+        """
+        pods = component.pods
+        for member in component.members:
+            largest = member.next_pod
+            if isinstance(largest, Unpredictable) or largest.least is None:
+                continue
+            assert member.owner is not None
+            large = structs.replace(largest, claims=())
+            small = structs.replace(large, spec=structs.replace(large.spec, requests=largest.least))
+            room, more_room = (self._capacities.capacity_for(pod, pods).places for pod in (large, small))
+            for node, places in more_room.items():
+                if room.get(node, 0) < min(places, len(pods)):
+                    return _describe_range(member.owner, largest.least, largest.spec.requests, node)
+        return None
+
     def _refuse_leaving(self, capacity: NodeCapacity) -> Refusal | None:
         """Refuse while a node that has capacity is being deleted, or an autoscaler is about to remove it."""
         return next((refusal for name, refusal in self._leaving.items() if name in capacity.nodes), None)
@@ -347,6 +394,20 @@ class ProblemBuilder:
         if ordered[-1][0] == len(first.nodes):
             return keys, bounds
         return (*keys, NODE_LEVEL), (*bounds, FREE)
+
+
+def _describe_range(owner: Workload, least: Resources, most: Resources, node: str) -> RequestsUncertain:
+    small, large = (
+        {"cpu": one.cpu, "memory": one.memory, "ephemeral-storage": one.ephemeral_storage, **dict(one.extended)}
+        for one in (least, most)
+    )
+    names = [name for name in large if small.get(name, 0) != large[name]]
+    return RequestsUncertain(
+        str(owner),
+        tuple([(name, small.get(name, 0)) for name in names]),
+        tuple([(name, large[name]) for name in names]),
+        node,
+    )
 
 
 def _are_same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import structs
 
+from rebalancer.creation.defaults import DEFAULT_TOLERATIONS
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.cluster import DisruptionBudget, Namespace
 from rebalancer.model.labels import Labels, LabelSelector
@@ -20,7 +21,6 @@ from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec, Resour
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.workloads import PodTemplate, Workload
-from rebalancer.scheduling.template_defaults import DEFAULT_TOLERATIONS
 from rebalancer.simulator.disruption import compute_status
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,17 +1,17 @@
 """Makes the next pod of an owner.
 
-The planner and the simulator call the same function (`scheduling.replacement`), so a simulated controller makes exactly
+The planner and the simulator call the same function (`creation.replacement`), so a simulated controller makes exactly
 the pod that a plan expects. Templates do not change in a simulation, so each owner's prototype is made once.
 """
 
 from msgspec import structs
 
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, pod_ordinal
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 from rebalancer.simulator.state import ClusterState

@@ -12,13 +12,13 @@ from rebalancer.assessment import domain_failures as failures_module
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.domain_failures import DomainFailure, simulate_failures
 from rebalancer.cli.main import main
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import InclusionPolicy
 from rebalancer.policy import Policy, default_policy
 from rebalancer.scheduling.place import place
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.cluster import Version
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.predict import predict
-from rebalancer.scheduling.replacement import replacement
 from tests.control_plane.api import wait_until
 from tests.control_plane.layout import deployment, lay_out, nodes, pod, replica_set, spread, stateful_set, wait_settled
 from tests.control_plane.manifests import HOSTNAME, ZONE

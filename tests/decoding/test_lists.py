@@ -261,10 +261,15 @@ def test_equal_specs_are_one_object() -> None:
         ),
         ({"overhead": {"cpu": "10m"}}, 110),
         ({"resources": {"requests": {"cpu": "2"}}}, 2000),
+        ({"containers": [{"resources": {"limits": {"cpu": "3"}}}]}, 3000),
+        ({"containers": [{"resources": {"limits": {"cpu": "3"}, "requests": {"cpu": "1"}}}]}, 1000),
     ],
 )
 def test_effective_requests(spec: dict[str, Any], expected: int) -> None:
-    """Init containers run one by one, sidecars beside all, pod-level requests replace, overhead comes on top."""
+    """Init containers run one by one, sidecars beside all, pod-level requests replace, overhead comes on top.
+
+    A limit is a request where there is no other: of templates nobody has written that.
+    """
     pod = deepcopy(POD)
     pod["spec"].update(spec)
     assert decode_file(listed(pod)).objects["pods"][0].requests.cpu == expected

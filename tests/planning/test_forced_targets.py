@@ -4,12 +4,12 @@ from collections import defaultdict
 from datetime import datetime
 
 from rebalancer.adapters.files import read_snapshot
+from rebalancer.creation.replacement import replacement
 from rebalancer.engine import Evaluation, evaluate
 from rebalancer.model.cluster import NEWEST
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import load_policy
 from rebalancer.scheduling.feasibility import feasible
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from tools.decisions.states import NOW, DrawnState, drawn_states
 

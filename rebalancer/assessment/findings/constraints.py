@@ -18,6 +18,7 @@ from typing import Final
 from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import PodController, members
 from rebalancer.assessment.findings.finding import Finding, list_names, workload_finding
+from rebalancer.creation.replacement import check_template
 from rebalancer.model.affinity import Toleration
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.moves import Reference
@@ -26,7 +27,6 @@ from rebalancer.model.reasons import FindingKind
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.scheduling.node_index import required_part
 from rebalancer.scheduling.pod_topology_spread import ineffective
-from rebalancer.scheduling.replacement import check_template
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint, Origin, constraints_of
 from rebalancer.scheduling.view import View
 

@@ -20,6 +20,7 @@ from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.controllers import PodController, members
 from rebalancer.assessment.findings.finding import Finding, list_names, workload_finding
 from rebalancer.assessment.findings.pod_losses import PodLosses
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
@@ -29,7 +30,6 @@ from rebalancer.scheduling.inter_pod_affinity import find_repelled_values
 from rebalancer.scheduling.node_usage import Usage
 from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread
 from rebalancer.scheduling.population import NO_AFFINITY
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.spread_constraints import constraints_of
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from rebalancer.assessment.controllers import PodController, count_members_pods
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.deletion_costs import foreign_cost
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
@@ -19,7 +20,6 @@ from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.victims import RankedPods, Victim
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.node_index import NodeCounts
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 

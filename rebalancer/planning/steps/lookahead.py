@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct, structs
 
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.pods import Pod
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.victims import Victim
@@ -25,7 +26,6 @@ from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached, 
 from rebalancer.planning.search.report import Attempt, Method, Tally
 from rebalancer.planning.single_class.placement import is_no_worse
 from rebalancer.scheduling.place import Choose, any_feasible, candidate_nodes, next_placement, queue, top_scoring
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
@@ -199,6 +199,7 @@ class _Lookahead:
         self._budget = budget
         self._limits = limits
         self._quick = quick
+        self._forced = forced
         self._moves = ViewMoves(model, any_feasible if forced else top_scoring, budget, limits)
         self._start = ViewState(view, (), (*model.pods.waiting, *_uncreated(model.pods)), ())
         self._reached_alone = model.sum_of_minima({}), len(self._start.waiting)
@@ -234,7 +235,8 @@ class _Lookahead:
         for victim in self._model.candidates(dict(state.deltas), gone):
             pod = victim.pod
             made = replacement(pod, self._view)
-            if isinstance(made, Unpredictable):
+            # Scores are not known where its requests are not: then it may be placed on any node that admits it.
+            if isinstance(made, Unpredictable) or (made.least is not None and not self._forced):
                 self.tally.rejected(Flaw.UNKNOWN)
                 continue
             yield (

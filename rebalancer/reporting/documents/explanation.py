@@ -16,6 +16,7 @@ from rebalancer.assessment.findings.domains import (
     worst_rows,
 )
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -46,7 +47,6 @@ from rebalancer.reporting.plan_numbers import group_numbers
 from rebalancer.reporting.searches import method_lines
 from rebalancer.reporting.state_reasons import StateReasons
 from rebalancer.scheduling.predict import Prediction, predict
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.problem.single_class import SingleClassProblem
@@ -22,7 +23,6 @@ from rebalancer.planning.steps.lookahead_models import SingleClassModel
 from rebalancer.planning.steps.tree_moves import TreeMoves, TreeState, evictions
 from rebalancer.policy import Policy
 from rebalancer.scheduling.place import Choose, any_feasible, top_scoring
-from rebalancer.scheduling.replacement import replacement
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE
 from tests.acceptance.seed import incoming_of, seed_cases, view_of

@@ -1,23 +1,24 @@
 """The pod that an owner would create in place of one that is evicted.
 
-It is made from the owner's current template, not from the evicted pod. A live pod of that template is the better
-source: admission has already filled in priority, overhead, default tolerations and a LimitRange's requests. Only where
-there is none is the template itself used, with the known defaults (`template_defaults`).
+It is made from the owner's current template, not from the evicted pod; its spec is `next_spec.make_next`.
 """
 
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
-from msgspec import structs
-
+from rebalancer.creation.defaults import merge_label_keys
+from rebalancer.creation.next_requests import AS_CREATED
+from rebalancer.creation.next_spec import make_next
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import REGION, ZONE
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.workloads import PodTemplate, Workload
-from rebalancer.scheduling.template_defaults import apply_defaults, merge_label_keys
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
+
+_CREATED: Final = attrgetter("created")
 
 REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
 NODE_LABELS: Final = frozenset({ZONE, REGION})
@@ -48,37 +49,30 @@ def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
     return unpredictable(made, view) or made
 
 
-# Many branches: each field is from the template or from a current pod, as its controller would create it.
 def _make_replacement(pod: Pod, owner: Workload, view: View) -> Pod | Unpredictable:
     template = owner.template
-    witness = _find_current_pod(pod, owner, view)
-    if witness is not None:
-        spec = witness.spec
-        # A live pod has lost its gates, and its node may be the scheduler's choice: these come from the template.
-        if template is not None and (template.spec.gated or template.spec.node_name is not None):
-            gated = spec.gated or template.spec.gated
-            spec = structs.replace(spec, gated=gated, node_name=template.spec.node_name)
-    elif template is not None:
-        spec = apply_defaults(template.spec, template.labels, view)
-    else:
-        return Unpredictable(
-            Reason.NOT_PREDICTABLE, f"its owner {owner} has neither a known template nor a current pod"
-        )
+    siblings = _current_pods(pod, owner, view)
+    made = make_next(owner, siblings, view)
+    if isinstance(made, Unpredictable):
+        return made
     stateful = owner.kind == "StatefulSet"
     if not stateful and any(_is_ephemeral(pod, claim, view) for claim in pod.claims):
         return Unpredictable(Reason.NOT_PREDICTABLE, "it has ephemeral volumes, and the new ones do not exist yet")
+    labelled = siblings[0] if siblings else pod
     return Pod(
         namespace=pod.namespace,
         name=pod.name if stateful else f"{owner.name}-(new)",
         uid=f"{pod.uid}+",
-        labels=_make_labels(template.labels if template is not None else (witness or pod).labels, pod, owner),
-        spec=spec,
+        labels=_make_labels(template.labels if template is not None else labelled.labels, pod, owner),
+        spec=made.spec,
         phase=PodPhase.PENDING,
         created=view.snapshot.taken_at,
         owner=pod.owner,
         claims=pod.claims if stateful or template is None else template.claims,
-        requests=spec.requests,
-        scored=witness.scored if witness is not None else spec.scored,
+        requests=made.spec.requests,
+        scored=made.scored,
+        requested=made.requested,
+        least=made.least,
     )
 
 
@@ -87,15 +81,21 @@ def _is_ephemeral(pod: Pod, claim: str, view: View) -> bool:
     return volume_claim is not None and volume_claim.owner_uid == pod.uid
 
 
-def _find_current_pod(pod: Pod, owner: Workload, view: View) -> Pod | None:
-    """Return a live pod of the owner's current template: this one if it is, else another."""
-    siblings = (sibling for run in view.snapshot.runs_of.get(owner.uid, ()) for sibling in run.pods)
-    fitting = (sibling for sibling in chain((pod,), siblings) if not sibling.finished and _is_current(sibling, owner))
-    first = next(fitting, None)
-    # A pod that was resized in place no longer has the template's requests.
-    if first is None or owner.template is None or first.spec.requests == owner.template.requests:
-        return first
-    return next((sibling for sibling in fitting if sibling.spec.requests == owner.template.requests), first)
+def _current_pods(pod: Pod, owner: Workload, view: View) -> Sequence[Pod]:
+    """Return the owner's pods of its current template, one of each run of equal ones: this one first if it is of them.
+
+    It is the newest of a run, and where that was changed after its creation, the newest that was not.
+    """
+    first = [pod] if not pod.finished and _is_current(pod, owner) else []
+    runs = [run for run in view.snapshot.runs_of.get(owner.uid, ()) if not run.pods[0].finished]
+    return [*first, *(pod for run in runs if _is_current(run.pods[0], owner) for pod in _newest(run.pods))]
+
+
+def _newest(pods: Sequence[Pod]) -> Iterator[Pod]:
+    yield max(pods, key=_CREATED)
+    unchanged = [pod for pod in pods if pod.generation <= AS_CREATED]
+    if unchanged and len(unchanged) < len(pods):
+        yield max(unchanged, key=_CREATED)
 
 
 def _is_current(pod: Pod, owner: Workload) -> bool:

@@ -1,0 +1,40 @@
+"""What the containers of a pod request, one by one.
+
+Amounts are (resource, amount), sorted by resource: CPU in thousandths of a core, all else in units.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+Amounts = tuple[tuple[str, int], ...]
+
+
+class Role(StrEnum):
+    """When a container runs: beside the others, before them, or from before them on."""
+
+    MAIN = "main"
+    INIT = "init"
+    SIDECAR = "sidecar"
+
+
+class ContainerRequests(Struct, frozen=True, gc=False, kw_only=True):
+    """A container: its name, what it requests and what limits it."""
+
+    name: str = ""
+    role: Role = Role.MAIN
+    requests: Amounts = ()
+    limits: Amounts = ()
+
+
+class PodRequests(Struct, frozen=True, gc=False, kw_only=True):
+    """What a pod requests, container by container: the scheduler sums it up in several ways."""
+
+    containers: tuple[ContainerRequests, ...] = ()
+    """Init containers and sidecars first, each group in its order."""
+
+    pod_level: Amounts = ()
+    """What counts instead of the sum of the containers."""
+
+    pod_limits: Amounts = ()
+    overhead: Amounts = ()

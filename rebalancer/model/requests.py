@@ -1,0 +1,124 @@
+"""A pod's effective requests, as the scheduler sums up those of its containers.
+
+Source: component-helpers `resource.PodRequests`; rules in docs/semantics.md. Amounts are summed as whole thousandths
+of a core and whole bytes, as the scheduler compares them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rebalancer.model.containers import Amounts, PodRequests, Role
+from rebalancer.model.pods import NOTHING, Resources
+
+_CPU, _MEMORY, _STORAGE = "cpu", "memory", "ephemeral-storage"
+_SCORING_DEFAULTS: Final[Mapping[str, int]] = {_CPU: 100, _MEMORY: 200 * 1024 * 1024}
+_NO_DEFAULTS: Final[Mapping[str, int]] = {}
+
+
+def make_amounts(amounts: Mapping[str, int]) -> Amounts:
+    """Return a resource list in the form that is stored."""
+    return tuple(sorted(amounts.items()))
+
+
+def make_resources(amounts: Mapping[str, int]) -> Resources:
+    """Convert a resource list to the model's."""
+    extended = tuple(
+        sorted((name, value) for name, value in amounts.items() if value and name not in {_CPU, _MEMORY, _STORAGE})
+    )
+    made = Resources(
+        cpu=amounts.get(_CPU, 0),
+        memory=amounts.get(_MEMORY, 0),
+        ephemeral_storage=amounts.get(_STORAGE, 0),
+        extended=extended,
+    )
+    return made if made != NOTHING else NOTHING
+
+
+def sum_requests(requested: PodRequests) -> tuple[Resources, tuple[int, int]]:
+    """Return the pod's requests as PodRequests sums them up, and (CPU, memory) as LeastAllocated counts them."""
+    plain = _sum_pod(requested, _NO_DEFAULTS)
+    defaults = _SCORING_DEFAULTS
+    if requested.pod_level:
+        # With requests on the pod's level, defaults apply only to resources that are requested nowhere.
+        defaults = {name: value for name, value in defaults.items() if name not in plain}
+    scored = _sum_pod(requested, defaults)
+    return make_resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
+
+
+def sum_scored_requests(requested: PodRequests) -> tuple[int, int]:
+    """Return (CPU, memory) as LeastAllocated counts them for the pod that is being scheduled, not for running pods.
+
+    Pod-level resources count for running pods, but not for the pod being scheduled (1.36.3, `noderesources/fit.go`:
+    the gate of pod-level resources does not reach its scorer).
+    """
+    total = _sum_containers(requested, _SCORING_DEFAULTS)
+    _add(total, requested.overhead)
+    return total.get(_CPU, 0), total.get(_MEMORY, 0)
+
+
+def sum_scored_sidecars_as_init(requested: PodRequests) -> tuple[int, int] | None:
+    """Return (CPU, memory) as LeastAllocated counts a running pod with sidecars until 1.31; None without sidecars.
+
+    Sidecars add up, but are compared with the other containers as init containers are (`calculateResource` of
+    `framework/types.go`); defaults apply to that sum.
+    """
+    if not any(container.role is Role.SIDECAR for container in requested.containers):
+        return None
+    total: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    for container in requested.containers:
+        if container.role is Role.MAIN:
+            _add(total, tuple({**_SCORING_DEFAULTS, **dict(container.requests)}.items()))
+    for container in requested.containers:
+        if container.role is not Role.MAIN:
+            before = dict(sidecars)
+            _add(before, container.requests)
+            if container.role is Role.SIDECAR:
+                sidecars = before
+            total = take_maximum([total, {**_SCORING_DEFAULTS, **before}])
+    _add(total, requested.overhead)
+    return total.get(_CPU, 0), total.get(_MEMORY, 0)
+
+
+def _sum_pod(requested: PodRequests, defaults: Mapping[str, int]) -> dict[str, int]:
+    """Sum up as PodRequests does: the containers, or the requests on the pod's level instead, and the overhead."""
+    total = _sum_containers(requested, defaults)
+    for name, value in requested.pod_level:
+        if name in {_CPU, _MEMORY} or name.startswith("hugepages-"):
+            total[name] = value
+    _add(total, requested.overhead)
+    return total
+
+
+def _sum_containers(requested: PodRequests, defaults: Mapping[str, int]) -> dict[str, int]:
+    """Sum up containers: containers and sidecars run together, ordinary init containers one by one."""
+    total: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in requested.containers:
+        needed = {**defaults, **dict(container.requests)}
+        if container.role is Role.MAIN:
+            _add(total, tuple(needed.items()))
+            continue
+        if container.role is Role.SIDECAR:
+            _add(total, tuple(needed.items()))
+            _add(sidecars, tuple(needed.items()))
+            needed = dict(sidecars)
+        else:
+            _add(needed, tuple(sidecars.items()))
+        peak = take_maximum([peak, needed])
+    return take_maximum([total, peak])
+
+
+def _add(total: dict[str, int], more: Amounts) -> None:
+    for name, value in more:
+        total[name] = total.get(name, 0) + value
+
+
+def take_maximum(lists: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return of each resource the largest amount of some lists."""
+    most: dict[str, int] = {}
+    for amounts in lists:
+        for name, value in amounts.items():
+            most[name] = max(value, most.get(name, value))
+    return most
