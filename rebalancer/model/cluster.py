@@ -70,12 +70,16 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Namespace(Struct, frozen=True, gc=False, kw_only=True):
-    """A namespace with its labels, which affinity terms may select. `terminating`: it has a deletionTimestamp."""
+    """A namespace with its labels, which affinity terms may select. `terminating`: it has a deletionTimestamp.
+
+    `changed` is when it was changed last, its status apart, None where that is not known.
+    """
 
     name: str
     labels: Labels = NO_LABELS
     annotations: Labels = NO_LABELS
     terminating: bool = False
+    changed: datetime | None = None
 
 
 class Service(Struct, frozen=True, gc=False, kw_only=True):
