@@ -140,7 +140,7 @@ def test_what_is_public_and_undocumented_does_not_pass_the_linter() -> None:
     done = subprocess.run(command, input=UNDOCUMENTED, cwd=ROOT, capture_output=True, text=True, check=False)
     assert {entry["code"] for entry in json.loads(done.stdout)} >= {"D100", "D101", "D102", "D103"}
     exempt = pyproject()["tool"]["ruff"]["lint"]["per-file-ignores"]
-    assert [path for path in exempt if path.startswith("rebalancer/")] == ["rebalancer/decoding/wire.py"]
+    assert [path for path in exempt if path.startswith("rebalancer/")] == ["rebalancer/decoding/*wire.py"]
 
 
 def test_the_licence_is_apache_2() -> None:

@@ -16,6 +16,7 @@ from rebalancer.decoding.metadata import (
     decode_labels,
     decode_requirement,
     decode_selector,
+    find_last_change,
     get_creation_time,
 )
 from rebalancer.model.affinity import NodeSelectorTerm, Taint, TaintEffect
@@ -68,6 +69,7 @@ def decode_namespace(source: wire.Namespace, _: Interner) -> Namespace:
         labels=decode_labels(source.metadata.labels),
         annotations=decode_annotations(source.metadata.annotations),
         terminating=source.metadata.deletion_timestamp is not None,
+        changed=find_last_change(source.metadata.managed_fields),
     )
 
 

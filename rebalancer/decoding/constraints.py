@@ -1,5 +1,7 @@
 """The scheduling constraints of a pod: affinity, tolerations, spread constraints."""
 
+from collections.abc import Iterable
+
 from msgspec import structs
 
 from rebalancer.decoding import wire
@@ -100,18 +102,18 @@ def _decode_pod_term(source: wire.PodAffinityTerm, field: str) -> PodAffinityTer
     )
 
 
-def decode_tolerations(spec: wire.PodSpec) -> tuple[Toleration, ...]:
+def decode_tolerations(source: Iterable[Toleration] | None, field: str) -> tuple[Toleration, ...]:
     """Check the tolerations; their operator is Equal unless they name one."""
     read = []
-    for position, toleration in enumerate(spec.tolerations or ()):
-        field = f"spec.tolerations[{position}]"
+    for position, toleration in enumerate(source or ()):
+        at = f"{field}[{position}]"
         operator = toleration.operator or "Equal"
         if operator not in _TOLERATION_OPERATORS:
-            raise MalformedObject(f"{field}.operator", f"{operator!r} is not one of Equal, Exists, Lt, Gt")
+            raise MalformedObject(f"{at}.operator", f"{operator!r} is not one of Equal, Exists, Lt, Gt")
         if toleration.effect:
-            parse_choice(TaintEffect, toleration.effect, f"{field}.effect")
+            parse_choice(TaintEffect, toleration.effect, f"{at}.effect")
         if not toleration.key and operator != "Exists":
-            raise MalformedObject(f"{field}.operator", f"{operator!r} needs a key; without a key it must be Exists")
+            raise MalformedObject(f"{at}.operator", f"{operator!r} needs a key; without a key it must be Exists")
         read.append(structs.replace(toleration, operator=operator))
     return tuple(read)
 

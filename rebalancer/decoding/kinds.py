@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from rebalancer.decoding import cluster, pods, wire, workloads
+from rebalancer.decoding import cluster, creation, creation_wire, pods, wire, workloads
 from rebalancer.decoding.interning import Interner
 
 
@@ -119,5 +119,57 @@ AUTOSCALERS = make_kind(
     "autoscalers",
     name="HorizontalPodAutoscaler",
 )
-OPTIONAL_KINDS = (NODE_POOLS, AUTOSCALERS)
-"""Kinds that are read where they are served, autoscalers only for prevention. Without them nothing is unknown."""
+ENDPOINT_SLICES = make_kind(
+    creation_wire.EndpointSlice,
+    creation.decode_endpoint_slice,
+    "discovery.k8s.io/v1/endpointslices",
+    "endpoint_slices",
+)
+WEBHOOKS = (
+    make_kind(
+        creation_wire.WebhookConfiguration,
+        creation.decode_validating,
+        "admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+        "webhooks",
+        name="ValidatingWebhookConfiguration",
+        namespaced=False,
+    ),
+    make_kind(
+        creation_wire.WebhookConfiguration,
+        creation.decode_mutating,
+        "admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+        "webhooks",
+        name="MutatingWebhookConfiguration",
+        namespaced=False,
+    ),
+)
+OPTIONAL_KINDS = (
+    NODE_POOLS,
+    AUTOSCALERS,
+    make_kind(creation_wire.ResourceQuota, creation.decode_quota, "v1/resourcequotas", "quotas"),
+    make_kind(
+        creation_wire.ClusterResourceQuota,
+        creation.decode_cluster_quota,
+        "quota.openshift.io/v1/clusterresourcequotas",
+        "cluster_quotas",
+        namespaced=False,
+    ),
+    make_kind(creation_wire.LimitRange, creation.decode_limit_range, "v1/limitranges", "limit_ranges"),
+    make_kind(
+        creation_wire.RuntimeClass,
+        creation.decode_runtime_class,
+        "node.k8s.io/v1/runtimeclasses",
+        "runtime_classes",
+        namespaced=False,
+    ),
+    make_kind(creation_wire.ServiceAccount, creation.decode_service_account, "v1/serviceaccounts", "service_accounts"),
+    *WEBHOOKS,
+    ENDPOINT_SLICES,
+    make_kind(
+        creation_wire.VerticalPodAutoscaler,
+        creation.decode_vertical_autoscaler,
+        "autoscaling.k8s.io/v1/verticalpodautoscalers",
+        "vertical_autoscalers",
+    ),
+)
+"""Kinds that are read where they are served and may be listed; the snapshot's `known` names those that were."""

@@ -19,7 +19,7 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS, ResourceKind
 from rebalancer.decoding.reduction import KNOWN_KINDS, reduce_object
 from rebalancer.model.cluster import NEWEST, ConfigMap, Version
-from rebalancer.model.snapshot import Fault, Snapshot
+from rebalancer.model.snapshot import OPTIONAL, Fault, Snapshot
 from rebalancer.policy.team_maps import POLICY_MAP
 
 _ListPage = wire.ListOf[msgspec.Raw]
@@ -120,7 +120,7 @@ def reduce_file(data: bytes) -> tuple[list[bytes], frozenset[str], list[Fault]]:
     """Return the reduced objects of a file, the kinds that it contains, and the malformed ones; see `decode_file`."""
     page = _decode_page(data)
     of_list = page.kind.removesuffix("List")
-    known = {of_list, *_named_kinds(page)}
+    known = set(_named_kinds(page))
     pairs = []
     for item in page.items:
         head = _HEAD.decode(item)
@@ -129,12 +129,14 @@ def reduce_file(data: bytes) -> tuple[list[bytes], frozenset[str], list[Fault]]:
             pairs.append((kind, item))
             known.add(kind.name)
     items, faults = _reduce(pairs)
-    return items, _KIND_NAMES & known, faults
+    return items, frozenset(known), faults
 
 
 def _named_kinds(page: _ListPage) -> frozenset[str]:
-    """Return the kinds that a reduced list names, empty ones too."""
-    return _KIND_NAMES.intersection((page.metadata.annotations or {}).get(KNOWN_KINDS, "").split(","))
+    """Return the kind that a list is of, or those that a reduced list names; it may have none of them."""
+    named = _KIND_NAMES.intersection((page.metadata.annotations or {}).get(KNOWN_KINDS, "").split(","))
+    kind = _find_kind(page.kind.removesuffix("List"), page.api_version)
+    return named | {kind.name} if kind is not None else named
 
 
 def _reduce(pairs: Iterable[tuple[ResourceKind, msgspec.Raw]]) -> tuple[list[bytes], list[Fault]]:
@@ -170,8 +172,6 @@ def decode_file(data: bytes) -> DecodedObjects:
     page = _decode_page(data)
     gathered, intern = DecodedObjects(), Interner()
     of_list = page.kind.removesuffix("List")
-    if of_list in KIND_NAMED:
-        gathered.kinds.add(of_list)
     gathered.kinds |= _named_kinds(page)
     for item in page.items:
         head = _HEAD.decode(item)
@@ -215,12 +215,15 @@ def make_snapshot(
 ) -> Snapshot:
     """Make a snapshot of decoded objects; `known` names the kinds that were read, even if without any object.
 
-    Objects are sorted by name, so that a live cluster and its file give the same snapshot.
+    A kind that is not named is unknown; the snapshot's own `known` has the optional ones of those that are. Objects are
+    sorted by name, so that a live cluster and its file give the same snapshot.
     """
+    named = frozenset(known)
     return Snapshot(
         taken_at=taken_at,
         version=version,
-        unknown=frozenset(KIND_NAMED) - frozenset(known),
+        unknown=frozenset(KIND_NAMED) - named,
+        known=OPTIONAL & named,
         faults=tuple(faults),
         scope=scope,
         team_maps=team_maps,
@@ -229,7 +232,8 @@ def make_snapshot(
 
 
 def _sort(rows: Sequence[Any]) -> Sequence[Any]:
-    """Sort objects of one class by those of namespace, kind and name that it has."""
+    """Sort objects of one class by those of namespace, kind, name and `mutating` that it has."""
     if not rows:
         return rows
-    return sorted(rows, key=attrgetter(*(name for name in ("namespace", "kind", "name") if hasattr(rows[0], name))))
+    fields = ("namespace", "kind", "name", "mutating")
+    return sorted(rows, key=attrgetter(*(name for name in fields if hasattr(rows[0], name))))

@@ -59,6 +59,15 @@ def get_creation_time(metadata: wire.Metadata) -> datetime:
     return metadata.creation_timestamp or UNDATED
 
 
+def find_last_change(source: Iterable[wire.ManagedFields] | None) -> datetime | None:
+    """Return when an object was changed last, its status apart; None where there are no managed fields.
+
+    Source: the field manager of `k8s.io/apiserver` gives each entry the time of its last change.
+    """
+    times = [entry.time for entry in source or () if entry.time is not None and entry.subresource != "status"]
+    return max(times, default=None)
+
+
 def decode_selector(source: wire.LabelSelector | None, field: str) -> LabelSelector | None:
     """Convert a label selector to the model's; null stays None."""
     if source is None:

@@ -234,7 +234,7 @@ def _decode_spec(source: wire.PodSpec, requested: PodRequests, requests: Resourc
     return PodSpec(
         node_affinity=constraints.decode_node_affinity(source),
         pod_affinity=constraints.decode_pod_affinity(source),
-        tolerations=constraints.decode_tolerations(source),
+        tolerations=constraints.decode_tolerations(source.tolerations, "spec.tolerations"),
         spread=constraints.decode_spread(source),
         requests=requests,
         scored=sum_scored_requests(requested),

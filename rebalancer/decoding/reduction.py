@@ -1,7 +1,8 @@
 """Objects reduced to the fields that are read, as Kubernetes writes them: what somebody can hand to somebody else.
 
-An object is decoded into its shape in `wire`, which has no field for environment variables, commands, secrets or data,
-and written from that. Of the annotations, which those shapes have all, only those that are read remain.
+An object is decoded into its shape in `wire` or `creation_wire`, which have no field for environment variables,
+commands, secrets, certificates or data, and written from that. Of the annotations, which the shapes of `wire` have all,
+only those that are read remain.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -63,7 +64,11 @@ def _reduce_metadata(shape: Any) -> Any:
     return structs.replace(shape, **changes)
 
 
-def _without_private(metadata: wire.Metadata | wire.TemplateMetadata) -> wire.Metadata | wire.TemplateMetadata:
+def _without_private(
+    metadata: wire.Metadata | wire.TemplateMetadata | wire.BareMetadata,
+) -> wire.Metadata | wire.TemplateMetadata | wire.BareMetadata:
+    if isinstance(metadata, wire.BareMetadata):
+        return metadata
     changes: dict[str, Any] = {"annotations": _read_annotations(metadata.annotations or {}) or None}
     if isinstance(metadata, wire.NodeMetadata):
         changes["managed_fields"] = None  # programs and people that are nobody else's business

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from rebalancer.decoding import wire
 from rebalancer.decoding.errors import parse_amount
-from rebalancer.model.containers import ContainerRequests, PodRequests, Role
+from rebalancer.model.containers import Amounts, ContainerRequests, PodRequests, Role
 from rebalancer.model.quantities import parse_milli, parse_units
 from rebalancer.model.requests import make_amounts, take_maximum
 
@@ -20,6 +20,26 @@ def decode_amounts(quantities: Mapping[str, wire.Quantity] | None, field: str) -
         name: parse_amount(parse_milli if name == _CPU else parse_units, value, f"{field}.{name}")
         for name, value in quantities.items()
     }
+
+
+def list_amounts(quantities: Mapping[str, wire.Quantity] | None, field: str) -> Amounts:
+    """Read a resource list as its object names the resources: `requests.cpu` and the like are CPU too."""
+    return tuple(
+        (name, parse_amount(parse_milli if _is_cpu(name) else parse_units, value, f"{field}.{name}"))
+        for name, value in sorted((quantities or {}).items())
+    )
+
+
+def list_ratios(quantities: Mapping[str, wire.Quantity] | None, field: str) -> Amounts:
+    """Read a list of ratios in thousandths, whatever their resource."""
+    return tuple(
+        (name, parse_amount(parse_milli, value, f"{field}.{name}"))
+        for name, value in sorted((quantities or {}).items())
+    )
+
+
+def _is_cpu(name: str) -> bool:
+    return name == _CPU or name.endswith(f".{_CPU}")
 
 
 def read_requested(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> PodRequests:

@@ -73,6 +73,24 @@ class Metadata(MetadataWithoutOwners, frozen=True):
     owner_references: list[OwnerReference] | None = None
 
 
+class BareMetadata(Wire, frozen=True):
+    """The metadata of objects of which no label, no annotation and no owner is read."""
+
+    name: str
+    namespace: str = ""
+
+
+class ManagedFields(Wire, frozen=True):
+    """When somebody has changed an object last, or a subresource of it; not who, nor what."""
+
+    time: Moment | None = None
+    subresource: str = ""
+
+
+class DatedMetadata(Metadata, frozen=True):
+    managed_fields: list[ManagedFields] | None = None
+
+
 class TemplateMetadata(Wire, frozen=True):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -485,7 +503,7 @@ class DisruptionBudget(Wire, frozen=True):
 
 
 class Namespace(Wire, frozen=True):
-    metadata: Metadata
+    metadata: DatedMetadata
 
 
 class ServiceSpec(Wire, frozen=True):

@@ -126,6 +126,7 @@ class ScalingMode(StrEnum):
     RECREATE = "Recreate"
     AUTO = "Auto"
     IN_PLACE_OR_RECREATE = "InPlaceOrRecreate"
+    IN_PLACE = "InPlace"
 
 
 class ContainerTarget(Struct, frozen=True, gc=False, kw_only=True):

@@ -40,6 +40,24 @@ TIMELESS: Final = datetime(1971, 1, 1, tzinfo=UTC)
 """The time of a snapshot that contains no time: objects without one are old enough for every rule of age."""
 
 
+OPTIONAL: Final = frozenset(
+    {
+        "NodePool",
+        "HorizontalPodAutoscaler",
+        "ResourceQuota",
+        "ClusterResourceQuota",
+        "LimitRange",
+        "RuntimeClass",
+        "ServiceAccount",
+        "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
+        "EndpointSlice",
+        "VerticalPodAutoscaler",
+    }
+)
+"""Kinds that need not be known: no assessment of where pods are depends on them."""
+
+
 def get_known_time(moment: datetime) -> datetime | None:
     """Return when a snapshot was taken, None if it contains no time."""
     return moment if moment != TIMELESS else None

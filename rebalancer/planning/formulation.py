@@ -16,6 +16,7 @@ from rebalancer.model.nodes import BEING_REMOVED, TO_BE_REMOVED
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.quantities import format_amount
 from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import name_list
 from rebalancer.model.workloads import Workload, reference_of
@@ -261,7 +262,7 @@ class ProblemBuilder:
     def _refuse_unreadable(self, component: Component) -> Refusal | None:
         """Refuse where an object could not be read: any node, or an object of the component's namespace."""
         for fault in self.view.snapshot.faults:
-            if fault.kind == "NodePool":  # it says where nodes may be created, not where pods may be placed
+            if fault.kind in OPTIONAL:  # it does not say where pods may be placed
                 continue
             if fault.kind == "Node" or fault.namespace in {"", component.namespace}:
                 return ObjectUnreadable(str(fault))

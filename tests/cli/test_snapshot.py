@@ -11,9 +11,9 @@ import pytest
 from rebalancer.adapters.files import read_snapshot
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from rebalancer.decoding.kinds import KINDS
+from rebalancer.decoding.kinds import KINDS, OPTIONAL_KINDS
 from rebalancer.model.cluster import NEWEST
-from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.snapshot import OPTIONAL, Snapshot
 from tests.adapters.kubernetes.fake_server import ApiServer, reachable
 
 EXAMPLE = "docs/examples/zone-returned.json"
@@ -81,8 +81,89 @@ def planted(document: dict[str, Any]) -> dict[str, Any]:
             "provisioner": "d",
             "parameters": {"token": f"{PRIVATE}parameter"},
         },
+        *(described(f"{version}/{kind}", fields) for (version, kind), fields in DECIDERS.items()),
     ]
     return made
+
+
+RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+QUOTA = {"hard": {"pods": "9"}, "scopes": ["BestEffort"]}
+DECIDERS: dict[tuple[str, str], dict[str, Any]] = {
+    ("v1", "ResourceQuota"): {"spec": QUOTA, "status": {"hard": {"pods": "9"}, "used": {"pods": "1"}}},
+    ("quota.openshift.io/v1", "ClusterResourceQuota"): {
+        "spec": {"selector": {"annotations": {"team": "red"}}, "quota": QUOTA},
+        "status": {"total": {"used": {"pods": "2"}}, "namespaces": [{"namespace": f"{PRIVATE}namespace"}]},
+    },
+    ("v1", "LimitRange"): {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}},
+    ("node.k8s.io/v1", "RuntimeClass"): {
+        "handler": f"{PRIVATE}handler",
+        "overhead": {"podFixed": {"cpu": "1"}},
+        "scheduling": {"nodeSelector": {"sandbox": "yes"}, "tolerations": [{"key": "sandbox", "operator": "Exists"}]},
+    },
+    ("v1", "ServiceAccount"): {
+        "secrets": [{"name": f"{PRIVATE}token"}],
+        "imagePullSecrets": [{"name": f"{PRIVATE}pull"}],
+    },
+    ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"): {
+        "webhooks": [
+            {
+                "name": "gate.example.com",
+                "rules": [RULE],
+                "matchConditions": [{"name": f"{PRIVATE}condition", "expression": "true"}],
+                "clientConfig": {
+                    "service": {"namespace": "shop", "name": "gate", "path": f"/{PRIVATE}path"},
+                    "caBundle": f"{PRIVATE}bundle",
+                },
+            }
+        ]
+    },
+    ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"): {
+        "webhooks": [
+            {
+                "name": "set.example.com",
+                "rules": [RULE],
+                "failurePolicy": "Ignore",
+                "clientConfig": {"url": f"https://example.com/?token={PRIVATE}url"},
+            }
+        ]
+    },
+    ("discovery.k8s.io/v1", "EndpointSlice"): {
+        "addressType": "IPv4",
+        "endpoints": [
+            {"addresses": [f"{PRIVATE}address"], "conditions": {"ready": True}, "hostname": f"{PRIVATE}host"}
+        ],
+        "ports": [{"name": f"{PRIVATE}port"}],
+    },
+    ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler"): {
+        "spec": {
+            "targetRef": {"kind": "StatefulSet", "name": "db"},
+            "recommenders": [{"name": f"{PRIVATE}recommender"}],
+        },
+        "status": {
+            "recommendation": {"containerRecommendations": [{"containerName": "main", "target": {"cpu": "1"}}]},
+            "conditions": [{"type": "RecommendationProvided", "message": f"{PRIVATE}condition"}],
+        },
+    },
+}
+"""What decides about new pods."""
+
+
+def described(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return such an object, with metadata in which everything but names, times and the service is private."""
+    version, _, name = kind.rpartition("/")
+    metadata: dict[str, Any] = {
+        "name": "gate",
+        "labels": {"kubernetes.io/service-name": "gate", "team": f"{PRIVATE}label"},
+        "annotations": ANNOTATIONS,
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Owner", "name": f"{PRIVATE}owner", "uid": "u"}],
+        "managedFields": [{"manager": f"{PRIVATE}manager", "time": "2026-01-02T03:04:05Z", "fieldsV1": {PRIVATE: {}}}],
+    }
+    if name not in CLUSTER_WIDE:
+        metadata["namespace"] = "shop"
+    return {"kind": name, "apiVersion": version, "metadata": metadata, **fields}
+
+
+CLUSTER_WIDE = {kind.name for kind in OPTIONAL_KINDS if not kind.namespaced}
 
 
 @pytest.fixture
@@ -104,7 +185,9 @@ def test_a_dump_has_nothing_private(private: Path, tmp_path: Path) -> None:
     assert entry.main(["snapshot", "--snapshot", str(private), "-o", str(dump)]) == Exit.FINE
     text = dump.read_text(encoding="utf-8")
     assert PRIVATE not in text
-    assert not {"env", "args", "command", "managedFields"} & keys_of(json.loads(text))
+    assert not {"env", "args", "command", "secrets", "caBundle", "url", "addresses"} & keys_of(json.loads(text))
+    entries = [entry for item in json.loads(text)["items"] for entry in item["metadata"].get("managedFields", ())]
+    assert {key for entry in entries for key in entry} == {"time"}, "not who, nor what"
 
 
 def keys_of(value: Any) -> set[str]:
@@ -121,6 +204,8 @@ def test_a_dump_is_the_same_cluster(private: Path, tmp_path: Path, capsys: pytes
     assert entry.main(["snapshot", "--snapshot", str(dump), "-o", str(again)]) == Exit.FINE
     assert again.read_bytes() == dump.read_bytes()
     assert read(dump) == replace(read(private), team_maps=None), "ConfigMaps are left out"
+    assert read(dump).known == {kind for _, kind in DECIDERS}
+    assert all(getattr(read(dump), kind.field) for kind in OPTIONAL_KINDS if kind.name in read(dump).known)
     capsys.readouterr()
     for command in (["report"], ["plan"], ["explain", "pod/db-4"]):
         for form in ("table", "json"):
@@ -135,7 +220,7 @@ def test_a_dump_is_the_same_cluster(private: Path, tmp_path: Path, capsys: pytes
 @pytest.fixture
 def server(private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Serve the private cluster in pages of one object each."""
-    made, paths = ApiServer(page=1), {kind.name: kind.path for kind in KINDS}
+    made, paths = ApiServer(page=1), {kind.name: kind.path for kind in (*KINDS, *OPTIONAL_KINDS)}
     for item in json.loads(private.read_text(encoding="utf-8"))["items"]:
         if item["kind"] in paths:
             prefix, _, resource = paths[item["kind"]].rpartition("/")
@@ -153,7 +238,7 @@ def test_a_live_dump_knows_which_kinds_are_empty(private: Path, capsys: pytest.C
     text = capsys.readouterr().out
     assert PRIVATE not in text
     snapshot, warnings = read_snapshot(text.encode(), version=NEWEST, at=None, source="dump")
-    assert (snapshot.unknown, warnings) == (frozenset(), ())
+    assert (snapshot.unknown, snapshot.known, warnings) == (frozenset(), OPTIONAL, ())
     assert snapshot.pods == read(private).pods
     assert snapshot.taken_at > read(private).taken_at
 

@@ -12,7 +12,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import HostPort, Pod
 from rebalancer.model.reasons import Reason, State
-from rebalancer.model.snapshot import Fault
+from rebalancer.model.snapshot import OPTIONAL, Fault
 from rebalancer.planning.decision import PendingWillSatisfy, StepSearchLimit
 from rebalancer.planning.diagnosis.obstacles import NoCapacity, NoPlacement, OthersStay, PodsStay, TooFewDomains
 from rebalancer.planning.formulation import NodeToBeRemoved, ObjectUnreadable, PodsNodeBeingRemoved
@@ -124,12 +124,16 @@ def test_too_few_domains(far: int, feasible: tuple[int, ...]) -> None:
 
 
 def test_an_unread_object_stops_what_it_may_touch() -> None:
-    """A budget or pod of the namespace that could not be read, or any node: nothing is evicted, and it is named."""
+    """A budget or pod of the namespace that could not be read, or any node: nothing is evicted, and it is named.
+
+    An object of an optional kind does not say where pods may be placed: it stops nothing.
+    """
     snapshot = returned()
     for kind, namespace, stops in (
         ("PodDisruptionBudget", "shop", True),
         ("Pod", "other", False),
         ("Node", "", True),
+        *((kind, namespace, False) for kind in sorted(OPTIONAL) for namespace in ("", "shop")),
     ):
         fault = Fault(kind=kind, namespace=namespace, name="broken", message="spec.x: y")
         plan = planned(replace(snapshot, faults=(fault,)))
