@@ -283,8 +283,13 @@ class PodStatus(Wire, frozen=True):
     nominated_node_name: str = ""
 
 
+class PodMetadata(Metadata, frozen=True):
+    generation: int = 0
+    """0 of API servers that do not count the versions of a pod's spec."""
+
+
 class Pod(Wire, frozen=True):
-    metadata: Metadata
+    metadata: PodMetadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
