@@ -13,6 +13,7 @@ from rebalancer.decoding import constraints, resources, wire
 from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import UNDATED, decode_annotations, decode_labels, find_controller
+from rebalancer.decoding.pod_security import find_violations
 from rebalancer.model.containers import PodRequests
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, read_own_cost
 from rebalancer.model.labels import NO_LABELS, Labels
@@ -210,7 +211,7 @@ def decode_template(
     )
 
 
-def _convert_template(source: wire.PodSpec, _: bytes) -> PodTemplate:
+def _convert_template(source: wire.TemplateSpec, _: bytes) -> PodTemplate:
     """Convert what is in the spec of a template."""
     requested = resources.read_requested(source)
     requests, scored = sum_requests(requested)
@@ -223,6 +224,8 @@ def _convert_template(source: wire.PodSpec, _: bytes) -> PodTemplate:
         requests=requests,
         scored=scored,
         requested=requested,
+        service_account=source.service_account_name or "default",
+        security=tuple(find_violations(source)),
         claims=tuple(volume.persistent_volume_claim.claim_name for volume in volumes if volume.persistent_volume_claim),
         claim_templates=tuple(volume.name for volume in volumes if volume.ephemeral is not None),
     )

@@ -249,6 +249,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: Present | None = None
     eviction_responders: list[Present] | None = None
     runtime_class_name: str = ""
+    service_account_name: str = ""
 
 
 class Condition(Wire, frozen=True):
@@ -354,9 +355,103 @@ class RawPod(Wire, frozen=True):
     status: RawPodStatus = RawPodStatus()
 
 
+class Profile(Wire, frozen=True):
+    """A seccomp or AppArmor profile."""
+
+    type: str = ""
+
+
+class SELinuxOptions(Wire, frozen=True):
+    type: str = ""
+    user: str = ""
+    role: str = ""
+
+
+class Capabilities(Wire, frozen=True):
+    add: list[str] | None = None
+    drop: list[str] | None = None
+
+
+class WindowsOptions(Wire, frozen=True):
+    host_process: bool | None = None
+
+
+class Sysctl(Wire, frozen=True):
+    name: str = ""
+
+
+class SecurityContext(Wire, frozen=True):
+    """Of a container, or of a pod: each has some of the fields."""
+
+    privileged: bool | None = None
+    allow_privilege_escalation: bool | None = None
+    capabilities: Capabilities | None = None
+    proc_mount: str | None = None
+    run_as_non_root: bool | None = None
+    run_as_user: int | None = None
+    seccomp_profile: Profile | None = None
+    app_armor_profile: Profile | None = None
+    se_linux_options: SELinuxOptions | None = None
+    windows_options: WindowsOptions | None = None
+    sysctls: list[Sysctl] | None = None
+
+
+class Host(Wire, frozen=True):
+    host: str = ""
+
+
+class Handler(Wire, frozen=True):
+    """A probe or a lifecycle handler: of it only which host it calls is read."""
+
+    http_get: Host | None = None
+    tcp_socket: Host | None = None
+
+
+class Lifecycle(Wire, frozen=True):
+    post_start: Handler | None = None
+    pre_stop: Handler | None = None
+
+
+class TemplateContainer(Container, frozen=True):
+    security_context: SecurityContext | None = None
+    liveness_probe: Handler | None = None
+    readiness_probe: Handler | None = None
+    startup_probe: Handler | None = None
+    lifecycle: Lifecycle | None = None
+
+
+class TemplateVolume(Volume, frozen=True):
+    """With the sources that Pod Security allows."""
+
+    config_map: Present | None = None
+    csi: Present | None = None
+    downward_api: Present | None = field(default=None, name="downwardAPI")
+    image: Present | None = None
+    projected: Present | None = None
+    secret: Present | None = None
+
+
+class OperatingSystem(Wire, frozen=True):
+    name: str = ""
+
+
+class TemplateSpec(PodSpec, frozen=True):
+    """The spec of a pod template, with what Pod Security judges."""
+
+    containers: list[TemplateContainer] = []  # type: ignore[assignment]  # read only
+    init_containers: list[TemplateContainer] | None = None  # type: ignore[assignment]
+    volumes: list[TemplateVolume] | None = None  # type: ignore[assignment]
+    security_context: SecurityContext | None = None
+    host_network: bool = False
+    host_pid: bool = field(default=False, name="hostPID")
+    host_ipc: bool = field(default=False, name="hostIPC")
+    host_users: bool | None = None
+    os: OperatingSystem | None = None
+
+
 class PodTemplate(Wire, frozen=True):
     metadata: TemplateMetadata | None = None
-    spec: PodSpec = PodSpec()
+    spec: TemplateSpec = TemplateSpec()
 
 
 class Taint(Wire, frozen=True):

@@ -118,6 +118,18 @@ class EndpointSlice(Struct, frozen=True, gc=False, kw_only=True):
     ready: int = 0
 
 
+class SecurityViolation(Struct, frozen=True, gc=False):
+    """What a level of Pod Security, `baseline` or `restricted`, forbids of a pod, and in which field.
+
+    The rule holds in the versions of the standard from 1.`since` on, and before 1.`until` where that is not 0.
+    """
+
+    level: str
+    what: str
+    since: int = 0
+    until: int = 0
+
+
 class ScalingMode(StrEnum):
     """`updatePolicy.updateMode` of a VerticalPodAutoscaler. All but Off change the requests of new pods."""
 

@@ -7,6 +7,8 @@ of a core and whole bytes, as the scheduler compares them.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from msgspec import structs
+
 from rebalancer.model.containers import Amounts, PodRequests, Role
 from rebalancer.model.pods import NOTHING, Resources
 
@@ -32,6 +34,26 @@ def make_resources(amounts: Mapping[str, int]) -> Resources:
         extended=extended,
     )
     return made if made != NOTHING else NOTHING
+
+
+def sum_amounts(requested: PodRequests) -> dict[str, int]:
+    """Return the pod's requests as PodRequests sums them up, by resource, without overhead."""
+    return _sum_pod(structs.replace(requested, overhead=()), _NO_DEFAULTS)
+
+
+def sum_limits(requested: PodRequests) -> dict[str, int]:
+    """Return the pod's limits as PodLimits sums them up; overhead is added to those that there are."""
+    limits = structs.replace(
+        requested,
+        containers=tuple([structs.replace(one, requests=one.limits) for one in requested.containers]),
+        pod_level=requested.pod_limits,
+        overhead=(),
+    )
+    total = _sum_pod(limits, _NO_DEFAULTS)
+    for name, value in requested.overhead:
+        if total.get(name):
+            total[name] += value
+    return total
 
 
 def sum_requests(requested: PodRequests) -> tuple[Resources, tuple[int, int]]:

@@ -1,6 +1,6 @@
 """The snapshot: everything known about a cluster at one moment, and the indexes over it."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ from rebalancer.model.creation import (
     ClusterQuota,
     EndpointSlice,
     LimitRange,
+    PodWebhook,
     ResourceQuota,
     RuntimeClass,
     ServiceAccount,
@@ -265,6 +266,33 @@ class Snapshot:
         for service in self.services:
             by_namespace[service.namespace].append(service)
         return by_namespace
+
+    @_Index
+    def quotas_in(self) -> Mapping[str, Sequence[ResourceQuota]]:
+        """ResourceQuotas by namespace."""
+        by_namespace: defaultdict[str, list[ResourceQuota]] = defaultdict(list)
+        for quota in self.quotas:
+            by_namespace[quota.namespace].append(quota)
+        return by_namespace
+
+    @_Index
+    def service_account_names(self) -> frozenset[tuple[str, str]]:
+        """Service accounts by (namespace, name)."""
+        return frozenset([(account.namespace, account.name) for account in self.service_accounts])
+
+    @_Index
+    def demanding_webhooks(self) -> Sequence[PodWebhook]:
+        """Webhooks of a Service without whose answer no pod is created; not those with conditions on the request."""
+        hooks = [hook for configuration in self.webhooks for hook in configuration.webhooks]
+        return [hook for hook in hooks if hook.must_answer and hook.service is not None and not hook.conditions]
+
+    @_Index
+    def ready_endpoints(self) -> Mapping[tuple[str, str], int]:
+        """Ready endpoints by (namespace, name) of their Service."""
+        ready: Counter[tuple[str, str]] = Counter()
+        for endpoints in self.endpoint_slices:
+            ready[endpoints.namespace, endpoints.service] += endpoints.ready
+        return ready
 
     @_Index
     def limit_ranges_in(self) -> Mapping[str, Sequence[LimitRange]]:

@@ -5,6 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from rebalancer.model.containers import PodRequests
+from rebalancer.model.creation import SecurityViolation
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import NOTHING, OwnerReference, PodSpec, Resources
@@ -14,7 +15,7 @@ class PodTemplate(Struct, frozen=True, gc=False, kw_only=True):
     """The template of an owner's next pod, before the API server adds its defaults.
 
     `claims` are the names of volumes of the template that name existing claims, `claim_templates` those of a
-    StatefulSet, of which each pod gets its own (`<template>-<pod>`).
+    StatefulSet, of which each pod gets its own (`<template>-<pod>`). `security` is what Pod Security forbids of it.
     """
 
     labels: Labels = NO_LABELS
@@ -23,6 +24,8 @@ class PodTemplate(Struct, frozen=True, gc=False, kw_only=True):
     requests: Resources = NOTHING
     scored: tuple[int, int] = (0, 0)
     requested: PodRequests | None = None
+    service_account: str = "default"
+    security: tuple[SecurityViolation, ...] = ()
     claims: tuple[str, ...] = ()
     claim_templates: tuple[str, ...] = ()
 

@@ -1,13 +1,12 @@
 """What the next pod requests, by the template, by what admission adds today, and by the newest pod."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from rebalancer.creation.replacement import replacement
-from rebalancer.model.containers import Amounts, ContainerRequests, PodRequests, Role
+from rebalancer.model.containers import ContainerRequests, PodRequests, Role
 from rebalancer.model.creation import (
     ContainerTarget,
     LimitRange,
@@ -18,80 +17,15 @@ from rebalancer.model.creation import (
     VerticalAutoscaler,
     WebhookConfiguration,
 )
-from rebalancer.model.labels import Labels
-from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec
-from rebalancer.model.requests import sum_requests, sum_scored_requests
-from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.workloads import PodTemplate, Workload
-from rebalancer.scheduling.view import View
+from rebalancer.model.pods import Pod
+from tests.creation.build import HOUR, NOW, a_pod, cpu, next_pod, requested
 
-NOW = datetime(2026, 11, 20, tzinfo=UTC)
-HOUR = timedelta(hours=1)
 VPA_WEBHOOK = WebhookConfiguration(
     name="vpa-webhook-config",
     mutating=True,
     webhooks=(PodWebhook(configuration="vpa-webhook-config", name="vpa.k8s.io", mutating=True),),
 )
 WEBHOOKS_READ = frozenset({"MutatingWebhookConfiguration"})
-
-
-def requested(*containers: Amounts, **fields: Any) -> PodRequests:
-    names = ("app", "proxy", "agent")
-    return PodRequests(
-        containers=tuple(
-            ContainerRequests(name=name, requests=amounts) for name, amounts in zip(names, containers, strict=False)
-        ),
-        **fields,
-    )
-
-
-def cpu(milli: int) -> Amounts:
-    return (("cpu", milli),)
-
-
-def spec_of(requests: PodRequests, **fields: Any) -> PodSpec:
-    return PodSpec(requests=sum_requests(requests)[0], scored=sum_scored_requests(requests), **fields)
-
-
-def a_pod(
-    requests: PodRequests, *, name: str = "web-1", age: timedelta = HOUR, generation: int = 1, **fields: Any
-) -> Pod:
-    return Pod(
-        namespace="shop",
-        name=name,
-        uid=name,
-        labels=Labels({"app": "web", "pod-template-hash": "1"}),
-        spec=spec_of(requests, **fields),
-        node="a",
-        phase=PodPhase.RUNNING,
-        created=NOW - age,
-        owner=OwnerReference(group="apps", kind="ReplicaSet", name="web-x", uid="rs"),
-        requested=requests,
-        generation=generation,
-    )
-
-
-def next_pod(written: PodRequests, *pods: Pod, runtime_class: str = "", **objects: Any) -> Pod:
-    """Return the pod that would replace the first one, of a template that is written so."""
-    spec = spec_of(written, runtime_class=runtime_class)
-    template = PodTemplate(labels=Labels({"app": "web", "pod-template-hash": "1"}), spec=spec, requested=written)
-    top = Workload(group="apps", kind="Deployment", namespace="shop", name="web", uid="d", created=NOW)
-    owner = Workload(
-        group="apps",
-        kind="ReplicaSet",
-        namespace="shop",
-        name="web-x",
-        uid="rs",
-        created=NOW,
-        template=template,
-        revision="1",
-        owner=OwnerReference(group="apps", kind="Deployment", name="web", uid="d"),
-    )
-    evicted = pods[0] if pods else structs.replace(a_pod(written, name="gone"), phase=PodPhase.FAILED)
-    snapshot = Snapshot(taken_at=NOW, pods=pods, workloads=(top, owner), **objects)
-    made = replacement(evicted, View(snapshot))
-    assert isinstance(made, Pod), made
-    return made
 
 
 def range_of(pod: Pod) -> tuple[int, int]:

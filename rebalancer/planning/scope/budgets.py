@@ -21,6 +21,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, name_list, plural
 from rebalancer.model.workloads import Workload
+from rebalancer.planning.scope.quotas import QuotaLedger
 from rebalancer.planning.scope.victims import Victim
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
@@ -210,6 +211,7 @@ class BudgetLedger:
         self._rules_of_team = policy.rules_of
         self._moving = Counter(move.workload for move in memory.in_flight)
         self._groups = GroupBudgets(view, memory, gathered)
+        self._quotas = QuotaLedger(view.snapshot)
         self._fresh: dict[DisruptionBudget, int] = {}
         self._taken: Counter[DisruptionBudget] = Counter()
         self._left_of_workload: dict[str, int] = {}
@@ -236,7 +238,7 @@ class BudgetLedger:
                 return self._budget_cause(budget)
         if self._allowance_of_workload(member) < 1:
             return self._workload_limit(member)
-        return self._groups.blocked(pod)
+        return self._groups.blocked(pod) or self._quotas.blocked(pod, member)
 
     def take(self, pod: Pod, member: PodController) -> None:
         """Spend one eviction of this pod. Unready pods count as if they were ready."""
@@ -245,6 +247,7 @@ class BudgetLedger:
         self._left_of_workload[_identity(member)] = self._allowance_of_workload(member) - 1
         self._planned.setdefault(_identity(member), []).append(pod.name)
         self._groups.take(pod, 1)
+        self._quotas.take(pod, member, 1)
 
     def give_back(self, pod: Pod, member: PodController) -> None:
         """Undo `take`: the eviction does not happen after all."""
@@ -253,6 +256,7 @@ class BudgetLedger:
         self._left_of_workload[_identity(member)] += 1
         self._planned[_identity(member)].remove(pod.name)
         self._groups.take(pod, -1)
+        self._quotas.take(pod, member, -1)
 
     def grant(self, victims: Sequence[Victim], needed: int, concurrent: int) -> tuple[int, Refusal | None]:
         """Spend the budgets for a prefix of a step; return its length, and what stops the next victim.

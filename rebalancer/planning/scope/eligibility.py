@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Final
 
 from rebalancer.assessment.spread_groups import PodController
+from rebalancer.creation.acceptance import find_refusals
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moments import Clock
@@ -362,7 +363,7 @@ class EligibilityChecker:
                     return refusal
         if isinstance(member.next_pod, Unpredictable):
             return member.next_pod
-        return self._refuse_changing(member)
+        return self._refuse_changing(member) or self._refuse_uncreatable(owner, member.next_pod, member.pods)
 
     def _refuse_without_owner(self, member: PodController) -> Refusal:
         kind = member.reference.kind
@@ -387,6 +388,10 @@ class EligibilityChecker:
             if changing.current != changing.replicas or changing.updated < changing.replicas:
                 return OwnerRollingOut(kind, changing.current, changing.replicas, changing.updated)
         return _refuse_stateful_set(member.pods, owner) if owner.kind == "StatefulSet" else None
+
+    def _refuse_uncreatable(self, owner: Workload, new: Pod, pods: Sequence[Pod]) -> Refusal | None:
+        """Return the first reason why the API server would refuse the replacements of an owner's pods, or None."""
+        return next(find_refusals(owner, new, pods, self._snapshot), None)
 
     def are_all_movable(self, pods: Sequence[Pod]) -> bool:
         """Return whether a quick test shows that all of these pods may move.

@@ -1,0 +1,79 @@
+"""Whether the LimitRanges of a namespace admit a pod: least, most, and the ratio of limit to request.
+
+Source: `plugin/pkg/admission/limitranger/admission.go`, PodValidateLimitFunc.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from rebalancer.model.containers import PodRequests
+from rebalancer.model.creation import LimitRange, LimitRangeItem
+from rebalancer.model.facts import Refusal
+from rebalancer.model.quantities import format_amount
+from rebalancer.model.reasons import Reason
+from rebalancer.model.requests import sum_amounts, sum_limits
+
+
+class LimitRangeViolated(Refusal):
+    """A LimitRange refuses the replacement: `amount` of a resource, None where nothing is stated, against `bound`.
+
+    `rule` is the LimitRange's: `min`, `max` or `maxLimitRequestRatio`; `bound` and `amount` of the last in thousandths.
+    `container` is "" where the pod as a whole is judged.
+    """
+
+    reason = Reason.CANNOT_CREATE
+    name: str
+    rule: str
+    resource: str
+    bound: int
+    amount: int | None
+    container: str = ""
+
+    def __str__(self) -> str:
+        def show(number: int) -> str:
+            ratio = self.rule == "maxLimitRequestRatio"
+            return f"{number / 1000:g}" if ratio else format_amount(self.resource, number)
+
+        who = f"container {self.container}" if self.container else "the pod"
+        has = f"{who} states none" if self.amount is None else f"{who} has {show(self.amount)}"
+        return (
+            f"LimitRange {self.name} refuses its replacement: {self.rule} of {self.resource} is {show(self.bound)}, "
+            f"and {has}. Change the template or the LimitRange"
+        )
+
+
+def refuse_by_limits(limits: LimitRange, requested: PodRequests) -> LimitRangeViolated | None:
+    """Return why a LimitRange refuses a pod, or None."""
+    for item in limits.items:
+        judged: list[tuple[str, Mapping[str, int], Mapping[str, int]]] = []
+        if item.kind == "Container":
+            judged = [(one.name, dict(one.requests), dict(one.limits)) for one in requested.containers]
+        elif item.kind == "Pod":
+            judged = [("", sum_amounts(requested), sum_limits(requested))]
+        for container, requests, upper in judged:
+            for rule, resource, bound, amount in _violations(item, requests, upper):
+                return LimitRangeViolated(f"{limits.namespace}/{limits.name}", rule, resource, bound, amount, container)
+    return None
+
+
+def _violations(
+    item: LimitRangeItem, requests: Mapping[str, int], limits: Mapping[str, int]
+) -> Iterator[tuple[str, str, int, int | None]]:
+    """Yield what violates an item: rule, resource, bound, and the amount that does."""
+    for name, bound in item.least:
+        request, limit = requests.get(name), limits.get(name)
+        if request is None or request < bound:
+            yield "min", name, bound, request
+        elif limit is not None and limit < bound:
+            yield "min", name, bound, limit
+    for name, bound in item.most:
+        request, limit = requests.get(name), limits.get(name)
+        if limit is None or limit > bound:
+            yield "max", name, bound, limit
+        elif request is not None and request > bound:
+            yield "max", name, bound, request
+    for name, bound in item.ratio:
+        request, limit = requests.get(name), limits.get(name)
+        if not request or not limit:
+            yield "maxLimitRequestRatio", name, bound, None
+        elif limit * 1000 > bound * request:
+            yield "maxLimitRequestRatio", name, bound, limit * 1000 // request

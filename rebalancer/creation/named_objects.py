@@ -1,0 +1,42 @@
+"""Objects that a pod names and that must exist when it is created: RuntimeClass, PriorityClass, ServiceAccount.
+
+Source: `plugin/pkg/admission/{runtimeclass,priority,serviceaccount}/admission.go`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rebalancer.model.facts import Refusal
+from rebalancer.model.pods import PodSpec
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+
+_BUILT_IN: Final = frozenset({"system-cluster-critical", "system-node-critical"})
+"""Every API server makes these priority classes again."""
+
+
+class NamedObjectMissing(Refusal):
+    """The template names an object that does not exist, so that the API server refuses its pods."""
+
+    reason = Reason.CANNOT_CREATE
+    object_kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return (
+            f"its template names {self.object_kind} {self.name}, which does not exist: its replacement could not be "
+            f"created. Create it, or change the template"
+        )
+
+
+def find_missing(
+    spec: PodSpec, namespace: str, service_account: str, snapshot: Snapshot
+) -> Iterator[NamedObjectMissing]:
+    """Yield the objects that a pod names and that do not exist, of the kinds that were read."""
+    if spec.runtime_class and "RuntimeClass" in snapshot.known and spec.runtime_class not in snapshot.runtime_class:
+        yield NamedObjectMissing("RuntimeClass", spec.runtime_class)
+    known = {priority_class.name for priority_class in snapshot.priority_classes} | _BUILT_IN
+    if spec.priority_class and "PriorityClass" not in snapshot.unknown and spec.priority_class not in known:
+        yield NamedObjectMissing("PriorityClass", spec.priority_class)
+    if "ServiceAccount" in snapshot.known and (namespace, service_account) not in snapshot.service_account_names:
+        yield NamedObjectMissing("ServiceAccount", f"{namespace}/{service_account}")

@@ -1,0 +1,41 @@
+"""What the evictions of a plan add to the quotas of their namespaces, where a replacement uses more than the old pod.
+
+A quota is spent step by step, as budgets are: one replacement may fit, and the third one not.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from rebalancer.assessment.controllers import PodController
+from rebalancer.creation.quotas import Charge, Quota, QuotaExceeded, find_charges, quotas_of, refuse_by
+from rebalancer.model.pods import Pod
+from rebalancer.model.snapshot import Snapshot
+
+
+class QuotaLedger:
+    """What is planned of each quota."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._has_quotas = bool(snapshot.quotas or snapshot.cluster_quotas)
+        self._planned: defaultdict[Quota, Counter[str]] = defaultdict(Counter)
+
+    def blocked(self, pod: Pod, member: PodController) -> QuotaExceeded | None:
+        """Return which quota would not admit the replacement of a pod now, or None."""
+        for quota, charges in self._charges(pod, member):
+            exceeded = refuse_by(quota, charges, self._planned[quota])
+            if exceeded is not None:
+                return exceeded
+        return None
+
+    def take(self, pod: Pod, member: PodController, times: int) -> None:
+        """Add a replacement (1), or take it back (-1). What one returns is not there before it is gone."""
+        for quota, charges in self._charges(pod, member):
+            planned = self._planned[quota]
+            for charge in charges:
+                planned[charge.resource] += times * max(0, charge.requested - charge.returned)
+
+    def _charges(self, pod: Pod, member: PodController) -> Iterator[tuple[Quota, Sequence[Charge]]]:
+        if self._has_quotas and isinstance(member.next_pod, Pod):
+            for quota in quotas_of(pod.namespace, self._snapshot):
+                yield quota, find_charges(quota, pod, member.next_pod)
