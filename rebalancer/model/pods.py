@@ -110,7 +110,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     `own_deletion_cost` is the cost that the rebalancer itself has written, 0 if none; it is not among `annotations`.
     `finished` means Succeeded or Failed. `start_failure` is why a container of it does not run, as the kubelet says it
     (`ImagePullBackOff`), or `NO_SANDBOX`; "" where nothing is wrong. `grace_seconds` is its
-    terminationGracePeriodSeconds.
+    terminationGracePeriodSeconds. `owning_pod` is the UID of the pod that is its only owner, "" without: the garbage
+    collector deletes both together.
     """
 
     namespace: str
@@ -136,6 +137,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     disruption_target: bool = False
     start_failure: str = ""
     grace_seconds: int = 30
+    owning_pod: str = ""
     resource_version: str = ""
 
     @property

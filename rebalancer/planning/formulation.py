@@ -354,9 +354,9 @@ def _are_same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
 
 
 def _refuse_rollout(refusals: Sequence[Refusal | None]) -> Refusal | None:
-    """Refuse components of which an owner is being scaled or rolled out."""
+    """Refuse components of which an owner is being scaled or rolled out, or has pods to create and cannot."""
     for refusal in refusals:
-        if refusal is not None and refusal.reason is Reason.ROLLOUT_IN_PROGRESS:
+        if refusal is not None and refusal.reason in {Reason.ROLLOUT_IN_PROGRESS, Reason.CANNOT_CREATE}:
             return refusal
     return None
 

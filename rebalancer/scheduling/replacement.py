@@ -1,8 +1,9 @@
 """The pod that an owner would create in place of one that is evicted.
 
-It is made from the owner's current template, not from the evicted pod. A live pod of that template is the better
-source: admission has already filled in priority, overhead, default tolerations and a LimitRange's requests. Only where
-there is none is the template itself used, with the known defaults (`template_defaults`).
+It is made from the owner's current template, not from the evicted pod; from an older one only where the partition of a
+StatefulSet says so. A live pod of that template is the better source: admission has already filled in priority,
+overhead, default tolerations and a LimitRange's requests. Only where there is none is the template itself used, with
+the known defaults (`template_defaults`).
 """
 
 from itertools import chain
@@ -14,7 +15,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import REGION, ZONE
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.reasons import Reason
-from rebalancer.model.workloads import PodTemplate, Workload
+from rebalancer.model.workloads import PodTemplate, Workload, pod_ordinal
 from rebalancer.scheduling.template_defaults import apply_defaults, merge_label_keys
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
@@ -39,7 +40,7 @@ def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
         return Unpredictable(
             Reason.UNKNOWN_OWNER, f"its owner {owner} is of a kind whose replacements are not modelled"
         )
-    refused = check_template(owner.template)
+    refused = check_template(_template_for(pod, owner))
     if refused is not None:
         return refused
     made = _make_replacement(pod, owner, view)
@@ -50,8 +51,8 @@ def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
 
 # Many branches: each field is from the template or from a current pod, as its controller would create it.
 def _make_replacement(pod: Pod, owner: Workload, view: View) -> Pod | Unpredictable:
-    template = owner.template
-    witness = _find_current_pod(pod, owner, view)
+    template, revision = _template_for(pod, owner), owner.revision_at(pod_ordinal(pod.name))
+    witness = _find_current_pod(pod, owner, template, revision, view)
     if witness is not None:
         spec = witness.spec
         # A live pod has lost its gates, and its node may be the scheduler's choice: these come from the template.
@@ -60,6 +61,11 @@ def _make_replacement(pod: Pod, owner: Workload, view: View) -> Pod | Unpredicta
             spec = structs.replace(spec, gated=gated, node_name=template.spec.node_name)
     elif template is not None:
         spec = apply_defaults(template.spec, template.labels, view)
+    elif owner.template is not None:
+        return Unpredictable(
+            Reason.NOT_PREDICTABLE,
+            f"the partition of its owner {owner} keeps it at revision {revision}, and no other pod shows that template",
+        )
     else:
         return Unpredictable(
             Reason.NOT_PREDICTABLE, f"its owner {owner} has neither a known template nor a current pod"
@@ -71,7 +77,7 @@ def _make_replacement(pod: Pod, owner: Workload, view: View) -> Pod | Unpredicta
         namespace=pod.namespace,
         name=pod.name if stateful else f"{owner.name}-(new)",
         uid=f"{pod.uid}+",
-        labels=_make_labels(template.labels if template is not None else (witness or pod).labels, pod, owner),
+        labels=_make_labels(template.labels if template is not None else (witness or pod).labels, pod, owner, revision),
         spec=spec,
         phase=PodPhase.PENDING,
         created=view.snapshot.taken_at,
@@ -87,22 +93,33 @@ def _is_ephemeral(pod: Pod, claim: str, view: View) -> bool:
     return volume_claim is not None and volume_claim.owner_uid == pod.uid
 
 
-def _find_current_pod(pod: Pod, owner: Workload, view: View) -> Pod | None:
-    """Return a live pod of the owner's current template: this one if it is, else another."""
+def _template_for(pod: Pod, owner: Workload) -> PodTemplate | None:
+    """Return the template of the pod's replacement; None where a partition keeps it at an older one.
+
+    The older template is in a ControllerRevision, which is not read: live pods show it.
+    """
+    return None if pod_ordinal(pod.name) in owner.held_back else owner.template
+
+
+def _find_current_pod(pod: Pod, owner: Workload, template: PodTemplate | None, revision: str, view: View) -> Pod | None:
+    """Return a live pod of the template of the replacement: this one if it is, else another."""
     siblings = (sibling for run in view.snapshot.runs_of.get(owner.uid, ()) for sibling in run.pods)
-    fitting = (sibling for sibling in chain((pod,), siblings) if not sibling.finished and _is_current(sibling, owner))
+    fitting = (
+        sibling
+        for sibling in chain((pod,), siblings)
+        if not sibling.finished and _is_of_template(sibling, template, revision)
+    )
     first = next(fitting, None)
     # A pod that was resized in place no longer has the template's requests.
-    if first is None or owner.template is None or first.spec.requests == owner.template.requests:
+    if first is None or template is None or first.spec.requests == template.requests:
         return first
-    return next((sibling for sibling in fitting if sibling.spec.requests == owner.template.requests), first)
+    return next((sibling for sibling in fitting if sibling.spec.requests == template.requests), first)
 
 
-def _is_current(pod: Pod, owner: Workload) -> bool:
-    """Say whether a pod was made from the owner's current template."""
-    template = owner.template
-    if owner.revision:
-        return any(pod.labels.get(key) == owner.revision for key in REVISION_LABELS)
+def _is_of_template(pod: Pod, template: PodTemplate | None, revision: str) -> bool:
+    """Say whether a pod was made from a template of an owner."""
+    if revision:
+        return any(pod.labels.get(key) == revision for key in REVISION_LABELS)
     if template is None:
         return True
     # Owners without a revision (a ReplicationController, a bare ReplicaSet): compare what placement depends on.
@@ -135,11 +152,11 @@ def check_template(template: PodTemplate | None) -> Unpredictable | None:
     return None
 
 
-def _make_labels(written: Labels, pod: Pod, owner: Workload) -> Labels:
+def _make_labels(written: Labels, pod: Pod, owner: Workload, revision: str) -> Labels:
     """Return the labels of the new pod: the template's, and what the owner itself adds.
 
-    Not those of a live pod: it has roles that were set at run time, and the zone and region of its node, which the API
-    server adds to a pod when it is bound (1.35 and newer).
+    Not those of a live pod, where the template is known: it has roles that were set at run time, and the zone and
+    region of its node, which the API server adds to a pod when it is bound (1.35 and newer).
     """
     labels = written
     if not NODE_LABELS.isdisjoint(written):
@@ -147,5 +164,5 @@ def _make_labels(written: Labels, pod: Pod, owner: Workload) -> Labels:
     if owner.kind != "StatefulSet":
         return labels
     own = {"statefulset.kubernetes.io/pod-name": pod.name, "apps.kubernetes.io/pod-index": pod.name.split("-")[-1]}
-    revision = {"controller-revision-hash": owner.revision} if owner.revision else {}
-    return Labels({**labels, **own, **revision})
+    revised = {"controller-revision-hash": revision} if revision else {}
+    return Labels({**labels, **own, **revised})
