@@ -5,18 +5,15 @@ deletion) are in `eligibility`, which puts all of them in order.
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from rebalancer.assessment.controllers import PodController
 from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.stateful_sets import find_awaited
 from rebalancer.model.words import name_list, plural
-from rebalancer.model.workloads import Workload, pod_ordinal
-
-_REPLICATING: Final = frozenset({"ReplicaSet", "ReplicationController"})
-"""Kinds of which one owner has several only in a rollout; an operator's StatefulSets are parts of one application."""
+from rebalancer.model.workloads import Workload
 
 
 class CreationFails(Refusal):
@@ -100,10 +97,11 @@ def refuse_other_replica_sets(member: PodController, snapshot: Snapshot) -> Refu
     """Refuse a ReplicaSet beside which another one of the same owner wants or has pods.
 
     Pods that are terminating or finished are none of a rollout's any more: once an old ReplicaSet wants no pods, what
-    is left of it ends by itself, nothing comes in place of it, and the scheduler's spread does not count it.
+    is left of it ends by itself, nothing comes in place of it, and the scheduler's spread does not count it. This is no
+    rule for StatefulSets: those of one owner are the parts of one application, as an operator makes them.
     """
     owner = member.owner
-    if owner is None or owner.owner is None or owner.kind not in _REPLICATING:
+    if owner is None or owner.owner is None:
         return None
     others = [
         other.name
@@ -131,31 +129,20 @@ def refuse_scaled_up(workload: Workload, snapshot: Snapshot) -> Refusal | None:
 
 
 def find_first_unready(owner: Workload, snapshot: Snapshot) -> tuple[int, Refusal] | None:
-    """Return the lowest ordinal that a StatefulSet waits for, and why none above it can be created; None without one.
-
-    Under Parallel it waits for none. For how long a pod must have been Ready (minReadySeconds) does not matter here:
-    that passes by itself.
-    Source: `pkg/controller/statefulset/stateful_set_control.go` (processReplica).
-    """
-    if owner.kind != "StatefulSet" or owner.parallel:
+    """Return the ordinal that a StatefulSet waits for, and why none above it would be created; None without one."""
+    awaited = find_awaited(owner, snapshot.pods_of.get(owner.uid, ()))
+    if awaited is None:
         return None
-    pods = {pod_ordinal(pod.name): pod for pod in snapshot.pods_of.get(owner.uid, ())}
-    for ordinal in owner.ordinals:
-        state = _unready_state(pods.get(ordinal))
-        if state:
-            return ordinal, LowerOrdinalNotReady(f"{owner.name}-{ordinal}", state)
-    return None
+    ordinal, pod = awaited
+    return ordinal, LowerOrdinalNotReady(f"{owner.name}-{ordinal}", _describe_awaited(pod))
 
 
-def _unready_state(pod: Pod | None) -> str:
-    """Return what keeps a StatefulSet from the next ordinals; "" for a pod that is Ready and stays."""
+def _describe_awaited(pod: Pod | None) -> str:
     if pod is None:
         return "does not exist"
     if pod.terminating:
         return "is terminating"
-    if pod.finished:
-        return f"is {pod.phase}"
-    return "" if pod.ready else "is not Ready"
+    return f"is {pod.phase}" if pod.finished else "is not Ready"
 
 
 def refuse_owning(pod: Pod, snapshot: Snapshot) -> Refusal | None:

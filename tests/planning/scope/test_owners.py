@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,11 +10,11 @@ from msgspec import structs
 
 from rebalancer.model.cluster import Autoscaler
 from rebalancer.model.facts import Fact
-from rebalancer.model.labels import Labels
+from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.workloads import Workload
+from rebalancer.model.workloads import Workload, pod_ordinal
 from rebalancer.planning.diagnosis.obstacles import PodsStay
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.eligibility import EligibilityChecker, OwnerRollingOut
@@ -30,7 +31,7 @@ from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ZONE
 from tests.build import a_cluster
-from tests.planning.clusters import owners, planned, pods, policy, returned
+from tests.planning.clusters import owners, planned, pods, policy, returned, sharing
 
 ROLLOUT = OwnerReference(group="argoproj.io", kind="Rollout", name="pay", uid="rollout")
 
@@ -139,6 +140,25 @@ class TestPartition:
         assert evicted(plan) == ["db-0"]
         assert TemplatesDiffer("db-0", "db-2") in causes(plan)
 
+    def test_pods_whose_replacements_would_not_be_counted_stay(self) -> None:
+        """Here the constraint counts a label that is set at run time: the newest template does not have it."""
+        role = {"role": "data"}
+
+        def counted(spec: PodSpec) -> PodSpec:
+            (constraint,) = spec.spread
+            return structs.replace(spec, spread=(structs.replace(constraint, selector=LabelSelector.of(role)),))
+
+        def labelled(pod: Pod) -> Pod:
+            return structs.replace(pod, spec=counted(pod.spec), labels=Labels({**pod.labels, **role}))
+
+        def templated(owner: Workload) -> Workload:
+            assert owner.template is not None
+            return structs.replace(owner, template=structs.replace(owner.template, spec=counted(owner.template.spec)))
+
+        plan = planned(owners(pods(held([1, 2, 2, 2], 1), labelled), templated))
+        assert evicted(plan) == ["db-0"]
+        assert TemplatesDiffer("db-0", "db-2") in causes(plan)
+
     def test_pods_whose_template_is_not_predictable_stay(self) -> None:
         snapshot = pods(held([1, 2, 2, 2], 1), self.template(unpredictable=("resourceClaims",)))
         plan = planned(snapshot)
@@ -197,6 +217,20 @@ class TestOrder:
         found = {pod.name[-1]: checker.refuse_pod(pod) for pod in snapshot.pods if pod.name != "db-1"}
         waits = LowerOrdinalNotReady("db-1", state)
         assert (found["0"], found["2"], found["3"]) == (None, waits, waits)
+
+    def test_whichever_pods_are_not_ready_all_below_a_victim_are(self) -> None:
+        """Of a step, too: its victims are Ready themselves but for the lowest that is not."""
+        random, moving = Random(5), 0
+        for _ in range(150):
+            unready = [f"db-{ordinal}" for ordinal in range(12) if random.random() < 0.1]
+            snapshot = database({"a-1": random.randint(2, 6), "b-1": random.randint(2, 6)})
+            for name in unready:
+                snapshot = named(snapshot, name, ready=False)
+            waiting = [pod_ordinal(pod.name) for pod in snapshot.pods if not pod.ready]
+            victims = [pod_ordinal(name) for name in evicted(planned(snapshot))]
+            assert all(victim <= min(waiting) for victim in victims if waiting)
+            moving += bool(victims and waiting)
+        assert moving > 20
 
     def test_pods_that_are_alike_are_examined_one_by_one_then(self) -> None:
         """Files that somebody has written by hand have no labels of single pods."""
@@ -262,6 +296,13 @@ class TestRollout:
         apart = owners(snapshot, lambda owner: structs.replace(owner, owner=second) if owner.name == "old" else owner)
         assert len(planned(apart).evictions) == 4
 
+    def test_a_replica_set_beside_a_stateful_set_of_the_same_operator_is_no_rollout(self) -> None:
+        snapshot = argo({})
+        beside = owners(
+            snapshot, lambda owner: structs.replace(owner, kind="StatefulSet") if owner.name == "old" else owner
+        )
+        assert len(planned(beside).evictions) == 4
+
     def test_several_stateful_sets_of_an_operator_are_no_rollout(self) -> None:
         """They are the parts of one application: its shards, its tiers."""
         builder = a_cluster("abc", 1)
@@ -290,6 +331,25 @@ class TestCreation:
         assert evicted(plan) == []
         assert causes(plan) == {CreationFails("ReplicaSet", name, "exceeded quota: pods")}
         assert {refused.reason for refused in plan.refusals} == {Reason.CANNOT_CREATE}
+
+    def test_while_one_owner_cannot_create_pods_those_that_share_its_constraints_wait(self) -> None:
+        """The missing pods come as soon as they are allowed, and change the counts."""
+        builder = a_cluster("abc", 1)
+        for name in ("api", "web"):
+            builder.deployment(name, on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}, namespace="shop")
+        snapshot = sharing(builder.snapshot())
+        failing = owners(
+            snapshot,
+            lambda owner: (
+                structs.replace(owner, creation_failure="exceeded quota")
+                if owner.kind == "ReplicaSet" and owner.name.startswith("web")
+                else owner
+            ),
+        )
+        assert evicted(planned(snapshot))
+        plan = planned(failing)
+        assert evicted(plan) == []
+        assert {type(fact) for fact in causes(plan)} == {CreationFails}
 
     def test_what_an_older_replica_set_could_not_create_does_not_matter(self) -> None:
         """Its condition stays for as long as it has nothing to do."""
@@ -370,16 +430,15 @@ class TestOwned:
         snapshot = database()
         deployment = below("Deployment", "d", owning_pod=self.leader())
         reference = OwnerReference(group="apps", kind="Deployment", name="d", uid="d")
-        second = structs.replace(
-            self.with_worker(owning_pod="worker"), name="second", uid="second", labels=Labels({"app": "second"})
-        )
+        second = structs.replace(self.with_worker(owning_pod="worker"), name="second", uid="second")
+        ended = structs.replace(self.with_worker(owner="r"), name="ended", uid="ended", phase=PodPhase.FAILED)
         circle = structs.replace(second, name="third", uid="third", owning_pod="second")
         back = structs.replace(second, owning_pod="third", name="fourth", uid="fourth")
         around = structs.replace(second, owning_pod="fourth", name="fifth", uid="third")
         owned = replace(
             snapshot,
             workloads=(*snapshot.workloads, deployment, below("ReplicaSet", "r", owner=reference)),
-            pods=(*snapshot.pods, self.with_worker(owner="r"), second, circle, back, around),
+            pods=(*snapshot.pods, self.with_worker(owner="r"), ended, second, circle, back, around),
         )
         assert OwnsObjects(("Deployment d",), 4) in causes(planned(owned))
 
@@ -403,7 +462,9 @@ class TestOwned:
 
     def test_a_bare_pod_without_an_owner_keeps_no_other_where_it_is(self) -> None:
         snapshot = database()
-        assert evicted(planned(replace(snapshot, pods=(*snapshot.pods, self.with_worker())))) == ["db-0"]
+        beside = replace(snapshot, pods=(*snapshot.pods, self.with_worker()))
+        assert evicted(planned(beside)) == ["db-0"]
+        assert not beside.owned_by_pod
 
     def test_pods_that_are_alike_are_examined_one_by_one_then(self) -> None:
         snapshot = same(returned())
