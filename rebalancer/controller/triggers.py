@@ -89,5 +89,6 @@ def _workload_matters(before: Workload, after: Workload) -> bool:
 
 def _is_settled(workload: Workload) -> bool:
     """Return whether a workload has as many pods of its newest template as it wants."""
-    enough = workload.current == workload.replicas and workload.updated >= workload.replicas
+    wanted = workload.replicas - len(workload.held_back)
+    enough = workload.current == workload.replicas and workload.updated >= wanted
     return workload.observed and enough

@@ -33,12 +33,13 @@ class NextRequests(NamedTuple):
     least: PodRequests
 
 
-def find_requests(owner: Workload, newest_first: Sequence[Pod], snapshot: Snapshot) -> NextRequests | None:
-    """Return what the next pod of an owner requests; the pods are those of its current template.
+def find_requests(
+    owner: Workload, template: PodTemplate | None, newest_first: Sequence[Pod], snapshot: Snapshot
+) -> NextRequests | None:
+    """Return what the next pod of an owner requests; the pods are those of its template.
 
     None where the containers of the template are not known.
     """
-    template = owner.template
     if template is None or template.requested is None:
         return None
     unchanged = next((pod for pod in newest_first if pod.generation <= AS_CREATED and pod.requested), None)

@@ -41,9 +41,13 @@ class NextSpec(NamedTuple):
     least: Resources | None
 
 
-def make_next(owner: Workload, pods: Sequence[Pod], view: View) -> NextSpec | Unpredictable:
-    """Return the spec of an owner's next pod; `pods` are some of its current template, none where there is none."""
-    template = owner.template
+def make_next(
+    owner: Workload, template: PodTemplate | None, pods: Sequence[Pod], view: View
+) -> NextSpec | Unpredictable:
+    """Return the spec of an owner's next pod; `pods` are some of its template, none where there is none.
+
+    The template is None where it is not known, or where a partition keeps the pod at an older one.
+    """
     newest_first = sorted(pods, key=_CREATED, reverse=True)  # a stable sort: of equally old ones the first
     witness = next((pod for pod in newest_first if pod.generation <= AS_CREATED), next(iter(newest_first), None))
     if witness is not None:
@@ -55,6 +59,12 @@ def make_next(owner: Workload, pods: Sequence[Pod], view: View) -> NextSpec | Un
     elif template is not None:
         spec = apply_defaults(template.spec, template.labels, view)
         scored = spec.scored
+    elif owner.template is not None:
+        return Unpredictable(
+            Reason.NOT_PREDICTABLE,
+            f"the partition of its owner {owner} keeps it at revision {owner.current_revision}, and no other pod shows "
+            "that template",
+        )
     else:
         return Unpredictable(
             Reason.NOT_PREDICTABLE, f"its owner {owner} has neither a known template nor a current pod"
@@ -65,7 +75,7 @@ def make_next(owner: Workload, pods: Sequence[Pod], view: View) -> NextSpec | Un
     if _are_alike(newest_first, template) and not _are_decided_elsewhere(owner, template, view):
         requested = witness.requested if witness is not None else None
         return NextSpec(selected, scored, requested, None)
-    return _with_requests(selected, scored, find_requests(owner, newest_first, view.snapshot))
+    return _with_requests(selected, scored, find_requests(owner, template, newest_first, view.snapshot))
 
 
 def _with_requests(spec: PodSpec, scored: tuple[int, int], found: NextRequests | None) -> NextSpec:

@@ -1,6 +1,7 @@
 """The pod that an owner would create in place of one that is evicted.
 
-It is made from the owner's current template, not from the evicted pod; its spec is `next_spec.make_next`.
+It is made from the owner's current template, not from the evicted pod; from an older one only where the partition of a
+StatefulSet says so. Its spec is `next_spec.make_next`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import REGION, ZONE
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.reasons import Reason
-from rebalancer.model.workloads import PodTemplate, Workload
+from rebalancer.model.workloads import PodTemplate, Workload, pod_ordinal
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
@@ -40,7 +41,7 @@ def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
         return Unpredictable(
             Reason.UNKNOWN_OWNER, f"its owner {owner} is of a kind whose replacements are not modelled"
         )
-    refused = check_template(owner.template)
+    refused = check_template(_template_for(pod, owner))
     if refused is not None:
         return refused
     made = _make_replacement(pod, owner, view)
@@ -50,9 +51,9 @@ def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
 
 
 def _make_replacement(pod: Pod, owner: Workload, view: View) -> Pod | Unpredictable:
-    template = owner.template
-    siblings = _current_pods(pod, owner, view)
-    made = make_next(owner, siblings, view)
+    template, revision = _template_for(pod, owner), owner.revision_at(pod_ordinal(pod.name))
+    siblings = _live_pods_of(pod, owner, template, revision, view)
+    made = make_next(owner, template, siblings, view)
     if isinstance(made, Unpredictable):
         return made
     stateful = owner.kind == "StatefulSet"
@@ -63,7 +64,7 @@ def _make_replacement(pod: Pod, owner: Workload, view: View) -> Pod | Unpredicta
         namespace=pod.namespace,
         name=pod.name if stateful else f"{owner.name}-(new)",
         uid=f"{pod.uid}+",
-        labels=_make_labels(template.labels if template is not None else labelled.labels, pod, owner),
+        labels=_make_labels(template.labels if template is not None else labelled.labels, pod, owner, revision),
         spec=made.spec,
         phase=PodPhase.PENDING,
         created=view.snapshot.taken_at,
@@ -81,14 +82,23 @@ def _is_ephemeral(pod: Pod, claim: str, view: View) -> bool:
     return volume_claim is not None and volume_claim.owner_uid == pod.uid
 
 
-def _current_pods(pod: Pod, owner: Workload, view: View) -> Sequence[Pod]:
-    """Return the owner's pods of its current template, one of each run of equal ones: this one first if it is of them.
+def _template_for(pod: Pod, owner: Workload) -> PodTemplate | None:
+    """Return the template of the pod's replacement; None where a partition keeps it at an older one.
+
+    The older template is in a ControllerRevision, which is not read: live pods show it.
+    """
+    return None if pod_ordinal(pod.name) in owner.held_back else owner.template
+
+
+def _live_pods_of(pod: Pod, owner: Workload, template: PodTemplate | None, revision: str, view: View) -> Sequence[Pod]:
+    """Return live pods of the replacement's template, one of each run of equal ones: this one first if it is of them.
 
     It is the newest of a run, and where that was changed after its creation, the newest that was not.
     """
-    first = [pod] if not pod.finished and _is_current(pod, owner) else []
+    first = [pod] if not pod.finished and _is_of_template(pod, template, revision) else []
     runs = [run for run in view.snapshot.runs_of.get(owner.uid, ()) if not run.pods[0].finished]
-    return [*first, *(pod for run in runs if _is_current(run.pods[0], owner) for pod in _newest(run.pods))]
+    fitting = (run for run in runs if _is_of_template(run.pods[0], template, revision))
+    return [*first, *(sibling for run in fitting for sibling in _newest(run.pods))]
 
 
 def _newest(pods: Sequence[Pod]) -> Iterator[Pod]:
@@ -98,11 +108,10 @@ def _newest(pods: Sequence[Pod]) -> Iterator[Pod]:
         yield max(unchanged, key=_CREATED)
 
 
-def _is_current(pod: Pod, owner: Workload) -> bool:
-    """Say whether a pod was made from the owner's current template."""
-    template = owner.template
-    if owner.revision:
-        return any(pod.labels.get(key) == owner.revision for key in REVISION_LABELS)
+def _is_of_template(pod: Pod, template: PodTemplate | None, revision: str) -> bool:
+    """Say whether a pod was made from a template of an owner."""
+    if revision:
+        return any(pod.labels.get(key) == revision for key in REVISION_LABELS)
     if template is None:
         return True
     # Owners without a revision (a ReplicationController, a bare ReplicaSet): compare what placement depends on.
@@ -135,11 +144,11 @@ def check_template(template: PodTemplate | None) -> Unpredictable | None:
     return None
 
 
-def _make_labels(written: Labels, pod: Pod, owner: Workload) -> Labels:
+def _make_labels(written: Labels, pod: Pod, owner: Workload, revision: str) -> Labels:
     """Return the labels of the new pod: the template's, and what the owner itself adds.
 
-    Not those of a live pod: it has roles that were set at run time, and the zone and region of its node, which the API
-    server adds to a pod when it is bound (1.35 and newer).
+    Not those of a live pod, where the template is known: it has roles that were set at run time, and the zone and
+    region of its node, which the API server adds to a pod when it is bound (1.35 and newer).
     """
     labels = written
     if not NODE_LABELS.isdisjoint(written):
@@ -147,5 +156,5 @@ def _make_labels(written: Labels, pod: Pod, owner: Workload) -> Labels:
     if owner.kind != "StatefulSet":
         return labels
     own = {"statefulset.kubernetes.io/pod-name": pod.name, "apps.kubernetes.io/pod-index": pod.name.split("-")[-1]}
-    revision = {"controller-revision-hash": owner.revision} if owner.revision else {}
-    return Labels({**labels, **own, **revision})
+    revised = {"controller-revision-hash": revision} if revision else {}
+    return Labels({**labels, **own, **revised})

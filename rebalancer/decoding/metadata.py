@@ -54,6 +54,19 @@ def find_controller(references: Iterable[wire.OwnerReference] | None) -> OwnerRe
     return None
 
 
+def find_owning_pod(references: Iterable[wire.OwnerReference] | None) -> str:
+    """Return the UID of the pod that is the only owner of an object, "" if there are other owners or none.
+
+    The garbage collector deletes an object when its last owner is gone, a controller or not; while another one exists
+    it stays. Source: `pkg/controller/garbagecollector/garbagecollector.go` (attemptToDeleteItem).
+    """
+    owners = {(reference.api_version, reference.kind, reference.uid) for reference in references or ()}
+    if len(owners) != 1:
+        return ""
+    ((api_version, kind, uid),) = owners
+    return uid if (api_version, kind) == ("v1", "Pod") else ""
+
+
 def get_creation_time(metadata: wire.Metadata) -> datetime:
     """Return the creation time."""
     return metadata.creation_timestamp or UNDATED

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from rebalancer.decoding import constraints, resources, wire
 from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.metadata import UNDATED, decode_annotations, decode_labels, find_controller
+from rebalancer.decoding.metadata import UNDATED, decode_annotations, decode_labels, find_controller, find_owning_pod
 from rebalancer.decoding.pod_security import find_violations
 from rebalancer.model.containers import PodRequests
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, read_own_cost
@@ -56,6 +56,7 @@ class _Shared(Struct, frozen=True):
     """What pods of one owner have in common, converted."""
 
     owner: OwnerReference | None
+    owning_pod: str
     spec: PodSpec
     requests: Resources
     scored: tuple[int, int]
@@ -121,6 +122,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         disruption_target=disruption_target,
         start_failure=_read_start_failure(status, is_ready=ready, has_sandbox=has_sandbox),
         grace_seconds=_read_grace(grace),
+        owning_pod=shared.owning_pod,
         resource_version=metadata.resource_version,
     )
 
@@ -184,6 +186,7 @@ def _convert_shared(intern: Interner, text: bytes) -> _Shared:
         requests, scored = sum_requests(running)
     return _Shared(
         owner=intern(find_controller(source.owner_references)),
+        owning_pod=find_owning_pod(source.owner_references),
         spec=spec,
         requests=intern(requests),
         scored=scored,

@@ -506,6 +506,16 @@ class UpdateStrategy(Wire, frozen=True):
     """How a StatefulSet updates its pods."""
 
     type: str = ""
+    rolling_update: "RollingUpdate | None" = None
+
+
+class RollingUpdate(Wire, frozen=True):
+    """Which pods of a StatefulSet a rollout leaves alone.
+
+    A Deployment's `rollingUpdate` is below `strategy`, not `updateStrategy`.
+    """
+
+    partition: int | None = None
 
 
 class Ordinals(Wire, frozen=True):
@@ -522,6 +532,7 @@ class OwnerSpec(Wire, frozen=True):
     template: PodTemplate | None = None
     paused: bool = False
     update_strategy: UpdateStrategy | None = None
+    pod_management_policy: str = ""
     min_ready_seconds: int = 0
     ordinals: Ordinals | None = None
     volume_claim_templates: list["ClaimTemplate"] | None = None
@@ -536,6 +547,7 @@ class OwnerStatus(Wire, frozen=True):
     ready_replicas: int = 0
     updated_replicas: int = 0
     observed_generation: int = 0
+    current_revision: str = ""
     update_revision: str = ""
 
 

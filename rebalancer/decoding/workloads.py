@@ -9,6 +9,7 @@ from rebalancer.decoding.metadata import (
     decode_labels,
     decode_selector,
     find_controller,
+    find_owning_pod,
     get_creation_time,
 )
 from rebalancer.decoding.pods import decode_template
@@ -32,14 +33,21 @@ def decode_stateful_set(source: wire.Owner, intern: Interner) -> Workload:
     """Convert a StatefulSet to the model's; its revision is the one it is updating to.
 
     A StatefulSet with strategy `OnDelete` has no rollout of its own: its status does not say that one is under way.
+    Without a strategy or a podManagementPolicy, as in files, the API server's defaults hold.
     """
     made = _decode_owner(source, "StatefulSet", source.status.update_revision, intern)
-    if source.spec.ordinals is not None:
-        made = structs.replace(made, first_ordinal=source.spec.ordinals.start)
-    strategy = source.spec.update_strategy
-    if strategy is not None and strategy.type == "OnDelete":
-        return structs.replace(made, updated=made.current, on_delete=True)
-    return made
+    spec = source.spec
+    strategy = spec.update_strategy or wire.UpdateStrategy()
+    on_delete, rolling = strategy.type == "OnDelete", strategy.rolling_update
+    return structs.replace(
+        made,
+        first_ordinal=spec.ordinals.start if spec.ordinals is not None else 0,
+        on_delete=on_delete,
+        updated=made.current if on_delete else made.updated,
+        current_revision=intern(source.status.current_revision),
+        partition=(rolling.partition or 0) if rolling is not None else 0,
+        parallel=spec.pod_management_policy == "Parallel",
+    )
 
 
 def decode_replication_controller(source: wire.ReplicationController, intern: Interner) -> Workload:
@@ -69,6 +77,7 @@ def decode_replication_controller(source: wire.ReplicationController, intern: In
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
         creation_failure=_find_failure(source.status),
+        owning_pod=find_owning_pod(metadata.owner_references),
     )
 
 
@@ -105,6 +114,7 @@ def _decode_owner(source: wire.Owner, kind: str, revision: str, intern: Interner
         paused=spec.paused,
         min_ready_seconds=spec.min_ready_seconds,
         owner=find_controller(metadata.owner_references),
+        owning_pod=find_owning_pod(metadata.owner_references),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
     )

@@ -115,7 +115,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     terminationGracePeriodSeconds. `requested` is what its spec requests, container by container, None where that is
     not known. `generation` counts the versions of its spec: 1 as it was created, more once it was changed, by a resize
     say, 0 of an API server that does not count (before 1.34). `least` is of a pod that has still to be made: the
-    smallest requests that it may come with, None where `spec.requests` is what it will have.
+    smallest requests that it may come with, None where `spec.requests` is what it will have. `owning_pod` is
+    the UID of the pod that is its only owner, "" without: the garbage collector deletes both together.
     """
 
     namespace: str
@@ -144,6 +145,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     requested: PodRequests | None = None
     generation: int = 0
     least: Resources | None = None
+    owning_pod: str = ""
     resource_version: str = ""
 
     @property

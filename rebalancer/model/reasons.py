@@ -104,7 +104,10 @@ class Reason(StrEnum):
     EXCLUDED = "Excluded", "An annotation, `eligibility.namespaces` or `eligibility.selector` excludes it."
     NOT_EVICTABLE = (
         "NotEvictable",
-        "A bare, mirror or DaemonSet pod, or one without a node: an eviction would not move it.",
+        (
+            "A bare, mirror or DaemonSet pod, or one without a node: an eviction would not move it. Or a pod that owns "
+            "other objects, which would be deleted with it."
+        ),
     )
     LOCAL_STORAGE = "LocalStorage", "An eviction would lose data on its node; `eligibility.localStorage` refuses that."
     UNKNOWN_OWNER = "UnknownOwner", "The owner is unknown, or its kind is not in `eligibility.owners`."
@@ -124,7 +127,10 @@ class Reason(StrEnum):
     )
     CANNOT_CREATE = (
         "CannotCreate",
-        "No pod can be created in the namespace: it is being deleted, or a replacement is missing.",
+        (
+            "No replacement would be created: the namespace is being deleted, a replacement is missing there, the "
+            "owner cannot create pods, or a StatefulSet waits for a pod of a lower ordinal."
+        ),
     )
     NODE_LEAVING = "NodeLeaving", "An autoscaler is removing the node."
     NODE_SETTLING = (

@@ -242,6 +242,29 @@ class Snapshot:
         return by_owner
 
     @_Index
+    def owned_by_pod(self) -> Mapping[str, Sequence[Workload | Pod]]:
+        """Objects that the garbage collector deletes together with a pod, by its UID; mostly there are none."""
+        by_pod: defaultdict[str, list[Workload | Pod]] = defaultdict(list)
+        for workload in self.workloads:
+            if workload.owning_pod:
+                by_pod[workload.owning_pod].append(workload)
+        for run in self.runs:
+            owner = run.pods[0].owner
+            if owner is None or owner.kind == "Pod":  # others have an owner that is no pod
+                for pod in run.pods:
+                    if pod.owning_pod:
+                        by_pod[pod.owning_pod].append(pod)
+        return dict(by_pod)
+
+    @_Index
+    def autoscalers_of(self) -> Mapping[tuple[str, str, str], Sequence[Autoscaler]]:
+        """HorizontalPodAutoscalers by namespace, kind and name of the workload that they scale."""
+        by_target: defaultdict[tuple[str, str, str], list[Autoscaler]] = defaultdict(list)
+        for autoscaler in self.autoscalers:
+            by_target[autoscaler.namespace, autoscaler.target_kind, autoscaler.target_name].append(autoscaler)
+        return dict(by_target)
+
+    @_Index
     def budgets_in(self) -> Mapping[str, Sequence[DisruptionBudget]]:
         """Disruption budgets by namespace."""
         by_namespace: defaultdict[str, list[DisruptionBudget]] = defaultdict(list)

@@ -36,9 +36,11 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     `replicas` is the desired number; `current`, `ready` and `updated` are the numbers of its status, `observed` says
     that its controller has seen the newest generation. `revision` is the label value that marks pods of the current
     template (`pod-template-hash`, `controller-revision-hash`), "" where there is none. `first_ordinal` is that of a
-    StatefulSet's first pod; `on_delete`: its controller gives pods the current template only once they are deleted.
-    `creation_failure` is why a ReplicaSet or ReplicationController could not create its last pod: the message of its
-    condition ReplicaFailure, "" without.
+    StatefulSet's first pod; `on_delete`: its controller gives pods the current template only once they are deleted;
+    `current_revision` and `partition` say which pods keep an older template (`held_back`); `parallel`: its
+    podManagementPolicy is not OrderedReady. `owning_pod` is the UID of the pod that is its only owner, "" without: the
+    garbage collector deletes both together. `creation_failure` is why a ReplicaSet or ReplicationController could not
+    create its last pod: the message of its condition ReplicaFailure, "" without.
     """
 
     group: str
@@ -60,7 +62,11 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     min_ready_seconds: int = 0
     first_ordinal: int = 0
     on_delete: bool = False
+    current_revision: str = ""
+    partition: int = 0
+    parallel: bool = False
     owner: OwnerReference | None = None
+    owning_pod: str = ""
     created: datetime
     deleted: datetime | None = None
     creation_failure: str = ""
@@ -71,6 +77,21 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     def ordinals(self) -> range:
         """The numbers of the pods that a StatefulSet wants."""
         return range(self.first_ordinal, self.first_ordinal + self.replicas)
+
+    @property
+    def held_back(self) -> range:
+        """The ordinals whose pods a StatefulSet's partition keeps at an older revision: it creates them at that one.
+
+        Source: `pkg/controller/statefulset/stateful_set_utils.go` (newVersionedStatefulSetPod): the partition counts
+        from the first ordinal. Without a `currentRevision` the controller takes the newest one for it.
+        """
+        if self.on_delete or self.current_revision in {"", self.revision}:
+            return range(0)
+        return self.ordinals[: self.partition]
+
+    def revision_at(self, ordinal: int) -> str:
+        """Return the revision at which a StatefulSet creates its pod of this ordinal."""
+        return self.current_revision if ordinal in self.held_back else self.revision
 
     def __str__(self) -> str:
         """Name it as messages do."""

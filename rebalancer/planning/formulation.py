@@ -35,6 +35,7 @@ from rebalancer.planning.scope.capacity import (
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.movable import PodPartitioner
+from rebalancer.planning.scope.owners import CreationFails
 from rebalancer.planning.scope.requirements import Requirement, requirement_of_limit, requirements_of_group
 from rebalancer.planning.scope.topology import NODE_LEVEL, Topologies
 from rebalancer.planning.search.cache import SearchCache
@@ -416,9 +417,10 @@ def _are_same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
 
 
 def _refuse_rollout(refusals: Sequence[Refusal | None]) -> Refusal | None:
-    """Refuse components of which an owner is being scaled or rolled out."""
+    """Refuse components of which an owner is being scaled or rolled out, or has pods to create and cannot."""
     for refusal in refusals:
-        if refusal is not None and refusal.reason is Reason.ROLLOUT_IN_PROGRESS:
+        changing = refusal is not None and refusal.reason is Reason.ROLLOUT_IN_PROGRESS
+        if changing or isinstance(refusal, CreationFails):
             return refusal
     return None
 

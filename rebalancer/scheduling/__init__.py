@@ -19,8 +19,6 @@ tree has no second model of the scheduler. To learn the scheduler from them, rea
   `inter_pod_affinity_score` and `node_resources_balanced_allocation` have their own); `scoring.best` the top ones.
 * `predict.predict(pod, view)`: the whole decision with its reasons; `unpredictable` names the pods whose placement the
   model cannot predict.
-* `replacement.replacement(pod, view)`: the pod that replaces an evicted one; `template_defaults`: what the API server
-  adds to a pod that is made from a template.
 * `tie_breaking`: the nodes with the same top score, and which of them a release picks, where that is known.
 * `place.place(pods, view)`: a queue of pods one after the other; `place.candidate_nodes(pod, view, choose)`: the nodes
   that one may get, by the modelled choice or by any. The planner's searches and the simulator's scheduler ask it, too.

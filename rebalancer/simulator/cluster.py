@@ -3,7 +3,7 @@
 The Lease is in memory and has the API server's rule: a write must have the version of the stored record.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import count
 from random import Random
@@ -74,9 +74,8 @@ class SimulatedLease:
 class SimulatedCluster:
     """A cluster in memory whose time advances only with `advance`. Equal arguments give equal traces.
 
-    `choose` picks one of the feasible nodes for a pod: by default a random one of the top-scoring nodes. `parallel` are
-    the UIDs of the StatefulSets with `podManagementPolicy: Parallel`. `autoscaling` is how an autoscaler behaves, None:
-    there is none.
+    `choose` picks one of the feasible nodes for a pod: by default a random one of the top-scoring nodes.
+    `autoscaling` is how an autoscaler behaves, None: there is none.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class SimulatedCluster:
         faults: Faults = FAULTLESS,
         profile: Profile = DEFAULT_PROFILE,
         choose: Choose | None = None,
-        parallel: Collection[str] = (),
         autoscaling: Autoscaling | None = None,
     ) -> None:
         self.state = ClusterState(
@@ -104,7 +102,7 @@ class SimulatedCluster:
         SimulatedScheduler(self.state, profile, choose or pick_random_best(self.state.random))
         Kubelets(self.state)
         ReplicaSets(self.state, pod_factory)
-        StatefulSets(self.state, pod_factory, parallel)
+        StatefulSets(self.state, pod_factory)
         Deployments(self.state)
         Disruptions(self.state)
         self._evictions = Evictions(self.state, faults)

@@ -11,7 +11,6 @@ Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas),
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection
 from typing import ClassVar
 
 from msgspec import structs
@@ -168,20 +167,19 @@ def _is_active(pod: Pod) -> bool:
 
 
 class StatefulSets(Controller):
-    """The controller of all StatefulSets. `parallel` are the UIDs of those with `podManagementPolicy: Parallel`."""
+    """The controller of all StatefulSets."""
 
     kinds: ClassVar = frozenset({"StatefulSet"})
 
-    def __init__(self, state: ClusterState, pod_factory: PodFactory, parallel: Collection[str]) -> None:
+    def __init__(self, state: ClusterState, pod_factory: PodFactory) -> None:
         super().__init__(state)
         self._pod_factory = pod_factory
-        self._parallel = frozenset(parallel)
 
     def reconcile(self, owner: Workload) -> None:
         """Create the lowest missing ordinal; only when all pods are ready, delete those beyond the replicas."""
         numbered = {pod_ordinal(pod.name): pod for pod in self.pods.of(owner.uid)}
         self._report(owner, list(numbered.values()))
-        in_turn = owner.uid not in self._parallel
+        in_turn = not owner.parallel
         for number in owner.ordinals:
             pod = numbered.get(number)
             if pod is None:
@@ -204,12 +202,15 @@ class StatefulSets(Controller):
             self._state.store.pods.put(made)
 
     def _report(self, owner: Workload, pods: list[Pod]) -> None:
-        """Write the status; `replicas` and `readyReplicas` count terminating pods, `updatedReplicas` does not."""
+        """Write the status; `replicas` and `readyReplicas` count terminating pods, `updatedReplicas` does not.
+
+        It counts no pods that the partition keeps at an older revision.
+        """
         reported = structs.replace(
             owner,
             current=len(pods),
             ready=sum(pod.ready for pod in pods),
-            updated=sum(not pod.terminating for pod in pods),
+            updated=sum(not pod.terminating and pod_ordinal(pod.name) not in owner.held_back for pod in pods),
         )
         self._write_status(owner, reported)
 

@@ -21,18 +21,19 @@ _REFUSED = frozenset({Reason.TEMPLATE_REFUSED, Reason.UNKNOWN_OWNER})
 
 
 class PodFactory:
-    """Makes pods from one prototype for each owner."""
+    """Makes pods from one prototype for each owner and revision at which it creates pods."""
 
     def __init__(self, state: ClusterState, first: Snapshot) -> None:
         self._state = state
         self._first = first
-        self._known: dict[str, Pod | None] = {}
+        self._known: dict[tuple[str, str], Pod | None] = {}
 
     def next_pod(self, owner: Workload, name: str) -> Pod | None:
         """Make a pod of an owner, not stored yet; None if the API server would refuse it."""
-        if owner.uid not in self._known:
-            self._known[owner.uid] = self._make_prototype(owner, name)
-        prototype = self._known[owner.uid]
+        key = owner.uid, owner.revision_at(pod_ordinal(name))
+        if key not in self._known:
+            self._known[key] = self._make_prototype(owner, name)
+        prototype = self._known[key]
         if prototype is None or owner.namespace in self._state.refused_pods:
             return None
         made = structs.replace(prototype, name=name, uid=self._state.uid(), created=self._state.stamp)

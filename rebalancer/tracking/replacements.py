@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.stateful_sets import find_awaited
+from rebalancer.model.workloads import pod_ordinal
 
 _STAYED = frozenset({MoveState.PLANNED, MoveState.REFUSED})
 """States in which the victim may still be one of its owner's pods."""
@@ -84,6 +86,12 @@ class Replacements:
         if move.workload.kind == "StatefulSet":
             return all(pod.name != move.pod for pod in self._snapshot.pods_of.get(move.owner_uid, ()))
         return not self._shows_victim(move)
+
+    def awaits_another(self, move: Move) -> bool:
+        """Return whether the replacement waits for a pod of a lower ordinal, which a StatefulSet creates first."""
+        owner = self._snapshot.workload.get(move.owner_uid)
+        awaited = find_awaited(owner, self._snapshot.pods_of.get(owner.uid, ())) if owner is not None else None
+        return awaited is not None and awaited[0] < pod_ordinal(move.pod)
 
     def _shows_victim(self, move: Move) -> bool:
         victim = self._snapshot.pod.get(move.uid)

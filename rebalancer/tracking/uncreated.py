@@ -4,9 +4,10 @@ Where one pod cannot be created the next can mostly not either, whatever its wor
 in the namespace until it is created, or its owner wants no more pods than exist.
 
 A ReplicaSet creates the replacement as soon as the evicted pod has a deletionTimestamp, a StatefulSet once the pod is
-gone, as both have one name. Neither moment is read from the pod: a deletionTimestamp is the end of the grace period, by
-the API server's clock. A ReplicaSet's is when the eviction was granted, a StatefulSet's when a snapshot first shows the
-pod gone (its end calls for a cycle at once), both by this controller's clock, and stored with the move.
+gone, as both have one name, and under OrderedReady once all of lower ordinals are Ready. No such moment is read from
+the pod: a deletionTimestamp is the end of the grace period, by the API server's clock. A ReplicaSet's is when the
+eviction was granted, a StatefulSet's when a snapshot first shows the pod gone and its turn come (its end calls for a
+cycle at once), both by this controller's clock, and stored with the move.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,6 +38,8 @@ def note_creation(move: Move, before: Move, replacements: Replacements, snapshot
     lost = move.state is MoveState.LOST and not move.replacement
     missing = move.state is MoveState.EVICTED or (lost and (move.uncreated is not None or not before.state.over))
     if not missing or replacements.is_overtaken(move) or not replacements.can_be_created(move):
+        return _with(move, None, None)
+    if move.uncreated is None and replacements.awaits_another(move):  # its turn has not come, and nothing is wrong
         return _with(move, None, None)
     since = move.awaited_since or (now if _is_stateful(move) else move.changed_at)
     failure = snapshot.workload[move.owner_uid].creation_failure[:_LONGEST_MESSAGE]

@@ -54,6 +54,12 @@ ROLLING = changed(WEB, updated=0)
         pytest.param(WEB, changed(WEB, replicas=WEB.replicas + 1), False, id="a scale-up"),
         pytest.param(ROLLING, WEB, True, id="a rollout ends"),
         pytest.param(WEB, ROLLING, False, id="a rollout begins"),
+        pytest.param(
+            changed(ROLLING, revision="b", current_revision="a", partition=WEB.replicas - 1),
+            changed(WEB, revision="b", current_revision="a", partition=WEB.replicas - 1, updated=1),
+            True,
+            id="a rollout ends at its partition",
+        ),
         pytest.param(WEB, None, False, id="a workload is deleted"),
         pytest.param(None, WEB, False, id="a workload is created"),
         pytest.param(pod(ready=False), pod(), True, id="a replacement is Ready"),

@@ -1,9 +1,11 @@
 """ReplicaSets, Deployments and StatefulSets."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
 from msgspec import structs
 
 from rebalancer.model.labels import Labels
@@ -134,13 +136,36 @@ def test_a_stateful_set_fills_one_gap_after_the_other() -> None:
 
 
 def test_a_parallel_stateful_set_fills_all_gaps_at_once() -> None:
-    first = cluster(sets)
-    simulated = cluster(sets, parallel={workload(first, "StatefulSet").uid})
+    snapshot = cluster(sets).snapshot(START)
+    at_once = tuple(structs.replace(owner, parallel=True) for owner in snapshot.workloads)
+    simulated = SimulatedCluster(replace(snapshot, workloads=at_once), timings=PROMPT)
     for name in ("db-1", "db-4"):
         simulated.evict(move(pods(simulated)[name]))
     simulated.advance(30)
     order = [(entry.kind, entry.object[-4:]) for entry in simulated.trace]
     assert order.index((TraceKind.CREATED, "db-4")) < order.index((TraceKind.STARTED, "db-1"))
+
+
+@pytest.mark.parametrize(("name", "revision"), [("db-1", "db-1"), ("db-4", "db-2")])
+def test_a_stateful_set_with_a_partition_creates_a_pod_at_the_revision_of_its_ordinal(name: str, revision: str) -> None:
+    """Whichever is created first; and its status goes on counting only the others as updated."""
+    snapshot = cluster(sets).snapshot(START)
+    held = tuple(
+        structs.replace(owner, current_revision="db-1", revision="db-2", partition=3, updated=3, parallel=True)
+        for owner in snapshot.workloads
+    )
+    labelled = tuple(
+        structs.replace(
+            pod, labels=Labels({**pod.labels, "controller-revision-hash": f"db-{1 + (pod.name >= 'db-3')}"})
+        )
+        for pod in snapshot.pods
+    )
+    simulated = SimulatedCluster(replace(snapshot, workloads=held, pods=labelled), timings=PROMPT)
+    for victim in ("db-2", "db-5", name):
+        simulated.evict(move(pods(simulated)[victim]))
+    simulated.advance(60)
+    assert pods(simulated)[name].labels["controller-revision-hash"] == revision
+    assert workload(simulated, "StatefulSet").updated == 3
 
 
 def test_a_stateful_set_gives_up_its_highest_numbers_one_by_one() -> None:

@@ -139,7 +139,7 @@ class Acceptor:
         SimulatedScheduler(self._state, DEFAULT_PROFILE, self._choose)
         Kubelets(self._state)
         self._replica_sets = ReplicaSets(self._state, factory)
-        StatefulSets(self._state, factory, ())
+        StatefulSets(self._state, factory)
         Disruptions(self._state)
         self._evictions = Evictions(self._state, Faults())
         self._nodes = NodeChanges(self._state)

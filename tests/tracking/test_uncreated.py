@@ -18,6 +18,7 @@ from tests.tracking.test_moves import OLD, WEB, moved, new, seen
 GOING = structs.replace(OLD, deleted=NOW + timedelta(minutes=1))
 STATEFUL = Reference("shop", "StatefulSet", "web")
 DB = structs.replace(WEB, kind="StatefulSet")
+THREE = structs.replace(DB, replicas=3)
 QUOTA = 'pods "web-x" is forbidden: exceeded quota: pods'
 REFUSED = structs.replace(WEB, creation_failure=QUOTA)
 EVICTED = moved(MoveState.EVICTED)
@@ -66,6 +67,27 @@ def test_a_stateful_set_has_thirty_seconds_from_when_the_pod_is_gone() -> None:
         move = observed(move, seconds=second, owner=DB)
         assert overdue(move) is None
     assert overdue(observed(move, seconds=90, owner=DB)) == ""
+
+
+def test_a_stateful_set_that_creates_its_pods_in_turn_is_not_late_before_it_is_a_pods_turn() -> None:
+    """Two of its pods were evicted: the higher one comes after the lower one is Ready, however long that takes."""
+    higher = structs.replace(EVICTED, workload=STATEFUL, pod="web-1")
+    lower, ready = new(name="web-0", ready=False), new(name="web-0")
+    for second in (0, 100, 200):
+        higher = observed(higher, lower, seconds=second, owner=THREE)
+        assert overdue(higher) is None
+    higher = observed(higher, ready, seconds=300, owner=THREE)
+    assert overdue(observed(higher, ready, seconds=329, owner=THREE)) is None
+    late = observed(higher, ready, seconds=330, owner=THREE)
+    assert overdue(late) == ""
+    assert overdue(observed(late, lower, seconds=331, owner=THREE)) == "", "it was late before the other one failed"
+
+
+def test_under_parallel_no_pod_waits_for_another() -> None:
+    higher = structs.replace(EVICTED, workload=STATEFUL, pod="web-1")
+    at_once = structs.replace(THREE, parallel=True)
+    first = observed(higher, new(name="web-0", ready=False), seconds=0, owner=at_once)
+    assert overdue(observed(first, new(name="web-0", ready=False), seconds=30, owner=at_once)) == ""
 
 
 def test_a_watch_that_still_shows_the_pod_says_nothing() -> None:

@@ -86,7 +86,8 @@ class _Cluster:
         body: Json = {"replicas": replicas, "selector": selector, "template": template}
         if kind == "StatefulSet":
             revisions = {"currentRevision": f"{name}-1", "updateRevision": f"{name}-1"}
-            body["serviceName"] = name
+            # Under OrderedReady a pod that is not Ready would hold back all pods above it, and little would be decided.
+            body |= {"serviceName": name, "podManagementPolicy": "Parallel"}
             self.items.append(
                 {"apiVersion": "apps/v1", "kind": kind, "metadata": meta, "spec": body, "status": status | revisions}
             )

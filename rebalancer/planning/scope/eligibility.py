@@ -16,6 +16,13 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_duration, name_list, plural
 from rebalancer.model.workloads import Workload, is_beyond, pod_ordinal
+from rebalancer.planning.scope.owners import (
+    CreationFails,
+    find_first_unready,
+    refuse_other_replica_sets,
+    refuse_owning,
+    refuse_scaled_up,
+)
 from rebalancer.policy import Policy
 from rebalancer.policy.durations import parse_duration
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -23,6 +30,7 @@ from rebalancer.scheduling.unpredictable import Unpredictable
 _UID: Final = attrgetter("uid")
 _CREATED: Final = attrgetter("created")
 
+_REVISION = "controller-revision-hash"
 _EXCLUDE = "rebalancer.dev/exclude"
 _PAUSE_UNTIL = "rebalancer.dev/pause-until"
 _NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
@@ -148,7 +156,7 @@ class OwnerJustChanged(Refusal):
 
 
 class OwnerRollingOut(Refusal):
-    """The owner has not the pods that it should have, or some of an older template."""
+    """The owner has not the pods that it should have, or some of another template than they would come back with."""
 
     reason = Reason.ROLLOUT_IN_PROGRESS
     owner_kind: str
@@ -332,6 +340,7 @@ class EligibilityChecker:
         self._selects_every_pod = self._rules.selector is None
         self._refuse_volumes = cache(self._rules_on_volumes)
         self._refused_storage = self._rules.local_storage.refused
+        self._first_unready = cache(lambda owner_uid: find_first_unready(snapshot.workload[owner_uid], snapshot))
 
     def _priority_bound(self) -> int | None:
         """Return the lowest priority of pods that must stay; None where the policy names an unknown PriorityClass."""
@@ -385,9 +394,17 @@ class EligibilityChecker:
                 return OwnerBeingDeleted(kind)
             if not changing.observed or changing.paused:
                 return OwnerPaused(kind) if changing.paused else OwnerJustChanged(kind)
-            if changing.current != changing.replicas or changing.updated < changing.replicas:
-                return OwnerRollingOut(kind, changing.current, changing.replicas, changing.updated)
-        return _refuse_stateful_set(member.pods, owner) if owner.kind == "StatefulSet" else None
+            if changing.creation_failure:
+                return CreationFails(kind, changing.name, changing.creation_failure)
+            updated = _count_in_place(member.pods, changing) if changing.held_back else changing.updated
+            if changing.current != changing.replicas or updated < changing.replicas:
+                return OwnerRollingOut(kind, changing.current, changing.replicas, updated)
+            refusal = refuse_scaled_up(changing, self._snapshot)
+            if refusal is not None:
+                return refusal
+        if owner.kind == "StatefulSet":
+            return _refuse_stateful_set(member.pods, owner)
+        return refuse_other_replica_sets(member, self._snapshot)
 
     def _refuse_uncreatable(self, owner: Workload, new: Pod, pods: Sequence[Pod]) -> Refusal | None:
         """Return the first reason why the API server would refuse the replacements of an owner's pods, or None."""
@@ -409,6 +426,10 @@ class EligibilityChecker:
                 return False
         if self._arriving and not self._arriving.isdisjoint(map(_UID, pods)):
             return False
+        if self._snapshot.owned_by_pod and any(pod.uid in self._snapshot.owned_by_pod for pod in pods):
+            return False
+        if self._find_first_unready(pods[0]) is not None:
+            return False
         return self._clock.has_lasted(max(map(_CREATED, pods)), self._rules.min_age)
 
     def refuse_pod(self, pod: Pod) -> Refusal | None:
@@ -424,7 +445,13 @@ class EligibilityChecker:
         selector = self._rules.selector
         if selector is not None and not selector.compiled.matches(pod.labels):
             return NotSelected()
-        return self._refuse_spec(pod) or self._refuse_local_storage(pod) or self._refuse_young(pod)
+        return (
+            self._refuse_spec(pod)
+            or refuse_owning(pod, self._snapshot)
+            or self._refuse_local_storage(pod)
+            or self._refuse_young(pod)
+            or self._refuse_before_its_turn(pod)
+        )
 
     def _refuse_spec(self, pod: Pod) -> Refusal | None:
         if pod.spec.scheduler != self._scheduler:
@@ -458,6 +485,15 @@ class EligibilityChecker:
         refused = tuple([volume for volume in volumes if volume.kind in self._refused_storage])
         return LocalVolumes(refused) if refused else None
 
+    def _refuse_before_its_turn(self, pod: Pod) -> Refusal | None:
+        """Refuse a pod that would not be created again because one of a lower ordinal is not Ready."""
+        first = self._find_first_unready(pod)
+        return first[1] if first is not None and pod_ordinal(pod.name) > first[0] else None
+
+    def _find_first_unready(self, pod: Pod) -> tuple[int, Refusal] | None:
+        owner = self._snapshot.owner_of(pod)
+        return self._first_unready(owner.uid) if owner is not None and owner.kind == "StatefulSet" else None
+
     def _refuse_young(self, pod: Pod) -> Refusal | None:
         if pod.uid in self._arriving:
             return Arriving()
@@ -472,6 +508,14 @@ class EligibilityChecker:
         return None
 
 
+def _count_in_place(pods: Sequence[Pod], owner: Workload) -> int:
+    """Count the pods of a StatefulSet that would come back at the revision that they have.
+
+    Below the partition that is an older one: there `status.updatedReplicas` does not say whether a rollout has ended.
+    """
+    return sum(pod.labels.get(_REVISION) == owner.revision_at(pod_ordinal(pod.name)) for pod in pods)
+
+
 def _refuse_stateful_set(pods: Sequence[Pod], owner: Workload) -> Refusal | None:
     """Refuse a StatefulSet that is about to delete pods, or whose newest template waits for pods to be deleted.
 
@@ -483,7 +527,7 @@ def _refuse_stateful_set(pods: Sequence[Pod], owner: Workload) -> Refusal | None
     if beyond:
         return OwnerShrinking(beyond, owner.replicas)
     for pod in pods if owner.on_delete else ():
-        revision = pod.labels.get("controller-revision-hash", "")
+        revision = pod.labels.get(_REVISION, "")
         if revision != owner.revision:
             return OnDeleteRevision(pod.name, revision, owner.revision)
     return None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from rebalancer.assessment.controllers import PodController, count_members_pods
 from rebalancer.creation.replacement import replacement
@@ -12,7 +12,7 @@ from rebalancer.model.deletion_costs import foreign_cost
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import plural
 from rebalancer.planning.scope.budgets import BudgetLedger
@@ -39,6 +39,23 @@ class VolumePinned(Refusal):
 
     def __str__(self) -> str:
         return f"its volumes can be attached on {self.reachable} of {plural(self.nodes, 'node')} that admit it"
+
+
+class TemplatesDiffer(Refusal):
+    """A partition keeps a StatefulSet at two revisions, and this pod is scheduled differently from the first one.
+
+    The pods of one owner are planned as pods of one class, that of its first pod.
+    """
+
+    reason = Reason.NOT_PREDICTABLE
+    pod: str
+    revision: str
+
+    def __str__(self) -> str:
+        return (
+            f"it would come back at revision {self.revision}, whose pods are scheduled differently from {self.pod}, "
+            "and the partition of its StatefulSet keeps both; finish the rollout to allow the eviction"
+        )
 
 
 class NodeGone(Refusal):
@@ -189,6 +206,7 @@ class PodPartitioner:
         refuse_by_budgets, nodes = self._ledger.refusal, self._view.nodes.by_name
         alike: dict[Labels, tuple[bool, Refusal | None]] = {}
         waiting: list[Pod] = []
+        two_templates = member.owner is not None and bool(member.owner.held_back)
         for pod in member.pods:
             node, labels = pod.node, pod.labels
             if node is None:
@@ -202,6 +220,8 @@ class PodPartitioner:
             if not known[0]:
                 continue
             refusal = known[1] or self._eligibility.refuse_pod(pod)
+            if refusal is None and two_templates:
+                refusal = self._refuse_other_template(pod, member, counts)
             if refusal is None and pod.claims:
                 refusal = self._refuse_pinned(pod, reachable)
             if refusal is not None:
@@ -231,6 +251,18 @@ class PodPartitioner:
             return PendingPodWithVolumes(member.reference)
         return None
 
+    def _refuse_other_template(
+        self, pod: Pod, member: PodController, counts: Callable[[Labels], bool]
+    ) -> Refusal | None:
+        """Refuse a pod that comes back otherwise than the member's next pod; of another image both are alike."""
+        made, sample = replacement(pod, self._view), member.next_pod
+        if isinstance(made, Unpredictable):
+            return made
+        assert not isinstance(sample, Unpredictable), "no pod of such a member may move"
+        if _scheduling_terms(made) == _scheduling_terms(sample) and counts(made.labels) == counts(sample.labels):
+            return None
+        return TemplatesDiffer(member.pods[0].name, made.labels["controller-revision-hash"])
+
     def _refuse_pinned(self, pod: Pod, nodes: frozenset[str]) -> Refusal | None:
         """Refuse a pod whose volumes reach fewer nodes than admit the group's pods."""
         following = replacement(pod, self._view)
@@ -240,3 +272,8 @@ class PodPartitioner:
         if nodes <= reach:
             return None
         return VolumePinned(len(reach & nodes), len(nodes))
+
+
+def _scheduling_terms(pod: Pod) -> PodSpec:
+    """Return what the scheduler reads of a pod, but for its images."""
+    return structs.replace(pod.spec, images=(), containers=1)

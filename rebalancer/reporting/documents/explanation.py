@@ -23,6 +23,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import name_list, plural, short_key
+from rebalancer.model.workloads import pod_ordinal
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
@@ -358,7 +359,13 @@ def _replacement_answers(pod: Pod, view: View) -> Iterator[Answer]:
         return
     same_name = new_pod.name == pod.name
     when = "once it is gone" if same_name else "while it is still terminating"
-    yield Answer(question=question, answer=f"a pod from the owner's current template, {when}", evidence=str(new_pod))
+    owner, ordinal = view.snapshot.owner_of(pod), pod_ordinal(pod.name)
+    template = "the owner's current template"
+    if owner is not None and ordinal in owner.held_back:
+        template = (
+            f"the owner's template of revision {owner.revision_at(ordinal)}, at which its partition keeps the pod"
+        )
+    yield Answer(question=question, answer=f"a pod from {template}, {when}", evidence=str(new_pod))
     prediction = predict(new_pod, view.without([pod]) if same_name else view.terminating([pod]))
     yield Answer(
         question="Where would kube-scheduler place that?",

@@ -1,6 +1,9 @@
 """An explanation says what the controller does, and not only what the plan has."""
 
+from dataclasses import replace
+
 import pytest
+from msgspec import structs
 
 from rebalancer.admission.slow_start import not_created
 from rebalancer.engine import evaluate
@@ -14,7 +17,9 @@ from rebalancer.reporting.documents.explanation import (
     explain_pod,
     explain_workload,
 )
+from rebalancer.simulator import ZONE
 from tests.admission.test_admit import rules, skewed
+from tests.build import a_cluster
 from tests.tracking.build import move
 
 QUOTA = "exceeded quota: pods"
@@ -29,6 +34,20 @@ def explained(snapshot: Snapshot, policy: Policy, details: ExplanationDetails) -
         explain_workload(Reference("one", "Deployment", "web"), assessment, made, snapshot, details),
         explain_pod(pod, view, assessment, made, details),
     ]
+
+
+@pytest.mark.parametrize("partition", [0, 2])
+def test_a_pod_below_a_partition_comes_back_with_an_older_template(partition: int) -> None:
+    snapshot = a_cluster("abc", 1, {"a-1": 3}, name="db", stateful=True, spread={ZONE: 1}).snapshot()
+    sets = [
+        structs.replace(owner, current_revision=owner.revision, revision="db-2", partition=partition)
+        for owner in snapshot.workloads
+    ]
+    held = replace(snapshot, workloads=tuple(sets))
+    evaluation = evaluate(held, rules())
+    answers = explain_pod(held.pods[0], evaluation.view, evaluation.assessment, evaluation.plan).path
+    shown = next(answer for answer in answers if answer.question == "What would replace it?")
+    assert ("revision db-1" in shown.answer) == (partition > 0)
 
 
 @pytest.mark.parametrize("blocked", [False, True])

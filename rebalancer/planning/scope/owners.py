@@ -1,0 +1,173 @@
+"""What an owner's controller does next, where that keeps pods in place: no replacement, a rollout, a scale-up.
+
+The controller decides what replaces an evicted pod, and when. The older facts of the same kind (a rollout, a pause, a
+deletion) are in `eligibility`, which puts all of them in order.
+"""
+
+from collections.abc import Iterable
+
+from rebalancer.assessment.controllers import PodController
+from rebalancer.model.facts import Refusal
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.stateful_sets import find_awaited
+from rebalancer.model.words import name_list, plural
+from rebalancer.model.workloads import Workload
+
+
+class CreationFails(Refusal):
+    """The owner could not create its last pod: its condition ReplicaFailure, reason FailedCreate."""
+
+    reason = Reason.CANNOT_CREATE
+    owner_kind: str
+    name: str
+    message: str
+
+    def __str__(self) -> str:
+        return (
+            f"its {self.owner_kind} {self.name} cannot create pods: {self.message}; allow the pods to be created, or "
+            "scale the workload down"
+        )
+
+
+class SeveralReplicaSets(Refusal):
+    """Several ReplicaSets of one owner have pods: whatever its kind, it is being rolled out."""
+
+    reason = Reason.ROLLOUT_IN_PROGRESS
+    owner_kind: str
+    name: str
+    replica_sets: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"its {self.owner_kind} {self.name} is being rolled out: {name_list(self.replica_sets)} "
+            f"{'has' if len(self.replica_sets) == 1 else 'have'} pods of it, too"
+        )
+
+
+class AutoscalerRaises(Refusal):
+    """A HorizontalPodAutoscaler is about to scale the workload up to its `minReplicas`."""
+
+    reason = Reason.ROLLOUT_IN_PROGRESS
+    autoscaler: str
+    least: int
+    replicas: int
+
+    def __str__(self) -> str:
+        return (
+            f"HorizontalPodAutoscaler {self.autoscaler} is about to scale it up: minReplicas is {self.least}, and it "
+            f"has {plural(self.replicas, 'replica')}"
+        )
+
+
+class LowerOrdinalNotReady(Refusal):
+    """A StatefulSet with podManagementPolicy OrderedReady waits for a pod of a lower ordinal before it creates others.
+
+    `state` is what that pod is.
+    """
+
+    reason = Reason.CANNOT_CREATE
+    pod: str
+    state: str
+
+    def __str__(self) -> str:
+        return (
+            f"its StatefulSet has podManagementPolicy OrderedReady, and pod {self.pod} {self.state}: no replacement "
+            f"would be created before {self.pod} is Ready"
+        )
+
+
+class OwnsObjects(Refusal):
+    """The pod is the only owner of other objects: the garbage collector deletes them with it, and asks no budget."""
+
+    reason = Reason.NOT_EVICTABLE
+    objects: tuple[str, ...]
+    pods: int
+
+    def __str__(self) -> str:
+        that = "that" if len(self.objects) == 1 else "these"
+        return (
+            f"it owns {name_list(self.objects)}: the garbage collector would delete {that} too, "
+            f"{plural(self.pods, 'pod')} in all, whatever their PodDisruptionBudgets allow"
+        )
+
+
+def refuse_other_replica_sets(member: PodController, snapshot: Snapshot) -> Refusal | None:
+    """Refuse a ReplicaSet beside which another one of the same owner wants or has pods.
+
+    Pods that are terminating or finished are none of a rollout's any more: once an old ReplicaSet wants no pods, what
+    is left of it ends by itself, nothing comes in place of it, and the scheduler's spread does not count it. This is no
+    rule for StatefulSets: those of one owner are the parts of one application, as an operator makes them.
+    """
+    owner = member.owner
+    if owner is None or owner.owner is None:
+        return None
+    others = [
+        other.name
+        for other in snapshot.owned_by[owner.owner.uid]
+        if other.kind == owner.kind and other.uid != owner.uid and _wants_or_has_pods(other, snapshot)
+    ]
+    return SeveralReplicaSets(owner.owner.kind, owner.owner.name, tuple(sorted(others))) if others else None
+
+
+def _wants_or_has_pods(owner: Workload, snapshot: Snapshot) -> bool:
+    return owner.replicas > 0 or any(run.living for run in snapshot.runs_of.get(owner.uid, ()))
+
+
+def refuse_scaled_up(workload: Workload, snapshot: Snapshot) -> Refusal | None:
+    """Refuse a workload with fewer replicas than an autoscaler leaves it; one without any has switched autoscaling off.
+
+    Source: `pkg/controller/podautoscaler/horizontal.go` (reconcileAutoscaler): it needs no metrics for that.
+    """
+    if not workload.replicas:
+        return None
+    for autoscaler in snapshot.autoscalers_of.get((workload.namespace, workload.kind, workload.name), ()):
+        if autoscaler.min_replicas > workload.replicas:
+            return AutoscalerRaises(autoscaler.name, autoscaler.min_replicas, workload.replicas)
+    return None
+
+
+def find_first_unready(owner: Workload, snapshot: Snapshot) -> tuple[int, Refusal] | None:
+    """Return the ordinal that a StatefulSet waits for, and why none above it would be created; None without one."""
+    awaited = find_awaited(owner, snapshot.pods_of.get(owner.uid, ()))
+    if awaited is None:
+        return None
+    ordinal, pod = awaited
+    return ordinal, LowerOrdinalNotReady(f"{owner.name}-{ordinal}", _describe_awaited(pod))
+
+
+def _describe_awaited(pod: Pod | None) -> str:
+    if pod is None:
+        return "does not exist"
+    if pod.terminating:
+        return "is terminating"
+    return f"is {pod.phase}" if pod.finished else "is not Ready"
+
+
+def refuse_owning(pod: Pod, snapshot: Snapshot) -> Refusal | None:
+    """Refuse a pod with which others would be deleted; what has ended already, or is being deleted, does not count."""
+    owned = [other for other in snapshot.owned_by_pod.get(pod.uid, ()) if _is_there(other)]
+    if not owned:
+        return None
+    names = sorted(f"{'Pod' if isinstance(other, Pod) else other.kind} {other.name}" for other in owned)
+    return OwnsObjects(tuple(names), _count_pods(owned, snapshot))
+
+
+def _is_there(owned: Workload | Pod) -> bool:
+    return owned.deleted is None and not (isinstance(owned, Pod) and owned.finished)
+
+
+def _count_pods(objects: Iterable[Workload | Pod], snapshot: Snapshot) -> int:
+    """Count the pods that go with some objects: among them, those that they control, those of what they control."""
+    going: dict[str, Workload | Pod] = {}
+    left = list(objects)
+    while left:
+        owned = left.pop()
+        if owned.uid in going or not _is_there(owned):  # nothing keeps references from running in a circle
+            continue
+        going[owned.uid] = owned
+        left += snapshot.owned_by_pod.get(owned.uid, ())
+        left += snapshot.pods_of.get(owned.uid, ())
+        left += snapshot.owned_by.get(owned.uid, ())
+    return sum(isinstance(owned, Pod) for owned in going.values())
