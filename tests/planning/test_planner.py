@@ -336,7 +336,7 @@ def test_a_pod_that_waits_for_capacity_where_nothing_is_required_needs_no_repair
         node=None,
         ready=False,
         phase=PodPhase.PENDING,
-        created=NOW - timedelta(hours=1),
+        created=NOW - timedelta(days=9),
         requests=requests,
         spec=structs.replace(web[0].spec, requests=requests),
     )
