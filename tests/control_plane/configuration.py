@@ -47,6 +47,22 @@ def write_audit_policy(path: Path) -> Path:
     )
 
 
+EXEMPT: Final = "exempt-from-pod-security"
+"""The namespace in which the API server admits every pod, whatever level its labels enforce."""
+
+
+def write_admission_configuration(path: Path) -> Path:
+    """Write the configuration of admission plugins: one namespace is exempt from Pod Security, which nobody can see."""
+    security = {
+        "apiVersion": "pod-security.admission.config.k8s.io/v1",
+        "kind": "PodSecurityConfiguration",
+        "exemptions": {"namespaces": [EXEMPT]},
+    }
+    plugins = [{"name": "PodSecurity", "configuration": security}]
+    kind = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration"}
+    return _write(path, {**kind, "plugins": plugins})
+
+
 def write_scheduler_configuration(path: Path, *, kubeconfig: Path, profiles: Sequence[dict[str, Any]] = ()) -> Path:
     """Write the scheduler's configuration; without profiles the default scheduler runs with its defaults."""
     document: dict[str, Any] = {

@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.control_plane.configuration import write_audit_policy, write_scheduler_configuration
+from tests.control_plane.configuration import (
+    write_admission_configuration,
+    write_audit_policy,
+    write_scheduler_configuration,
+)
 from tests.control_plane.credentials import SERVER_USERS, Tokens, write_kubeconfig, write_signing_key
 from tests.control_plane.stages import write_stages
 
@@ -138,6 +142,9 @@ def kube_apiserver(site: Site) -> Command:
         f"--max-mutating-requests-inflight={most}",
         # Cleaning up after a test with thousands of pods.
         "--delete-collection-workers=8",
+        # Off by default; it does something only where a namespace has its annotation.
+        "--enable-admission-plugins=PodNodeSelector",
+        f"--admission-control-config-file={write_admission_configuration(site.folder / 'admission.yaml')}",
         f"--audit-policy-file={write_audit_policy(site.folder / 'audit-policy.yaml')}",
         f"--audit-log-path={site.audit_log}",
         # One file: readers keep their place in it.

@@ -1,0 +1,287 @@
+"""Namespaces in which the next pod is not what the last one was: what is changed there after the pods were made.
+
+Each has one workload whose pods are 3/1/0 over three zones: one eviction repairs it, if its replacement is created and
+comes to zone c. Nodes of zone c have little room.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.control_plane.api import Api, wait_until
+from tests.control_plane.configuration import EXEMPT
+from tests.control_plane.layout import Workload, deployment, nodes, spread, stateful_set
+from tests.control_plane.manifests import ZONE, namespace
+from tests.control_plane.resources import Manifest, object_path
+
+LOPSIDED: Final = ("a-0", "a-1", "a-0", "b-0")
+HARDENED: Final[Mapping[str, Any]] = {
+    "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    "containers": [
+        {
+            "name": "app",
+            "image": "example.test/app:1",
+            "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+    ],
+}
+SMALL, LARGE = "50m", "5"
+"""What fits into zone c, and what does not."""
+
+
+def cluster_nodes() -> list[Manifest]:
+    return [*nodes({"a": 2, "b": 2}, cpu="1000"), *nodes({"c": 2}, cpu="4")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trap:
+    """One kind of change. `spec` is of the pods, `before` is made before them, `change` is called after.
+
+    `named` stands in the message of the refusal; "" where the eviction is right and has to happen.
+    """
+
+    name: str
+    named: str = ""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    before: Callable[[str], Sequence[Manifest]] = lambda space: ()
+    change: Callable[[Api, str], None] = lambda api, space: None
+    of_set: Mapping[str, Any] | None = None
+    """Fields of a StatefulSet, where the owner is one."""
+    mixes: bool = True
+    """Whether it says nothing about spec and owner, so that it may be mixed with others."""
+
+
+def lay(space: str, trap: Trap) -> list[Manifest | Workload]:
+    """Return the namespace with its workload."""
+    fields: dict[str, Any] = {
+        "namespace": space,
+        "cpu": SMALL,
+        "topologySpreadConstraints": [spread(ZONE, labels={"app": "web"})],
+        **trap.spec,
+    }
+    if trap.of_set is not None:
+        made = stateful_set("web", ("b-0", "a-0", "a-1", "a-0"), workload=trap.of_set, **fields)
+    else:
+        made = deployment("web", LOPSIDED, **fields)
+    extra = [*trap.before(space)]
+    if not any(manifest["kind"] == "Namespace" for manifest in extra):
+        extra.append(namespace(space))
+    return [*extra, made]
+
+
+# What is made or changed
+
+
+def quota(space: str, hard: Mapping[str, str], **spec: Any) -> Manifest:
+    metadata = {"name": "q", "namespace": space}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": dict(hard), **spec}}
+
+
+def add_quota(hard: Mapping[str, str], **spec: Any) -> Callable[[Api, str], None]:
+    def change(api: Api, space: str) -> None:
+        made = quota(space, hard, **spec)
+        api.create(made)
+        path = object_path(made)
+        wait_until(lambda: api.get(path).get("status", {}).get("used"), what=f"the usage of the quota in {space}")
+
+    return change
+
+
+def enforce(level: str) -> Callable[[Api, str], None]:
+    def change(api: Api, space: str) -> None:
+        labels = {"pod-security.kubernetes.io/enforce": level}
+        api.patch(f"/api/v1/namespaces/{space}", {"metadata": {"labels": labels}})
+
+    return change
+
+
+def warn(api: Api, space: str) -> None:
+    labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("warn", "audit")}
+    api.patch(f"/api/v1/namespaces/{space}", {"metadata": {"labels": labels}})
+
+
+def runtime_class(space: str) -> list[Manifest]:
+    return [
+        {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": f"{space}-class"},
+            "handler": "kata",
+            "overhead": {"podFixed": {"cpu": "10m"}},
+        }
+    ]
+
+
+def priority_class(space: str) -> list[Manifest]:
+    metadata = {"name": f"{space}-class"}
+    return [{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": 5}]
+
+
+def account(space: str) -> list[Manifest]:
+    return [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": space}}]
+
+
+def removed(make: Callable[[str], Sequence[Manifest]]) -> Callable[[Api, str], None]:
+    def change(api: Api, space: str) -> None:
+        for manifest in make(space):
+            api.delete(object_path(manifest))
+
+    return change
+
+
+def webhook(*, policy: str = "Fail", objects: Mapping[str, str] | None = None) -> Callable[[Api, str], None]:
+    """Let a webhook whose Service has no endpoint be asked about new pods."""
+
+    def change(api: Api, space: str) -> None:
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "guard", "namespace": space}}
+        api.create({**service, "spec": {"ports": [{"port": 443}], "selector": {"app": "guard"}}})
+        hook: dict[str, Any] = {
+            "name": "pods.guard.example",
+            "clientConfig": {"service": {"namespace": space, "name": "guard", "path": "/"}},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": space}},
+            "objectSelector": {"matchLabels": dict(objects or {})},
+            "failurePolicy": policy,
+            "timeoutSeconds": 1,
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+        api.create({**kind, "metadata": {"name": f"guard-{space}"}, "webhooks": [hook]})
+
+    return change
+
+
+def limit_range(**item: Any) -> Callable[[Api, str], None]:
+    def change(api: Api, space: str) -> None:
+        metadata = {"name": "limits", "namespace": space}
+        spec = {"limits": [{"type": "Container", **item}]}
+        api.create({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": spec})
+
+    return change
+
+
+def resize(cpu: str) -> Callable[[Api, str], None]:
+    """Resize all pods in place, as their spec says it; there is no kubelet that does it."""
+
+    def change(api: Api, space: str) -> None:
+        for pod in api.list(f"/api/v1/namespaces/{space}/pods"):
+            changed = copy.deepcopy({"apiVersion": "v1", "kind": "Pod", **pod})
+            changed["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
+            api.replace(changed, subresource="resize")
+
+    return change
+
+
+def own_sets(api: Api, space: str) -> None:
+    """Let each pod own a StatefulSet."""
+    for pod in api.list(f"/api/v1/namespaces/{space}/pods"):
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        owned = copy.deepcopy(stateful_set(f"of-{name}", (), namespace=space, replicas=0).owners[0])
+        owned["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}]
+        api.create(owned)
+
+
+def change_template(api: Api, space: str) -> None:
+    template = {"metadata": {"annotations": {"changed": "yes"}}}
+    api.patch(f"/apis/apps/v1/namespaces/{space}/statefulsets/web", {"spec": {"template": template}})
+
+
+def first_unready(api: Api, space: str) -> None:
+    """Let the pod of the lowest ordinal become unready; it is in zone b."""
+    labels = {"kwok.test/never-ready": "yes"}
+    api.patch(f"/api/v1/namespaces/{space}/pods/web-0", {"metadata": {"labels": labels}})
+
+    def unready() -> bool:
+        conditions = api.get(f"/api/v1/namespaces/{space}/pods/web-0")["status"]["conditions"]
+        return any(one["type"] == "Ready" and one["status"] == "False" for one in conditions)
+
+    wait_until(unready, what=f"web-0 of {space} to become unready")
+
+
+def annotate(selector: str) -> Callable[[Api, str], None]:
+    def change(api: Api, space: str) -> None:
+        annotations = {"scheduler.alpha.kubernetes.io/node-selector": selector}
+        api.patch(f"/api/v1/namespaces/{space}", {"metadata": {"annotations": annotations}})
+
+    return change
+
+
+def exempt_namespace(space: str) -> list[Manifest]:
+    return [namespace(space, labels={"pod-security.kubernetes.io/enforce": "restricted"})]
+
+
+NOT_BEST_EFFORT: Final = {"scopes": ["NotBestEffort"]}
+FEW: Final = {"pods": "3"}
+
+TRAPS: Final = (
+    Trap(name="plain"),
+    Trap(name="quota-exactly-full", change=add_quota({"pods": "4", "requests.cpu": "200m"})),
+    Trap(name="quota-exceeded", named="ResourceQuota quota-exceeded/q", change=add_quota(FEW)),
+    Trap(name="quota-in-scope", named="ResourceQuota quota-in-scope/q", change=add_quota(FEW, **NOT_BEST_EFFORT)),
+    Trap(name="quota-out-of-scope", change=add_quota({"pods": "0"}, scopes=["BestEffort"])),
+    Trap(name="quota-must-say", named="limits.cpu", change=add_quota({"limits.cpu": "100"})),
+    Trap(name="security-raised", named="Pod Security restricted", change=enforce("restricted")),
+    Trap(name="security-baseline", change=enforce("baseline")),
+    Trap(name="security-warned", change=warn),
+    Trap(name="security-hardened", spec=HARDENED, change=enforce("restricted"), mixes=False),
+    Trap(name=EXEMPT, before=exempt_namespace, mixes=False),
+    Trap(
+        name="runtime-gone",
+        named="RuntimeClass runtime-gone-class",
+        spec={"runtimeClassName": "runtime-gone-class"},
+        before=runtime_class,
+        change=removed(runtime_class),
+        mixes=False,
+    ),
+    Trap(name="runtime-there", spec={"runtimeClassName": "runtime-there-class"}, before=runtime_class, mixes=False),
+    Trap(
+        name="priority-gone",
+        named="PriorityClass priority-gone-class",
+        spec={"priorityClassName": "priority-gone-class"},
+        before=priority_class,
+        change=removed(priority_class),
+        mixes=False,
+    ),
+    Trap(
+        name="account-gone",
+        named="ServiceAccount account-gone/robot",
+        spec={"serviceAccountName": "robot"},
+        before=account,
+        change=removed(account),
+        mixes=False,
+    ),
+    Trap(name="webhook-dead", named="webhook pods.guard.example", change=webhook()),
+    Trap(name="webhook-ignored", change=webhook(policy="Ignore")),
+    Trap(name="webhook-of-others", change=webhook(objects={"app": "other"})),
+    Trap(name="limits-too-high", named="LimitRange limits-too-high/limits", change=limit_range(min={"cpu": "1"})),
+    Trap(name="limits-default", change=limit_range(defaultRequest={"ephemeral-storage": "1Mi"})),
+    Trap(name="resized-down", named="NoCapacity", spec={"cpu": LARGE}, change=resize(SMALL), mixes=False),
+    Trap(name="resized-up", change=resize(LARGE)),
+    Trap(name="owns-sets", named="owns StatefulSet", change=own_sets),
+    Trap(name="ordered-unready", named="pod web-0 is not Ready", of_set={}, change=first_unready, mixes=False),
+    Trap(
+        name="parallel-unready",
+        of_set={"podManagementPolicy": "Parallel"},
+        change=first_unready,
+        mixes=False,
+    ),
+    Trap(
+        name="partitioned",
+        of_set={"updateStrategy": {"rollingUpdate": {"partition": 4}}},
+        change=change_template,
+        mixes=False,
+    ),
+    Trap(name="selector-shown", before=lambda space: [annotated(space, "kubernetes.io/os=linux")], mixes=False),
+    Trap(name="selector-of-all", change=annotate("kubernetes.io/os=linux")),
+)
+
+
+def annotated(space: str, selector: str) -> Manifest:
+    made = namespace(space)
+    made["metadata"]["annotations"] = {"scheduler.alpha.kubernetes.io/node-selector": selector}
+    return made
