@@ -1,5 +1,6 @@
 """What decides about new pods, on a real API server: read live, with the roles of deploy/, and from a dump."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,12 +13,14 @@ from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.decoding.kinds import OPTIONAL_KINDS
 from rebalancer.model.creation import EndpointSlice, ResourceQuota, ServiceAccount
 from rebalancer.model.snapshot import OPTIONAL
-from tests.cluster.controller import ACCOUNT, install, rebalancer
+from tests.cluster.controller import ACCOUNT, NAMESPACE, Controller, install, policy, rebalancer
 from tests.cluster.test_install import GATE
+from tests.cluster.test_repair import balanced, lay_out_shop
 from tests.control_plane.api import wait_until
-from tests.control_plane.layout import lay_out, nodes
+from tests.control_plane.layout import lay_out, lose_nodes, nodes, return_nodes
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest, object_path
+from tests.control_plane.settling import wait_settled
 
 QUOTA: Manifest = {
     "apiVersion": "v1",
@@ -48,6 +51,7 @@ SLICE: Manifest = {
         {"addresses": ["10.0.0.2"], "conditions": {"ready": False}},
     ],
 }
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 NOT_SERVED = {"NodePool", "VerticalPodAutoscaler", "ClusterResourceQuota"}
 
 
@@ -104,3 +108,26 @@ def test_a_dump_of_the_cluster_is_read_as_the_cluster(
     dumped, _ = read_snapshot(file.read_bytes(), version=live.version, at=None, source="dump")
     for field in sorted({"namespaces", "known"} | {kind.field for kind in OPTIONAL_KINDS}):
         assert getattr(dumped, field) == getattr(live, field), field
+
+
+def test_with_the_roles_of_an_earlier_version_it_repairs_as_before(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Each missing right is one line in the log and named in the status; the breaker stays shut."""
+    install(cluster, "base", "evict")
+    optional = {kind.plural for kind in OPTIONAL_KINDS}
+    for name in ("rebalancer", "rebalancer-workloads"):
+        role = cluster.api.get(f"{ROLES}/{name}")
+        cluster.api.patch(
+            f"{ROLES}/{name}", {"rules": [rule for rule in role["rules"] if not optional & set(rule["resources"])]}
+        )
+    lay_out_shop(cluster)
+    lost = lose_nodes(cluster, "c-0", "c-1")
+    wait_settled(cluster)
+    return_nodes(cluster, lost)
+    with Controller(cluster, tmp_path, policy("Evict")) as controller:
+        wait_until(lambda: balanced(cluster.api), what="the whole repair", timeout=90)
+        assert not any(line["breaker"] for line in controller.log("cycle"))
+        missing = sorted(OPTIONAL - {"EndpointSlice"})
+        assert sorted(line["kind"] for line in controller.log("not allowed to list")) == missing
+        assert controller.stop() == 0
+    status = cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-status")
+    assert json.loads(status["data"]["status.json"])["forbiddenKinds"] == missing
