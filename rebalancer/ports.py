@@ -201,10 +201,6 @@ class PodAnnotator(Protocol):
         """
         ...
 
-    def watch_autoscalers(self, *, wanted: bool) -> None:
-        """Begin or end to read HorizontalPodAutoscalers, where they are served and may be read."""
-        ...
-
 
 LONGEST_LEASE: Final = timedelta(minutes=10)
 """No process may be set to a longer Lease; a longer one was written by mistake."""

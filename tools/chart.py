@@ -48,10 +48,6 @@ def chart_files() -> Iterator[tuple[Path, str]]:
     for name, (source, kind, object_name) in RIGHTS.items():
         text = _section(source, kind, object_name, "rules")
         yield CHART / "files" / "rights" / f"{name}.yaml", _HEAD.format(source=f"deploy/{source}") + text
-    autoscalers = _section("prevention/cluster-role.yaml", "ClusterRole", "rebalancer-prevention", "rules")
-    autoscalers = autoscalers[autoscalers.index("# How far") :]
-    head = _HEAD.format(source="deploy/prevention/cluster-role.yaml")
-    yield CHART / "files" / "rights" / "prevention-observe.yaml", head + autoscalers
     for name in ("prevention", "capacity"):
         source = f"{name}/admission-policy.yaml"
         text = _section(source, "ValidatingAdmissionPolicy", f"rebalancer-{name}", "spec")

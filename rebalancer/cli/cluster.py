@@ -14,7 +14,7 @@ from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.options import ReadOptions
 from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import Mode, ScaleDownPrevention
+from rebalancer.policy import Mode
 from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.reporting.acting import Acting
 
@@ -33,9 +33,8 @@ class Cluster:
     def read_snapshot(self) -> tuple[Snapshot, tuple[str, ...]]:
         """List it once; return that, and what could not be read."""
         options = self._options
-        autoscalers = options.policy.prevention.scale_down is not ScaleDownPrevention.OFF
         try:
-            snapshot = read_once(self._transport, datetime.now(UTC), autoscalers=autoscalers)
+            snapshot = read_once(self._transport, datetime.now(UTC))
             if options.is_shipped_policy:
                 warn(filter(None, [describe_other_policy(self._transport, options.policy)]))
         except ClusterError as error:

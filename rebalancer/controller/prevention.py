@@ -136,7 +136,6 @@ class PreventionWorker:
         if cycle is None or self._ending.is_set():
             return
         policy = cycle.context.policy
-        self._cluster.watch_autoscalers(wanted=policy.prevention.scale_down is not ScaleDownPrevention.OFF)
         self._forget_delivered(cycle)
         results = list(self._evaluate(cycle, policy))
         groups = [result.patches for result in results if result.patches]

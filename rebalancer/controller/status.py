@@ -9,6 +9,7 @@ from msgspec import structs
 from rebalancer.controller.state import LoopState, find_windows
 from rebalancer.model.breaker import CLOSED
 from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest
+from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.policy import Policy
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_KEY, Document
 from rebalancer.reporting.documents.document import to_json
@@ -91,4 +92,5 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
             team_errors=team_errors(state.in_force.team_problems),
         ),
         prevention=prevention_status(state.reported.prevention),
+        forbidden_kinds=tuple(sorted(cycle.snapshot.unknown & OPTIONAL)) if cycle else (),
     )

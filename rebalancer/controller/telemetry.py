@@ -34,6 +34,7 @@ from rebalancer.controller.gauges import GAUGES
 from rebalancer.controller.request_window import RequestWindow
 from rebalancer.controller.state import InForce, LoopState
 from rebalancer.controller.workload_evictions import WorkloadEvictions
+from rebalancer.decoding.kinds import OPTIONAL_KINDS
 from rebalancer.locations import Address
 from rebalancer.model.moves import NEVER_GRANTED, MoveState
 from rebalancer.policy import default_policy
@@ -55,6 +56,9 @@ _TEAM_POLICY = f"/configmaps/{POLICY_MAP}"
 
 _EVENTS = "/apis/events.k8s.io/"
 """How the path of a request for an event begins."""
+
+_OPTIONAL = tuple(f"/{kind.plural}" for kind in OPTIONAL_KINDS)
+"""How the path of a list or a watch of an optional kind ends."""
 
 _CONFLICT = 409
 """A code that counts as an answer like any other."""
@@ -153,8 +157,9 @@ class Telemetry:
         """Count a request; one that is refused on purpose (`is_meant`) has not failed, whatever its code."""
         self._metrics.counter(API_REQUESTS).labels(*parse_request(method, path), str(code)).inc()
         # One team without a right must not open the breaker, nor many hold it shut. No more must events: nothing
-        # depends on them, and a webhook or a quota of one namespace may refuse them all.
-        if not path.endswith(_TEAM_POLICY) and not path.startswith(_EVENTS):
+        # depends on them, and a webhook or a quota of one namespace may refuse them all. Nor must a kind that is
+        # optional: the roles of an earlier version have no right to it.
+        if not path.endswith((_TEAM_POLICY, *_OPTIONAL)) and not path.startswith(_EVENTS):
             self.requests.count(_CONFLICT if is_meant else code, seconds)
 
     def phase(self, name: str) -> AbstractContextManager[None]:

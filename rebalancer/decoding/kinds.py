@@ -33,6 +33,10 @@ class ResourceKind:
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         return f"{root}/{self.plural}"
 
+    def path_in(self, namespace: str) -> str:
+        """Return the API path of the list of those in a namespace."""
+        return self.path.replace(self.plural, f"namespaces/{namespace}/{self.plural}")
+
     @property
     def api_version(self) -> str:
         """The `apiVersion` of such objects."""

@@ -212,17 +212,19 @@ def make_snapshot(
     faults: Iterable[Fault] = (),
     scope: frozenset[str] | None = None,
     team_maps: Sequence[ConfigMap] | None = None,
+    forbidden: Iterable[str] = (),
 ) -> Snapshot:
     """Make a snapshot of decoded objects; `known` names the kinds that were read, even if without any object.
 
-    A kind that is not named is unknown; the snapshot's own `known` has the optional ones of those that are. Objects are
-    sorted by name, so that a live cluster and its file give the same snapshot.
+    A kind that is not named is unknown, and so is an optional one that may not be listed (`forbidden`); the snapshot's
+    own `known` has the optional ones of those that are named. Objects are sorted by name, so that a live cluster and
+    its file give the same snapshot.
     """
     named = frozenset(known)
     return Snapshot(
         taken_at=taken_at,
         version=version,
-        unknown=frozenset(KIND_NAMED) - named,
+        unknown=(frozenset(KIND_NAMED) - named).union(forbidden),
         known=OPTIONAL & named,
         faults=tuple(faults),
         scope=scope,

@@ -4,6 +4,7 @@
 printed say nothing about it unless it was asked to show managed fields.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 
@@ -107,6 +108,16 @@ class WebhookConfiguration(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     mutating: bool = False
     webhooks: tuple[PodWebhook, ...] = ()
+
+
+def find_needed_services(configurations: Iterable[WebhookConfiguration]) -> frozenset[tuple[str, str]]:
+    """Return namespace and name of the Services without which no pod is created: those of webhooks that must answer."""
+    return frozenset(
+        webhook.service
+        for configuration in configurations
+        for webhook in configuration.webhooks
+        if webhook.must_answer and webhook.service is not None
+    )
 
 
 class EndpointSlice(Struct, frozen=True, gc=False, kw_only=True):

@@ -184,9 +184,6 @@ class SimulatedCluster:
         del namespace, pod
         return "" if self.restricted else "a change of a label was not refused"
 
-    def watch_autoscalers(self, *, wanted: bool) -> None:
-        """Do nothing: a simulated cluster has the autoscalers of its first snapshot."""
-
     def record(self, event: Event) -> None:
         """Publish an event: it is recorded in the trace."""
         about = event.regarding

@@ -91,15 +91,57 @@ def _programs() -> None:
 SERVED = {
     "monitoring.coreos.com/v1": ("servicemonitors", "podmonitors", "prometheusrules"),
     "karpenter.sh/v1": ("nodepools",),
+    "autoscaling.k8s.io/v1": ("verticalpodautoscalers",),
+    "quota.openshift.io/v1": ("clusterresourcequotas",),
 }
+GATE: Manifest = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingWebhookConfiguration",
+    "metadata": {"name": "gate"},
+    "webhooks": [
+        {
+            "name": "gate.example.com",
+            "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+            "clientConfig": {"service": {"namespace": "shop", "name": "gate"}},
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "nowhere"}},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+    ],
+}
+"""A webhook that must answer, so that the EndpointSlices of its Service are read; it is asked about no pod."""
+
+
+def define(kind: str, plural: str, group: str, scope: str) -> Manifest:
+    """Return a CustomResourceDefinition that takes every field."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "kind": "CustomResourceDefinition",
+        # Groups of k8s.io are served with this annotation only.
+        "metadata": {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+DEFINED = (
+    define("VerticalPodAutoscaler", "verticalpodautoscalers", "autoscaling.k8s.io", "Namespaced"),
+    define("ClusterResourceQuota", "clusterresourcequotas", "quota.openshift.io", "Cluster"),
+)
+"""Kinds of projects whose definitions are not at hand."""
 
 
 @contextmanager
 def serve(plane: ControlPlane, kinds: Mapping[str, Sequence[str]]) -> Iterator[None]:
-    """Serve kinds of the Prometheus operator and of Karpenter, by group and version, as long as the block runs."""
+    """Serve kinds that are no part of Kubernetes, by group and version, as long as the block runs."""
     wanted = tuple(plural for plurals in kinds.values() for plural in plurals)
     files = [file for file in (*monitoring_definitions(), *karpenter_definitions()) if file.stem.endswith(wanted)]
     definitions = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
+    definitions += [one for one in DEFINED if one["metadata"]["name"].startswith(wanted)]
     plane.api.create_all({**definition, "apiVersion": "apiextensions.k8s.io/v1"} for definition in definitions)
 
     def served() -> bool:
@@ -118,9 +160,11 @@ def serve(plane: ControlPlane, kinds: Mapping[str, Sequence[str]]) -> Iterator[N
 
 @pytest.fixture
 def operators(cluster: ControlPlane) -> Iterator[ControlPlane]:
-    """Serve the kinds of the Prometheus operator and of Karpenter."""
+    """Serve the kinds that are no part of Kubernetes, and have a webhook that must answer."""
+    cluster.api.create(GATE)
     with serve(cluster, SERVED):
         yield cluster
+    cluster.api.delete(object_path(GATE))
 
 
 def apply(plane: ControlPlane, manifests: Sequence[Manifest]) -> None:

@@ -206,6 +206,14 @@ def test_an_eviction_that_admission_control_refuses_is_blocked_not_failed() -> N
     assert state.memory.refused[0].wait == timedelta(seconds=90)
 
 
+def test_the_status_names_the_optional_kinds_that_may_not_be_listed() -> None:
+    """Without another kind that is unknown: that one is needed, and staleness says so."""
+    snapshot = replace(SNAPSHOT, unknown=frozenset({"ResourceQuota", "LimitRange", "Service"}))
+    state, _ = after(led(), CycleDue(snapshot=snapshot))
+    assert status_document(state, "me", "file").forbidden_kinds == ("LimitRange", "ResourceQuota")
+    assert status_document(led(), "me", "file").forbidden_kinds == ()
+
+
 def test_a_refused_eviction_that_is_carried_out_is_reported_as_a_move() -> None:
     """Also if one snapshot shows the pod gone and its replacement Ready; while the pod is there the group waits."""
     state, requested = evicting()

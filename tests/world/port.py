@@ -268,9 +268,6 @@ class Port:
             return str(error)
         return ""
 
-    def watch_autoscalers(self, *, wanted: bool) -> None:
-        """There are none here."""
-
     # The lease
 
     def read(self) -> LeaseRecord | None:

@@ -1,7 +1,7 @@
 """The real cluster behind the control loop's port: one reflector for each kind, and the writes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import is_
 from threading import Thread
@@ -11,6 +11,7 @@ import msgspec
 
 from rebalancer.adapters.kubernetes.configmaps import ControlMap, StatusMap, find_pause
 from rebalancer.adapters.kubernetes.deletion_costs import find_missing_restriction, patch_cost
+from rebalancer.adapters.kubernetes.endpoint_slices import ServiceSlices
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.listing import FORBIDDEN
@@ -20,13 +21,14 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefuse
 from rebalancer.admission.pause import Pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import AUTOSCALERS, KINDS, NODE_POOLS, PODS, ResourceKind
+from rebalancer.decoding.kinds import ENDPOINT_SLICES, KINDS, OPTIONAL_KINDS, PODS, WEBHOOKS, ResourceKind
 from rebalancer.decoding.lists import UnreadableList, decode, make_snapshot
 from rebalancer.model.cluster import Version
+from rebalancer.model.creation import WebhookConfiguration, find_needed_services
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
-from rebalancer.model.snapshot import Fault, Snapshot
+from rebalancer.model.snapshot import OPTIONAL, Fault, Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.ports import (
     Document,
@@ -58,6 +60,8 @@ _BY_NAMESPACE = frozenset(
     {"Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "PodDisruptionBudget", "Service"}
 )
 """Kinds that need not be read in every namespace. Pods must be, with their claims: they all take what nodes have."""
+_WATCHED = tuple(kind for kind in OPTIONAL_KINDS if kind is not ENDPOINT_SLICES)
+"""The optional kinds; every Service has EndpointSlices, of which hardly any is of interest."""
 
 
 def _are_same(before: Sequence[object], parts: Sequence[object]) -> bool:
@@ -92,10 +96,14 @@ class KubernetesCluster:
         self.reflectors = {kind.name: Reflector(transport, kind) for kind in everywhere}
         self.reflectors[CONFIG_MAPS.name] = control
         self._scoped = {name: _watch_namespace(transport, name) for name in sorted(scope or ())}
-        self.optional = {NODE_POOLS.name: Reflector(transport, NODE_POOLS, optional=True)}
+        self._optional = [
+            Reflector(transport, kind, optional=True) for kind in _WATCHED if scope is None or not kind.namespaced
+        ]
+        self._scoped_optional = {name: _watch_optional(transport, name) for name in self._scoped}
         scoped = [reflector for watched in self._scoped.values() for reflector in watched]
-        self._all = (*self.reflectors.values(), *self.optional.values(), *scoped)
-        self._autoscalers: Reflector | None = None
+        unneeded = [reflector for watched in self._scoped_optional.values() for reflector in watched]
+        self._all = (*self.reflectors.values(), *self._optional, *scoped, *unneeded)
+        self._slices = ServiceSlices(transport)
         self._last: tuple[tuple[object, ...], Snapshot] | None = None
         """The last snapshot, with what it was made of."""
 
@@ -104,17 +112,19 @@ class KubernetesCluster:
         for reflector in self._all:
             reflector.observe = observe
             reflector.start()
+        self._slices.start()
 
     def stop(self, timeout: float = 2.0) -> None:
         """End every watch and publish the queued events, within so many seconds; the transport is of no use then."""
         deadline = time.monotonic() + timeout
         for reflector in self._all:
             reflector.stop()
-        self.watch_autoscalers(wanted=False)
+        self._slices.stop()
         self._recorder.close(timeout / 2)
         self._transport.interrupt()  # a list, or a watch without a header yet, does not end by itself
         for reflector in self._all:
             reflector.join(max(0.0, deadline - time.monotonic()))
+        self._slices.join(max(0.0, deadline - time.monotonic()))
 
     @property
     def watches(self) -> list[Reflector]:
@@ -124,7 +134,7 @@ class KubernetesCluster:
     @property
     def threads(self) -> list[Thread]:
         """The threads that run from `start` to `stop`."""
-        return [self._recorder.thread, *(reflector.thread for reflector in self._all)]
+        return [self._recorder.thread, self._slices.thread, *(reflector.thread for reflector in self._all)]
 
     @property
     def synced(self) -> bool:
@@ -153,24 +163,46 @@ class KubernetesCluster:
         return ""
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return all objects that the watches have received; nothing is made anew if nothing was."""
+        """Return all objects that the watches have received; nothing is made anew if nothing was.
+
+        It waits for EndpointSlices, for a second at most.
+        """
+        # Before the contents are read, and after: only what is listed all the while is known.
+        listed = {reflector for reflector in self._all if reflector.has_listed}
         held, unread = self._read_watches()
-        known = tuple(kind.name for kind in KINDS if self._is_known(kind.name))
-        parts = ((known, unread), *(part for _, contents in held for part in (contents.objects, contents.faults)))
+        listed = {reflector for reflector in listed if reflector.has_listed}
+        services = find_needed_services(_list_webhooks(held))
+        slices = self._slices.read(services)
+        forbidden = {reflector.kind.name for reflector in self._all if reflector.is_forbidden}
+        known = [
+            *(kind.name for kind in KINDS if self._is_known(kind.name)),
+            *(kind.name for kind in _WATCHED if self._is_listed(kind, listed, unread)),
+        ]
+        if slices.of_all and {kind.name for kind in WEBHOOKS} <= set(known):
+            known.append(ENDPOINT_SLICES.name)
+        if slices.is_forbidden:
+            forbidden.add(ENDPOINT_SLICES.name)
+        missing = frozenset(forbidden & OPTIONAL)
+        parts = (
+            (tuple(known), missing, unread),
+            *(part for _, contents in held for part in (contents.objects, contents.faults)),
+            slices.contents,
+        )
         if self._last is not None and _are_same(self._last[0], parts):
             self._last = parts, self._last[1].at(now)
             return self._last[1]
-        objects: dict[str, list[object]] = {}
+        objects: dict[str, list[object]] = {ENDPOINT_SLICES.field: list(slices.contents.objects)}
         for reflector, contents in held:
             objects.setdefault(reflector.kind.field, []).extend(contents.objects)
-        faults = [fault for reflector, contents in held if reflector.kind in KINDS for fault in contents.faults]
+        faults = [fault for _, contents in held for fault in contents.faults]
         made = make_snapshot(
             objects,
             taken_at=now,
             known=known,
             version=self._version,
-            faults=(*faults, *unread.values()),
+            faults=(*faults, *slices.contents.faults, *unread.values()),
             scope=frozenset(self._scoped.keys() - unread.keys()) if self._is_scoped else None,
+            forbidden=missing,
         )
         self._last = parts, made
         return made
@@ -180,17 +212,22 @@ class KubernetesCluster:
 
         A watch forgets that it has listed before it forgets its objects, so that its contents are read first.
         """
-        autoscalers = [self._autoscalers] if self._autoscalers is not None else []
         required = [reflector for reflector in self.reflectors.values() if reflector.kind in KINDS]
-        held = [(reflector, reflector.contents()) for reflector in (*self.optional.values(), *autoscalers, *required)]
+        held = [(reflector, reflector.contents()) for reflector in (*self._optional, *required)]
         unread = {}
         for name, watched in self._scoped.items():
-            contents = [(reflector, reflector.contents()) for reflector in watched]
+            contents = [(reflector, reflector.contents()) for reflector in (*watched, *self._scoped_optional[name])]
             if self._is_read(name):
                 held += contents
             else:
                 unread[name] = self._describe_unread(name)
         return held, unread
+
+    def _is_listed(self, kind: ResourceKind, listed: Collection[Reflector], unread: Collection[str]) -> bool:
+        """Say whether an optional kind is known, in every namespace of the scope that is read."""
+        scoped = [watched for name, watched in self._scoped_optional.items() if name not in unread]
+        reflectors = (reflector for watched in (self._optional, *scoped) for reflector in watched)
+        return all(reflector in listed for reflector in reflectors if reflector.kind is kind)
 
     def _is_known(self, kind: str) -> bool:
         return kind not in self.reflectors or self.reflectors[kind].synced.is_set()
@@ -216,15 +253,6 @@ class KubernetesCluster:
     def find_missing_restriction(self, namespace: str, pod: str) -> str:
         """Return why this identity might change more of pods; see `deletion_costs`."""
         return find_missing_restriction(self._transport, namespace, pod)
-
-    def watch_autoscalers(self, *, wanted: bool) -> None:
-        """Begin or end to watch HorizontalPodAutoscalers; nothing depends on their watch being healthy."""
-        if wanted and self._autoscalers is None:
-            self._autoscalers = Reflector(self._transport, AUTOSCALERS, optional=True)
-            self._autoscalers.start()
-        elif not wanted and self._autoscalers is not None:
-            self._autoscalers.stop()
-            self._autoscalers = None
 
     def record(self, event: Event) -> None:
         """Publish an event; see `events`. Workloads get their UID: `kubectl describe` selects events by it."""
@@ -256,7 +284,7 @@ class KubernetesCluster:
                 f"the replicas of {workload} cannot be read: the rebalancer does not read objects of kind "
                 f"{workload.kind}. Remove the kind from eligibility.owners"
             )
-        path = f"{_namespaced_path(kind, workload.namespace)}/{workload.name}"
+        path = f"{kind.path_in(workload.namespace)}/{workload.name}"
         try:
             answer = self._transport.request("GET", path, timeout=_CHECK_SECONDS)
             read = decode(kind, msgspec.Raw(answer), Interner())
@@ -276,7 +304,7 @@ class KubernetesCluster:
         pages = read_pages(
             self._transport,
             PODS,
-            _namespaced_path(PODS, workload.namespace),
+            PODS.path_in(workload.namespace),
             query={"labelSelector": str(workload.selector)},
             timeout=_COUNT_SECONDS,
         )
@@ -290,7 +318,7 @@ class KubernetesCluster:
         pages = read_pages(
             self._transport,
             PODS,
-            _namespaced_path(PODS, move.namespace),
+            PODS.path_in(move.namespace),
             query={"fieldSelector": f"metadata.name={move.pod}"},
             timeout=_CHECK_SECONDS,
         )
@@ -314,11 +342,18 @@ def _watch_namespace(transport: Transport, namespace: str) -> tuple[Reflector, .
     return tuple(Reflector(transport, kind, namespace=namespace, optional=True) for kind in kinds)
 
 
+def _watch_optional(transport: Transport, namespace: str) -> tuple[Reflector, ...]:
+    kinds = (kind for kind in _WATCHED if kind.namespaced)
+    return tuple(Reflector(transport, kind, namespace=namespace, optional=True) for kind in kinds)
+
+
+def _list_webhooks(held: Iterable[tuple[Reflector, Contents]]) -> Iterator[WebhookConfiguration]:
+    for reflector, contents in held:
+        if reflector.kind in WEBHOOKS:
+            yield from contents.objects
+
+
 def _is_ready_pod_of(workload: Workload, pod: object) -> bool:
     if not isinstance(pod, Pod) or not pod.ready or pod.terminating or pod.owner is None:
         return False
     return pod.owner.uid == workload.uid or (workload.kind == "Deployment" and pod.owner.kind == "ReplicaSet")
-
-
-def _namespaced_path(kind: ResourceKind, namespace: str) -> str:
-    return kind.path.replace(kind.plural, f"namespaces/{namespace}/{kind.plural}")

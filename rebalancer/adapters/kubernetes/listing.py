@@ -1,20 +1,26 @@
 """A cluster that is listed once, for commands that only read: nothing is watched, nothing is written."""
 
-from dataclasses import replace
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 
 import msgspec
 
+from rebalancer.adapters.kubernetes.endpoint_slices import LIST_SECONDS, Service, list_slices, select_service
 from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
-from rebalancer.decoding.kinds import AUTOSCALERS, KINDS, OPTIONAL_KINDS, ResourceKind
-from rebalancer.decoding.lists import DecodedObjects, make_snapshot, reduce_page
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.kinds import ENDPOINT_SLICES, KINDS, OPTIONAL_KINDS, WEBHOOKS, ResourceKind
+from rebalancer.decoding.lists import DecodedObjects, decode, make_snapshot, reduce_page
 from rebalancer.model.cluster import Version
+from rebalancer.model.creation import WebhookConfiguration, find_needed_services
 from rebalancer.model.snapshot import Fault, Snapshot
 
 FORBIDDEN = frozenset({401, 403})
 _NEEDED = frozenset({"Pod", "Node"})
+_LISTED = tuple(kind for kind in OPTIONAL_KINDS if kind is not ENDPOINT_SLICES)
+"""The optional kinds that are listed whole; of EndpointSlices only those of a few Services are of interest."""
+_WEBHOOK_NAMES = frozenset(kind.name for kind in WEBHOOKS)
 
 
 class _VersionInfo(msgspec.Struct, frozen=True):
@@ -32,8 +38,8 @@ def server_version(transport: Transport) -> Version:
         raise ClusterError(f"{transport.host} does not answer as a Kubernetes API server: {error}") from error
 
 
-def read_once(transport: Transport, now: datetime, *, autoscalers: bool = False) -> Snapshot:
-    """List every kind once, for a command that only reads; HorizontalPodAutoscalers if they are wanted.
+def read_once(transport: Transport, now: datetime) -> Snapshot:
+    """List every kind once, for a command that only reads.
 
     A kind that may not be listed is unknown, as if a file did not contain it; pods and nodes are required. An optional
     kind need not be served.
@@ -47,16 +53,22 @@ def read_once(transport: Transport, now: datetime, *, autoscalers: bool = False)
             if kind.name in _NEEDED or error.status not in FORBIDDEN:
                 raise
     forbidden = set()
-    for kind in OPTIONAL_KINDS:
-        if kind is AUTOSCALERS and not autoscalers:
-            continue
+    for kind in _LISTED:
         try:
             _list_into(gathered, transport, kind)
         except RequestRefused as error:
-            if error.status in FORBIDDEN and kind is not AUTOSCALERS:
+            if error.status in FORBIDDEN:
                 forbidden.add(kind.name)
-    made = make_snapshot(gathered.objects, taken_at=now, known=gathered.kinds, version=version, faults=gathered.faults)
-    return replace(made, unknown=made.unknown | forbidden)
+    if gathered.kinds >= _WEBHOOK_NAMES and not _list_slices_into(gathered, transport):
+        forbidden.add(ENDPOINT_SLICES.name)
+    return make_snapshot(
+        gathered.objects,
+        taken_at=now,
+        known=gathered.kinds,
+        version=version,
+        faults=gathered.faults,
+        forbidden=forbidden,
+    )
 
 
 def read_reduced(transport: Transport) -> tuple[list[bytes], frozenset[str], list[Fault]]:
@@ -67,18 +79,57 @@ def read_reduced(transport: Transport) -> tuple[list[bytes], frozenset[str], lis
     items: list[bytes] = []
     known: set[str] = set()
     faults: list[Fault] = []
-    for kind in (*KINDS, *OPTIONAL_KINDS):
+    configurations: list[WebhookConfiguration] = []
+    for kind in (*KINDS, *_LISTED):
         try:
             for page, malformed in request_pages(transport, kind.path, partial(reduce_page, kind)):
                 items += page
                 faults += malformed
+                if kind in WEBHOOKS:
+                    decoded = (decode(kind, item, Interner()) for item in page)
+                    configurations += (made for made in decoded if isinstance(made, WebhookConfiguration))
         except RequestRefused as error:
             optional = kind in OPTIONAL_KINDS or error.status in FORBIDDEN
             if kind.name in _NEEDED or not optional:
                 raise
         else:
             known.add(kind.name)
+    if known >= _WEBHOOK_NAMES:
+        slices = _reduce_slices(transport, sorted(find_needed_services(configurations)))
+        if slices is not None:
+            items += slices[0]
+            faults += slices[1]
+            known.add(ENDPOINT_SLICES.name)
     return items, frozenset(known), faults
+
+
+def _reduce_slices(transport: Transport, services: Iterable[Service]) -> tuple[list[bytes], list[Fault]] | None:
+    """Return the reduced slices of these Services, and the malformed ones; None unless all could be listed."""
+    items: list[bytes] = []
+    faults: list[Fault] = []
+    try:
+        for service in services:
+            path, query = select_service(service)
+            read = partial(reduce_page, ENDPOINT_SLICES)
+            for page, malformed in request_pages(transport, path, read, query, LIST_SECONDS):
+                items += page
+                faults += malformed
+    except ClusterError:
+        return None
+    return items, faults
+
+
+def _list_slices_into(gathered: DecodedObjects, transport: Transport) -> bool:
+    """List the slices of the Services that must answer, if all can be listed; return whether they may be."""
+    services = find_needed_services(gathered.objects[WEBHOOKS[0].field])
+    try:
+        slices = [list_slices(transport, service) for service in sorted(services)]
+    except ClusterError as error:
+        return not isinstance(error, RequestRefused) or error.status not in FORBIDDEN
+    gathered.objects[ENDPOINT_SLICES.field].extend(made for listed in slices for made in listed.objects)
+    gathered.faults.extend(fault for listed in slices for fault in listed.faults)
+    gathered.kinds.add(ENDPOINT_SLICES.name)
+    return True
 
 
 def _list_into(gathered: DecodedObjects, transport: Transport, kind: ResourceKind) -> None:

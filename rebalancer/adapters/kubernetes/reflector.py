@@ -22,7 +22,7 @@ from urllib3.response import BaseHTTPResponse
 from rebalancer.adapters.kubernetes.pages import read_pages
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import ResourceKind
+from rebalancer.decoding.kinds import OPTIONAL_KINDS, ResourceKind
 from rebalancer.decoding.lists import decode
 from rebalancer.model.snapshot import Fault
 
@@ -32,9 +32,12 @@ _SHORTEST_WATCH = 5.0
 """A watch that ends sooner counts as a failure."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 _GONE = 410
-_NOT_SERVED = frozenset({403, 404})
+_FORBIDDEN = 403
+_NOT_SERVED = frozenset({_FORBIDDEN, 404})
 _UNSERVED_WAIT = 300.0
-"""Seconds between two requests for an optional kind that is not served, or may not be listed."""
+"""Seconds between two requests for what need not be served, or may not be listed."""
+FORBIDDEN_WAIT = 1800.0
+"""Seconds between two requests for an optional kind that may not be listed: a right comes with an update, if ever."""
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,20}\Z")
 """The form of a resourceVersion that can be compared: since Kubernetes 1.35 every one, and before that etcd's."""
 
@@ -77,7 +80,7 @@ class Contents:
 class Reflector:
     """The store of one kind, or of the object of one name in one namespace.
 
-    An `optional` kind counts as without objects while it is not served or may not be listed. `changed`, if given, is
+    What is `optional` counts as without objects while it is not served or may not be listed. `changed`, if given, is
     called with the contents after each list and each change, in the reflector's thread. An object that changes only in
     what is not read has not changed.
     """
@@ -94,7 +97,7 @@ class Reflector:
     ) -> None:
         self.kind = kind
         self._transport = transport
-        self._path = kind.path.replace(kind.plural, f"namespaces/{namespace}/{kind.plural}") if namespace else kind.path
+        self._path = kind.path_in(namespace) if namespace else kind.path
         self._optional = optional
         self._changed = changed
         self._query = {"fieldSelector": f"metadata.name={name}"} if name else {}
@@ -115,6 +118,8 @@ class Reflector:
         self.synced = threading.Event()
         self.has_listed = False
         """Whether its objects are known: they have been listed, and may still be."""
+        self.is_forbidden = False
+        """Whether it is optional, and may not be listed."""
         self.error = ""
         """What the last attempt failed with, "" while all is well."""
         self.status = 0
@@ -205,11 +210,13 @@ class Reflector:
         self.has_listed, self.error = False, str(error)
         with self._lock:
             self._objects, self._contents, self._version = {}, None, ""
-        if not self.synced.is_set():
-            _log.info("not read", kind=self.kind.name, why=str(error))
+        was_forbidden, self.is_forbidden = self.is_forbidden, error.status == _FORBIDDEN
+        if self.is_forbidden and not was_forbidden:
+            _log.warning("not allowed to list", kind=self.kind.name, error=str(error))
         self._failing_since = None
         self.synced.set()
-        self._stopping.wait(_UNSERVED_WAIT)
+        is_refused = self.is_forbidden and self.kind in OPTIONAL_KINDS
+        self._stopping.wait(FORBIDDEN_WAIT if is_refused else _UNSERVED_WAIT)
 
     def _record_failure(self, error: Exception) -> bool:
         if self._failing_since is None:
@@ -233,7 +240,8 @@ class Reflector:
             self._objects, self._intern, self._version = objects, intern, version
             self._contents = None
         self._last_heard = time.monotonic()
-        self.error, self.status, self._failing_since, self.has_listed = "", 0, None, True
+        self.error, self.status, self._failing_since = "", 0, None
+        self.has_listed, self.is_forbidden = True, False
         self._notify()  # before `synced`: who waits for `synced` relies on it
         self.synced.set()
 

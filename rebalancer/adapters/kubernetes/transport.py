@@ -30,7 +30,7 @@ from rebalancer.adapters.kubernetes.connections import Connections, Exchange
 from rebalancer.adapters.kubernetes.denials import NAMESPACE_TERMINATING, find_denial, list_causes
 from rebalancer.ports import Denial
 
-_CONNECTIONS = 32
+_CONNECTIONS = 48
 """Watches of every kind at once, and requests besides."""
 
 CONNECT_TIMEOUT = 5.0

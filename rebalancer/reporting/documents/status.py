@@ -188,6 +188,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """The controller's status. `leader` wrote it; `lease` says who leads now, null in the document that is stored.
 
     `refused_evictions` are the first hundred that admission control refused and that are not to be tried again yet.
+    `forbidden_kinds` are the optional kinds that the controller's account may not list.
     """
 
     api_version: str = API_VERSION
@@ -207,6 +208,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     refused_evictions: tuple[RefusedEviction, ...] = ()
     policy: PolicyStatus
     prevention: PreventionStatus
+    forbidden_kinds: tuple[str, ...] = ()
 
 
 def _blocked_namespaces(moves: Iterable[Move]) -> tuple[BlockedNamespace, ...]:

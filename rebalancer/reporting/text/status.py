@@ -57,7 +57,7 @@ def _leader(status: StatusDocument) -> str:
 
 
 def _problems(status: StatusDocument) -> Iterator[str]:
-    """Yield why nothing is evicted in a namespace, and what is wrong with the policy."""
+    """Yield why nothing is evicted in a namespace, what is wrong with the policy, and which rights are missing."""
     for blocked in status.breaker.namespaces:
         yield f"{blocked.refusal.reason}: {blocked.refusal}"
     for refused in status.refused_evictions[:_MOST_REFUSED]:
@@ -69,6 +69,8 @@ def _problems(status: StatusDocument) -> Iterator[str]:
         yield f"A newer policy is refused, the last valid one stays in force: {status.policy.error}"
     for team in status.policy.team_errors:
         yield f"Team policy of {team.namespace}: {team.error}"
+    if status.forbidden_kinds:
+        yield f"Not allowed to list {', '.join(status.forbidden_kinds)}; the roles of this version have the right."
 
 
 def _newest(moves: Sequence[MoveEntry]) -> Sequence[MoveEntry]:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes import cluster as clusters
 from rebalancer.adapters.kubernetes import reflector as reflectors
@@ -20,9 +21,12 @@ from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.decoding.config_maps import CONFIG_MAPS
+from rebalancer.decoding.kinds import OPTIONAL_KINDS
 from rebalancer.model.cluster import NEWEST
+from rebalancer.model.creation import EndpointSlice
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import Reference
+from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.ports import Document, ReadFailedError, ReplicaCount, SaveAnswer
 from tests.adapters.kubernetes.fake_server import ApiServer, answer, begin_stream, chunk, served, write_kubeconfig
 from tests.controller.waiting import until
@@ -215,7 +219,9 @@ def test_node_pools_are_read_where_they_are_served(code: int, unknown: set[str])
             assert time.monotonic() < limit, cluster.staleness()
             time.sleep(0.02)
         assert [made.name for made in cluster.snapshot(now).node_pools] == expected
-        assert (cluster.staleness(), cluster.forbidden(), cluster.snapshot(now).unknown) == ("", "", frozenset())
+        assert (cluster.staleness(), cluster.forbidden()) == ("", "")
+        assert cluster.snapshot(now).unknown == unknown
+        assert once.known == cluster.snapshot(now).known == OPTIONAL - (set() if code == 200 else {"NodePool"})
         cluster.stop()
         before, after = (cluster.snapshot(moment) for moment in (now, now + timedelta(seconds=1)))
         assert after.holds_same(before), "nothing was received in between"
@@ -255,11 +261,181 @@ def test_only_workloads_are_read_by_namespace() -> None:
     lists = {path for method, path in server.requests if (method, path) not in server.answers}
     inside = {path.rsplit("/", 1)[1] for path in lists if "/namespaces/shop/" in path}
     assert inside == {
-        *("deployments", "replicasets", "statefulsets", "replicationcontrollers", "services", "poddisruptionbudgets")
+        *("deployments", "replicasets", "statefulsets", "replicationcontrollers", "services", "poddisruptionbudgets"),
+        *("resourcequotas", "limitranges", "serviceaccounts", "horizontalpodautoscalers", "verticalpodautoscalers"),
     }
     everywhere = {path.rsplit("/", 1)[1] for path in lists if "/namespaces/" not in path}
     assert {"pods", "nodes", "namespaces", "persistentvolumeclaims"} <= everywhere
     assert not everywhere & inside
+
+
+DECIDERS = sorted(OPTIONAL - {"EndpointSlice"})
+
+
+def collection(kind: str, namespace: str = "") -> str:
+    """Return the path of a list of an optional kind."""
+    found = next(one for one in OPTIONAL_KINDS if one.name == kind)
+    return found.path_in(namespace) if namespace else found.path
+
+
+def started(cluster: KubernetesCluster) -> KubernetesCluster:
+    """Begin to watch, and wait until every kind has been requested."""
+    cluster.start()
+    until(lambda: cluster.synced, "the lists")
+    return cluster
+
+
+def test_without_the_rights_of_this_version_it_runs_as_before() -> None:
+    """One line for each kind that may not be listed, and none of them is known; what is not served is not mentioned."""
+    server, unserved = ApiServer(), {"NodePool", "VerticalPodAutoscaler", "ClusterResourceQuota"}
+    for kind in DECIDERS:
+        refusal = (404, "not found") if kind in unserved else (403, f"{kind} is forbidden")
+        server.answers |= dict.fromkeys((("GET", collection(kind)), ("WATCH", collection(kind))), refusal)
+    now, refused = datetime.now(UTC), set(DECIDERS) - unserved
+    with served(server) as transport, capture_logs() as logs:
+        cluster = started(make_cluster(transport))
+        made, once = cluster.snapshot(now), read_once(transport, now)
+        assert (cluster.staleness(), cluster.forbidden()) == ("", "")
+        cluster.stop()
+    assert made.known == once.known == frozenset()
+    assert made.unknown == once.unknown == refused
+    said = [entry for entry in logs if entry["event"] != "watch failed"]
+    assert sorted(entry["kind"] for entry in said) == sorted(refused)
+    assert {entry["event"] for entry in said} == {"not allowed to list"}
+    assert all(f"{entry['kind']} is forbidden" in entry["error"] for entry in said)
+
+
+def test_in_a_scope_a_kind_is_known_where_it_may_be_listed_in_each_namespace() -> None:
+    """A right that one namespace lacks is missing there; the workloads of that namespace are read all the same."""
+    server = ApiServer()
+    quotas = {name: collection("ResourceQuota", name) for name in ("shop", "cart")}
+    for name in ("shop", "cart"):
+        server.put(f"/api/v1/namespaces/{name}")
+        server.put(f"{quotas[name]}/pods", metadata={"namespace": name}, spec={"hard": {"pods": "9"}})
+    server.answers = dict.fromkeys((("GET", quotas["cart"]), ("WATCH", quotas["cart"])), (403, "forbidden"))
+    with served(server) as transport:
+        cluster = started(make_cluster(transport, scope=frozenset({"shop", "cart"})))
+        made = cluster.snapshot(datetime.now(UTC))
+        cluster.stop()
+    assert made.scope == frozenset({"shop", "cart"})
+    assert [quota.namespace for quota in made.quotas] == ["shop"]
+    assert made.known == OPTIONAL - {"ResourceQuota"}
+    assert made.unknown == {"ResourceQuota"}
+
+
+def test_a_malformed_object_of_an_optional_kind_is_a_fault() -> None:
+    """It is reported like any other, and the others of its kind are known."""
+    server = ApiServer()
+    for name, pods in (("good", "9"), ("broken", "many")):
+        path = f"{collection('ResourceQuota', 'shop')}/{name}"
+        server.put(path, metadata={"namespace": "shop"}, spec={"hard": {"pods": pods}})
+    with served(server) as transport:
+        cluster = started(make_cluster(transport))
+        for made in (cluster.snapshot(datetime.now(UTC)), read_once(transport, datetime.now(UTC))):
+            assert [quota.name for quota in made.quotas] == ["good"]
+            (fault,) = made.faults
+            assert (fault.kind, fault.namespace, fault.name) == ("ResourceQuota", "shop", "broken")
+            assert "ResourceQuota" in made.known
+        cluster.stop()
+
+
+RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices"
+
+
+def gated() -> ApiServer:
+    """Return a server with a webhook that must answer, whose Service has a ready endpoint, and one that need not."""
+    server = ApiServer()
+    webhooks = [
+        {
+            "name": name,
+            "rules": [RULE],
+            "failurePolicy": policy,
+            "clientConfig": {"service": {"namespace": namespace, "name": "gate"}},
+        }
+        for name, policy, namespace in (("must", "Fail", "shop"), ("may", "Ignore", "elsewhere"))
+    ]
+    server.put(f"{collection('ValidatingWebhookConfiguration')}/gate", webhooks=webhooks)
+    labels = {"kubernetes.io/service-name": "gate"}
+    server.put(f"{SLICES}/gate-1", metadata={"namespace": "shop", "labels": labels}, endpoints=[{}])
+    return server
+
+
+def test_slices_are_listed_of_the_services_that_must_answer() -> None:
+    """By the label of the Service, in its namespace, and not again within half a minute."""
+    server, lists = gated(), list[str]()
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        if "/endpointslices" in request.path:
+            lists.append(request.path)
+        server(request)
+
+    now = datetime.now(UTC)
+    expected = [EndpointSlice(namespace="shop", name="gate-1", service="gate", ready=1)]
+    with served(handle) as transport:
+        assert list(read_once(transport, now).endpoint_slices) == expected
+        cluster = started(make_cluster(transport))
+        made = cluster.snapshot(now)
+        assert list(made.endpoint_slices) == expected
+        assert made.known == OPTIONAL
+        assert cluster.snapshot(now).holds_same(made), "nothing was received in between"
+        cluster.stop()
+    path, _, query = lists[0].partition("?")
+    assert (path, parse_qs(query)["labelSelector"]) == (SLICES, ["kubernetes.io/service-name=gate"])
+    assert lists == [lists[0]] * 2, "once by each"
+
+
+@pytest.mark.parametrize(("code", "unknown"), [(403, {"EndpointSlice"}), (404, set()), (500, set())])
+def test_slices_that_cannot_be_listed_are_unknown(code: int, unknown: set[str]) -> None:
+    """In one line; a right that is missing is named like any other."""
+    server = gated()
+    server.answers["GET", SLICES] = code, "no slices"
+    now = datetime.now(UTC)
+    with served(server) as transport, capture_logs() as logs:
+        once = read_once(transport, now)
+        cluster = started(make_cluster(transport))
+        for made in (once, cluster.snapshot(now), cluster.snapshot(now)):
+            assert made.known == OPTIONAL - {"EndpointSlice"}
+            assert made.unknown == unknown
+            assert not made.endpoint_slices
+        cluster.stop()
+    (said,) = [entry for entry in logs if entry.get("kind") == "EndpointSlice"]
+    assert said["event"] == ("not allowed to list" if code == 403 else "not listed")
+    assert "no slices" in said["error"]
+
+
+def test_without_the_webhooks_no_slices_are_known() -> None:
+    """Which Services must answer is not known then either."""
+    server, path = gated(), collection("MutatingWebhookConfiguration")
+    server.answers = dict.fromkeys((("GET", path), ("WATCH", path)), (404, "not here"))
+    with served(server) as transport:
+        cluster = started(make_cluster(transport))
+        for made in (cluster.snapshot(datetime.now(UTC)), read_once(transport, datetime.now(UTC))):
+            assert made.known == OPTIONAL - {"MutatingWebhookConfiguration", "EndpointSlice"}
+        cluster.stop()
+
+
+def test_a_list_of_slices_that_hangs_holds_no_snapshot_up() -> None:
+    """It waits a second for them, and goes on without; once they come, they are known."""
+    server, over = gated(), threading.Event()
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        if "/endpointslices" in request.path:
+            over.wait(20)
+        server(request)
+
+    now = datetime.now(UTC)
+    with served(handle) as transport:
+        cluster = started(make_cluster(transport))
+        began = time.monotonic()
+        made = cluster.snapshot(now)
+        took = time.monotonic() - began
+        over.set()
+        assert made.known == OPTIONAL - {"EndpointSlice"}
+        assert made.unknown == set()
+        until(lambda: "EndpointSlice" in cluster.snapshot(now).known, "the answer")
+        cluster.stop()
+    assert took < 3
 
 
 @pytest.mark.parametrize("kind", ["ConfigMap", "Deployment"])

@@ -315,8 +315,12 @@ def test_what_has_gone_is_forgotten() -> None:
 def test_an_optional_kind_that_is_not_served_is_empty_and_is_requested_again(
     code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a warning for every request; once it is served, its objects are there, and gone with it."""
+    """Once it is served, its objects are there, and gone with it.
+
+    That a right is missing is said once, and again where it was there meanwhile; that nothing is served, never.
+    """
     monkeypatch.setattr(reflector_module, "_UNSERVED_WAIT", 0.01)
+    monkeypatch.setattr(reflector_module, "FORBIDDEN_WAIT", 0.01)
     pool = {"metadata": {"name": "general", "resourceVersion": "9"}, "spec": {"template": {"spec": {}}}}
     refused = (code, {"kind": "Status", "code": code, "message": "not served"})
     served_list = {"metadata": {"resourceVersion": "10"}, "items": [pool]}
@@ -327,11 +331,12 @@ def test_an_optional_kind_that_is_not_served_is_empty_and_is_requested_again(
         assert reflector.synced.wait(10)
         until(lambda: len(script.queries) >= 6, "more requests")
         until(lambda: not names(reflector), "the pool to be gone with its kind")
-        assert (reflector.failing, reflector.status) == (0.0, 0)
+        assert (reflector.failing, reflector.status, reflector.is_forbidden) == (0.0, 0, code == 403)
         reflector.stop()
         reflector.join(5)
     assert [query for query in script.queries if "watch" in query], "it was listed once"
-    assert [entry["event"] for entry in logs] == ["not read"]
+    expected = [("not allowed to list", "NodePool")] * 2 if code == 403 else []
+    assert [(entry["event"], entry["kind"]) for entry in logs] == expected
 
 
 def test_an_optional_kind_that_fails_keeps_nobody_waiting() -> None:

@@ -92,6 +92,11 @@ def test_what_is_wrong_is_at_the_end(until: datetime | None, ends: str) -> None:
     )
 
 
+def test_the_kinds_that_may_not_be_listed_are_in_one_line() -> None:
+    text = status_text(msgspec.structs.replace(STATUS, forbidden_kinds=("LimitRange", "ResourceQuota")), ACTING, NOW)
+    assert text.endswith("\nNot allowed to list LimitRange, ResourceQuota; the roles of this version have the right.\n")
+
+
 def test_a_namespace_in_which_nothing_is_evicted_is_named() -> None:
     """With the workload, the condition and what to do."""
     blocked = BlockedNamespace(
