@@ -64,7 +64,8 @@ def lay(space: str, trap: Trap) -> list[Manifest | Workload]:
         **trap.spec,
     }
     if trap.of_set is not None:
-        made = stateful_set("web", ("b-0", "a-0", "a-1", "a-0"), workload=trap.of_set, **fields)
+        # Its own name: `lay_out` makes all sets in one other namespace for a moment.
+        made = stateful_set(space, ("b-0", "a-0", "a-1", "a-0"), labels={"app": "web"}, workload=trap.of_set, **fields)
     else:
         made = deployment("web", LOPSIDED, **fields)
     extra = [*trap.before(space)]
@@ -165,14 +166,28 @@ def limit_range(**item: Any) -> Callable[[Api, str], None]:
     return change
 
 
+def report_resources(api: Api, path: str) -> None:
+    """Write into a pod's status that its containers have what its spec requests."""
+    pod = api.get(path)
+    requests = {one["name"]: one["resources"]["requests"] for one in pod["spec"]["containers"]}
+    statuses = [
+        {**one, "resources": {"requests": requests[one["name"]]}, "allocatedResources": requests[one["name"]]}
+        for one in pod["status"]["containerStatuses"]
+    ]
+    api.patch(f"{path}/status", {"status": {"containerStatuses": statuses}})
+
+
 def resize(cpu: str) -> Callable[[Api, str], None]:
-    """Resize all pods in place, as their spec says it; there is no kubelet that does it."""
+    """Resize all pods in place. The test says in the kubelet's place what they have, before and after."""
 
     def change(api: Api, space: str) -> None:
         for pod in api.list(f"/api/v1/namespaces/{space}/pods"):
-            changed = copy.deepcopy({"apiVersion": "v1", "kind": "Pod", **pod})
+            path = f"/api/v1/namespaces/{space}/pods/{pod['metadata']['name']}"
+            report_resources(api, path)
+            changed = {"apiVersion": "v1", "kind": "Pod", **api.get(path)}
             changed["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
             api.replace(changed, subresource="resize")
+            report_resources(api, path)
 
     return change
 
@@ -188,19 +203,19 @@ def own_sets(api: Api, space: str) -> None:
 
 def change_template(api: Api, space: str) -> None:
     template = {"metadata": {"annotations": {"changed": "yes"}}}
-    api.patch(f"/apis/apps/v1/namespaces/{space}/statefulsets/web", {"spec": {"template": template}})
+    api.patch(f"/apis/apps/v1/namespaces/{space}/statefulsets/{space}", {"spec": {"template": template}})
 
 
 def first_unready(api: Api, space: str) -> None:
     """Let the pod of the lowest ordinal become unready; it is in zone b."""
     labels = {"kwok.test/never-ready": "yes"}
-    api.patch(f"/api/v1/namespaces/{space}/pods/web-0", {"metadata": {"labels": labels}})
+    api.patch(f"/api/v1/namespaces/{space}/pods/{space}-0", {"metadata": {"labels": labels}})
 
     def unready() -> bool:
-        conditions = api.get(f"/api/v1/namespaces/{space}/pods/web-0")["status"]["conditions"]
+        conditions = api.get(f"/api/v1/namespaces/{space}/pods/{space}-0")["status"]["conditions"]
         return any(one["type"] == "Ready" and one["status"] == "False" for one in conditions)
 
-    wait_until(unready, what=f"web-0 of {space} to become unready")
+    wait_until(unready, what=f"{space}-0 to become unready")
 
 
 def annotate(selector: str) -> Callable[[Api, str], None]:
@@ -263,7 +278,9 @@ TRAPS: Final = (
     Trap(name="resized-down", named="NoCapacity", spec={"cpu": LARGE}, change=resize(SMALL), mixes=False),
     Trap(name="resized-up", change=resize(LARGE)),
     Trap(name="owns-sets", named="owns StatefulSet", change=own_sets),
-    Trap(name="ordered-unready", named="pod web-0 is not Ready", of_set={}, change=first_unready, mixes=False),
+    Trap(
+        name="ordered-unready", named="pod ordered-unready-0 is not Ready", of_set={}, change=first_unready, mixes=False
+    ),
     Trap(
         name="parallel-unready",
         of_set={"podManagementPolicy": "Parallel"},
