@@ -128,8 +128,9 @@ class Reason(StrEnum):
     CANNOT_CREATE = (
         "CannotCreate",
         (
-            "No replacement would be created: the namespace is being deleted, a replacement is missing there, the "
-            "owner cannot create pods, or a StatefulSet waits for a pod of a lower ordinal."
+            "No replacement would be created: the API server would refuse it, the namespace is being deleted, a "
+            "replacement is missing there, the owner cannot create pods, or a StatefulSet waits for a pod of a lower "
+            "ordinal."
         ),
     )
     NODE_LEAVING = "NodeLeaving", "An autoscaler is removing the node."

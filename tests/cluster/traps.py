@@ -41,6 +41,7 @@ def cluster_nodes() -> list[Manifest]:
 class Trap:
     """One kind of change. `spec` is of the pods, `before` is made before them, `change` is called after.
 
+    In the texts of `spec` {space} stands for the namespace's name.
     `named` stands in the message of the refusal; "" where the eviction is right and has to happen.
     """
 
@@ -51,8 +52,15 @@ class Trap:
     change: Callable[[Api, str], None] = lambda api, space: None
     of_set: Mapping[str, Any] | None = None
     """Fields of a StatefulSet, where the owner is one."""
+    injected: bool = False
+    """Whether the pods have a container that the template does not have, as a webhook would add it."""
     mixes: bool = True
     """Whether it says nothing about spec and owner, so that it may be mixed with others."""
+
+    @property
+    def family(self) -> str:
+        """The kind of object that it changes: two of one family cannot be in one namespace."""
+        return self.name.partition("-")[0]
 
 
 def lay(space: str, trap: Trap) -> list[Manifest | Workload]:
@@ -61,13 +69,15 @@ def lay(space: str, trap: Trap) -> list[Manifest | Workload]:
         "namespace": space,
         "cpu": SMALL,
         "topologySpreadConstraints": [spread(ZONE, labels={"app": "web"})],
-        **trap.spec,
+        **{name: value.format(space=space) if isinstance(value, str) else value for name, value in trap.spec.items()},
     }
     if trap.of_set is not None:
         # Its own name: `lay_out` makes all sets in one other namespace for a moment.
         made = stateful_set(space, ("b-0", "a-0", "a-1", "a-0"), labels={"app": "web"}, workload=trap.of_set, **fields)
     else:
         made = deployment("web", LOPSIDED, **fields)
+    for pod in made.pods if trap.injected else ():
+        pod["spec"]["containers"].append({"name": "proxy", "image": "example.test/proxy:1"})
     extra = [*trap.before(space)]
     if not any(manifest["kind"] == "Namespace" for manifest in extra):
         extra.append(namespace(space))
@@ -169,7 +179,7 @@ def limit_range(**item: Any) -> Callable[[Api, str], None]:
 def report_resources(api: Api, path: str) -> None:
     """Write into a pod's status that its containers have what its spec requests."""
     pod = api.get(path)
-    requests = {one["name"]: one["resources"]["requests"] for one in pod["spec"]["containers"]}
+    requests = {one["name"]: one["resources"].get("requests", {}) for one in pod["spec"]["containers"]}
     statuses = [
         {**one, "resources": {"requests": requests[one["name"]]}, "allocatedResources": requests[one["name"]]}
         for one in pod["status"]["containerStatuses"]
@@ -248,16 +258,16 @@ TRAPS: Final = (
     Trap(
         name="runtime-gone",
         named="RuntimeClass runtime-gone-class",
-        spec={"runtimeClassName": "runtime-gone-class"},
+        spec={"runtimeClassName": "{space}-class"},
         before=runtime_class,
         change=removed(runtime_class),
         mixes=False,
     ),
-    Trap(name="runtime-there", spec={"runtimeClassName": "runtime-there-class"}, before=runtime_class, mixes=False),
+    Trap(name="runtime-there", spec={"runtimeClassName": "{space}-class"}, before=runtime_class, mixes=False),
     Trap(
         name="priority-gone",
         named="PriorityClass priority-gone-class",
-        spec={"priorityClassName": "priority-gone-class"},
+        spec={"priorityClassName": "{space}-class"},
         before=priority_class,
         change=removed(priority_class),
         mixes=False,
@@ -293,6 +303,7 @@ TRAPS: Final = (
         change=change_template,
         mixes=False,
     ),
+    Trap(name="injected-container", injected=True, mixes=False),
     Trap(name="selector-shown", before=lambda space: [annotated(space, "kubernetes.io/os=linux")], mixes=False),
     Trap(name="selector-of-all", change=annotate("kubernetes.io/os=linux")),
 )
