@@ -88,9 +88,9 @@ class Replacements:
         return not self._shows_victim(move)
 
     def awaits_another(self, move: Move) -> bool:
-        """Return whether the replacement waits for a pod of a lower ordinal, which a StatefulSet creates first."""
-        owner = self._snapshot.workload.get(move.owner_uid)
-        awaited = find_awaited(owner, self._snapshot.pods_of.get(owner.uid, ())) if owner is not None else None
+        """Return whether a replacement that is to come waits for a pod of a lower ordinal, as a StatefulSet's may."""
+        owner = self._snapshot.workload[move.owner_uid]
+        awaited = find_awaited(owner, self._snapshot.pods_of.get(owner.uid, ()))
         return awaited is not None and awaited[0] < pod_ordinal(move.pod)
 
     def _shows_victim(self, move: Move) -> bool:
