@@ -249,7 +249,6 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: Present | None = None
     eviction_responders: list[Present] | None = None
     runtime_class_name: str = ""
-    service_account_name: str = ""
 
 
 class Condition(Wire, frozen=True):
@@ -441,6 +440,7 @@ class TemplateSpec(PodSpec, frozen=True):
     containers: list[TemplateContainer] = []  # type: ignore[assignment]  # read only
     init_containers: list[TemplateContainer] | None = None  # type: ignore[assignment]
     volumes: list[TemplateVolume] | None = None  # type: ignore[assignment]
+    service_account_name: str = ""
     security_context: SecurityContext | None = None
     host_network: bool = False
     host_pid: bool = field(default=False, name="hostPID")

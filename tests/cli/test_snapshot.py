@@ -18,6 +18,8 @@ from tests.adapters.kubernetes.fake_server import ApiServer, reachable
 
 EXAMPLE = "docs/examples/zone-returned.json"
 PRIVATE = "PRIVATE-"
+ACCOUNT = "gate"
+"""The name of all objects of `DECIDERS`, the ServiceAccount among them."""
 ANNOTATIONS = {
     "kubectl.kubernetes.io/last-applied-configuration": f"{PRIVATE}applied",
     "vault.hashicorp.com/token": f"{PRIVATE}token",
@@ -43,7 +45,8 @@ def planted(document: dict[str, Any]) -> dict[str, Any]:
             if pod_spec.get("containers"):
                 pod_spec["imagePullSecrets"] = [{"name": f"{PRIVATE}pull"}]
                 pod_spec["volumes"] = [{"name": "v", "secret": {"secretName": f"{PRIVATE}volume"}}]
-                pod_spec["serviceAccountName"] = f"{PRIVATE}account"
+                # The account of a template is read, that of a pod is not.
+                pod_spec["serviceAccountName"] = f"{PRIVATE}account" if pod_spec is spec else ACCOUNT
         if "template" in spec:
             template = spec["template"].setdefault("metadata", {})
             template["annotations"] = {"checksum/config": f"{PRIVATE}checksum"}
