@@ -39,6 +39,7 @@ def find_runs(pods: Iterable[Pod]) -> Sequence[Run]:
             or pod.spec is not last.spec
             or pod.phase is not last.phase
             or pod.requests is not last.requests
+            or pod.requested is not last.requested
             or pod.scored is not last.scored
             or pod.deleted is not last.deleted
             or pod.namespace != last.namespace

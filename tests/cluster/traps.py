@@ -77,7 +77,12 @@ def lay(space: str, trap: Trap) -> list[Manifest | Workload]:
     else:
         made = deployment("web", LOPSIDED, **fields)
     for pod in made.pods if trap.injected else ():
-        pod["spec"]["containers"].append({"name": "proxy", "image": "example.test/proxy:1"})
+        proxy = {
+            "name": "proxy",
+            "image": "example.test/proxy:1",
+            "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
+        }
+        pod["spec"]["containers"].append(proxy)
     extra = [*trap.before(space)]
     if not any(manifest["kind"] == "Namespace" for manifest in extra):
         extra.append(namespace(space))
