@@ -269,7 +269,7 @@ def refusals() -> str:
 
 def _sources() -> Iterator[Path]:
     """Yield the files in which refusals are made."""
-    for layer in ("scheduling", "assessment", "planning", "capacity", "admission"):
+    for layer in ("scheduling", "creation", "assessment", "planning", "capacity", "admission"):
         yield from sorted((ROOT / "rebalancer" / layer).rglob("*.py"))
 
 

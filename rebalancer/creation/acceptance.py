@@ -7,11 +7,15 @@ that this object admits it; then it is not the reason of a refusal. Quotas are a
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from rebalancer.creation.limit_ranges import refuse_by_limits
+from msgspec import structs
+
+from rebalancer.creation.limit_ranges import refuse_above_limits, refuse_by_limits
 from rebalancer.creation.named_objects import find_missing
+from rebalancer.creation.next_requests import find_last_change, find_targets, is_webhook_registered
 from rebalancer.creation.pod_security import refuse_by_security
 from rebalancer.creation.quotas import find_charges, quotas_of, refuse_by, refuse_unwritten
 from rebalancer.creation.webhooks import find_unreachable
+from rebalancer.model.containers import PodRequests
 from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
@@ -24,21 +28,34 @@ def find_refusals(owner: Workload, new: Pod, pods: Sequence[Pod], snapshot: Snap
     `new` is that pod, `pods` are the owner's. A quota refuses only if it refuses the replacement of each of them.
     """
     newest = max((pod.created for pod in pods if _has_template(pod, owner)), default=None)
-    template = owner.template
+    template, namespace = owner.template, snapshot.namespace.get(owner.namespace)
     if template is not None:
-        yield from find_missing(new.spec, owner.namespace, template.service_account, snapshot)
-    namespace = snapshot.namespace.get(owner.namespace)
-    if template is not None and namespace is not None and not _is_proved(newest, namespace.changed):
-        refusal = refuse_by_security(template, namespace, snapshot.version)
-        if refusal is not None:
-            yield refusal
-    for limits in snapshot.limit_ranges_in.get(owner.namespace, ()):
-        if new.requested is not None and not _is_proved(newest, limits.changed):
-            violated = refuse_by_limits(limits, new.requested)
+        yield from find_missing(template, owner.namespace, snapshot)
+        if namespace is not None and not _is_proved(newest, namespace.changed):
+            refusal = refuse_by_security(template, namespace, snapshot.version)
+            if refusal is not None:
+                yield refusal
+    yield from find_unreachable(owner.namespace, new.labels, snapshot)
+    # An autoscaler changes limits with requests, within the LimitRange: how, is not known here.
+    sizes = None if find_targets(owner, snapshot) and is_webhook_registered(snapshot) is not False else new.requested
+    if sizes is not None:
+        yield from _refuse_by_limits(owner, sizes, newest, snapshot)
+    yield from _refuse_by_quotas(owner, structs.replace(new, requested=sizes), pods, snapshot)
+
+
+def _refuse_by_limits(
+    owner: Workload, sizes: PodRequests, newest: datetime | None, snapshot: Snapshot
+) -> Iterator[Refusal]:
+    ranges = snapshot.limit_ranges_in.get(owner.namespace, ())
+    if ranges and not _is_proved(newest, find_last_change(ranges)):
+        above = refuse_above_limits(sizes)
+        if above is not None:
+            yield above
+    for limits in ranges:
+        if not _is_proved(newest, limits.changed):
+            violated = refuse_by_limits(limits, sizes)
             if violated is not None:
                 yield violated
-    yield from find_unreachable(owner.namespace, new.labels, snapshot)
-    yield from _refuse_by_quotas(owner, new, pods, snapshot)
 
 
 def _refuse_by_quotas(owner: Workload, new: Pod, pods: Sequence[Pod], snapshot: Snapshot) -> Iterator[Refusal]:

@@ -5,6 +5,8 @@ Source: `plugin/pkg/admission/limitranger/admission.go`, PodValidateLimitFunc.
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import structs
+
 from rebalancer.model.containers import PodRequests
 from rebalancer.model.creation import LimitRange, LimitRangeItem
 from rebalancer.model.facts import Refusal
@@ -41,6 +43,33 @@ class LimitRangeViolated(Refusal):
         )
 
 
+class RequestAboveLimit(Refusal):
+    """A container would request more than its limit, so that the API server refuses the pod."""
+
+    reason = Reason.CANNOT_CREATE
+    container: str
+    resource: str
+    requested: int
+    limit: int
+
+    def __str__(self) -> str:
+        requested, limit = (format_amount(self.resource, amount) for amount in (self.requested, self.limit))
+        return (
+            f"container {self.container} of its replacement would request {requested} of {self.resource}, more than "
+            f"its limit of {limit}: the API server refuses such pods. Change the template or the LimitRange's default"
+        )
+
+
+def refuse_above_limits(requested: PodRequests) -> RequestAboveLimit | None:
+    """Return which container requests more than its limit, or None."""
+    for container in requested.containers:
+        limits = dict(container.limits)
+        for name, amount in container.requests:
+            if amount > limits.get(name, amount):
+                return RequestAboveLimit(container.name, name, amount, limits[name])
+    return None
+
+
 def refuse_by_limits(limits: LimitRange, requested: PodRequests) -> LimitRangeViolated | None:
     """Return why a LimitRange refuses a pod, or None."""
     for item in limits.items:
@@ -48,7 +77,8 @@ def refuse_by_limits(limits: LimitRange, requested: PodRequests) -> LimitRangeVi
         if item.kind == "Container":
             judged = [(one.name, dict(one.requests), dict(one.limits)) for one in requested.containers]
         elif item.kind == "Pod":
-            judged = [("", sum_amounts(requested), sum_limits(requested))]
+            without = structs.replace(requested, overhead=())
+            judged = [("", sum_amounts(without), sum_limits(without))]
         for container, requests, upper in judged:
             for rule, resource, bound, amount in _violations(item, requests, upper):
                 return LimitRangeViolated(f"{limits.namespace}/{limits.name}", rule, resource, bound, amount, container)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from rebalancer.model.facts import Refusal
-from rebalancer.model.pods import PodSpec
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import PodTemplate
 
 _BUILT_IN: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 """Every API server makes these priority classes again."""
@@ -29,14 +29,17 @@ class NamedObjectMissing(Refusal):
         )
 
 
-def find_missing(
-    spec: PodSpec, namespace: str, service_account: str, snapshot: Snapshot
-) -> Iterator[NamedObjectMissing]:
-    """Yield the objects that a pod names and that do not exist, of the kinds that were read."""
+def find_missing(template: PodTemplate, namespace: str, snapshot: Snapshot) -> Iterator[NamedObjectMissing]:
+    """Yield the objects that a template names and that do not exist, of the kinds that were read.
+
+    A file may have the service accounts of some namespaces only: each namespace has at least the account `default`.
+    """
+    spec = template.spec
     if spec.runtime_class and "RuntimeClass" in snapshot.known and spec.runtime_class not in snapshot.runtime_class:
         yield NamedObjectMissing("RuntimeClass", spec.runtime_class)
     known = {priority_class.name for priority_class in snapshot.priority_classes} | _BUILT_IN
     if spec.priority_class and "PriorityClass" not in snapshot.unknown and spec.priority_class not in known:
         yield NamedObjectMissing("PriorityClass", spec.priority_class)
-    if "ServiceAccount" in snapshot.known and (namespace, service_account) not in snapshot.service_account_names:
-        yield NamedObjectMissing("ServiceAccount", f"{namespace}/{service_account}")
+    accounts = snapshot.service_account_names.get(namespace)
+    if accounts and template.service_account not in accounts:
+        yield NamedObjectMissing("ServiceAccount", f"{namespace}/{template.service_account}")

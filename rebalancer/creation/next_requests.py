@@ -44,30 +44,21 @@ def find_requests(
         return None
     unchanged = next((pod for pod in newest_first if pod.generation <= AS_CREATED and pod.requested), None)
     judge = _Judge(owner, unchanged, snapshot)
-    containers = (*template.requested.containers, *_injected(newest_first, template.requested))
-    ranges = [judge.range_of(container) for container in containers]
+    shown = next((pod.requested for pod in newest_first if pod.requested is not None), None)
+    made = [judge.judge(container) for container in _in_order(template.requested, shown)]
     base = structs.replace(
         template.requested,
         pod_level=unchanged.requested.pod_level if unchanged and unchanged.requested else template.requested.pod_level,
         overhead=_find_overhead(template, unchanged, snapshot),
     )
-    most, least = (
-        structs.replace(
-            base,
-            containers=tuple(
-                [structs.replace(one, requests=amounts[side]) for one, amounts in zip(containers, ranges, strict=True)]
-            ),
-        )
-        for side in (0, 1)
-    )
+    most, least = (structs.replace(base, containers=tuple([sizes[side] for sizes in made])) for side in (0, 1))
     return NextRequests(most, least)
 
 
 def find_targets(owner: Workload, snapshot: Snapshot) -> Mapping[str, Amounts]:
     """Return what a VerticalPodAutoscaler recommends for an owner's containers, by name; empty where it changes none.
 
-    It targets the owner, or the workload above it. Of two that target one workload the first by name acts
-    (`vpa/pkg/utils/vpa/api.go`, GetControllingVPAForPod: the older one, and of equally old ones that).
+    It targets the owner, or the workload above it. Of two that target one workload the first by name is taken.
     """
     known = snapshot.vertical_autoscalers_of
     if not known:
@@ -80,7 +71,7 @@ def find_targets(owner: Workload, snapshot: Snapshot) -> Mapping[str, Amounts]:
     return {}
 
 
-def _is_webhook_registered(snapshot: Snapshot) -> bool | None:
+def is_webhook_registered(snapshot: Snapshot) -> bool | None:
     """Return whether recommendations reach new pods, None where the webhooks were not read."""
     if "MutatingWebhookConfiguration" not in snapshot.known:
         return None
@@ -88,11 +79,17 @@ def _is_webhook_registered(snapshot: Snapshot) -> bool | None:
     return any(hook.name == _AUTOSCALERS_WEBHOOK for hook in hooks)
 
 
-def _injected(newest_first: Sequence[Pod], written: PodRequests) -> Sequence[ContainerRequests]:
-    """Return the containers of the newest pod that its template does not have: what webhooks add."""
-    requested = next((pod.requested for pod in newest_first if pod.requested is not None), None)
-    names = {container.name for container in written.containers}
-    return [] if requested is None else [one for one in requested.containers if one.name not in names]
+def _in_order(written: PodRequests, shown: PodRequests | None) -> Sequence[ContainerRequests]:
+    """Return the containers of a template with those that the newest pod has besides: what webhooks add.
+
+    In the pod's order: what an init container needs depends on the sidecars before it.
+    """
+    if shown is None:
+        return written.containers
+    of_template = {container.name: container for container in written.containers}
+    names = {container.name for container in shown.containers}
+    absent = [container for container in written.containers if container.name not in names]
+    return [*(of_template.get(container.name, container) for container in shown.containers), *absent]
 
 
 def _find_overhead(template: PodTemplate, unchanged: Pod | None, snapshot: Snapshot) -> Amounts:
@@ -106,70 +103,107 @@ def _find_overhead(template: PodTemplate, unchanged: Pod | None, snapshot: Snaps
 
 
 class _Judge:
-    """Judges by the witnesses what each container requests."""
+    """Judges by the witnesses what each container requests, and what limits it."""
 
     def __init__(self, owner: Workload, unchanged: Pod | None, snapshot: Snapshot) -> None:
         self._unchanged = unchanged
         shown = unchanged.requested if unchanged is not None else None
-        self._shown = {one.name: one.requests for one in shown.containers} if shown is not None else {}
+        self._shown = {one.name: one for one in shown.containers} if shown is not None else {}
         self._ranges = snapshot.limit_ranges_in.get(owner.namespace, ())
-        registered = _is_webhook_registered(snapshot)
+        registered = is_webhook_registered(snapshot)
         self._targets = find_targets(owner, snapshot) if registered is not False else {}
         self._is_sure_of_targets = bool(registered)
 
-    def range_of(self, container: ContainerRequests) -> tuple[Amounts, Amounts]:
-        """Return the largest and the smallest requests of a container, as it is written."""
-        written, target = dict(container.requests), dict(self._targets.get(container.name, ()))
-        today = {**_default_requests(self._ranges), **written}
+    def judge(self, container: ContainerRequests) -> tuple[ContainerRequests, ContainerRequests]:
+        """Return a container, as it is written, with the most and with the least that it may request.
+
+        Where its limits are not known, they are those of the newest pod. A VerticalPodAutoscaler changes them with the
+        requests; of its containers nobody should ask for the limits.
+        """
         shown = self._shown.get(container.name)
-        most, least = {}, {}
-        for name in sorted({*today, *target, *dict(shown or ())}):
+        requests = self._weigh_all(
+            dict(container.requests),
+            _defaults(self._ranges, "default_requests"),
+            dict(shown.requests) if shown is not None else None,
+            dict(self._targets.get(container.name, ())),
+        )
+        limits = self._weigh_all(
+            dict(container.limits),
+            _defaults(self._ranges, "default_limits"),
+            dict(shown.limits) if shown is not None else None,
+            {},
+        )
+        of_pod = dict(shown.limits) if shown is not None else {}
+        chosen = {name: next(iter(one)) if len(one) == 1 else of_pod.get(name) for name, one in limits.items()}
+        limited = structs.replace(container, limits=_known(chosen))
+        most, least = (
+            structs.replace(limited, requests=_known({name: pick(amounts) for name, amounts in requests.items()}))
+            for pick in (_most, _least)
+        )
+        return most, least
+
+    def _weigh_all(
+        self,
+        written: Mapping[str, int],
+        defaults: Mapping[str, int],
+        shown: Mapping[str, int] | None,
+        target: Mapping[str, int],
+    ) -> dict[str, set[int | None]]:
+        """Return of each resource the amounts that are possible; None among them: the container may say nothing."""
+        today = {**defaults, **written}
+        possible = {}
+        for name in sorted({*today, *target, *(shown or ())}):
             amounts = {today.get(name)} if name not in target or not self._is_sure_of_targets else set()
             if name in target:
                 amounts.add(target[name])
             if shown is not None:
-                amounts = self._weigh(name, amounts, dict(shown).get(name), written, target)
-            known = [amount for amount in amounts if amount is not None]
-            if known:
-                most[name] = max(known)
-            if known and len(known) == len(amounts):
-                least[name] = min(known)
-        return tuple(most.items()), tuple(least.items())
+                amounts = self._weigh(amounts, shown.get(name), is_written=name in written, is_target=name in target)
+            possible[name] = amounts
+        return possible
 
     def _weigh(
-        self,
-        name: str,
-        today: set[int | None],
-        shown: int | None,
-        written: Mapping[str, int],
-        target: Mapping[str, int],
+        self, today: set[int | None], shown: int | None, *, is_written: bool, is_target: bool
     ) -> set[int | None]:
         """Return which amounts of a resource are possible, of those of today and the one that the newest pod shows."""
         assert self._unchanged is not None
-        if today == {shown} or name in target:
+        if today == {shown} or is_target:
             return today | {shown}
-        if name in written:
+        if is_written:
             # A webhook has changed it, or, where the API server does not count versions, somebody who resized the pod.
             return {shown} if self._unchanged.generation == AS_CREATED else today | {shown}
         if today == {None}:
             return {shown}  # only a webhook can have added it
-        changed = _last_change(self._ranges)
+        changed = find_last_change(self._ranges)
         if changed is None:
             return today | {shown}
         return today if changed > self._unchanged.created else {shown}
 
 
-def _default_requests(ranges: Sequence[LimitRange]) -> dict[str, int]:
-    """Return what the LimitRanges of a namespace let containers request that say nothing; the first one decides."""
+def _known(amounts: Mapping[str, int | None]) -> Amounts:
+    return tuple([(name, amount) for name, amount in amounts.items() if amount is not None])
+
+
+def _least(amounts: set[int | None]) -> int | None:
+    """Return the smallest of some amounts, None if one of them is none at all."""
+    known = [amount for amount in amounts if amount is not None]
+    return min(known) if len(known) == len(amounts) else None
+
+
+def _most(amounts: set[int | None]) -> int | None:
+    return max((amount for amount in amounts if amount is not None), default=None)
+
+
+def _defaults(ranges: Sequence[LimitRange], field: str) -> dict[str, int]:
+    """Return what the LimitRanges of a namespace give containers that say nothing; the first one decides."""
     defaults: dict[str, int] = {}
     for limits in ranges:
         for item in limits.items:
-            for name, amount in item.default_requests if item.kind == "Container" else ():
+            for name, amount in getattr(item, field) if item.kind == "Container" else ():
                 defaults.setdefault(name, amount)
     return defaults
 
 
-def _last_change(ranges: Sequence[LimitRange]) -> datetime | None:
+def find_last_change(ranges: Sequence[LimitRange]) -> datetime | None:
     """Return when one of the LimitRanges was changed last, None if that of one is not known."""
     changes = [limits.changed for limits in ranges]
     known = [moment for moment in changes if moment is not None]

@@ -17,7 +17,7 @@ from rebalancer.creation.next_requests import AS_CREATED, NextRequests, find_req
 from rebalancer.creation.node_selectors import Plugin, find_selectors, heeds
 from rebalancer.model.affinity import Toleration
 from rebalancer.model.containers import PodRequests
-from rebalancer.model.labels import Labels
+from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.pods import Pod, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.requests import sum_requests, sum_scored_requests, sum_scored_sidecars_as_init
@@ -50,6 +50,12 @@ def make_next(
     """
     newest_first = sorted(pods, key=_CREATED, reverse=True)  # a stable sort: of equally old ones the first
     witness = next((pod for pod in newest_first if pod.generation <= AS_CREATED), next(iter(newest_first), None))
+    if template is None and witness is not None and witness.generation > AS_CREATED:
+        return Unpredictable(
+            Reason.NOT_PREDICTABLE,
+            f"a new pod of {owner} is made from a template that is not read, and all pods that show it were changed in "
+            "place: what it will request is not known. Restart one of them",
+        )
     if witness is not None:
         spec, scored = witness.spec, witness.scored
         # A live pod has lost its gates, and its node may be the scheduler's choice: these come from the template.
@@ -119,17 +125,26 @@ def _select_nodes(spec: PodSpec, owner: Workload, view: View) -> PodSpec | Unpre
     if runtime_class is not None:
         added |= runtime_class.node_selector
         tolerations = tuple([one for one in runtime_class.tolerations if one not in spec.tolerations])
+    written = owner.template.spec.node_affinity.selector if owner.template is not None else NO_LABELS
     for annotation, labels in find_selectors(snapshot.namespace.get(owner.namespace)):
+        conflict = next((key for key in sorted(labels) if written.get(key, labels[key]) != labels[key]), None)
         if labels.items() <= spec.node_affinity.selector.items():
             continue
         plugin = view.memo(("heeds", annotation), partial(heeds, annotation, snapshot))
+        if plugin is Plugin.ON and conflict is not None:
+            return Unpredictable(
+                Reason.TEMPLATE_REFUSED,
+                f"its template selects nodes with {conflict}={written[conflict]}, and {annotation} of namespace "
+                f"{owner.namespace} those with {conflict}={labels[conflict]}: the API server refuses its pods",
+            )
         if plugin is Plugin.ON:
             added |= labels
         elif plugin is Plugin.UNKNOWN and any(not labels.items() <= node.labels.items() for node in snapshot.nodes):
             return Unpredictable(
                 Reason.NOT_PREDICTABLE,
-                f"namespace {owner.namespace} is annotated {annotation}: whether the API server adds that to new pods "
-                "is not known, and no pod there was created since. Remove the annotation, or restart one pod",
+                f"namespace {owner.namespace} is annotated {annotation}, and no pod shows whether the API server adds "
+                "that to new pods. Restart a pod there, or remove the annotation; of a file, kubectl has to print it "
+                "with --show-managed-fields",
             )
     if added.items() <= spec.node_affinity.selector.items() and not tolerations:
         return spec

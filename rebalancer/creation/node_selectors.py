@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Final
 
 from rebalancer.model.cluster import Namespace
+from rebalancer.model.labels import NO_LABELS
+from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 
 ANNOTATIONS: Final = ("scheduler.alpha.kubernetes.io/node-selector", "openshift.io/node-selector")
@@ -33,7 +35,8 @@ def find_selectors(namespace: Namespace | None) -> Iterator[tuple[str, Mapping[s
 def heeds(annotation: str, snapshot: Snapshot) -> Plugin:
     """Return whether the API server heeds an annotation, by the pods of all namespaces that have it.
 
-    A pod that was created before the annotation was last changed says nothing against it.
+    A pod that was created before the annotation was last changed says nothing against it, and one whose template has
+    these labels itself nothing at all.
     """
     verdict = Plugin.UNKNOWN
     for namespace in snapshot.namespaces:
@@ -43,11 +46,19 @@ def heeds(annotation: str, snapshot: Snapshot) -> Plugin:
         for pod in snapshot.pods_in.get(namespace.name, ()):
             if pod.owner is None or pod.owner.kind == "DaemonSet":  # DaemonSets pods are checked, and not changed
                 continue
+            written = _written_selector(pod, snapshot)
+            if wanted.items() <= written.items():
+                continue
             if wanted.items() <= pod.spec.node_affinity.selector.items():
                 return Plugin.ON
             if namespace.changed is not None and pod.created > namespace.changed:
                 verdict = Plugin.OFF
     return verdict
+
+
+def _written_selector(pod: Pod, snapshot: Snapshot) -> Mapping[str, str]:
+    owner = snapshot.owner_of(pod)
+    return owner.template.spec.node_affinity.selector if owner is not None and owner.template is not None else NO_LABELS
 
 
 def _read_labels(text: str) -> dict[str, str]:

@@ -48,11 +48,11 @@ class QuotaExceeded(Refusal):
         def amount(number: int) -> str:
             return format_amount(self.resource, number)
 
-        planned = f", and {amount(self.planned)} by evictions of this plan" if self.planned else ""
+        planned = f" and {amount(self.planned)} planned" if self.planned else ""
         return (
-            f"{self.quota} allows {amount(self.hard)} of {self.resource}: {amount(self.used)} are used{planned}, the "
-            f"evicted pod returns {amount(self.returned)}, and its replacement needs {amount(self.requested)}. Raise "
-            "the quota, or lower what is used"
+            f"{self.quota} limits {self.resource} to {amount(self.hard)}: {amount(self.used)} used{planned}, of which "
+            f"the evicted pod returns {amount(self.returned)}, and its replacement needs {amount(self.requested)}. "
+            "Raise the quota, or lower what is used"
         )
 
 

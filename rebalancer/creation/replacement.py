@@ -15,6 +15,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import REGION, ZONE
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.reasons import Reason
+from rebalancer.model.runs import Run
 from rebalancer.model.workloads import PodTemplate, Workload, pod_ordinal
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
@@ -96,9 +97,18 @@ def _live_pods_of(pod: Pod, owner: Workload, template: PodTemplate | None, revis
     It is the newest of a run, and where that was changed after its creation, the newest that was not.
     """
     first = [pod] if not pod.finished and _is_of_template(pod, template, revision) else []
-    runs = [run for run in view.snapshot.runs_of.get(owner.uid, ()) if not run.pods[0].finished]
-    fitting = (run for run in runs if _is_of_template(run.pods[0], template, revision))
-    return [*first, *(sibling for run in fitting for sibling in _newest(run.pods))]
+    # A plan of a StatefulSet of 2,000 pods with claims takes 170 times as long where each pod looks at all of them.
+    newest = view.memo(
+        ("newest", owner.uid, revision, template is None),
+        lambda: tuple(_find_newest(view.snapshot.runs_of.get(owner.uid, ()), template, revision)),
+    )
+    return [*first, *newest]
+
+
+def _find_newest(runs: Sequence[Run], template: PodTemplate | None, revision: str) -> Iterator[Pod]:
+    for run in runs:
+        if not run.pods[0].finished and _is_of_template(run.pods[0], template, revision):
+            yield from _newest(run.pods)
 
 
 def _newest(pods: Sequence[Pod]) -> Iterator[Pod]:

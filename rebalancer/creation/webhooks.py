@@ -38,10 +38,14 @@ def find_unreachable(namespace: str, labels: Mapping[str, str], snapshot: Snapsh
         if not _is_asked(hook, namespace, labels, snapshot):
             continue
         place, name = hook.service
-        exists = any(service.name == name for service in snapshot.services_in.get(place, ()))
+        services = snapshot.services_in.get(place, ())
+        exists = any(service.name == name for service in services)
         kind = "MutatingWebhookConfiguration" if hook.mutating else "ValidatingWebhookConfiguration"
-        missing = not exists and "Service" not in snapshot.unknown
-        if missing or ("EndpointSlice" in snapshot.known and not snapshot.ready_endpoints[hook.service]):
+        # Of a namespace without any Service it is not known whether they were read: a file may be of one namespace.
+        is_read = bool(services) or (bool(snapshot.namespaces) and place not in snapshot.namespace)
+        missing = not exists and is_read and "Service" not in snapshot.unknown and snapshot.covers(place)
+        # A Service with a selector has an empty slice at least; without any, the API server may reach it otherwise.
+        if missing or snapshot.ready_endpoints.get(hook.service) == 0:
             yield WebhookUnreachable(f"{kind} {hook.configuration}", hook.name, f"{place}/{name}", not missing)
 
 

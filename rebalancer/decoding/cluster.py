@@ -14,6 +14,7 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import (
     decode_annotations,
     decode_labels,
+    decode_namespace_annotations,
     decode_requirement,
     decode_selector,
     find_last_change,
@@ -67,7 +68,7 @@ def decode_namespace(source: wire.Namespace, _: Interner) -> Namespace:
     return Namespace(
         name=source.metadata.name,
         labels=decode_labels(source.metadata.labels),
-        annotations=decode_annotations(source.metadata.annotations),
+        annotations=decode_namespace_annotations(source.metadata.annotations),
         terminating=source.metadata.deletion_timestamp is not None,
         changed=find_last_change(source.metadata.managed_fields),
     )

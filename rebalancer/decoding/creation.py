@@ -129,7 +129,6 @@ def decode_runtime_class(source: wire.RuntimeClass, _: Interner) -> RuntimeClass
         overhead=list_amounts(overhead.pod_fixed, "overhead.podFixed"),
         node_selector=decode_labels(scheduling.node_selector),
         tolerations=decode_tolerations(scheduling.tolerations, "scheduling.tolerations"),
-        changed=find_last_change(source.metadata.managed_fields),
     )
 
 
@@ -148,7 +147,6 @@ def _decode_configuration(source: wire.WebhookConfiguration, *, mutating: bool) 
 
     `matchPolicy` makes no difference: no other group or version has pods.
     """
-    changed = find_last_change(source.metadata.managed_fields)
     webhooks = []
     for position, webhook in enumerate(source.webhooks or ()):
         if not any(map(_matches_new_pods, webhook.rules or ())):
@@ -163,8 +161,7 @@ def _decode_configuration(source: wire.WebhookConfiguration, *, mutating: bool) 
                 service=(service.namespace, service.name) if service is not None else None,
                 namespaces=decode_selector(webhook.namespace_selector, f"{field}.namespaceSelector") or LabelSelector(),
                 objects=decode_selector(webhook.object_selector, f"{field}.objectSelector") or LabelSelector(),
-                conditions=tuple(condition.expression for condition in webhook.match_conditions or ()),
-                changed=changed,
+                is_conditional=bool(webhook.match_conditions),
             )
         )
     return WebhookConfiguration(name=source.metadata.name, mutating=mutating, webhooks=tuple(webhooks))

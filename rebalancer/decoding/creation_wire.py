@@ -6,7 +6,7 @@ the certificates, addresses and credentials that they contain.
 
 from msgspec import field
 
-from rebalancer.decoding.wire import BareMetadata, LabelSelector, ManagedFields, Quantity, ScaleTarget, Wire
+from rebalancer.decoding.wire import BareMetadata, LabelSelector, ManagedFields, Present, Quantity, ScaleTarget, Wire
 from rebalancer.model.affinity import Toleration
 
 
@@ -93,7 +93,7 @@ class ClassScheduling(Wire, frozen=True):
 
 
 class RuntimeClass(Wire, frozen=True):
-    metadata: DatedMetadata
+    metadata: BareMetadata
     overhead: Overhead | None = None
     scheduling: ClassScheduling | None = None
 
@@ -117,16 +117,12 @@ class Rule(Wire, frozen=True):
     scope: str | None = None
 
 
-class MatchCondition(Wire, frozen=True):
-    expression: str
-
-
 class Webhook(Wire, frozen=True):
     name: str
     client_config: ClientConfig = ClientConfig()
     rules: list[Rule] | None = None
     failure_policy: str | None = None
-    match_conditions: list[MatchCondition] | None = None
+    match_conditions: list[Present] | None = None
     namespace_selector: LabelSelector | None = None
     object_selector: LabelSelector | None = None
 
@@ -134,7 +130,7 @@ class Webhook(Wire, frozen=True):
 class WebhookConfiguration(Wire, frozen=True):
     """A ValidatingWebhookConfiguration or a MutatingWebhookConfiguration."""
 
-    metadata: DatedMetadata
+    metadata: BareMetadata
     webhooks: list[Webhook] | None = None
 
 

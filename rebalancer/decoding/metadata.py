@@ -8,6 +8,7 @@ from rebalancer.decoding.errors import MalformedObject, parse_choice
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import OwnerReference
 
+REQUESTER = "openshift.io/requester"
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 """Creation time of an object without one, as in hand-written files: old enough for every rule of age."""
 
@@ -43,6 +44,16 @@ def decode_annotations(source: Mapping[str, str] | None) -> Labels:
         key: value for key, value in source.items() if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)
     }
     return Labels(relevant) if relevant else NO_LABELS
+
+
+def decode_namespace_annotations(source: Mapping[str, str] | None) -> Labels:
+    """Make a label set of the annotations of a namespace that are read.
+
+    OpenShift's quotas over several namespaces select by any annotation; of these only who has requested it is read.
+    """
+    requester = (source or {}).get(REQUESTER)
+    read = decode_annotations(source)
+    return Labels({**read, REQUESTER: requester}) if requester else read
 
 
 def find_controller(references: Iterable[wire.OwnerReference] | None) -> OwnerReference | None:

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from rebalancer.decoding import wire
 from rebalancer.decoding.kinds import ResourceKind
-from rebalancer.decoding.metadata import decode_annotations
+from rebalancer.decoding.metadata import decode_annotations, decode_namespace_annotations
 
 KNOWN_KINDS: Final = "rebalancer.dev/kinds"
 """The annotation of a reduced list that names the kinds it contains, those without any object too."""
@@ -69,7 +69,10 @@ def _without_private(
 ) -> wire.Metadata | wire.TemplateMetadata | wire.BareMetadata:
     if isinstance(metadata, wire.BareMetadata):
         return metadata
-    changes: dict[str, Any] = {"annotations": _read_annotations(metadata.annotations or {}) or None}
+    annotations = _read_annotations(metadata.annotations or {})
+    if isinstance(metadata, wire.NamespaceMetadata):
+        annotations = dict(decode_namespace_annotations(metadata.annotations))
+    changes: dict[str, Any] = {"annotations": annotations or None}
     if isinstance(metadata, wire.NodeMetadata):
         changes["managed_fields"] = None  # programs and people that are nobody else's business
     return structs.replace(metadata, **changes)

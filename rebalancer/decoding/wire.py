@@ -87,7 +87,7 @@ class ManagedFields(Wire, frozen=True):
     subresource: str = ""
 
 
-class DatedMetadata(Metadata, frozen=True):
+class NamespaceMetadata(Metadata, frozen=True):
     managed_fields: list[ManagedFields] | None = None
 
 
@@ -615,7 +615,7 @@ class DisruptionBudget(Wire, frozen=True):
 
 
 class Namespace(Wire, frozen=True):
-    metadata: DatedMetadata
+    metadata: NamespaceMetadata
 
 
 class ServiceSpec(Wire, frozen=True):

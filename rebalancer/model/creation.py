@@ -74,7 +74,6 @@ class RuntimeClass(Struct, frozen=True, gc=False, kw_only=True):
     overhead: Amounts = ()
     node_selector: Labels = NO_LABELS
     tolerations: tuple[Toleration, ...] = ()
-    changed: datetime | None = None
 
 
 class ServiceAccount(Struct, frozen=True, gc=False):
@@ -98,8 +97,7 @@ class PodWebhook(Struct, frozen=True, gc=False, kw_only=True):
     service: tuple[str, str] | None = None
     namespaces: LabelSelector | None = None
     objects: LabelSelector | None = None
-    conditions: tuple[str, ...] = ()
-    changed: datetime | None = None
+    is_conditional: bool = False
 
 
 class WebhookConfiguration(Struct, frozen=True, gc=False, kw_only=True):

@@ -60,6 +60,8 @@ def format_amount(resource: str, amount: int) -> str:
     """Write an amount as people do: `1500m` for CPU in thousandths of a core, `512Mi`, `3`."""
     if resource.rpartition(".")[2] == "cpu":
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if not resource.rpartition(".")[2].startswith(("memory", "storage", "ephemeral-storage", "hugepages-")):
+        return str(amount)
     for power, suffix in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
         if amount and amount % 1024**power == 0:
             return f"{amount // 1024**power}{suffix}"

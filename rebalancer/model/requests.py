@@ -37,8 +37,8 @@ def make_resources(amounts: Mapping[str, int]) -> Resources:
 
 
 def sum_amounts(requested: PodRequests) -> dict[str, int]:
-    """Return the pod's requests as PodRequests sums them up, by resource, without overhead."""
-    return _sum_pod(structs.replace(requested, overhead=()), _NO_DEFAULTS)
+    """Return the pod's requests as PodRequests sums them up, by resource."""
+    return _sum_pod(requested, _NO_DEFAULTS)
 
 
 def sum_limits(requested: PodRequests) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """The snapshot: everything known about a cluster at one moment, and the indexes over it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, Self, TypeVar
@@ -299,23 +299,26 @@ class Snapshot:
         return by_namespace
 
     @_Index
-    def service_account_names(self) -> frozenset[tuple[str, str]]:
-        """Service accounts by (namespace, name)."""
-        return frozenset([(account.namespace, account.name) for account in self.service_accounts])
+    def service_account_names(self) -> Mapping[str, Collection[str]]:
+        """Names of service accounts by namespace."""
+        names: defaultdict[str, set[str]] = defaultdict(set)
+        for account in self.service_accounts:
+            names[account.namespace].add(account.name)
+        return dict(names)
 
     @_Index
     def demanding_webhooks(self) -> Sequence[PodWebhook]:
         """Webhooks of a Service without whose answer no pod is created; not those with conditions on the request."""
         hooks = [hook for configuration in self.webhooks for hook in configuration.webhooks]
-        return [hook for hook in hooks if hook.must_answer and hook.service is not None and not hook.conditions]
+        return [hook for hook in hooks if hook.must_answer and hook.service is not None and not hook.is_conditional]
 
     @_Index
     def ready_endpoints(self) -> Mapping[tuple[str, str], int]:
-        """Ready endpoints by (namespace, name) of their Service."""
+        """Ready endpoints by (namespace, name) of their Service, of those that have a slice."""
         ready: Counter[tuple[str, str]] = Counter()
         for endpoints in self.endpoint_slices:
             ready[endpoints.namespace, endpoints.service] += endpoints.ready
-        return ready
+        return dict(ready)
 
     @_Index
     def limit_ranges_in(self) -> Mapping[str, Sequence[LimitRange]]:

@@ -346,7 +346,8 @@ class ProblemBuilder:
             assert member.owner is not None
             large = structs.replace(largest, claims=())
             small = structs.replace(large, spec=structs.replace(large.spec, requests=largest.least))
-            room, more_room = (self._capacities.capacity_for(pod, pods).places for pod in (large, small))
+            # What the own pods take may be free when a replacement comes.
+            room, more_room = (self._capacities.emptied(pod, pods) for pod in (large, small))
             for node, places in more_room.items():
                 if room.get(node, 0) < min(places, len(pods)):
                     return _describe_range(member.owner, largest.least, largest.spec.requests, node)

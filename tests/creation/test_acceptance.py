@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from rebalancer.creation.acceptance import find_refusals
-from rebalancer.creation.limit_ranges import LimitRangeViolated
+from rebalancer.creation.limit_ranges import LimitRangeViolated, RequestAboveLimit
 from rebalancer.creation.named_objects import NamedObjectMissing
 from rebalancer.creation.pod_security import PodSecurityViolated
 from rebalancer.creation.quotas import QuotaExceeded, QuotaNeedsRequests, find_charges
@@ -18,6 +18,7 @@ from rebalancer.model.cluster import Namespace, PriorityClass, Service, Version
 from rebalancer.model.containers import Amounts, PodRequests
 from rebalancer.model.creation import (
     ClusterQuota,
+    ContainerTarget,
     EndpointSlice,
     LimitRange,
     LimitRangeItem,
@@ -27,6 +28,7 @@ from rebalancer.model.creation import (
     RuntimeClass,
     SecurityViolation,
     ServiceAccount,
+    VerticalAutoscaler,
     WebhookConfiguration,
 )
 from rebalancer.model.facts import Refusal
@@ -63,7 +65,7 @@ class TestQuotas:
         over = self.quota((("pods", 3),), (("pods", 4),))
         (refusal,) = refused(an_owner(ONE), a_pod(ONE), quotas=(over,))
         assert refusal == QuotaExceeded("ResourceQuota shop/q", "pods", 3, 4, 1, 1)
-        assert "ResourceQuota shop/q allows 3 of pods: 4 are used" in str(refusal)
+        assert "ResourceQuota shop/q limits pods to 3: 4 used" in str(refusal)
 
     def test_a_replacement_that_needs_more_than_it_returns_may_not_fit(self) -> None:
         full = self.quota((("cpu", 4000),), (("cpu", 4000),))
@@ -213,7 +215,7 @@ class TestLimitRanges:
             ({"most": (("memory", 1),)}, "max", None),
             ({"ratio": cpu(2000)}, "maxLimitRequestRatio", 3000),
             ({"ratio": (("memory", 1),)}, "maxLimitRequestRatio", None),
-            ({"kind": "Pod", "most": cpu(3000)}, "max", 3100),
+            ({"kind": "Pod", "most": cpu(2999)}, "max", 3000),
             ({"kind": "Pod", "least": cpu(1001)}, "min", 1000),
         ],
     )
@@ -240,13 +242,36 @@ class TestLimitRanges:
         assert refused(an_owner(written), limit_ranges=(self.limits(**item),)) == []
 
     def test_a_limit_below_the_least_and_a_request_above_the_most_are_refused(self) -> None:
-        low = requested(cpu(1000), limits=cpu(500))
-        (refusal,) = refused(an_owner(low), limit_ranges=(self.limits(least=cpu(700)),))
+        low = requested(cpu(300), limits=cpu(500))
+        (refusal,) = refused(an_owner(low), limit_ranges=(self.limits(most=cpu(400)),))
         assert isinstance(refusal, LimitRangeViolated)
         assert refusal.amount == 500
-        (refusal,) = refused(an_owner(low), limit_ranges=(self.limits(most=cpu(700)),))
-        assert isinstance(refusal, LimitRangeViolated)
-        assert refusal.amount == 1000
+        above = requested(cpu(1000), limits=cpu(500))
+        found = refused(an_owner(above), limit_ranges=(self.limits(least=cpu(700), most=cpu(700)),))
+        assert [one.amount for one in found if isinstance(one, LimitRangeViolated)] == [500]
+        found = refused(an_owner(above), limit_ranges=(self.limits(most=cpu(700)),))
+        assert [one.amount for one in found if isinstance(one, LimitRangeViolated)] == [1000]
+        high = requested(cpu(1000), limits=(("memory", 9),))
+        found = refused(an_owner(high), limit_ranges=(self.limits(most=cpu(700)),))
+        assert [one.amount for one in found if isinstance(one, LimitRangeViolated)] == [None]
+
+    def test_a_request_above_its_limit_is_refused_unless_a_younger_pod_shows_otherwise(self) -> None:
+        above = requested(cpu(1000), limits=cpu(500))
+        ranges = (self.limits(NOW - 2 * HOUR),)
+        (refusal,) = refused(an_owner(above), limit_ranges=ranges)
+        assert refusal == RequestAboveLimit("app", "cpu", 1000, 500)
+        assert "would request 1 of cpu, more than its limit of 500m" in str(refusal)
+        assert refused(an_owner(above), a_pod(above), limit_ranges=ranges) == []
+
+    def test_what_an_autoscaler_sizes_is_not_judged_by_its_limits(self) -> None:
+        target = ContainerTarget(container="app", requests=cpu(900))
+        scaler = VerticalAutoscaler(
+            namespace="shop", name="v", target_kind="Deployment", target_name="web", targets=(target,)
+        )
+        strict = self.limits(most=cpu(1))
+        assert refused(an_owner(ONE), limit_ranges=(strict,), vertical_autoscalers=(scaler,)) == []
+        off = frozenset({"MutatingWebhookConfiguration"})
+        assert refused(an_owner(ONE), limit_ranges=(strict,), vertical_autoscalers=(scaler,), known=off)
 
     def test_a_younger_pod_of_the_template_proves_that_it_is_admitted(self) -> None:
         strict = {"least": cpu(5000)}
@@ -274,6 +299,16 @@ class TestNamedObjects:
             NamedObjectMissing("ServiceAccount", "shop/robot"),
         ]
         assert "RuntimeClass kata, which does not exist" in str(found[0])
+
+    def test_what_admission_has_filled_in_is_not_named_by_the_template(self) -> None:
+        """The default class of yesterday is gone; today's takes its place."""
+        witness = structs.replace(a_pod(ONE), spec=structs.replace(a_pod(ONE).spec, priority_class="old-default"))
+        assert refused(an_owner(ONE), witness, new=witness) == []
+
+    def test_accounts_are_judged_in_namespaces_that_show_one(self) -> None:
+        owner = an_owner(ONE, service_account="robot")
+        known = frozenset({"ServiceAccount"})
+        assert refused(owner, known=known, service_accounts=(ServiceAccount("other", "default"),)) == []
 
     def test_what_is_there_and_what_was_not_read_is_not(self) -> None:
         owner = an_owner(ONE, runtime_class="kata", priority_class="high", service_account="robot")
@@ -360,7 +395,8 @@ class TestWebhooks:
             "ValidatingWebhookConfiguration guard", "pods.guard.io", "guard/api", exists=True
         )
         assert "has no ready endpoint" in str(refusal)
-        (refusal,) = self.judged(structs.replace(self.HOOK, mutating=True), services=(), known=frozenset())
+        other = (Service(namespace="guard", name="other"),)
+        (refusal,) = self.judged(structs.replace(self.HOOK, mutating=True), services=other, endpoint_slices=())
         assert refusal == WebhookUnreachable(
             "MutatingWebhookConfiguration guard", "pods.guard.io", "guard/api", exists=False
         )
@@ -368,11 +404,15 @@ class TestWebhooks:
 
     def test_one_that_answers_need_not_or_is_elsewhere_is_not(self) -> None:
         assert self.judged(self.HOOK, ready=1) == []
-        assert self.judged(self.HOOK, known=frozenset()) == []
-        assert self.judged(self.HOOK, services=(), known=frozenset(), unknown=frozenset({"Service"})) == []
+        assert self.judged(self.HOOK, endpoint_slices=()) == [], "an ExternalName, or its slices were not read"
+        no_slices: dict[str, Any] = {"services": (), "endpoint_slices": ()}
+        assert self.judged(self.HOOK, **no_slices, unknown=frozenset({"Service"}), namespaces=(SHOP,)) == []
+        assert self.judged(self.HOOK, **no_slices, namespaces=(SHOP, Namespace(name="guard"))) == [], "not read there"
+        assert self.judged(self.HOOK, **no_slices, namespaces=(SHOP,), scope=frozenset({"shop"})) == []
+        assert self.judged(self.HOOK, **no_slices, namespaces=(SHOP,)), "its namespace is gone"
         assert self.judged(structs.replace(self.HOOK, must_answer=False)) == []
         assert self.judged(structs.replace(self.HOOK, service=None)) == []
-        assert self.judged(structs.replace(self.HOOK, conditions=("object.metadata.name != 'x'",))) == []
+        assert self.judged(structs.replace(self.HOOK, is_conditional=True)) == []
 
     @pytest.mark.parametrize(
         ("selectors", "asked"),

@@ -84,11 +84,20 @@ class TestInjectedContainers:
         only = a_pod(requested(cpu(200), cpu(300)), generation=2)
         assert range_of(next_pod(requested(cpu(1000)), only)) == (1300, 1300)
 
-    def test_a_sidecar_counts_as_one(self) -> None:
+    @pytest.mark.parametrize(("sidecar_first", "expected"), [(True, 1150), (False, 1100)])
+    def test_the_order_of_the_pod_decides_what_an_init_container_needs(
+        self, sidecar_first: bool, expected: int
+    ) -> None:
+        """A sidecar that is injected before an init container runs beside it."""
         sidecar = ContainerRequests(name="mesh", role=Role.SIDECAR, requests=cpu(100))
         init = ContainerRequests(name="init", role=Role.INIT, requests=cpu(1050))
-        shown = PodRequests(containers=(init, sidecar, *requested(cpu(1000)).containers))
-        assert range_of(next_pod(requested(cpu(1000)), a_pod(shown))) == (1100, 1100)
+        app = requested(cpu(1000)).containers
+        first = (sidecar, init) if sidecar_first else (init, sidecar)
+        shown = PodRequests(containers=(*first, *app))
+        assert range_of(next_pod(PodRequests(containers=(init, *app)), a_pod(shown))) == (expected, expected)
+
+    def test_a_container_that_the_newest_pod_lacks_is_made_all_the_same(self) -> None:
+        assert range_of(next_pod(requested(cpu(1000), cpu(50)), a_pod(requested(cpu(1000))))) == (1050, 1050)
 
 
 class TestLimitRanges:
@@ -135,6 +144,34 @@ class TestLimitRanges:
         # An older one has not been applied to it: something takes it out again.
         old = limits(250, NOW - 5 * HOUR)
         assert range_of(next_pod(requested(()), a_pod(requested(())), limit_ranges=(old,))) == (0, 0)
+
+
+class TestLimits:
+    """The limits of the next pod: quotas and LimitRanges judge them, the scheduler does not."""
+
+    def limits_of(self, pod: Pod) -> dict[str, int]:
+        assert pod.requested is not None
+        return dict(pod.requested.containers[0].limits)
+
+    def test_a_container_that_states_none_gets_the_default_of_today(self) -> None:
+        item = LimitRangeItem(kind="Container", default_limits=cpu(2000))
+        ranges = (LimitRange(namespace="shop", name="l", items=(item,), changed=NOW),)
+        assert self.limits_of(next_pod(requested(cpu(100)), limit_ranges=ranges)) == {"cpu": 2000}
+        assert self.limits_of(next_pod(requested(cpu(100)), a_pod(requested(cpu(100))), limit_ranges=ranges)) == {
+            "cpu": 2000
+        }
+        stated = requested(cpu(100), limits=cpu(300))
+        assert self.limits_of(next_pod(stated, limit_ranges=ranges)) == {"cpu": 300}
+
+    def test_those_that_a_webhook_adds_are_seen_in_the_newest_pod(self) -> None:
+        shown = a_pod(requested(cpu(100), limits=cpu(700)))
+        assert self.limits_of(next_pod(requested(cpu(100)), shown)) == {"cpu": 700}
+
+    def test_where_it_is_not_known_which_count_those_of_the_newest_pod_do(self) -> None:
+        item = LimitRangeItem(kind="Container", default_limits=cpu(2000))
+        ranges = (LimitRange(namespace="shop", name="l", items=(item,)),)
+        shown = a_pod(requested(cpu(100), limits=cpu(700)))
+        assert self.limits_of(next_pod(requested(cpu(100)), shown, limit_ranges=ranges)) == {"cpu": 700}
 
 
 class TestVerticalAutoscalers:

@@ -1,10 +1,12 @@
 """Which nodes the next pod may use, by annotations of its namespace and by its RuntimeClass."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from msgspec import structs
 
+from rebalancer.creation.node_selectors import Plugin, heeds
 from rebalancer.creation.replacement import replacement
 from rebalancer.model.affinity import NodeAffinity, Toleration
 from rebalancer.model.cluster import Namespace
@@ -12,6 +14,7 @@ from rebalancer.model.creation import RuntimeClass
 from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec
+from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import PodTemplate, Workload
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -42,8 +45,9 @@ def a_namespace(text: str, *, key: str = KEYS[0], name: str = "shop", changed: d
     return Namespace(name=name, annotations=Labels({key: text}), changed=changed)
 
 
-def next_pod(*pods: Pod, namespaces: tuple[Namespace, ...] = (), **objects: object) -> Pod | Unpredictable:
-    owner = Workload(
+def an_owner(written: Labels = NO_LABELS, runtime_class: str = "") -> Workload:
+    spec = PodSpec(runtime_class=runtime_class, node_affinity=NodeAffinity(selector=written))
+    return Workload(
         group="apps",
         kind="ReplicaSet",
         namespace="shop",
@@ -51,10 +55,20 @@ def next_pod(*pods: Pod, namespaces: tuple[Namespace, ...] = (), **objects: obje
         uid="shop-owner",
         created=NOW,
         revision="1",
-        template=PodTemplate(spec=PodSpec(runtime_class=str(objects.pop("runtime_class", "")))),
+        template=PodTemplate(spec=spec),
     )
+
+
+def next_pod(
+    *pods: Pod,
+    namespaces: tuple[Namespace, ...] = (),
+    written: Labels = NO_LABELS,
+    runtime_class: str = "",
+    **objects: Any,
+) -> Pod | Unpredictable:
     fields = {"nodes": NODES, **objects}
-    snapshot = Snapshot(taken_at=NOW, pods=pods, workloads=(owner,), namespaces=namespaces, **fields)  # type: ignore[arg-type]
+    owner = an_owner(written, runtime_class)
+    snapshot = Snapshot(taken_at=NOW, pods=pods, workloads=(owner,), namespaces=namespaces, **fields)
     return replacement(pods[0], View(snapshot))
 
 
@@ -93,6 +107,26 @@ def test_else_it_is_not_known_and_said_so(changed: datetime | None) -> None:
 def test_but_where_all_nodes_have_the_labels_it_does_not_matter() -> None:
     made = next_pod(a_pod(), namespaces=(a_namespace("disk=fast"),), nodes=NODES[:1])
     assert selector_of(made) == {}
+
+
+def test_a_template_that_contradicts_it_is_refused_by_the_api_server() -> None:
+    slow = Labels({"disk": "slow"})
+    other = a_namespace("zone=x", name="other")
+    shown = a_pod("other", selector=Labels({"zone": "x"}))
+    made = next_pod(a_pod(selector=slow), shown, namespaces=(a_namespace("disk=fast"), other), written=slow)
+    assert isinstance(made, Unpredictable)
+    assert made.reason is Reason.TEMPLATE_REFUSED
+    assert "disk=slow" in made.message
+    assert "disk=fast" in made.message
+
+
+def test_a_pod_whose_template_has_the_labels_itself_shows_nothing() -> None:
+    mine = a_pod(selector=FAST, name="web-2")
+    older = a_namespace("disk=fast", changed=NOW - 2 * HOUR)
+    assert selector_of(next_pod(mine, namespaces=(older,), written=FAST)) == FAST
+    assert heeds(KEYS[0], Snapshot(taken_at=NOW, pods=(mine,), workloads=(an_owner(FAST),), namespaces=(older,))) is (
+        Plugin.UNKNOWN
+    )
 
 
 def test_pods_of_daemon_sets_and_without_an_owner_show_nothing() -> None:

@@ -70,6 +70,14 @@ def test_where_no_pod_shows_its_template_the_replacement_is_not_known() -> None:
     assert "web-1" in made.message
 
 
+def test_where_all_pods_of_its_revision_were_resized_its_requests_are_not_known() -> None:
+    resized = [structs.replace(numbered(ordinal, "1", OLD), generation=2) for ordinal in (0, 1)]
+    made = made_for(resized[0], a_set(), resized[1])
+    assert isinstance(made, Unpredictable)
+    assert "were changed in place" in made.message
+    assert isinstance(made_for(resized[0], a_set(), numbered(1, "1", OLD)), Pod)
+
+
 def test_what_the_api_server_would_refuse_of_the_newest_template_concerns_no_pod_below_it() -> None:
     refused = PodSpec(spread=(structs.replace(spread(HOSTNAME, selects=WEB), match_label_keys=("app",)),))
     owner = a_set(template=PodTemplate(labels=Labels({"app": "web"}), spec=refused))

@@ -21,7 +21,16 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefuse
 from rebalancer.admission.pause import Pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import ENDPOINT_SLICES, KINDS, OPTIONAL_KINDS, PODS, WEBHOOKS, ResourceKind
+from rebalancer.decoding.kinds import (
+    AUTOSCALERS,
+    ENDPOINT_SLICES,
+    KINDS,
+    NODE_POOLS,
+    OPTIONAL_KINDS,
+    PODS,
+    WEBHOOKS,
+    ResourceKind,
+)
 from rebalancer.decoding.lists import UnreadableList, decode, make_snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.model.creation import WebhookConfiguration, find_needed_services
@@ -168,7 +177,7 @@ class KubernetesCluster:
         It waits for EndpointSlices, for a second at most.
         """
         # Before the contents are read, and after: only what is listed all the while is known.
-        listed = {reflector for reflector in self._all if reflector.has_listed}
+        listed = {reflector for reflector in self._all if reflector.has_listed and not _is_out_of_date(reflector)}
         held, unread = self._read_watches()
         listed = {reflector for reflector in listed if reflector.has_listed}
         services = find_needed_services(_list_webhooks(held))
@@ -213,10 +222,12 @@ class KubernetesCluster:
         A watch forgets that it has listed before it forgets its objects, so that its contents are read first.
         """
         required = [reflector for reflector in self.reflectors.values() if reflector.kind in KINDS]
-        held = [(reflector, reflector.contents()) for reflector in (*self._optional, *required)]
+        optional = [reflector for reflector in self._optional if not _is_out_of_date(reflector)]
+        held = [(reflector, reflector.contents()) for reflector in (*optional, *required)]
         unread = {}
         for name, watched in self._scoped.items():
-            contents = [(reflector, reflector.contents()) for reflector in (*watched, *self._scoped_optional[name])]
+            optional = [reflector for reflector in self._scoped_optional[name] if not _is_out_of_date(reflector)]
+            contents = [(reflector, reflector.contents()) for reflector in (*watched, *optional)]
             if self._is_read(name):
                 held += contents
             else:
@@ -335,6 +346,15 @@ class KubernetesCluster:
     def load(self, key: str) -> str:
         """Return a stored document."""
         return self._status.load(key)
+
+
+def _is_out_of_date(reflector: Reflector) -> bool:
+    """Return whether what an optional watch holds says nothing of now: of such a kind nothing is known.
+
+    Pools and autoscalers of nodes and workloads count as they were: what they say is no reason against an eviction.
+    """
+    kept = reflector.kind in KINDS or reflector.kind in (NODE_POOLS, AUTOSCALERS)
+    return not kept and max(reflector.failing, reflector.age) > STALE_AFTER
 
 
 def _watch_namespace(transport: Transport, namespace: str) -> tuple[Reflector, ...]:

@@ -37,7 +37,10 @@ _NOT_SERVED = frozenset({_FORBIDDEN, 404})
 _UNSERVED_WAIT = 300.0
 """Seconds between two requests for what need not be served, or may not be listed."""
 FORBIDDEN_WAIT = 1800.0
-"""Seconds between two requests for an optional kind that may not be listed: a right comes with an update, if ever."""
+"""Seconds between two requests for an optional kind that may not be listed, from the second refusal on.
+
+A right comes with an update, if ever.
+"""
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,20}\Z")
 """The form of a resourceVersion that can be compared: since Kubernetes 1.35 every one, and before that etcd's."""
 
@@ -215,8 +218,9 @@ class Reflector:
             _log.warning("not allowed to list", kind=self.kind.name, error=str(error))
         self._failing_since = None
         self.synced.set()
-        is_refused = self.is_forbidden and self.kind in OPTIONAL_KINDS
-        self._stopping.wait(FORBIDDEN_WAIT if is_refused else _UNSERVED_WAIT)
+        # Once may be a moment in which roles are replaced.
+        is_refused_again = self.is_forbidden and was_forbidden and self.kind in OPTIONAL_KINDS
+        self._stopping.wait(FORBIDDEN_WAIT if is_refused_again else _UNSERVED_WAIT)
 
     def _record_failure(self, error: Exception) -> bool:
         if self._failing_since is None:

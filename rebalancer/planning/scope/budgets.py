@@ -211,7 +211,7 @@ class BudgetLedger:
         self._rules_of_team = policy.rules_of
         self._moving = Counter(move.workload for move in memory.in_flight)
         self._groups = GroupBudgets(view, memory, gathered)
-        self._quotas = QuotaLedger(view.snapshot)
+        self._quotas = QuotaLedger(view.snapshot, memory)
         self._fresh: dict[DisruptionBudget, int] = {}
         self._taken: Counter[DisruptionBudget] = Counter()
         self._left_of_workload: dict[str, int] = {}

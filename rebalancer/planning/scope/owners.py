@@ -42,7 +42,8 @@ class SeveralReplicaSets(Refusal):
     def __str__(self) -> str:
         return (
             f"its {self.owner_kind} {self.name} is being rolled out: {name_list(self.replica_sets)} "
-            f"{'has' if len(self.replica_sets) == 1 else 'have'} pods of it, too"
+            f"{'has or wants' if len(self.replica_sets) == 1 else 'have or want'} pods of it, too; it goes on when "
+            "that has ended"
         )
 
 
@@ -57,7 +58,7 @@ class AutoscalerRaises(Refusal):
     def __str__(self) -> str:
         return (
             f"HorizontalPodAutoscaler {self.autoscaler} is about to scale it up: minReplicas is {self.least}, and it "
-            f"has {plural(self.replicas, 'replica')}"
+            f"has {plural(self.replicas, 'replica')}; it goes on when that is done"
         )
 
 
@@ -74,7 +75,7 @@ class LowerOrdinalNotReady(Refusal):
     def __str__(self) -> str:
         return (
             f"its StatefulSet has podManagementPolicy OrderedReady, and pod {self.pod} {self.state}: no replacement "
-            f"would be created before {self.pod} is Ready"
+            f"would be created before {self.pod} is Ready. Repair that pod first"
         )
 
 
@@ -89,7 +90,8 @@ class OwnsObjects(Refusal):
         that = "that" if len(self.objects) == 1 else "these"
         return (
             f"it owns {name_list(self.objects)}: the garbage collector would delete {that} too, "
-            f"{plural(self.pods, 'pod')} in all, whatever their PodDisruptionBudgets allow"
+            f"{plural(self.pods, 'pod')} in all, whatever their PodDisruptionBudgets allow. Delete it by hand where "
+            "that is wanted"
         )
 
 
@@ -124,7 +126,9 @@ def refuse_scaled_up(workload: Workload, snapshot: Snapshot) -> Refusal | None:
         return None
     for autoscaler in snapshot.autoscalers_of.get((workload.namespace, workload.kind, workload.name), ()):
         if autoscaler.min_replicas > workload.replicas:
-            return AutoscalerRaises(autoscaler.name, autoscaler.min_replicas, workload.replicas)
+            return AutoscalerRaises(
+                f"{autoscaler.namespace}/{autoscaler.name}", autoscaler.min_replicas, workload.replicas
+            )
     return None
 
 

@@ -8,22 +8,29 @@ from collections.abc import Iterator, Sequence
 
 from rebalancer.assessment.controllers import PodController
 from rebalancer.creation.quotas import Charge, Quota, QuotaExceeded, find_charges, quotas_of, refuse_by
+from rebalancer.model.moves import PlanningMemory
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 
 
 class QuotaLedger:
-    """What is planned of each quota."""
+    """What is planned of each quota, and what moves that are under way may still add."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, memory: PlanningMemory) -> None:
         self._snapshot = snapshot
+        self._moving = Counter(move.namespace for move in memory.in_flight)
         self._has_quotas = bool(snapshot.quotas or snapshot.cluster_quotas)
         self._planned: defaultdict[Quota, Counter[str]] = defaultdict(Counter)
 
     def blocked(self, pod: Pod, member: PodController) -> QuotaExceeded | None:
         """Return which quota would not admit the replacement of a pod now, or None."""
         for quota, charges in self._charges(pod, member):
-            exceeded = refuse_by(quota, charges, self._planned[quota])
+            planned = self._planned[quota]
+            if self._moving[pod.namespace]:
+                # The evicted pods' usage may be returned already, and their replacements not be made yet.
+                more = {one.resource: max(0, one.requested - one.returned) for one in charges}
+                planned = planned + Counter({name: self._moving[pod.namespace] * each for name, each in more.items()})
+            exceeded = refuse_by(quota, charges, planned)
             if exceeded is not None:
                 return exceeded
         return None

@@ -366,7 +366,19 @@ def _replacement_answers(pod: Pod, view: View) -> Iterator[Answer]:
             f"the owner's template of revision {owner.revision_at(ordinal)}, at which its partition keeps the pod"
         )
     yield Answer(question=question, answer=f"a pod from {template}, {when}", evidence=str(new_pod))
-    prediction = predict(new_pod, view.without([pod]) if same_name else view.terminating([pod]))
+    state = view.without([pod]) if same_name else view.terminating([pod])
+    prediction = predict(new_pod, state)
+    if new_pod.least is not None:
+        smallest = structs.replace(new_pod, spec=structs.replace(new_pod.spec, requests=new_pod.least))
+        yield Answer(
+            question="Where would kube-scheduler place that?",
+            answer=f"not known: on one of {len(predict(smallest, state).feasible | prediction.feasible)} nodes",
+            evidence=(
+                "its template, its namespace and the newest pod say different things of what it will request; with "
+                f"the most, {len(prediction.feasible)} nodes admit it"
+            ),
+        )
+        return
     yield Answer(
         question="Where would kube-scheduler place that?",
         answer=prediction_summary(prediction),

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from rebalancer.adapters.kubernetes import cluster as clusters
 from rebalancer.adapters.kubernetes import reflector as reflectors
 from rebalancer.adapters.kubernetes import transport as transports
-from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, KubernetesCluster
+from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, STALE_AFTER, KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import LIMIT, StatusMap
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.reflector import Reflector
@@ -321,6 +321,26 @@ def test_in_a_scope_a_kind_is_known_where_it_may_be_listed_in_each_namespace() -
     assert [quota.namespace for quota in made.quotas] == ["shop"]
     assert made.known == OPTIONAL - {"ResourceQuota"}
     assert made.unknown == {"ResourceQuota"}
+
+
+def test_a_kind_whose_watch_has_long_been_silent_is_not_known_any_more() -> None:
+    """A quota of long ago is no reason, for nothing and against nothing; a pool is there as it was."""
+    server, pools = ApiServer(), collection("NodePool")
+    server.put("/api/v1/namespaces/shop")
+    server.put(
+        f"{collection('ResourceQuota', 'shop')}/pods", metadata={"namespace": "shop"}, spec={"hard": {"pods": "9"}}
+    )
+    server.put(f"{pools}/general", spec={"template": {"spec": {}}})
+    with served(server) as transport:
+        cluster = started(make_cluster(transport))
+        now = datetime.now(UTC)
+        assert len(cluster.snapshot(now).quotas) == 1
+        for reflector in cluster._optional:
+            reflector._last_heard -= 2 * STALE_AFTER
+        made = cluster.snapshot(now)
+        cluster.stop()
+    assert (made.quotas, [pool.name for pool in made.node_pools]) == ((), ["general"])
+    assert made.known == {"NodePool", "HorizontalPodAutoscaler"}
 
 
 def test_a_malformed_object_of_an_optional_kind_is_a_fault() -> None:

@@ -370,7 +370,7 @@ class TestAutoscaler:
     def test_a_workload_below_an_autoscalers_least_number_is_about_to_be_scaled(self) -> None:
         plan = self.scaled(13)
         assert evicted(plan) == []
-        assert causes(plan) == {AutoscalerRaises("hpa", 13, 12)}
+        assert causes(plan) == {AutoscalerRaises("shop/hpa", 13, 12)}
         assert {refused.reason for refused in plan.refusals} == {Reason.ROLLOUT_IN_PROGRESS}
 
     @pytest.mark.parametrize("least", [1, 11, 12])
@@ -386,7 +386,7 @@ class TestAutoscaler:
         scaler = Autoscaler(namespace="shop", name="hpa", target_kind="StatefulSet", target_name="db", min_replicas=3)
         snapshot = replace(database(), autoscalers=(scaler,))
         (owner,) = snapshot.workloads
-        for replicas, refused in ((0, None), (1, AutoscalerRaises("hpa", 3, 1))):
+        for replicas, refused in ((0, None), (1, AutoscalerRaises("shop/hpa", 3, 1))):
             assert refuse_scaled_up(structs.replace(owner, replicas=replicas), snapshot) == refused
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from rebalancer.creation.quotas import QuotaExceeded
 from rebalancer.model.creation import ResourceQuota
+from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -11,6 +12,7 @@ from rebalancer.simulator import ZONE
 from tests.build import a_cluster
 from tests.planning.build import planned
 from tests.planning.test_uncertain_requests import resized
+from tests.tracking.build import move
 
 WRITTEN, NOW_REQUESTED = 1000, 200
 MORE = WRITTEN - NOW_REQUESTED
@@ -46,7 +48,7 @@ def test_with_room_for_one_the_second_waits_and_the_quota_is_named() -> None:
     (refusal,) = waits(plan)
     assert refusal.reason is Reason.CANNOT_CREATE
     assert refusal.planned == MORE
-    assert "and 800m by evictions of this plan" in str(refusal)
+    assert "and 800m planned" in str(refusal)
 
 
 def test_with_room_for_none_nothing_goes() -> None:
@@ -56,3 +58,12 @@ def test_with_room_for_none_nothing_goes() -> None:
 
 def test_an_exceeded_quota_refuses_whatever_replacements_use() -> None:
     assert planned(two_lopsided(free=10 * MORE, pods_too_many=1)).evictions == ()
+
+
+def test_a_move_that_is_under_way_may_still_add_as_much() -> None:
+    """While its replacement is not made, the quota's status says nothing of it."""
+    snapshot = two_lopsided(free=2 * MORE)
+    under_way = Memory(moves=(move("gone", snapshot.taken_at, state=MoveState.EVICTED),))
+    plan = planned(snapshot, memory=under_way)
+    assert len(plan.evictions) == 1
+    assert [refusal.planned for refusal in waits(plan)] == [2 * MORE]
