@@ -1,0 +1,310 @@
+"""A cluster as `kubectl get -o json` prints it, object by object, and what is planned for it.
+
+Most states are one workload, `shop/web`: four pods under a zone constraint with maxSkew 1, three in zone a, one in b,
+none in c, with a node in each zone. Without an obstacle one pod of zone a is evicted: its replacement must go to c.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from rebalancer.adapters.files import read_snapshot
+from rebalancer.engine import evaluate
+from rebalancer.model.cluster import NEWEST
+from rebalancer.model.reasons import Reason
+from tests.build import a_policy
+from tests.cli.files import MADE, READY, placed, ready_nodes
+from tests.control_plane.manifests import pod_template, spread
+from tests.control_plane.resources import Manifest
+
+NOW: Final = datetime(2026, 5, 4, 12, tzinfo=UTC)
+EARLIER: Final = "2026-05-01T12:00:00Z"
+"""After the creation of every pod, long enough ago that nothing waits."""
+CROWDED: Final = ("a-0", "a-0", "a-0", "b-0")
+POLICY: Final = """
+mode: Evict
+spread: {for: 0s}
+nodes: {settle: 0s}
+eligibility: {minAge: 0s}
+budgets: {maxUnavailable: "100%", perWorkload: "100%"}
+"""
+
+
+class Outcome(NamedTuple):
+    """What is planned: the pods that are evicted, and why others are not, by reason."""
+
+    evicted: list[str]
+    refusals: Mapping[Reason, str]
+
+    @property
+    def reasons(self) -> set[Reason]:
+        return set(self.refusals)
+
+
+class State:
+    """The objects of a cluster."""
+
+    def __init__(self, *items: Manifest) -> None:
+        self.items = list(items)
+
+    def add(self, *items: Manifest) -> "State":
+        """Add objects."""
+        self.items += items
+        return self
+
+    def get(self, kind: str, name: str) -> Manifest:
+        """Return an object, to be changed."""
+        (found,) = (item for item in self.items if item["kind"] == kind and item["metadata"]["name"] == name)
+        return found
+
+    def pods(self, app: str = "web") -> list[Manifest]:
+        """Return the pods whose names begin with this name."""
+        return [item for item in self.items if item["kind"] == "Pod" and item["metadata"]["name"].startswith(app)]
+
+    def plan(self, policy: str = "") -> Outcome:
+        """Read the objects from a file's bytes, and plan."""
+        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": self.items}).encode()
+        snapshot, _ = read_snapshot(document, version=NEWEST, at=NOW, source="state.json")
+        assert not snapshot.faults
+        plan = evaluate(snapshot, a_policy(POLICY + policy)).plan
+        refusals = [refused.refusal for refused in plan.refusals]
+        refusals += [component.refusal for component in plan.components if component.refusal is not None]
+        refusals += [waiting.refusal for waiting in plan.waiting]
+        said: dict[Reason, str] = {}
+        for refusal in refusals:
+            said[refusal.reason] = "\n".join(filter(None, (said.get(refusal.reason), str(refusal))))
+        evicted = [f"{eviction.pod.namespace}/{eviction.pod.name}" for eviction in plan.evictions]
+        return Outcome(evicted, said)
+
+
+def zones(cpu: str = "8", **of_zone: str) -> list[Manifest]:
+    """Return a node in each of the zones a, b and c: a-0, b-0 and c-0, with this much CPU."""
+    return [node for zone in "abc" for node in ready_nodes({zone: 1}, cpu=of_zone.get(zone, cpu))]
+
+
+def cluster(*parts: Sequence[Manifest], cpu: str = "8", **of_zone: str) -> State:
+    """Return a state of three zones, the namespace `shop`, and these parts."""
+    return State(*zones(cpu, **of_zone), namespace("shop"), *(item for part in parts for item in part))
+
+
+def namespace(name: str, labels: Mapping[str, str] | None = None) -> Manifest:
+    """Return a namespace, labelled with its name as the API server does."""
+    own = {"kubernetes.io/metadata.name": name, **(labels or {})}
+    return make("v1", "Namespace", name, None, labels=own, status={"phase": "Active"})
+
+
+def make(api_version: str, kind: str, name: str, namespace: str | None = "shop", **fields: Any) -> Manifest:
+    """Return an object; fields of its metadata and others."""
+    metadata: Manifest = {"name": name, "uid": f"{kind}-{namespace}-{name}", "creationTimestamp": MADE}
+    if namespace is not None:
+        metadata["namespace"] = namespace
+    for field in ("labels", "annotations", "ownerReferences", "managedFields", "generation"):
+        if field in fields:
+            metadata[field] = fields.pop(field)
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+def owned_by(owner: Manifest) -> list[Manifest]:
+    """Return the references of what an object controls."""
+    metadata = owner["metadata"]
+    return [
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
+
+
+def changed(at: str = EARLIER) -> list[Manifest]:
+    """Return the managed fields of an object that was last changed then."""
+    return [{"manager": "kubectl", "operation": "Update", "apiVersion": "v1", "time": at}]
+
+
+def over_zones(labels: Mapping[str, str] | None, **fields: Any) -> Manifest:
+    """Return the zone constraint over pods with these labels, None: without a selector."""
+    return spread(labels=labels, **fields)
+
+
+def _template(labels: Mapping[str, str], app: str, spec: Mapping[str, Any]) -> Manifest:
+    fields: dict[str, Any] = {"cpu": "100m", "memory": "64Mi", **spec}
+    fields.setdefault("topologySpreadConstraints", [over_zones({"app": app})])
+    if not fields["topologySpreadConstraints"]:
+        del fields["topologySpreadConstraints"]
+    return pod_template(labels=labels, **fields)
+
+
+def _pod_of(owner: Manifest, name: str, node: str | None, labels: Mapping[str, str], template: Manifest) -> Manifest:
+    """Return a pod of an owner as it runs: what the API server adds to a template is there."""
+    pod = placed(name, node, namespace=owner["metadata"]["namespace"], labels=labels)
+    pod["metadata"] |= {"uid": f"{pod['metadata']['namespace']}-{name}", "generation": 1}
+    pod["metadata"]["ownerReferences"] = owned_by(owner)
+    added = {"nodeName": node} if node else {}
+    account = {"serviceAccountName": "default", "schedulerName": "default-scheduler", "priority": 0}
+    pod["spec"] = json.loads(json.dumps({**account, **template["spec"], **added}))
+    return pod
+
+
+def replica_set(
+    name: str,
+    on: Sequence[str | None],
+    top: Manifest | None = None,
+    *,
+    app: str = "web",
+    namespace: str = "shop",
+    revision: str = "5f6d",
+    labels: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> list[Manifest]:
+    """Return a ReplicaSet and its pods, `NAME-0` to `NAME-N`, on these nodes; the rest is the spec of its template."""
+    own = {"app": app, "pod-template-hash": revision, **(labels or {})}
+    template = _template(own, app, spec)
+    owner = make(
+        "apps/v1",
+        "ReplicaSet",
+        name,
+        namespace,
+        generation=1,
+        labels=own,
+        annotations={"deployment.kubernetes.io/revision": "1"},
+        spec={"replicas": len(on), "selector": {"matchLabels": own}, "template": template},
+        status={"replicas": len(on), "readyReplicas": len(on), "observedGeneration": 1},
+    )
+    if top is not None:
+        owner["metadata"]["ownerReferences"] = owned_by(top)
+    return [owner, *(_pod_of(owner, f"{name}-{at}", node, own, template) for at, node in enumerate(on))]
+
+
+def deployment(
+    name: str = "web", on: Sequence[str | None] = CROWDED, *, namespace: str = "shop", app: str = "", **fields: Any
+) -> list[Manifest]:
+    """Return a Deployment that has been rolled out, its ReplicaSet of the same name, and its pods."""
+    app = app or name
+    spec = {key: value for key, value in fields.items() if key not in {"revision", "labels"}}
+    count, selector = len(on), {"app": app, **(fields.get("labels") or {})}
+    top = make(
+        "apps/v1",
+        "Deployment",
+        name,
+        namespace,
+        generation=1,
+        labels=selector,
+        spec={"replicas": count, "selector": {"matchLabels": selector}, "template": _template(selector, app, spec)},
+        status={
+            "replicas": count,
+            "updatedReplicas": count,
+            "readyReplicas": count,
+            "availableReplicas": count,
+            "observedGeneration": 1,
+        },
+    )
+    return [top, *replica_set(name, on, top, app=app, namespace=namespace, **fields)]
+
+
+def stateful_set(
+    name: str = "db",
+    on: Sequence[str] = CROWDED,
+    *,
+    revisions: Sequence[str] = (),
+    claims: Sequence[str] = (),
+    **fields: Any,
+) -> list[Manifest]:
+    """Return a StatefulSet and its pods; `revisions` are theirs, in the order of their ordinals: `old` or `new`.
+
+    `fields` are those of its spec (such as `updateStrategy`), and others for its template.
+    """
+    own = {key: fields.pop(key) for key in ("updateStrategy", "podManagementPolicy") if key in fields}
+    template = _template({"app": name}, name, fields)
+    revisions = revisions or ["new"] * len(on)
+    updated = revisions.count("new")
+    owner = make(
+        "apps/v1",
+        "StatefulSet",
+        name,
+        generation=2,
+        spec={
+            "replicas": len(on),
+            "serviceName": name,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template,
+            "volumeClaimTemplates": [{"metadata": {"name": claim}, "spec": {}} for claim in claims],
+            **own,
+        },
+        status={
+            "replicas": len(on),
+            "readyReplicas": len(on),
+            "currentReplicas": len(on) - updated or len(on),
+            "updatedReplicas": updated,
+            "currentRevision": f"{name}-old" if updated < len(on) else f"{name}-new",
+            "updateRevision": f"{name}-new",
+            "observedGeneration": 2,
+        },
+    )
+    pods = []
+    for ordinal, (node, revision) in enumerate(zip(on, revisions, strict=True)):
+        pod_name = f"{name}-{ordinal}"
+        labels = {
+            "app": name,
+            "apps.kubernetes.io/pod-index": str(ordinal),
+            "controller-revision-hash": f"{name}-{revision}",
+            "statefulset.kubernetes.io/pod-name": pod_name,
+        }
+        pod = _pod_of(owner, pod_name, node, labels, template)
+        if claims:
+            pod["spec"]["volumes"] = [
+                {"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{pod_name}"}} for claim in claims
+            ]
+        pods.append(pod)
+    return [owner, *pods]
+
+
+def containers(*requests: str, name: str = "app") -> list[Manifest]:
+    """Return containers with these CPU requests: `app`, `app-1` …; "" requests none."""
+    return [
+        {
+            "name": f"{name}-{at}" if at else name,
+            "image": "registry.test/app:1",
+            "resources": {"requests": {"cpu": cpu}} if cpu else {},
+        }
+        for at, cpu in enumerate(requests)
+    ]
+
+
+def unready(pod: Manifest) -> None:
+    """Let a pod run without being Ready."""
+    pod["status"]["conditions"] = [{**READY, "status": "False"}]
+
+
+def bound_claim(name: str, affinity: Mapping[str, str] | None, mode: str = "ReadWriteOnce") -> list[Manifest]:
+    """Return a claim and its volume, which can be attached to the nodes with these labels, None: to all."""
+    volume: Manifest = {
+        "capacity": {"storage": "10Gi"},
+        "accessModes": [mode],
+        "storageClassName": "disks",
+        "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": name},
+        "csi": {"driver": "disks.test", "volumeHandle": name},
+    }
+    if affinity is not None:
+        terms = [{"key": key, "operator": "In", "values": [value]} for key, value in affinity.items()]
+        volume["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": terms}]}}
+    claim = {"accessModes": [mode], "storageClassName": "disks", "volumeName": f"pv-{name}"}
+    return [
+        make(
+            "v1",
+            "PersistentVolumeClaim",
+            name,
+            annotations={"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"},
+            spec=claim,
+            status={"phase": "Bound", "accessModes": [mode]},
+        ),
+        make("v1", "PersistentVolume", f"pv-{name}", None, spec=volume, status={"phase": "Bound"}),
+    ]
+
+
+def storage_class(binding: str = "WaitForFirstConsumer") -> Manifest:
+    """Return the class of these volumes."""
+    return make("storage.k8s.io/v1", "StorageClass", "disks", None, provisioner="disks.test", volumeBindingMode=binding)

@@ -1,0 +1,143 @@
+"""What keeps a pod where it is: volumes, annotations, features that are not predicted, a node that is leaving."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from rebalancer.model.reasons import Reason
+from tests.control_plane.manifests import HOSTNAME, ZONE
+from tests.known_states.build import (
+    CROWDED,
+    Outcome,
+    State,
+    bound_claim,
+    cluster,
+    deployment,
+    stateful_set,
+    storage_class,
+)
+
+
+class TestVolumes:
+    def database(self, *reach: Mapping[str, str] | None) -> State:
+        """Return a StatefulSet whose pods have volumes that the nodes with these labels can attach."""
+        state = cluster(stateful_set("db", claims=["data"]), [storage_class()])
+        for ordinal, labels in enumerate(reach):
+            state.add(*bound_claim(f"data-db-{ordinal}", labels))
+        return state
+
+    def test_pods_with_volumes_of_one_node_stay(self) -> None:
+        outcome = self.database(*({HOSTNAME: node} for node in CROWDED)).plan()
+        assert (outcome.evicted, outcome.reasons) == ([], {Reason.VOLUME_PINNED})
+
+    def test_pods_with_volumes_of_one_zone_stay(self) -> None:
+        outcome = self.database(*({ZONE: node[0]} for node in CROWDED)).plan()
+        assert (outcome.evicted, outcome.reasons) == ([], {Reason.VOLUME_PINNED})
+
+    def test_pods_with_volumes_that_every_zone_reaches_are_moved(self) -> None:
+        assert self.database(None, None, None, None).plan().evicted == ["shop/db-0"]
+
+    def test_the_one_pod_of_a_zone_whose_volume_reaches_further_is_moved(self) -> None:
+        assert self.database({ZONE: "a"}, None, {ZONE: "a"}, {ZONE: "b"}).plan().evicted == ["shop/db-1"]
+
+    def test_pods_that_share_a_volume_that_many_nodes_may_mount_are_moved(self) -> None:
+        shared = [{"name": "files", "persistentVolumeClaim": {"claimName": "files"}}]
+        files = bound_claim("files", None, mode="ReadWriteMany")
+        assert cluster(deployment(volumes=shared), files, [storage_class()]).plan().evicted == ["shop/web-0"]
+
+
+class TestAnnotations:
+    def annotated(self, key: str, value: str, pods: Sequence[str]) -> Outcome:
+        state = cluster(deployment())
+        for name in pods:
+            state.get("Pod", name)["metadata"]["annotations"] = {key: value}
+        return state.plan()
+
+    KEYS = (
+        ("karpenter.sh/do-not-disrupt", "true"),
+        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
+    )
+
+    @pytest.mark.parametrize(("key", "value"), KEYS)
+    def test_a_pod_that_nobody_may_disrupt_stays_and_another_one_goes(self, key: str, value: str) -> None:
+        outcome = self.annotated(key, value, ["web-0", "web-1"])
+        assert (outcome.evicted, outcome.reasons) == (["shop/web-2"], {Reason.EXCLUDED})
+        assert f"it is annotated {key}: {value}" in outcome.refusals[Reason.EXCLUDED]
+
+    @pytest.mark.parametrize(("key", "value"), KEYS)
+    def test_where_all_of_a_zone_may_not_be_disrupted_nothing_is_evicted(self, key: str, value: str) -> None:
+        outcome = self.annotated(key, value, ["web-0", "web-1", "web-2"])
+        assert outcome.evicted == []
+        assert f"annotated {key}: {value}" in outcome.refusals[Reason.EXCLUDED]
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [("karpenter.sh/do-not-disrupt", "false"), ("cluster-autoscaler.kubernetes.io/safe-to-evict", "true")],
+    )
+    def test_the_other_value_keeps_none(self, key: str, value: str) -> None:
+        assert self.annotated(key, value, ["web-0", "web-1", "web-2"]).evicted == ["shop/web-0"]
+
+    def test_a_do_not_disrupt_for_a_time_ends(self) -> None:
+        """Karpenter counts it from the pod's creation on."""
+        key = "karpenter.sh/do-not-disrupt"
+        assert self.annotated(key, "1h", ["web-0", "web-1", "web-2"]).evicted == ["shop/web-0"]
+        assert self.annotated(key, "99999h", ["web-0", "web-1", "web-2"]).evicted == []
+
+    def test_a_pod_with_scratch_data_goes_where_it_is_said_to_be_safe(self) -> None:
+        def planned(*safe: str) -> Outcome:
+            state = cluster(deployment(volumes=[{"name": "cache", "emptyDir": {}}]))
+            for name in safe:
+                annotations = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+                state.get("Pod", name)["metadata"]["annotations"] = annotations
+            return state.plan()
+
+        assert planned("web-2").evicted == ["shop/web-2"]
+        refused = planned()
+        assert refused.evicted == []
+        assert "volume cache (emptyDir)" in refused.refusals[Reason.LOCAL_STORAGE]
+
+
+class TestNotPredicted:
+    def assert_refused(self, spec: Mapping[str, Any], reason: Reason, named: str) -> None:
+        outcome = cluster(deployment(**spec)).plan()
+        assert (outcome.evicted, outcome.reasons) == ([], {reason})
+        assert named in outcome.refusals[reason]
+
+    def test_pods_with_claims_for_devices_stay(self) -> None:
+        claim = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
+        self.assert_refused({"resourceClaims": [claim]}, Reason.NOT_PREDICTABLE, "resourceClaims")
+
+    def test_pods_of_another_scheduler_stay(self) -> None:
+        self.assert_refused({"schedulerName": "batch"}, Reason.OTHER_SCHEDULER, "batch")
+
+
+class TestLeavingNodes:
+    """An autoscaler has tainted a node that it removes."""
+
+    REMOVED = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted")
+
+    def tainted(self, node: str, key: str, effect: str = "NoSchedule") -> Outcome:
+        state = cluster(deployment())
+        state.get("Node", node)["spec"]["taints"] = [{"key": key, "effect": effect}]
+        return state.plan()
+
+    @pytest.mark.parametrize("key", REMOVED)
+    def test_pods_of_a_node_that_is_removed_are_not_evicted_besides(self, key: str) -> None:
+        """They leave anyway, and are placed anew."""
+        outcome = self.tainted("a-0", key)
+        assert (outcome.evicted, outcome.reasons) == ([], {Reason.NODE_LEAVING})
+        assert "node a-0" in outcome.refusals[Reason.NODE_LEAVING]
+
+    @pytest.mark.parametrize("key", REMOVED)
+    def test_nothing_is_evicted_to_a_node_that_is_removed(self, key: str) -> None:
+        assert self.tainted("c-0", key).evicted == []
+
+    def test_nothing_is_evicted_to_a_node_that_may_be_removed_soon(self) -> None:
+        """The scheduler would only prefer others, and there is none in zone c."""
+        outcome = self.tainted("c-0", "DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule")
+        assert (outcome.evicted, outcome.reasons) == ([], {Reason.NODE_LEAVING})
+        assert "node c-0" in outcome.refusals[Reason.NODE_LEAVING]
+
+    def test_a_taint_of_another_kind_that_only_prefers_others_stops_nothing(self) -> None:
+        assert self.tainted("c-0", "spot.test/interruptible", "PreferNoSchedule").evicted == ["shop/web-0"]
