@@ -118,7 +118,7 @@ class _Judge:
         """Return a container, as it is written, with the most and with the least that it may request.
 
         Where its limits are not known, they are those of the newest pod. A VerticalPodAutoscaler changes them with the
-        requests; of its containers nobody should ask for the limits.
+        requests: nobody should ask for the limits of its containers.
         """
         shown = self._shown.get(container.name)
         requests = self._weigh_all(
@@ -173,6 +173,8 @@ class _Judge:
             return {shown} if self._unchanged.generation == AS_CREATED else today | {shown}
         if today == {None}:
             return {shown}  # only a webhook can have added it
+        if shown is None:
+            return today  # the default is newer than the pod
         changed = find_last_change(self._ranges)
         if changed is None:
             return today | {shown}

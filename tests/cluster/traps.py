@@ -107,6 +107,14 @@ def add_quota(hard: Mapping[str, str], **spec: Any) -> Callable[[Api, str], None
     return change
 
 
+def all_of(*changes: Callable[[Api, str], None]) -> Callable[[Api, str], None]:
+    def change(api: Api, space: str) -> None:
+        for one in changes:
+            one(api, space)
+
+    return change
+
+
 def enforce(level: str) -> Callable[[Api, str], None]:
     def change(api: Api, space: str) -> None:
         labels = {"pod-security.kubernetes.io/enforce": level}
@@ -290,6 +298,12 @@ TRAPS: Final = (
     Trap(name="webhook-of-others", change=webhook(objects={"app": "other"})),
     Trap(name="limits-too-high", named="LimitRange limits-too-high/limits", change=limit_range(min={"cpu": "1"})),
     Trap(name="limits-default", change=limit_range(defaultRequest={"ephemeral-storage": "1Mi"})),
+    Trap(
+        name="limits-counted",
+        change=all_of(limit_range(default={"cpu": "1"}, defaultRequest={"cpu": "1m"}), add_quota({"limits.cpu": "4"})),
+        mixes=False,
+    ),
+    Trap(name="limits-below", named="more than its limit", change=limit_range(default={"cpu": "10m"})),
     Trap(name="resized-down", named="NoCapacity", spec={"cpu": LARGE}, change=resize(SMALL), mixes=False),
     Trap(name="resized-up", change=resize(LARGE)),
     Trap(name="owns-sets", named="owns StatefulSet", change=own_sets),

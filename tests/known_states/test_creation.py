@@ -51,7 +51,7 @@ class TestQuota:
 
     def test_one_that_is_exceeded_refuses_the_replacement(self) -> None:
         """It was lowered below what is used: the pods that run stay, and none comes back."""
-        assert_refused(self.limited(3, 4), "ResourceQuota shop/team", "3 of pods", "4 are used")
+        assert_refused(self.limited(3, 4), "ResourceQuota shop/team", "limits pods to 3", "4 used")
 
     def test_one_that_is_exactly_full_admits_it(self) -> None:
         """The evicted pod returns what it uses."""
@@ -188,6 +188,38 @@ class TestLimitRange:
 
     def test_one_that_the_request_satisfies_admits_it(self) -> None:
         assert_evicted(self.raised("2026-05-01T00:00:00Z", min={"cpu": "50m"}))
+
+
+class TestDefaultLimit:
+    """A LimitRange gives containers a limit that state none; what judges limits judges that."""
+
+    def with_limits(self, item: dict[str, Any], *others: Manifest) -> State:
+        limits = make("v1", "LimitRange", "sizes", spec={"limits": [{"type": "Container", **item}]})
+        return cluster(deployment(containers=containers("100m")), [limits, *others])
+
+    def quota(self, hard: str) -> Manifest:
+        amounts = {"limits.cpu": hard}
+        return make(
+            "v1", "ResourceQuota", "team", spec={"hard": amounts}, status={"hard": amounts, "used": {"limits.cpu": "0"}}
+        )
+
+    def test_a_quota_on_limits_is_satisfied_by_it(self) -> None:
+        assert_evicted(self.with_limits({"default": {"cpu": "200m"}}, self.quota("10")))
+
+    def test_and_counts_it(self) -> None:
+        assert_refused(
+            self.with_limits({"default": {"cpu": "2"}}, self.quota("1")), "ResourceQuota shop/team", "limits.cpu"
+        )
+
+    def test_without_it_the_quota_refuses_containers_that_state_none(self) -> None:
+        plain = cluster(deployment(containers=containers("100m")), [self.quota("10")])
+        assert_refused(plain, "ResourceQuota shop/team", "limits.cpu", "container app")
+
+    def test_a_maximum_is_the_default_where_none_is_given(self) -> None:
+        assert_evicted(self.with_limits({"max": {"cpu": "1"}}))
+
+    def test_one_below_what_the_template_requests_makes_no_pod(self) -> None:
+        assert_refused(self.with_limits({"default": {"cpu": "50m"}}), "container app", "more than its limit of 50m")
 
 
 class TestWebhook:

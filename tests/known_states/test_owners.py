@@ -173,7 +173,7 @@ class TestAutoscaler:
         outcome = self.scaled(6).plan()
         assert (outcome.evicted, outcome.reasons) == ([], {Reason.ROLLOUT_IN_PROGRESS})
         said = outcome.refusals[Reason.ROLLOUT_IN_PROGRESS]
-        assert "HorizontalPodAutoscaler web-load" in said
+        assert "HorizontalPodAutoscaler shop/web-load" in said
         assert "minReplicas is 6" in said
 
     @pytest.mark.parametrize(("least", "most"), [(4, 9), (2, 9), (1, 4)])
