@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -278,11 +279,27 @@ def collection(kind: str, namespace: str = "") -> str:
     return found.path_in(namespace) if namespace else found.path
 
 
+RUNNING: list[KubernetesCluster] = []
+
+
+@pytest.fixture(autouse=True)
+def stopped() -> Iterator[None]:
+    """End what a failed test leaves behind: its watches would write into the logs of others."""
+    yield
+    while RUNNING:
+        RUNNING.pop().stop()
+
+
 def started(cluster: KubernetesCluster) -> KubernetesCluster:
-    """Begin to watch, and wait until every kind has been requested."""
+    """Begin to watch, and wait until every kind has been answered: a connection may be refused on a busy machine."""
+    RUNNING.append(cluster)
     cluster.start()
-    until(lambda: cluster.synced, "the lists")
+    until(lambda: cluster.synced and all(_is_answered(reflector) for reflector in cluster._all), "the lists")
     return cluster
+
+
+def _is_answered(reflector: Reflector) -> bool:
+    return reflector.has_listed or "no response" not in reflector.error
 
 
 def test_without_the_rights_of_this_version_it_runs_as_before() -> None:
