@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,6 @@ from rebalancer.policy.team_maps import POLICY_MAP
 _ListPage = wire.ListOf[msgspec.Raw]
 _KIND_NAMES = frozenset(kind.name for kind in (*KINDS, *OPTIONAL_KINDS))
 _PAGE = msgspec.json.Decoder(_ListPage)
-_HEAD = msgspec.json.Decoder(wire.Head)
 _IDENTITY = msgspec.json.Decoder(wire.Identity)
 
 
@@ -119,17 +118,43 @@ def reduce_page(kind: ResourceKind, page: DividedPage) -> tuple[list[bytes], lis
 def reduce_file(data: bytes) -> tuple[list[bytes], frozenset[str], list[Fault]]:
     """Return the reduced objects of a file, the kinds that it contains, and the malformed ones; see `decode_file`."""
     page = _decode_page(data)
-    of_list = page.kind.removesuffix("List")
-    known = set(_named_kinds(page))
-    pairs = []
-    for item in page.items:
-        head = _HEAD.decode(item)
-        kind = _find_kind(head.kind or of_list, head.api_version or page.api_version)
-        if kind is not None:
-            pairs.append((kind, item))
-            known.add(kind.name)
+    pairs = [(entry.kind, entry.data) for entry in _read_entries(page)[0] if entry.kind is not None]
     items, faults = _reduce(pairs)
-    return items, frozenset(known), faults
+    return items, _named_kinds(page) | {kind.name for kind, _ in pairs}, faults
+
+
+class _Entry(NamedTuple):
+    """An object of a file: its kind, None where it is none that is read, with the name of that and its text."""
+
+    kind: ResourceKind | None
+    kind_name: str
+    data: msgspec.Raw
+
+
+def _read_entries(page: _ListPage) -> tuple[list[_Entry], int]:
+    """Return the objects of a file, each once, and how many came once more; of one that did the newest counts.
+
+    Dumps that were joined have objects twice. One object is what has one UID, or where there is none, what has one
+    kind, namespace and name.
+    """
+    of_list = page.kind.removesuffix("List")
+    entries: dict[object, tuple[int, _Entry]] = {}
+    for position, item in enumerate(page.items):
+        identity = _IDENTITY.decode(item)
+        name = identity.kind or of_list
+        kind = _find_kind(name, identity.api_version or page.api_version)
+        names = identity.metadata
+        named = (kind.group if kind is not None else None, name, str(names.namespace), str(names.name))
+        key = names.uid or (named if names.name else position)
+        version = _read_version(names.resource_version)
+        if key not in entries or version >= entries[key][0]:
+            entries[key] = version, _Entry(kind, name, item)
+    return [entry for _, entry in entries.values()], len(page.items) - len(entries)
+
+
+def _read_version(text: object) -> int:
+    """Return a resourceVersion as a number (they can be compared from 1.35 on, and could in fact before)."""
+    return int(text) if isinstance(text, str) and text.isdecimal() else -1
 
 
 def _named_kinds(page: _ListPage) -> frozenset[str]:
@@ -161,6 +186,8 @@ class DecodedObjects:
     faults: list[Fault] = field(default_factory=list)
     team_maps: list[ConfigMap] | None = None
     """The ConfigMaps of team policies, None where the list has no ConfigMap at all: they are unknown, then."""
+    doubled: int = 0
+    """How many objects were left out because they came once more."""
 
 
 def decode_file(data: bytes) -> DecodedObjects:
@@ -171,13 +198,11 @@ def decode_file(data: bytes) -> DecodedObjects:
     """
     page = _decode_page(data)
     gathered, intern = DecodedObjects(), Interner()
-    of_list = page.kind.removesuffix("List")
     gathered.kinds |= _named_kinds(page)
-    for item in page.items:
-        head = _HEAD.decode(item)
-        kind = _find_kind(head.kind or of_list, head.api_version or page.api_version)
+    entries, gathered.doubled = _read_entries(page)
+    for kind, name, item in entries:
         if kind is None:
-            if (head.kind or of_list) == CONFIG_MAPS.name:
+            if name == CONFIG_MAPS.name:
                 gathered.team_maps = [*(gathered.team_maps or ()), *_decode_team_map(item, intern)]
             continue
         gathered.kinds.add(kind.name)
@@ -198,9 +223,14 @@ def _decode_team_map(data: msgspec.Raw, intern: Interner) -> Iterator[ConfigMap]
 
 
 def _find_kind(name: str, api_version: str) -> ResourceKind | None:
-    """Return the kind of an object; other projects have NodePools too."""
-    optional = next((kind for kind in OPTIONAL_KINDS if (kind.name, kind.api_version) == (name, api_version)), None)
-    return KIND_NAMED.get(name) or optional
+    """Return the kind of an object: others have Nodes, Services and NodePools too, in groups of their own.
+
+    Of our kinds any version is read, and one without an `apiVersion`, as people write them.
+    """
+    kind = KIND_NAMED.get(name)
+    if kind is not None and (not api_version or api_version.rpartition("/")[0] == kind.group):
+        return kind
+    return next((kind for kind in OPTIONAL_KINDS if (kind.name, kind.api_version) == (name, api_version)), None)
 
 
 def make_snapshot(

@@ -96,12 +96,14 @@ class TemplateMetadata(Wire, frozen=True):
     annotations: dict[str, str] | None = None
 
 
-class Identity(Wire, frozen=True):
-    """Only the name, to report an object that cannot be read."""
+class Identity(Head, frozen=True):
+    """Only what an object is, to report one that cannot be read, and to know one that comes twice."""
 
     class Names(Wire, frozen=True):
         name: object = ""
         namespace: object = ""
+        uid: object = ""
+        resource_version: object = ""
 
     metadata: Names = Names()
 

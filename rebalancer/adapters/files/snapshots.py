@@ -17,6 +17,7 @@ from rebalancer.decoding.lists import UnreadableList, decode_file, make_snapshot
 from rebalancer.decoding.wire import Head
 from rebalancer.model.cluster import Version
 from rebalancer.model.snapshot import TIMELESS, Fault, Snapshot
+from rebalancer.model.words import plural
 
 KUBECTL_COMMAND: Final = (
     "kubectl get pods,nodes,namespaces,replicasets,deployments,statefulsets,replicationcontrollers,services,pdb,pv,pvc,"
@@ -100,6 +101,9 @@ def read_snapshot(
         raise UnreadableSnapshot(f"{source}: one of its items is not a Kubernetes object ({error})") from None
     taken_at = at or find_newest_time(document)
     warnings = [f"left out: {fault}" for fault in gathered.faults]
+    if gathered.doubled:
+        again = f"{plural(gathered.doubled, 'object')} {'comes' if gathered.doubled == 1 else 'come'} more than once"
+        warnings.append(f"{source}: {again}; each counts once, as its newest version is")
     if not any(gathered.objects.values()):
         warnings.append(f"{source} contains no objects of a supported kind: there is nothing to evaluate")
     elif taken_at is None:
