@@ -25,6 +25,7 @@ from rebalancer.policy.team_maps import POLICY_MAP
 _ListPage = wire.ListOf[msgspec.Raw]
 _KIND_NAMES = frozenset(kind.name for kind in (*KINDS, *OPTIONAL_KINDS))
 _PAGE = msgspec.json.Decoder(_ListPage)
+_HEAD = msgspec.json.Decoder(wire.Head)
 _IDENTITY = msgspec.json.Decoder(wire.Identity)
 
 
@@ -140,16 +141,23 @@ def _read_entries(page: _ListPage) -> tuple[list[_Entry], int]:
     of_list = page.kind.removesuffix("List")
     entries: dict[object, tuple[int, _Entry]] = {}
     for position, item in enumerate(page.items):
-        identity = _IDENTITY.decode(item)
-        name = identity.kind or of_list
-        kind = _find_kind(name, identity.api_version or page.api_version)
-        names = identity.metadata
+        head = _HEAD.decode(item)
+        name = head.kind or of_list
+        kind = _find_kind(name, head.api_version or page.api_version)
+        names = _read_names(item)
         named = (kind.group if kind is not None else None, name, str(names.namespace), str(names.name))
         key = names.uid or (named if names.name else position)
         version = _read_version(names.resource_version)
         if key not in entries or version >= entries[key][0]:
             entries[key] = version, _Entry(kind, name, item)
     return [entry for _, entry in entries.values()], len(page.items) - len(entries)
+
+
+def _read_names(item: msgspec.Raw) -> wire.Identity.Names:
+    try:
+        return _IDENTITY.decode(item).metadata
+    except msgspec.ValidationError:
+        return wire.Identity.Names()
 
 
 def _read_version(text: object) -> int:

@@ -96,7 +96,7 @@ class TemplateMetadata(Wire, frozen=True):
     annotations: dict[str, str] | None = None
 
 
-class Identity(Head, frozen=True):
+class Identity(Wire, frozen=True):
     """Only what an object is, to report one that cannot be read, and to know one that comes twice."""
 
     class Names(Wire, frozen=True):

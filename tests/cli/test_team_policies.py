@@ -32,7 +32,7 @@ def policy(tmp_path: Path) -> str:
 
 
 def config_map(text: str, namespace: str = "shop", name: str = "rebalancer-policy") -> dict[str, Any]:
-    metadata = {"name": name, "namespace": namespace, "uid": "u"}
+    metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}"}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"policy.yaml": text}}
 
 

@@ -182,7 +182,7 @@ def test_a_pod() -> None:
 )
 def test_a_malformed_pod_is_left_out(path: str, value: Any, words: list[str]) -> None:
     """The fault names object, field and value; the pods beside it are read."""
-    gathered = decode_file(listed(changed(path, value), POD))
+    gathered = decode_file(listed(changed(path, value), changed("metadata.uid", "u2")))
     assert [pod.name for pod in gathered.objects["pods"]] == ["web-1"]
     fault = gathered.faults[0]
     assert (fault.kind, fault.namespace, fault.name) == ("Pod", "shop", "web-1")
@@ -240,7 +240,7 @@ def test_a_template_names_a_required_node_and_a_pod_the_node_where_it_runs() -> 
 
 def test_equal_specs_are_one_object() -> None:
     """Thousands of pods share a handful of specs and label sets."""
-    pods = decode_file(listed(POD, changed("metadata.name", "web-2"))).objects["pods"]
+    pods = decode_file(listed(POD, changed("metadata.uid", "u2"))).objects["pods"]
     assert pods[0].spec is pods[1].spec
     assert pods[0].labels is pods[1].labels
 
