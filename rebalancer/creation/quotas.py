@@ -11,15 +11,17 @@ OpenShift's ClusterResourceQuota the same over all of its namespaces together.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.cluster import Namespace
-from rebalancer.model.containers import ContainerRequests, PodRequests
+from rebalancer.model.containers import ContainerRequests
 from rebalancer.model.creation import ClusterQuota, QuotaScope, ResourceQuota
 from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.quantities import format_amount
 from rebalancer.model.reasons import Reason
-from rebalancer.model.requests import sum_limits
+from rebalancer.model.requests import sum_amounts, sum_limits
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import name_list
 
@@ -185,9 +187,9 @@ def _matches(scope: QuotaScope, pod: Pod) -> bool:
         case "NotTerminating":
             return True
         case "BestEffort":
-            return _is_best_effort(pod.requested, pod.requests)
+            return _is_best_effort(pod)
         case "NotBestEffort":
-            return not _is_best_effort(pod.requested, pod.requests)
+            return not _is_best_effort(pod)
         case "PriorityClass":
             return _selects_class(scope, pod.spec.priority_class)
         case "CrossNamespacePodAffinity":
@@ -195,11 +197,13 @@ def _matches(scope: QuotaScope, pod: Pod) -> bool:
     return False
 
 
-def _is_best_effort(requested: PodRequests | None, requests: Resources) -> bool:
-    if requests.cpu or requests.memory:
-        return False
-    limits = sum_limits(requested) if requested is not None else {}
-    return not limits.get("cpu") and not limits.get("memory")
+def _is_best_effort(pod: Pod) -> bool:
+    """Return whether no container says anything of CPU and memory; overhead does not count (`GetPodQOS`)."""
+    if pod.requested is None:
+        return not pod.requests.cpu and not pod.requests.memory
+    containers = structs.replace(pod.requested, overhead=())
+    amounts = (sum_amounts(containers), sum_limits(containers))
+    return not any(one.get(name) for one in amounts for name in ("cpu", "memory"))
 
 
 def _selects_class(scope: QuotaScope, name: str) -> bool:

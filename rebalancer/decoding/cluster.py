@@ -240,4 +240,5 @@ def decode_autoscaler(source: wire.Autoscaler, _: Interner) -> Autoscaler:
         target_kind=target.kind,
         target_name=target.name,
         min_replicas=source.spec.min_replicas,
+        max_replicas=source.spec.max_replicas,
     )

@@ -746,6 +746,7 @@ class ScaleTarget(Wire, frozen=True):
 class AutoscalerSpec(Wire, frozen=True):
     scale_target_ref: ScaleTarget = ScaleTarget()
     min_replicas: int = 1
+    max_replicas: int | None = None
 
 
 class Autoscaler(Wire, frozen=True):

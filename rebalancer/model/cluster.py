@@ -16,13 +16,14 @@ from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, SelectorRe
 
 
 class Autoscaler(Struct, frozen=True, gc=False, kw_only=True):
-    """A HorizontalPodAutoscaler: the workload that it scales, and the fewest replicas that it leaves."""
+    """A HorizontalPodAutoscaler: the workload that it scales, the fewest replicas that it leaves, and the most."""
 
     namespace: str
     name: str
     target_kind: str
     target_name: str
     min_replicas: int = 1
+    max_replicas: int | None = None
 
 
 class NodePool(Struct, frozen=True, gc=False, kw_only=True):

@@ -164,6 +164,10 @@ class TestQuotas:
         nothing, limited = requested((("example.com/gpu", 1),)), requested((), limits=cpu(5))
         assert refused(an_owner(nothing), a_pod(nothing), quotas=(over,))
         assert not refused(an_owner(limited), a_pod(limited), quotas=(over,))
+        sandboxed = requested((), overhead=cpu(100))
+        assert refused(an_owner(sandboxed), a_pod(sandboxed), quotas=(over,)), "overhead is no request of a container"
+        unknown = structs.replace(a_pod(nothing), requested=None)
+        assert refused(an_owner(nothing), unknown, new=unknown, quotas=(over,))
 
     def test_a_pod_out_of_scope_returns_nothing(self) -> None:
         full = self.quota((("pods", 2),), (("pods", 2),), QuotaScope("PriorityClass", "In", ("high",)))

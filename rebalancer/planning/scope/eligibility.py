@@ -21,7 +21,7 @@ from rebalancer.planning.scope.owners import (
     find_first_unready,
     refuse_other_replica_sets,
     refuse_owning,
-    refuse_scaled_up,
+    refuse_scaled,
 )
 from rebalancer.policy import Policy
 from rebalancer.policy.durations import parse_duration
@@ -399,7 +399,7 @@ class EligibilityChecker:
             updated = _count_in_place(member.pods, changing) if changing.held_back else changing.updated
             if changing.current != changing.replicas or updated < changing.replicas:
                 return OwnerRollingOut(kind, changing.current, changing.replicas, updated)
-            refusal = refuse_scaled_up(changing, self._snapshot)
+            refusal = refuse_scaled(changing, self._snapshot)
             if refusal is not None:
                 return refusal
         if owner.kind == "StatefulSet":

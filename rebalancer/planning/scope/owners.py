@@ -47,18 +47,19 @@ class SeveralReplicaSets(Refusal):
         )
 
 
-class AutoscalerRaises(Refusal):
-    """A HorizontalPodAutoscaler is about to scale the workload up to its `minReplicas`."""
+class AutoscalerScales(Refusal):
+    """A HorizontalPodAutoscaler is about to scale the workload to its `minReplicas`, or to its `maxReplicas`."""
 
     reason = Reason.ROLLOUT_IN_PROGRESS
     autoscaler: str
-    least: int
+    field: str
+    bound: int
     replicas: int
 
     def __str__(self) -> str:
         return (
-            f"HorizontalPodAutoscaler {self.autoscaler} is about to scale it up: minReplicas is {self.least}, and it "
-            f"has {plural(self.replicas, 'replica')}; it goes on when that is done"
+            f"HorizontalPodAutoscaler {self.autoscaler} is about to scale it: {self.field} is {self.bound}, and it has "
+            f"{plural(self.replicas, 'replica')}; it goes on when that is done"
         )
 
 
@@ -117,18 +118,19 @@ def _wants_or_has_pods(owner: Workload, snapshot: Snapshot) -> bool:
     return owner.replicas > 0 or any(run.living for run in snapshot.runs_of.get(owner.uid, ()))
 
 
-def refuse_scaled_up(workload: Workload, snapshot: Snapshot) -> Refusal | None:
-    """Refuse a workload with fewer replicas than an autoscaler leaves it; one without any has switched autoscaling off.
+def refuse_scaled(workload: Workload, snapshot: Snapshot) -> Refusal | None:
+    """Refuse a workload with fewer or more replicas than an autoscaler leaves it; with none it has switched that off.
 
     Source: `pkg/controller/podautoscaler/horizontal.go` (reconcileAutoscaler): it needs no metrics for that.
     """
     if not workload.replicas:
         return None
-    for autoscaler in snapshot.autoscalers_of.get((workload.namespace, workload.kind, workload.name), ()):
-        if autoscaler.min_replicas > workload.replicas:
-            return AutoscalerRaises(
-                f"{autoscaler.namespace}/{autoscaler.name}", autoscaler.min_replicas, workload.replicas
-            )
+    for scaler in snapshot.autoscalers_of.get((workload.namespace, workload.kind, workload.name), ()):
+        name = f"{scaler.namespace}/{scaler.name}"
+        if scaler.min_replicas > workload.replicas:
+            return AutoscalerScales(name, "minReplicas", scaler.min_replicas, workload.replicas)
+        if scaler.max_replicas is not None and scaler.max_replicas < workload.replicas:
+            return AutoscalerScales(name, "maxReplicas", scaler.max_replicas, workload.replicas)
     return None
 
 

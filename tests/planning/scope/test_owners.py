@@ -20,12 +20,12 @@ from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.eligibility import EligibilityChecker, OwnerRollingOut
 from rebalancer.planning.scope.movable import TemplatesDiffer
 from rebalancer.planning.scope.owners import (
-    AutoscalerRaises,
+    AutoscalerScales,
     CreationFails,
     LowerOrdinalNotReady,
     OwnsObjects,
     SeveralReplicaSets,
-    refuse_scaled_up,
+    refuse_scaled,
 )
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
@@ -370,12 +370,18 @@ class TestAutoscaler:
     def test_a_workload_below_an_autoscalers_least_number_is_about_to_be_scaled(self) -> None:
         plan = self.scaled(13)
         assert evicted(plan) == []
-        assert causes(plan) == {AutoscalerRaises("shop/hpa", 13, 12)}
+        assert causes(plan) == {AutoscalerScales("shop/hpa", "minReplicas", 13, 12)}
         assert {refused.reason for refused in plan.refusals} == {Reason.ROLLOUT_IN_PROGRESS}
 
     @pytest.mark.parametrize("least", [1, 11, 12])
     def test_one_at_or_above_that_number_is_not(self, least: int) -> None:
         assert len(self.scaled(least).evictions) == 4
+
+    @pytest.mark.parametrize(("most", "scales"), [(None, False), (12, False), (11, True)])
+    def test_one_above_its_most_is_about_to_be_scaled_too(self, most: int | None, scales: bool) -> None:
+        plan = self.scaled(1, max_replicas=most)
+        assert causes(plan) == ({AutoscalerScales("shop/hpa", "maxReplicas", 11, 12)} if scales else set())
+        assert bool(evicted(plan)) is not scales
 
     @pytest.mark.parametrize("fields", [{"namespace": "other"}, {"target_kind": "StatefulSet"}, {"target_name": "api"}])
     def test_an_autoscaler_of_another_workload_does_not_matter(self, fields: dict[str, str]) -> None:
@@ -386,8 +392,8 @@ class TestAutoscaler:
         scaler = Autoscaler(namespace="shop", name="hpa", target_kind="StatefulSet", target_name="db", min_replicas=3)
         snapshot = replace(database(), autoscalers=(scaler,))
         (owner,) = snapshot.workloads
-        for replicas, refused in ((0, None), (1, AutoscalerRaises("shop/hpa", 3, 1))):
-            assert refuse_scaled_up(structs.replace(owner, replicas=replicas), snapshot) == refused
+        for replicas, refused in ((0, None), (1, AutoscalerScales("shop/hpa", "minReplicas", 3, 1))):
+            assert refuse_scaled(structs.replace(owner, replicas=replicas), snapshot) == refused
 
 
 def below(kind: str, name: str, owner: OwnerReference | None = None, owning_pod: str = "", **fields: Any) -> Workload:
