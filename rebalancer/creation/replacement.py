@@ -23,6 +23,8 @@ from rebalancer.scheduling.view import View
 _CREATED: Final = attrgetter("created")
 
 REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
+QUEUE_LABELS: Final = ("kueue.x-k8s.io/managed", "kueue.x-k8s.io/queue-name")
+"""Labels of pods that a queueing system manages: its webhook gates each of them until there is quota."""
 NODE_LABELS: Final = frozenset({ZONE, REGION})
 REPLACING_KINDS: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
 """Kinds that create a new pod for an evicted one, on any node where it fits."""
@@ -41,6 +43,13 @@ def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
     if owner.kind not in REPLACING_KINDS:
         return Unpredictable(
             Reason.UNKNOWN_OWNER, f"its owner {owner} is of a kind whose replacements are not modelled"
+        )
+    queue = next((key for key in QUEUE_LABELS if key in pod.labels or key in owner.labels), None)
+    if queue is not None:
+        return Unpredictable(
+            Reason.NOT_PREDICTABLE,
+            f"it is labelled {queue}: Kueue gates its replacement until it is admitted again, which may be never. "
+            "Evictions are for its queue to decide",
         )
     refused = check_template(_template_for(pod, owner))
     if refused is not None:

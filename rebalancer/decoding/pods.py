@@ -256,6 +256,7 @@ def _decode_spec(source: wire.PodSpec, requested: PodRequests, requests: Resourc
         unpredictable=_list_unpredictable_fields(source),
         eviction_responders=bool(source.eviction_responders),
         runtime_class=source.runtime_class_name,
+        os=source.os.name if source.os is not None else "",
     )
 
 

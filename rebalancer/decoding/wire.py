@@ -229,6 +229,10 @@ class Volume(Wire, frozen=True):
         )
 
 
+class OperatingSystem(Wire, frozen=True):
+    name: str = ""
+
+
 class PodSpec(Wire, frozen=True):
     node_name: str = ""
     termination_grace_period_seconds: int | None = None
@@ -251,6 +255,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: Present | None = None
     eviction_responders: list[Present] | None = None
     runtime_class_name: str = ""
+    os: OperatingSystem | None = None
 
 
 class Condition(Wire, frozen=True):
@@ -335,6 +340,7 @@ class RawPodSpec(Struct, gc=False, rename="camel", kw_only=True, omit_defaults=T
     scheduling_group: Raw = _NULL
     eviction_responders: Raw = _NULL
     runtime_class_name: str = ""
+    os: Raw = _NULL
 
 
 class RawMetadata(MetadataWithoutOwners, frozen=True):
@@ -432,10 +438,6 @@ class TemplateVolume(Volume, frozen=True):
     secret: Present | None = None
 
 
-class OperatingSystem(Wire, frozen=True):
-    name: str = ""
-
-
 class TemplateSpec(PodSpec, frozen=True):
     """The spec of a pod template, with what Pod Security judges."""
 
@@ -448,7 +450,6 @@ class TemplateSpec(PodSpec, frozen=True):
     host_pid: bool = field(default=False, name="hostPID")
     host_ipc: bool = field(default=False, name="hostIPC")
     host_users: bool | None = None
-    os: OperatingSystem | None = None
 
 
 class PodTemplate(Wire, frozen=True):

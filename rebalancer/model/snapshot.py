@@ -347,6 +347,15 @@ class Snapshot:
         return {(claim.namespace, claim.name): claim for claim in self.claims}
 
     @_Index
+    def users_of(self) -> Mapping[tuple[str, str], Sequence[Pod]]:
+        """Return the pods on nodes that use a claim, by its (namespace, name); without finished ones."""
+        users: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
+        for pod in self.pods:
+            for claim in pod.claims if pod.node is not None and not pod.finished else ():
+                users[pod.namespace, claim].append(pod)
+        return dict(users)
+
+    @_Index
     def volume(self) -> Mapping[str, PersistentVolume]:
         """Volumes by name."""
         return {volume.name: volume for volume in self.volumes}

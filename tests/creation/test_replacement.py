@@ -159,6 +159,17 @@ class TestReplacement:
         assert isinstance(new, Unpredictable)
         assert new.reason is reason
 
+    @pytest.mark.parametrize("key", ["kueue.x-k8s.io/managed", "kueue.x-k8s.io/queue-name"])
+    def test_what_a_queue_admits_is_not_predicted(self, key: str) -> None:
+        """Kueue's webhook gates each pod; a pod says so, or its owner does."""
+        for made in (
+            self.made(self.member({key: "x"}), self.owned()),
+            self.made(self.member(), self.owned(labels=Labels({key: "x"}))),
+        ):
+            assert isinstance(made, Unpredictable)
+            assert key in made.message
+        assert isinstance(self.made(self.member({"kueue.x-k8s.io/other": "x"}), self.owned()), Pod)
+
     def test_bare_pods_other_schedulers_and_ephemeral_volumes_are_not_predicted(self) -> None:
         view = View(snapshot([node("a")]))
         bare = replacement(pod(on="a"), view)

@@ -41,6 +41,7 @@ DIFFERENCES: list[tuple[str, Any]] = [
     ("spec.containers.0.resources.limits", {"cpu": "2"}),
     ("spec.containers.0.name", "main"),
     ("spec.runtimeClassName", "kata"),
+    ("spec.os", {"name": "windows"}),
     ("metadata.generation", 2),
     ("spec.initContainers", [{"resources": {"requests": {"cpu": "3"}}}]),
     ("spec.initContainers", [{"restartPolicy": "Always", "resources": {"requests": {"cpu": "3"}}}]),

@@ -46,6 +46,19 @@ class TestVolumes:
         files = bound_claim("files", None, mode="ReadWriteMany")
         assert cluster(deployment(volumes=shared), files, [storage_class()]).plan().evicted == ["shop/web-0"]
 
+    def test_pods_that_share_a_volume_of_one_node_stay_on_it(self) -> None:
+        """The scheduler would place a replacement elsewhere, where it waits for the volume."""
+        shared = [{"name": "files", "persistentVolumeClaim": {"claimName": "files"}}]
+        state = cluster(deployment(volumes=shared), bound_claim("files", None), [storage_class()])
+        state.items.remove(state.get("Pod", "web-3"))
+        for name in ("ReplicaSet", "Deployment"):
+            for owner in (item for item in state.items if item["kind"] == name):
+                owner["spec"]["replicas"] = 3
+                owner["status"] |= dict.fromkeys((key for key in owner["status"] if key.endswith("eplicas")), 3)
+        outcome = state.plan()
+        assert (outcome.evicted, outcome.reasons) == ([], {Reason.VOLUME_PINNED})
+        assert "PersistentVolumeClaim shop/files) is attached to node a-0" in outcome.refusals[Reason.VOLUME_PINNED]
+
 
 class TestAnnotations:
     def annotated(self, key: str, value: str, pods: Sequence[str]) -> Outcome:
@@ -103,6 +116,14 @@ class TestNotPredicted:
         outcome = cluster(deployment(**spec)).plan()
         assert (outcome.evicted, outcome.reasons) == ([], {reason})
         assert named in outcome.refusals[reason]
+
+    def test_pods_that_a_queue_admits_stay(self) -> None:
+        state = cluster(deployment())
+        for pod in state.pods():
+            pod["metadata"]["labels"]["kueue.x-k8s.io/managed"] = "true"
+        outcome = state.plan()
+        assert (outcome.evicted, outcome.reasons) == ([], {Reason.NOT_PREDICTABLE})
+        assert "kueue.x-k8s.io/managed" in outcome.refusals[Reason.NOT_PREDICTABLE]
 
     def test_pods_with_claims_for_devices_stay(self) -> None:
         claim = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}

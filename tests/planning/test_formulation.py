@@ -5,12 +5,12 @@ from datetime import timedelta
 
 from msgspec import structs
 
-from rebalancer.model.labels import LabelSelector
+from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
-from rebalancer.planning.formulation import NodeBeingDeleted, OthersUncreated, set_aside
+from rebalancer.planning.formulation import NodeBeingDeleted, NodeOfAnotherSystem, OthersUncreated, set_aside
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.movable import NodeGone
 from rebalancer.simulator import HOSTNAME, ZONE
@@ -42,6 +42,38 @@ def test_several_classes_wait_for_a_node_that_is_being_deleted() -> None:
     )
     (group,) = planned(replace(snapshot, nodes=deleted)).components
     assert group.refusal == NodeBeingDeleted("b-1")
+
+
+def with_systems(snapshot: Snapshot, wanted: str, *, system: str = "windows") -> Snapshot:
+    """Return the cluster with pods that ask for an operating system, and the node b-1 that runs one."""
+    nodes = [
+        structs.replace(node, labels=Labels({**node.labels, "kubernetes.io/os": system}))
+        if node.name == "b-1"
+        else node
+        for node in snapshot.nodes
+    ]
+
+    def ask(pod: Pod) -> Pod:
+        return structs.replace(pod, spec=structs.replace(pod.spec, os=wanted))
+
+    return replace(snapshot, nodes=nodes, pods=[ask(pod) for pod in snapshot.pods])
+
+
+def test_a_node_of_another_system_that_may_take_a_replacement_stops_a_repair() -> None:
+    """The scheduler does not look at `spec.os`, and its kubelet rejects the pod."""
+    alone = a_cluster("ab", 2, on={"a-1": 3}, spread={ZONE: 1}).snapshot()
+    for snapshot in (alone, joined(two_classes())):
+        (group,) = planned(with_systems(snapshot, "linux")).components
+        assert group.refusal == NodeOfAnotherSystem("b-1", "windows", "linux")
+        assert "Select nodes by kubernetes.io/os in the template" in str(group.refusal)
+        for wanted, system in (("linux", "linux"), ("", "windows")):
+            assert planned(with_systems(snapshot, wanted, system=system)).evictions
+
+
+def test_a_node_of_another_system_that_takes_none_does_not_matter() -> None:
+    alone = a_cluster("ab", 2, on={"a-1": 3}, spread={ZONE: 1}).snapshot()
+    full = [structs.replace(node, pods=0) if node.name == "b-1" else node for node in alone.nodes]
+    assert planned(with_systems(replace(alone, nodes=full), "linux")).evictions
 
 
 def test_a_gated_pod_of_one_class_lets_the_component_wait() -> None:

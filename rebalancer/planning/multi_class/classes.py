@@ -311,7 +311,7 @@ class PodClassesBuilder:
 
 
 def scheduling_terms(pod: Pod) -> Hashable:
-    """Return all that the scheduler reads of a pod's spec: pods with equal terms are one class."""
+    """Return all that the scheduler reads of a pod's spec, and its system: pods with equal terms are one class."""
     spec = pod.spec
     return (
         spec.requests,
@@ -322,6 +322,7 @@ def scheduling_terms(pod: Pod) -> Hashable:
         spec.host_ports,
         spec.scheduler,
         spec.priority,
+        spec.os,
         spec.spread,
     )
 

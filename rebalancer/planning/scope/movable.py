@@ -14,7 +14,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.reasons import Reason
-from rebalancer.model.words import plural
+from rebalancer.model.words import name_list, plural
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.victims import RankedPods, Victim
@@ -23,6 +23,7 @@ from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
+_ONE_NODE: Final = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 _NODE: Final = attrgetter("node")
 _NAME: Final = attrgetter("name")
 _CREATED: Final = attrgetter("created")
@@ -55,6 +56,25 @@ class TemplatesDiffer(Refusal):
         return (
             f"it would come back at revision {self.revision}, whose pods are scheduled differently from {self.pod}, "
             "and the partition of its StatefulSet keeps both; finish the rollout to allow the eviction"
+        )
+
+
+class VolumeInUse(Refusal):
+    """A ReadWriteOnce volume of it is attached to a node for other pods: nowhere else a replacement would start.
+
+    The scheduler does not look at that; the attach-detach controller answers Multi-Attach for as long as they live.
+    """
+
+    reason = Reason.VOLUME_PINNED
+    claim: str
+    node: str
+    pods: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"its ReadWriteOnce volume (PersistentVolumeClaim {self.claim}) is attached to node {self.node}, where "
+            f"{name_list(self.pods)} {'uses' if len(self.pods) == 1 else 'use'} it: its replacement would not start "
+            "elsewhere. Use a ReadWriteMany volume, or one for each pod"
         )
 
 
@@ -269,9 +289,27 @@ class PodPartitioner:
         if isinstance(following, Unpredictable):
             return following
         reach = static_feasible(following, self._view, [pod])
-        if nodes <= reach:
-            return None
-        return VolumePinned(len(reach & nodes), len(nodes))
+        if not nodes <= reach:
+            return VolumePinned(len(reach & nodes), len(nodes))
+        return self._refuse_attached(following, pod)
+
+    def _refuse_attached(self, following: Pod, pod: Pod) -> Refusal | None:
+        """Refuse a pod that shares a ReadWriteOnce volume with other pods on one node.
+
+        Where they are on several nodes the driver attaches nothing, and a volume without one is not attached either.
+        """
+        snapshot = self._view.snapshot
+        for name in following.claims:
+            claim = snapshot.claim.get((pod.namespace, name))
+            if claim is None or not claim.access_modes or not _ONE_NODE.issuperset(claim.access_modes):
+                continue
+            volume = snapshot.volume.get(claim.volume)
+            others = [other for other in snapshot.users_of.get((pod.namespace, name), ()) if other.uid != pod.uid]
+            if volume is None or not volume.driver or len({other.node for other in others}) != 1:
+                continue
+            names = tuple(sorted(other.name for other in others))
+            return VolumeInUse(f"{pod.namespace}/{name}", others[0].node or "", names)
+        return None
 
 
 def _scheduling_terms(pod: Pod) -> PodSpec:

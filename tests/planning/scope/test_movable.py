@@ -1,14 +1,20 @@
 """Which pods of a group may move, and which pending pods stop it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from msgspec import structs
 
 from benchmarks.planning_states import zone_returned
 from rebalancer.model.labels import Labels
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
-from rebalancer.planning.scope.movable import NodeGone
+from rebalancer.planning.plan import Plan
+from rebalancer.planning.scope.movable import NodeGone, VolumeInUse
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
 from tests.planning.build import cause_of
 from tests.planning.clusters import (
     GENEROUS,
@@ -68,6 +74,45 @@ def test_a_volume_that_dies_with_its_pod() -> None:
     plan = planned(replace(tied, claims=(claim,), volumes=(PersistentVolume(name="v"),)))
     assert last.uid not in {eviction.pod.uid for eviction in plan.evictions}
     assert {refused.reason for refused in plan.refusals if refused.pod} == {Reason.NOT_PREDICTABLE}
+
+
+def sharing_a_volume(
+    on: Mapping[str, int], *, modes: tuple[str, ...] = ("ReadWriteOnce",), driver: str = "disk"
+) -> Plan:
+    """Plan for a Deployment whose pods share one volume, which every node reaches."""
+    snapshot = a_cluster("abc", on=on, spread={ZONE: 1}).snapshot()
+    workloads = [
+        structs.replace(owner, template=structs.replace(owner.template, claims=("shared",)))
+        for owner in snapshot.workloads
+        if owner.template is not None
+    ]
+    claim = PersistentVolumeClaim(namespace="default", name="shared", volume="v", bound=True, access_modes=modes)
+    volume = PersistentVolume(name="v", driver=driver, access_modes=modes, claim=("default", "shared"), phase="Bound")
+    users = pods(snapshot, lambda pod: structs.replace(pod, claims=("shared",)))
+    return planned(replace(users, workloads=workloads, claims=(claim,), volumes=(volume,)), policy(budgets=GENEROUS))
+
+
+def test_pods_that_share_a_volume_which_one_node_can_attach_stay_there() -> None:
+    """Elsewhere a replacement would wait for the volume for as long as the others live."""
+    plan = sharing_a_volume({"a-1": 3})
+    assert plan.evictions == ()
+    (refusal,) = [one.refusal for one in plan.refusals if one.pod == plan.refusals[0].pod]
+    assert isinstance(refusal, VolumeInUse)
+    assert (refusal.claim, refusal.node, len(refusal.pods)) == ("default/shared", "a-1", 2)
+    assert "PersistentVolumeClaim default/shared) is attached to node a-1" in str(refusal)
+
+
+@pytest.mark.parametrize(
+    ("on", "fields"),
+    [
+        pytest.param({"a-1": 3, "b-1": 1}, {}, id="pods on two nodes show that the driver attaches nothing"),
+        pytest.param({"a-1": 3}, {"modes": ("ReadWriteMany",)}, id="many nodes may mount it"),
+        pytest.param({"a-1": 3}, {"modes": ("ReadWriteOnce", "ReadOnlyMany")}, id="many nodes may read it"),
+        pytest.param({"a-1": 3}, {"driver": ""}, id="no driver attaches it"),
+    ],
+)
+def test_a_volume_that_other_nodes_can_have_too_ties_nobody(on: dict[str, int], fields: dict[str, Any]) -> None:
+    assert sharing_a_volume(on, **fields).evictions
 
 
 def test_a_relabelled_pod_is_not_moved() -> None:
