@@ -12,6 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -23,6 +24,7 @@ from rebalancer.tracking.windows import first_size
 from tests.cluster.controller import USER, Controller, install, policy
 from tests.cluster.test_namespaces import STATUS
 from tests.control_plane.api import Api, wait_until
+from tests.control_plane.audit import Request
 from tests.control_plane.layout import Workload, deployment, lay_out_owned, nodes, spread
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.plane import ControlPlane
@@ -130,16 +132,31 @@ class Left:
     """The evictions that these need: five pods are spread as 2/2/1."""
     unrequested: frozenset[str]
     """UIDs of the pods of planned moves that are as they were."""
+    looked_at: datetime
+
+    def late(self, requests: Sequence[Request]) -> frozenset[str]:
+        """Return the UIDs of pods whose evictions the API server had then, and granted later: a busy one takes long."""
+        return frozenset(
+            uid_of(request)
+            for request in requests
+            if request.code == 201 and request.received < self.looked_at <= request.answered
+        )
+
+
+def uid_of(eviction: Request) -> str:
+    uid: str = (eviction.body or {})["deleteOptions"]["preconditions"]["uid"]
+    return uid
 
 
 def look(api: Api) -> Left:
+    looked_at = datetime.now(UTC)
     memory, pods = read_memory(api), api.list("/api/v1/pods")
     living = {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
     planned = {move.uid for move in memory.moves if move.state is MoveState.PLANNED}
     complete = count_zones(pods)
     violated = frozenset(name for name, zones in complete.items() if skew(zones) > 1)
     minimum = sum(max(0, number - 2) for name in violated for number in complete[name].values())
-    return Left(memory, violated, minimum, frozenset(planned & living))
+    return Left(memory, violated, minimum, frozenset(planned & living), looked_at)
 
 
 @dataclass
@@ -216,7 +233,7 @@ def test_killed_twenty_times(cluster: ControlPlane, tmp_path: Path) -> None:
     assert lefts[-1].violated, "the last kill came after the repair"
     assert (first["violated"], first["minimum"]) == (len(workloads), MINIMUM)
     assert (last["violated"], last["minimum"]) == (0, 0)
-    check_first_cycles(lefts, successors)
+    check_first_cycles(lefts, successors, cluster.audit.evictions(user=USER))
     check_windows(lefts)
     evicted = check_evictions(cluster, lefts)
     check_pods(recorders, initial, evicted)
@@ -236,8 +253,11 @@ def is_repaired(api: Api) -> bool:
     return complete and all(is_ready(pod) for pod in pods if "app" in pod["metadata"].get("labels", {}))
 
 
-def check_first_cycles(lefts: Sequence[Left], successors: Sequence[Controller]) -> None:
-    """Every workload that is skewed when a leader ends is violated in the first cycle of the next one."""
+def check_first_cycles(lefts: Sequence[Left], successors: Sequence[Controller], requests: Sequence[Request]) -> None:
+    """Every workload that is skewed when a leader ends is violated in the first cycle of the next one.
+
+    But for what the API server carries out after the look at what was left.
+    """
     checked, unexecuted = 0, 0
     for number, (left, successor) in enumerate(zip(lefts, successors, strict=True), 1):
         read = read_log(successor, "planned evictions of the last leader")
@@ -252,9 +272,11 @@ def check_first_cycles(lefts: Sequence[Left], successors: Sequence[Controller]) 
             f"{len(left.violated)} workloads violated, minimum {left.minimum}; "
             f"the next leader says {violated}, minimum {minimum}"
         )
-        assert violated >= len(left.violated), f"after kill {number}: {cycles[0]}"
-        assert minimum >= left.minimum, f"after kill {number}: {cycles[0]}"
-        assert sum(line["unexecuted"] for line in read) == len(left.unrequested), f"after kill {number}"
+        late = left.late(requests)
+        assert violated >= len(left.violated) - len(late), f"after kill {number}: {cycles[0]}"
+        assert minimum >= left.minimum - len(late), f"after kill {number}: {cycles[0]}"
+        found = sum(line["unexecuted"] for line in read)
+        assert len(left.unrequested - late) <= found <= len(left.unrequested), f"after kill {number}"
     print(f"{checked} first cycles, {unexecuted} planned evictions that were not carried out")
     assert checked >= FIRST_CYCLES
     assert unexecuted > 0, "no kill came between storing and requesting: the test proves nothing"
@@ -274,11 +296,7 @@ def check_windows(lefts: Sequence[Left]) -> None:
 def check_evictions(plane: ControlPlane, lefts: Sequence[Left]) -> frozenset[str]:
     """As many evictions as the proved minimum are granted, each of another pod; return the UIDs of these."""
     requests = plane.audit.evictions(user=USER)
-    granted = {
-        (request.body or {})["deleteOptions"]["preconditions"]["uid"]: request.answered
-        for request in requests
-        if request.code == 201
-    }
+    granted = {uid_of(request): request.answered for request in requests if request.code == 201}
     number = sum(request.code == 201 for request in requests)
     print(f"{len(requests)} requests, {number} granted, codes {dict(Counter(request.code for request in requests))}")
     assert number == len(granted), "a pod was evicted twice"
