@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.cluster.controller import USER, Controller, install, policy, rebalancer
+from tests.cluster.controller import USER, Controller, hide, install, policy, rebalancer
 from tests.cluster.test_namespaces import STATUS, limit_pods
 from tests.control_plane.api import Api, wait_until
 from tests.control_plane.layout import (
@@ -158,6 +158,7 @@ def _stopped(plane: ControlPlane, process: int, how: str) -> Iterator[None]:
 def test_stateful_sets_in_a_full_namespace_cost_two(cluster: ControlPlane, tmp_path: Path) -> None:
     """Of twelve; before, all in three seconds: their controller reports nothing for half a minute."""
     install(cluster, "base", "evict")
+    hide(cluster, "resourcequotas")
     spreads = {f"db-{n}": [spread(ZONE, labels={"app": f"db-{n}"})] for n in range(12)}
     sets = [
         stateful_set(name, ON, namespace="shop", cpu="10m", topologySpreadConstraints=constraints)
@@ -219,6 +220,7 @@ def test_one_workload_without_an_image_stops_itself_alone(cluster: ControlPlane,
 def test_two_tenants_with_full_quotas_stop_themselves_alone(cluster: ControlPlane, tmp_path: Path) -> None:
     """All other namespaces are repaired meanwhile: a quota says nothing about the cluster."""
     install(cluster, "base", "evict")
+    hide(cluster, "resourcequotas")
     lay_out_many(cluster, (skewed(f"web-{n}", f"team-{space}", number=n) for space in range(6) for n in range(4)))
     for tenant in ("team-0", "team-1"):
         limit_pods(cluster.api, tenant, hard=8, used=16)
