@@ -40,6 +40,8 @@ def prepare(plane: ControlPlane, traps: Mapping[str, Sequence[Trap]]) -> None:
     """Lay out a namespace for each name, with the workload of its first trap, and change it as all of them do."""
     install(plane, "base", "evict")
     parts = [part for space, several in traps.items() for part in lay(space, several[0])]
+    plane.api.apply(part for part in parts if isinstance(part, dict) and part["kind"] == "Namespace")
+    time.sleep(1.1)  # the time of an object is in whole seconds: a pod of the same second proves nothing
     lay_out(plane, [*cluster_nodes(), *parts], timeout=180)
     for space, several in traps.items():
         # A resize is admitted as a new pod is: what would refuse it comes after it.

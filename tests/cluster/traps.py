@@ -229,6 +229,16 @@ def change_template(api: Api, space: str) -> None:
     api.patch(f"/apis/apps/v1/namespaces/{space}/statefulsets/{space}", {"spec": {"template": template}})
 
 
+def roll_out(api: Api, space: str) -> None:
+    """Begin a rollout whose first new pod does not become Ready."""
+    template = {"metadata": {"labels": {"kwok.test/never-ready": "yes"}}}
+    strategy = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    path = f"/apis/apps/v1/namespaces/{space}/deployments/web"
+    api.patch(path, {"spec": {"strategy": strategy, "template": template}})
+    sets = f"/apis/apps/v1/namespaces/{space}/replicasets"
+    wait_until(lambda: len(api.list(sets)) == 2, what=f"the second ReplicaSet in {space}")
+
+
 def first_unready(api: Api, space: str) -> None:
     """Let the pod of the lowest ordinal become unready; it is in zone b."""
     labels = {"kwok.test/never-ready": "yes"}
@@ -306,6 +316,7 @@ TRAPS: Final = (
     Trap(name="limits-below", named="more than its limit", change=limit_range(default={"cpu": "10m"})),
     Trap(name="resized-down", named="NoCapacity", spec={"cpu": LARGE}, change=resize(SMALL), mixes=False),
     Trap(name="resized-up", change=resize(LARGE)),
+    Trap(name="rollout-stuck", named="RolloutInProgress", change=roll_out, mixes=False),
     Trap(name="owns-sets", named="owns StatefulSet", change=own_sets),
     Trap(
         name="ordered-unready", named="pod ordered-unready-0 is not Ready", of_set={}, change=first_unready, mixes=False
