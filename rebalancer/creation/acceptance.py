@@ -11,9 +11,10 @@ from msgspec import structs
 
 from rebalancer.creation.limit_ranges import refuse_above_limits, refuse_by_limits
 from rebalancer.creation.named_objects import find_missing
-from rebalancer.creation.next_requests import find_last_change, find_targets, is_webhook_registered
+from rebalancer.creation.next_requests import find_last_change, find_targets
 from rebalancer.creation.pod_security import refuse_by_security
 from rebalancer.creation.quotas import find_charges, quotas_of, refuse_by, refuse_unwritten
+from rebalancer.creation.replacement import REVISION_LABELS
 from rebalancer.creation.webhooks import find_unreachable
 from rebalancer.model.containers import PodRequests
 from rebalancer.model.facts import Refusal
@@ -27,35 +28,32 @@ def find_refusals(owner: Workload, new: Pod, pods: Sequence[Pod], snapshot: Snap
 
     `new` is that pod, `pods` are the owner's. A quota refuses only if it refuses the replacement of each of them.
     """
-    newest = max((pod.created for pod in pods if _has_template(pod, owner)), default=None)
     template, namespace = owner.template, snapshot.namespace.get(owner.namespace)
     if template is not None:
         yield from find_missing(template, owner.namespace, snapshot)
-        if namespace is not None and not _is_proved(newest, namespace.changed):
+        if namespace is not None:
             refusal = refuse_by_security(template, namespace, snapshot.version)
-            if refusal is not None:
+            if refusal is not None and not _is_proved(owner, pods, namespace.changed):
                 yield refusal
     yield from find_unreachable(owner.namespace, new.labels, snapshot)
     # An autoscaler changes limits with requests, within the LimitRange: how, is not known here.
-    sizes = None if find_targets(owner, snapshot) and is_webhook_registered(snapshot) is not False else new.requested
+    sizes = None if find_targets(owner, snapshot) else new.requested
     if sizes is not None:
-        yield from _refuse_by_limits(owner, sizes, newest, snapshot)
+        yield from _refuse_by_limits(owner, sizes, pods, snapshot)
     yield from _refuse_by_quotas(owner, structs.replace(new, requested=sizes), pods, snapshot)
 
 
 def _refuse_by_limits(
-    owner: Workload, sizes: PodRequests, newest: datetime | None, snapshot: Snapshot
+    owner: Workload, sizes: PodRequests, pods: Sequence[Pod], snapshot: Snapshot
 ) -> Iterator[Refusal]:
     ranges = snapshot.limit_ranges_in.get(owner.namespace, ())
-    if ranges and not _is_proved(newest, find_last_change(ranges)):
-        above = refuse_above_limits(sizes)
-        if above is not None:
-            yield above
+    above = refuse_above_limits(sizes) if ranges else None
+    if above is not None and not _is_proved(owner, pods, find_last_change(ranges)):
+        yield above
     for limits in ranges:
-        if not _is_proved(newest, limits.changed):
-            violated = refuse_by_limits(limits, sizes)
-            if violated is not None:
-                yield violated
+        violated = refuse_by_limits(limits, sizes)
+        if violated is not None and not _is_proved(owner, pods, limits.changed):
+            yield violated
 
 
 def _refuse_by_quotas(owner: Workload, new: Pod, pods: Sequence[Pod], snapshot: Snapshot) -> Iterator[Refusal]:
@@ -73,12 +71,10 @@ def _one_of_each(pods: Sequence[Pod]) -> Sequence[Pod]:
     return list({(id(pod.requests), id(pod.requested), id(pod.spec)): pod for pod in reversed(pods)}.values())
 
 
-def _has_template(pod: Pod, owner: Workload) -> bool:
-    return not owner.revision or owner.revision in {
-        pod.labels.get("pod-template-hash"),
-        pod.labels.get("controller-revision-hash"),
-    }
-
-
-def _is_proved(newest: datetime | None, changed: datetime | None) -> bool:
-    return newest is not None and changed is not None and newest > changed
+def _is_proved(owner: Workload, pods: Sequence[Pod], changed: datetime | None) -> bool:
+    """Return whether a pod of an owner's template was created after an object was changed last."""
+    revision = owner.revision
+    return changed is not None and any(
+        pod.created > changed and (not revision or any(pod.labels.get(key) == revision for key in REVISION_LABELS))
+        for pod in pods
+    )

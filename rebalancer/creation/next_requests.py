@@ -58,10 +58,11 @@ def find_requests(
 def find_targets(owner: Workload, snapshot: Snapshot) -> Mapping[str, Amounts]:
     """Return what a VerticalPodAutoscaler recommends for an owner's containers, by name; empty where it changes none.
 
-    It targets the owner, or the workload above it. Of two that target one workload the first by name is taken.
+    It targets the owner, or the workload above it. Of two that target one workload the first by name is taken. Where
+    the webhooks were not read, a recommendation may reach new pods, or not.
     """
     known = snapshot.vertical_autoscalers_of
-    if not known:
+    if not known or _is_webhook_registered(snapshot) is False:
         return {}
     top = snapshot.workload.get(owner.owner.uid, owner) if owner.owner is not None else owner
     for workload in (top, owner):
@@ -71,7 +72,7 @@ def find_targets(owner: Workload, snapshot: Snapshot) -> Mapping[str, Amounts]:
     return {}
 
 
-def is_webhook_registered(snapshot: Snapshot) -> bool | None:
+def _is_webhook_registered(snapshot: Snapshot) -> bool | None:
     """Return whether recommendations reach new pods, None where the webhooks were not read."""
     if "MutatingWebhookConfiguration" not in snapshot.known:
         return None
@@ -110,9 +111,8 @@ class _Judge:
         shown = unchanged.requested if unchanged is not None else None
         self._shown = {one.name: one for one in shown.containers} if shown is not None else {}
         self._ranges = snapshot.limit_ranges_in.get(owner.namespace, ())
-        registered = is_webhook_registered(snapshot)
-        self._targets = find_targets(owner, snapshot) if registered is not False else {}
-        self._is_sure_of_targets = bool(registered)
+        self._targets = find_targets(owner, snapshot)
+        self._is_sure_of_targets = bool(self._targets) and bool(_is_webhook_registered(snapshot))
 
     def judge(self, container: ContainerRequests) -> tuple[ContainerRequests, ContainerRequests]:
         """Return a container, as it is written, with the most and with the least that it may request.
