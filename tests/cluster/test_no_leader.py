@@ -46,6 +46,12 @@ def lease(plane: ControlPlane) -> dict[str, Any]:
     return document
 
 
+def renewed(plane: ControlPlane) -> datetime:
+    """Return when the Lease was last written by who held it."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/rebalancer"
+    return datetime.fromisoformat(plane.api.get(path)["spec"]["renewTime"])
+
+
 def check_free(plane: ControlPlane, since: datetime, last: datetime) -> None:
     """Both commands and the document have the time since when the Lease is free, and the age of the last cycle."""
     for line in acting(plane):
@@ -71,18 +77,18 @@ def test_a_stopped_and_a_killed_controller_are_reported_as_gone(cluster: Control
         controller.wait_for("cycle", count=2)
         wait_until(lambda: acting(cluster) == (EVICTS, EVICTS), what="the status", timeout=20)
         assert lease(cluster) == {"holder": controller.log("leading")[0]["identity"], "freeSince": None, "error": ""}
+        asked = datetime.now(UTC)
         assert controller.stop() == 0
-        stopped = datetime.now(UTC)
+        released = renewed(cluster)
+        assert asked <= released <= datetime.now(UTC)
     time.sleep(2)
-    check_free(cluster, stopped, ran(controller))
+    check_free(cluster, released, ran(controller))
     with Controller(cluster, tmp_path, text, *QUICK) as controller:
         controller.wait_for("cycle", count=2)
         assert controller.process is not None
         controller.process.kill()
         controller.process.wait(10)
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/rebalancer"
-        renewed = datetime.fromisoformat(cluster.api.get(path)["spec"]["renewTime"])
-        ends = renewed + timedelta(seconds=6)
+        ends = renewed(cluster) + timedelta(seconds=6)
         assert lease(cluster)["holder"] == controller.log("leading")[0]["identity"]
         time.sleep(max(0.0, (ends - datetime.now(UTC)).total_seconds()))
         check_free(cluster, ends, ran(controller))
