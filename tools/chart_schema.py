@@ -13,6 +13,7 @@ _SWITCH: Final = {"type": "boolean"}
 _NAMES: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _KUBERNETES: Final = {"type": "object"}
 _KUBERNETES_LIST: Final = {"type": "array", "items": {"type": "object"}}
+_RESOURCE: Final = {"type": "string", "pattern": r"^[a-z0-9]+(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$"}
 _NAMESPACE: Final = {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"}
 _NAMESPACES: Final = {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": "^[a-z0-9-]{1,63}$"}}
 _DURATION: Final = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d))+$"}
@@ -51,6 +52,7 @@ def values_schema() -> Schema:
             policy=_section(**fields),
             rbac=_section(namespaced=_SWITCH, people=_SWITCH),
             workloadNamespaces={"type": "array", "uniqueItems": True, "items": _NAMESPACE},
+            ownerResources={"type": "array", "uniqueItems": True, "items": _RESOURCE},
             replicas={"type": "integer", "minimum": 1, "maximum": 5},
             podDisruptionBudget=_section(
                 enabled=_SWITCH, maxUnavailable={"type": ["integer", "string"], "pattern": "^[0-9]+%$"}

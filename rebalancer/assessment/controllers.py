@@ -123,7 +123,7 @@ def controllers_without_pods(view: View) -> Iterator[PodController]:
     snapshot = view.snapshot
     for owner in snapshot.workloads:
         if owner.replicas and owner.kind in REPLACING_KINDS and owner.uid not in present and owner.template is not None:
-            top = snapshot.workload.get(owner.owner.uid, owner) if owner.owner is not None else owner
+            top = snapshot.top_of(owner)
             yield PodController(reference=reference_of(top), owner=owner, top=top, pods=(), next_pod=missing)
 
 

@@ -34,7 +34,7 @@ class Cluster:
         """List it once; return that, and what could not be read."""
         options = self._options
         try:
-            snapshot = read_once(self._transport, datetime.now(UTC))
+            snapshot = read_once(self._transport, datetime.now(UTC), options.policy.eligibility.foreign_owners)
             if options.is_shipped_policy:
                 warn(filter(None, [describe_other_policy(self._transport, options.policy)]))
         except ClusterError as error:
@@ -42,6 +42,7 @@ class Cluster:
         warnings = tuple(f"left out: {fault}" for fault in snapshot.faults)
         if snapshot.unknown:
             warnings += (f"not allowed to list {', '.join(sorted(snapshot.unknown))}",)
+        warnings += tuple(f"owners of kind {kind} are not read: {why}" for kind, why in snapshot.unread_owners.items())
         return snapshot, warnings
 
     def read_team_maps(self, namespaces: Iterable[str]) -> Iterator[ConfigMap]:

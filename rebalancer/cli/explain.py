@@ -4,20 +4,23 @@ import argparse
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import TypeVar
 
+from rebalancer.assessment.controllers import stray_controllers
 from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.load import load_cluster
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
+from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
-from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.workloads import Workload, reference_of
+from rebalancer.model.workloads import reference_of
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.prevention.summary import explain_scale_downs
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_pod, explain_workload
 from rebalancer.reporting.text.explanation import explanation_text
+from rebalancer.scheduling.view import View
 
 _KINDS = {
     **dict.fromkeys(("pod", "pods", "po"), "Pod"),
@@ -33,7 +36,7 @@ def add_arguments(parser: Parser) -> None:
         "object",
         metavar="KIND/NAME",
         nargs="+",
-        help="pod, deployment, statefulset or replicaset, and its name; or KIND NAME",
+        help="pod, deployment, statefulset, replicaset or any kind that owns pods, and its name; or KIND NAME",
     )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also say which method found the step, and why others did not"
@@ -47,18 +50,15 @@ def run(args: argparse.Namespace) -> int:
     kind, name = _parse_object(args.object)
     cluster = load_cluster(options)
     evaluation, snapshot = cluster.evaluation, cluster.snapshot
-    target = _find_object(kind, name, options.namespace, snapshot)
+    target = _find_object(kind, name, options.namespace, evaluation.view)
     blocked = next((entry.refusal for entry in cluster.acting.blocked if entry.namespace == target.namespace), None)
     details = ExplanationDetails(find_relaxations(evaluation.plan), verbose=args.verbose, blocked=blocked)
     if isinstance(target, Pod):
         document = explain_pod(target, evaluation.view, evaluation.assessment, evaluation.plan, details)
     else:
-        # A Deployment's ReplicaSet is explained as the Deployment.
-        top = snapshot.workload.get(target.owner.uid, target) if target.owner is not None else target
-        workload = reference_of(top)
-        scale_downs = explain_scale_downs(workload, evaluation.view, evaluation.assessment, cluster.policy)
+        scale_downs = explain_scale_downs(target, evaluation.view, evaluation.assessment, cluster.policy)
         details = details._replace(scale_downs=tuple(scale_downs))
-        document = explain_workload(workload, evaluation.assessment, evaluation.plan, snapshot, details)
+        document = explain_workload(target, evaluation.assessment, evaluation.plan, snapshot, details)
     match options.output:
         case "json":
             sys.stdout.write(to_json(document).decode())
@@ -72,23 +72,49 @@ def run(args: argparse.Namespace) -> int:
 def _parse_object(words: Sequence[str]) -> tuple[str, str]:
     """Read KIND/NAME, or KIND NAME as kubectl takes it too."""
     kind, _, name = words[0].partition("/") if len(words) == 1 else (words[0], "", words[1])
-    if len(words) > 2 or not name or "/" in name or kind.lower() not in _KINDS:
-        near = get_close_matches(kind.lower(), _KINDS, n=1)
-        hint = f"; did you mean {near[0]}/{name}?" if near and name and kind.lower() not in _KINDS else ""
-        if len(words) > 1 and all("/" in word for word in words):
-            hint = "; name one object at a time"
-        raise UsageError(
-            f"found {' '.join(words)!r}, expected KIND/NAME such as pod/web-1; kinds: pod, deployment, statefulset, "
-            f"replicaset{hint}"
-        )
-    return _KINDS[kind.lower()], name
+    if len(words) > 2 or not name or "/" in name or not kind:
+        several = len(words) > 1 and all("/" in word for word in words)
+        raise _unexpected(words, "; name one object at a time" if several else "")
+    return kind.lower(), name
 
 
-def _find_object(kind: str, name: str, namespace: str | None, snapshot: Snapshot) -> Pod | Workload:
-    candidates: Sequence[Pod | Workload] = (
-        snapshot.pods if kind == "Pod" else [workload for workload in snapshot.workloads if workload.kind == kind]
+def _unexpected(words: Sequence[str], hint: str) -> UsageError:
+    return UsageError(
+        f"found {' '.join(words)!r}, expected KIND/NAME such as pod/web-1; kinds: pod, deployment, statefulset, "
+        f"replicaset, and others that own pods{hint}"
     )
-    candidates = [candidate for candidate in candidates if namespace in {None, candidate.namespace}]
+
+
+def _find_object(word: str, name: str, namespace: str | None, view: View) -> Pod | Reference:
+    if _KINDS.get(word) == "Pod":
+        pods = [pod for pod in view.snapshot.pods if namespace in {None, pod.namespace}]
+        return _choose("Pod", name, namespace, pods)
+    owners = {reference_of(owner): owner for owner in view.snapshot.workloads}
+    owners |= {reference_of(top): top for top in view.snapshot.tops.values()}
+    known = {*owners, *(stray.reference for stray in stray_controllers(view) if stray.reference.kind != "Pod")}
+    kinds = {reference.kind for reference in known}
+    kind = _KINDS.get(word) or next((kind for kind in sorted(kinds) if word in _name_kind(kind)), None)
+    if kind is None:
+        words = {*_KINDS, *(kind.lower() for kind in kinds)}
+        near = get_close_matches(word, sorted(words), n=1)
+        raise _unexpected([f"{word}/{name}"], f"; did you mean {near[0]}/{name}?" if near else "")
+    candidates = [one for one in known if one.kind == kind and namespace in {None, one.namespace}]
+    chosen = _choose(kind, name, namespace, candidates)
+    # A ReplicaSet of a Deployment is explained as that.
+    return reference_of(view.snapshot.top_of(owners[chosen])) if chosen in owners else chosen
+
+
+def _name_kind(kind: str) -> frozenset[str]:
+    """Return the words for a kind: as kubectl takes them, singular and plural."""
+    one = kind.lower().partition(".")[0]
+    return frozenset({kind.lower(), one, f"{one}s", f"{one}es"})
+
+
+Named = TypeVar("Named", Pod, Reference)
+
+
+def _choose(kind: str, name: str, namespace: str | None, candidates: Sequence[Named]) -> Named:
+    """Return the object of a name; CliError if there is none, or one in each of several namespaces."""
     matching = [candidate for candidate in candidates if candidate.name == name]
     if not matching:
         where = f" in namespace {namespace}" if namespace is not None else ""

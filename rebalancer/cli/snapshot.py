@@ -10,7 +10,7 @@ from rebalancer.adapters.files import UnreadableSnapshot, reduce_snapshot
 from rebalancer.adapters.kubernetes.listing import read_reduced
 from rebalancer.adapters.kubernetes.transport import ClusterError, connect
 from rebalancer.cli.errors import CliError, Exit, UsageError, warn
-from rebalancer.cli.files import read_bytes
+from rebalancer.cli.files import read_bytes, read_policy
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.progress import progress
 from rebalancer.decoding.reduction import reduced_list
@@ -31,6 +31,12 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--snapshot", metavar="FILE", help="reduce this output of kubectl get … -o json instead; - is standard input"
     )
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="a policy, a file or configmap:NAMESPACE/NAME, of which the owners in eligibility.owners are read too "
+        "(default: the shipped policy, which lists Kubernetes' own only)",
+    )
     parser.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file (default: as for report)")
     parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context (default: the current one)")
 
@@ -39,12 +45,15 @@ def run(args: argparse.Namespace) -> int:
     """Write the dump."""
     if args.snapshot is not None and (args.kubeconfig is not None or args.context is not None):
         raise UsageError("--kubeconfig and --context name a live cluster; leave them out or --snapshot")
+    if args.snapshot is not None and args.policy is not None:
+        raise UsageError("--policy names owners to be read from a live cluster; leave it out or --snapshot")
+    policy = read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context)
     try:
         if args.snapshot is None:
             transport = connect(kubeconfig=args.kubeconfig, context=args.context)
             warn(transport.warnings)
             with progress("reading the cluster"):
-                items, known, faults = read_reduced(transport)
+                items, known, faults = read_reduced(transport, policy.eligibility.foreign_owners)
             taken_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         else:
             source = "standard input" if args.snapshot == "-" else args.snapshot

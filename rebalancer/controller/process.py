@@ -170,6 +170,7 @@ class _Controller:
             control=watch_pauses(transport, settings.namespace, self._tell),
             scope=frozenset(settings.workload_namespaces) or None,
         )
+        self._cluster.follow_owners(policy.policy.eligibility.foreign_owners)
         identity = Identity(name=self._identity, policy_source=policy.name)
         self._elector = self._make_elector()
         page_address = settings.page_listen_address
@@ -345,6 +346,7 @@ class _Controller:
         self._telemetry.beat()
         self._prevention.cycle_ended()
         state = self._runner.state
+        self._cluster.follow_owners(state.in_force.policy.eligibility.foreign_owners)
         if self._run_once is not None:
             if self._run_once.is_done(state):
                 self._done.set()

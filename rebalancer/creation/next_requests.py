@@ -64,7 +64,7 @@ def find_targets(owner: Workload, snapshot: Snapshot) -> Mapping[str, Amounts]:
     known = snapshot.vertical_autoscalers_of
     if not known or _is_webhook_registered(snapshot) is False:
         return {}
-    top = snapshot.workload.get(owner.owner.uid, owner) if owner.owner is not None else owner
+    top = snapshot.top_of(owner)
     for workload in (top, owner):
         for scaler in known.get((workload.namespace, workload.kind, workload.name), ()):
             if scaler.mode is not ScalingMode.OFF:

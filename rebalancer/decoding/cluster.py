@@ -18,6 +18,7 @@ from rebalancer.decoding.metadata import (
     decode_requirement,
     decode_selector,
     find_last_change,
+    find_target_kind,
     get_creation_time,
 )
 from rebalancer.model.affinity import NodeSelectorTerm, Taint, TaintEffect
@@ -237,7 +238,7 @@ def decode_autoscaler(source: wire.Autoscaler, _: Interner) -> Autoscaler:
     return Autoscaler(
         namespace=source.metadata.namespace,
         name=source.metadata.name,
-        target_kind=target.kind,
+        target_kind=find_target_kind(target),
         target_name=target.name,
         min_replicas=source.spec.min_replicas,
         max_replicas=source.spec.max_replicas,

@@ -11,7 +11,7 @@ from rebalancer.decoding import creation_wire as wire
 from rebalancer.decoding.constraints import decode_tolerations
 from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.metadata import decode_labels, decode_selector, find_last_change
+from rebalancer.decoding.metadata import decode_labels, decode_selector, find_last_change, find_target_kind
 from rebalancer.decoding.resources import list_amounts, list_ratios
 from rebalancer.decoding.wire import Quantity
 from rebalancer.model.containers import Amounts
@@ -217,7 +217,7 @@ def decode_vertical_autoscaler(source: wire.VerticalPodAutoscaler, _: Interner) 
     return VerticalAutoscaler(
         namespace=source.metadata.namespace,
         name=source.metadata.name,
-        target_kind=spec.target_ref.kind if spec.target_ref is not None else "",
+        target_kind=find_target_kind(spec.target_ref) if spec.target_ref is not None else "",
         target_name=spec.target_ref.name if spec.target_ref is not None else "",
         mode=parse_choice(ScalingMode, mode or ScalingMode.RECREATE, "spec.updatePolicy.updateMode"),
         targets=tuple(targets),

@@ -2,12 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import msgspec
 
 from rebalancer.decoding import cluster, creation, creation_wire, pods, wire, workloads
+from rebalancer.decoding.foreign_owners import OwnerReader, Scale, decode_foreign_owner
 from rebalancer.decoding.interning import Interner
+from rebalancer.model.workloads import name_kind
+
+
+class Decoder(Protocol):
+    """What reads an object: of most kinds msgspec's."""
+
+    def decode(self, data: bytes | msgspec.Raw, /) -> Any:
+        """Return an object's shape; raise msgspec.ValidationError if it has another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +33,8 @@ class ResourceKind:
     plural: str
     namespaced: bool
     field: str
-    decoder: msgspec.json.Decoder[Any]
-    sources: msgspec.json.Decoder[Any]
+    decoder: Decoder
+    sources: Decoder
     convert: Callable[[Any, Interner], Any]
 
     @property
@@ -36,6 +46,11 @@ class ResourceKind:
     def path_in(self, namespace: str) -> str:
         """Return the API path of the list of those in a namespace."""
         return self.path.replace(self.plural, f"namespaces/{namespace}/{self.plural}")
+
+    @property
+    def owner_name(self) -> str:
+        """The kind of the workloads that its objects are."""
+        return name_kind(self.name, self.group)
 
     @property
     def api_version(self) -> str:
@@ -70,6 +85,24 @@ def make_kind(
         decoder=msgspec.json.Decoder(shape),
         sources=msgspec.json.Decoder(source),
         convert=convert,
+    )
+
+
+def make_owner_kind(
+    name: str, group: str, version: str, plural: str, *, namespaced: bool = True, scale: Scale | None = None
+) -> ResourceKind:
+    """Make the kind of a foreign owner; without a `scale` its replicas are where most kinds have them."""
+    reader = OwnerReader(scale or Scale())
+    return ResourceKind(
+        name=name,
+        group=group,
+        version=version,
+        plural=plural,
+        namespaced=namespaced,
+        field="workloads",
+        decoder=reader,
+        sources=reader,
+        convert=partial(decode_foreign_owner, kind=name, group=group),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,7 @@ from rebalancer.decoding import wire
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS, ResourceKind
+from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS, ResourceKind, make_owner_kind
 from rebalancer.decoding.reduction import KNOWN_KINDS, reduce_object
 from rebalancer.model.cluster import NEWEST, ConfigMap, Version
 from rebalancer.model.snapshot import OPTIONAL, Fault, Snapshot
@@ -121,7 +121,7 @@ def reduce_file(data: bytes) -> tuple[list[bytes], frozenset[str], list[Fault]]:
     page = _decode_page(data)
     pairs = [(entry.kind, entry.data) for entry in _read_entries(page)[0] if entry.kind is not None]
     items, faults = _reduce(pairs)
-    return items, _named_kinds(page) | {kind.name for kind, _ in pairs}, faults
+    return items, _named_kinds(page) | {kind.name for kind, _ in pairs if kind.group in _OWN_GROUPS}, faults
 
 
 class _Entry(NamedTuple):
@@ -130,6 +130,18 @@ class _Entry(NamedTuple):
     kind: ResourceKind | None
     kind_name: str
     data: msgspec.Raw
+    uid: str
+
+
+class _Controlled(wire.Wire, frozen=True):
+    class Owners(wire.Wire, frozen=True):
+        owner_references: list[wire.OwnerReference] | None = None
+
+    metadata: Owners = Owners()
+
+
+_CONTROLLED = msgspec.json.Decoder(_Controlled)
+_OWN_GROUPS: Final = frozenset(kind.group for kind in (*KINDS, *OPTIONAL_KINDS))
 
 
 def _read_entries(page: _ListPage) -> tuple[list[_Entry], int]:
@@ -140,17 +152,39 @@ def _read_entries(page: _ListPage) -> tuple[list[_Entry], int]:
     """
     of_list = page.kind.removesuffix("List")
     entries: dict[object, tuple[int, _Entry]] = {}
+    foreign: dict[object, ResourceKind] = {}
     for position, item in enumerate(page.items):
         head = _HEAD.decode(item)
         name = head.kind or of_list
-        kind = _find_kind(name, head.api_version or page.api_version)
+        api_version = head.api_version or page.api_version
+        kind = _find_kind(name, api_version)
         names = _read_names(item)
-        named = (kind.group if kind is not None else None, name, str(names.namespace), str(names.name))
+        group, _, served = api_version.rpartition("/")
+        named = (kind.group if kind is not None else group, name, str(names.namespace), str(names.name))
         key = names.uid or (named if names.name else position)
         version = _read_version(names.resource_version)
         if key not in entries or version >= entries[key][0]:
-            entries[key] = version, _Entry(kind, name, item)
+            entries[key] = version, _Entry(kind, name, item, str(names.uid))
+            if kind is None and "." in group:  # Kubernetes' own kinds are in groups of one word
+                foreign[key] = make_owner_kind(name, group, served, f"{name.lower()}s")
+    if foreign:
+        owners = set(_find_controllers([entry for _, entry in entries.values()]))
+        for key, kind in foreign.items():
+            version, entry = entries[key]
+            if entry.uid in owners:
+                entries[key] = version, entry._replace(kind=kind)
     return [entry for _, entry in entries.values()], len(page.items) - len(entries)
+
+
+def _find_controllers(entries: Iterable[_Entry]) -> Iterator[str]:
+    """Yield the UIDs of what controls pods and ReplicaSets: of other foreign objects nothing is read."""
+    for entry in entries:
+        if entry.kind_name in {"Pod", "ReplicaSet"} and entry.kind is not None:
+            try:
+                references = _CONTROLLED.decode(entry.data).metadata.owner_references
+            except msgspec.ValidationError:
+                continue
+            yield from (reference.uid for reference in references or () if reference.controller)
 
 
 def _read_names(item: msgspec.Raw) -> wire.Identity.Names:
@@ -194,6 +228,8 @@ class DecodedObjects:
     faults: list[Fault] = field(default_factory=list)
     team_maps: list[ConfigMap] | None = None
     """The ConfigMaps of team policies, None where the list has no ConfigMap at all: they are unknown, then."""
+    unread_owners: dict[str, str] = field(default_factory=dict)
+    """Why foreign owners could not be read, by UID."""
     doubled: int = 0
     """How many objects were left out because they came once more."""
 
@@ -208,13 +244,18 @@ def decode_file(data: bytes) -> DecodedObjects:
     gathered, intern = DecodedObjects(), Interner()
     gathered.kinds |= _named_kinds(page)
     entries, gathered.doubled = _read_entries(page)
-    for kind, name, item in entries:
+    for kind, name, item, uid in entries:
         if kind is None:
             if name == CONFIG_MAPS.name:
                 gathered.team_maps = [*(gathered.team_maps or ()), *_decode_team_map(item, intern)]
             continue
-        gathered.kinds.add(kind.name)
         decoded = decode(kind, item, intern)
+        if kind.group not in _OWN_GROUPS:
+            if isinstance(decoded, Fault):  # of a kind that the policy may not list: no warning to everybody
+                gathered.unread_owners[uid] = decoded.message
+                continue
+        else:
+            gathered.kinds.add(kind.name)
         if isinstance(decoded, Fault):
             gathered.faults.append(decoded)
         else:
@@ -259,6 +300,7 @@ def make_snapshot(
     its file give the same snapshot.
     """
     named = frozenset(known)
+    rows_of: dict[str, Any] = {field: tuple(_sort(rows)) for field, rows in objects.items()}
     return Snapshot(
         taken_at=taken_at,
         version=version,
@@ -267,7 +309,7 @@ def make_snapshot(
         faults=tuple(faults),
         scope=scope,
         team_maps=team_maps,
-        **{field: tuple(_sort(rows)) for field, rows in objects.items()},
+        **rows_of,
     )
 
 

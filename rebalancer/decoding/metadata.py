@@ -7,6 +7,7 @@ from rebalancer.decoding import wire
 from rebalancer.decoding.errors import MalformedObject, parse_choice
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import OwnerReference
+from rebalancer.model.workloads import name_kind
 
 REQUESTER = "openshift.io/requester"
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,8 +62,15 @@ def find_controller(references: Iterable[wire.OwnerReference] | None) -> OwnerRe
     for reference in references or ():
         if reference.controller:
             group, _, _ = reference.api_version.rpartition("/")
-            return OwnerReference(group=group, kind=reference.kind, name=reference.name, uid=reference.uid)
+            kind = name_kind(reference.kind, group)
+            return OwnerReference(group=group, kind=kind, name=reference.name, uid=reference.uid)
     return None
+
+
+def find_target_kind(target: wire.ScaleTarget) -> str:
+    """Return the kind of what an autoscaler scales, as workloads have it; without a group it is one of Kubernetes'."""
+    group = target.api_version.rpartition("/")[0]
+    return name_kind(target.kind, group) if target.api_version else target.kind
 
 
 def find_owning_pod(references: Iterable[wire.OwnerReference] | None) -> str:

@@ -579,6 +579,28 @@ class ReplicaSet(Owner, frozen=True):
     status: CreatorStatus = CreatorStatus()
 
 
+class ForeignSpec(Wire, frozen=True):
+    """Spec of an owner of another group's kind; each field is None where it has none, or one of another shape."""
+
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplate | None = None
+    paused: bool = False
+
+
+class ForeignStatus(Wire, frozen=True):
+    replicas: int | None = None
+    ready_replicas: int | None = None
+    updated_replicas: int | None = None
+    observed_generation: int | None = None
+
+
+class ForeignOwner(Wire, frozen=True):
+    metadata: Metadata
+    spec: ForeignSpec = ForeignSpec()
+    status: ForeignStatus = ForeignStatus()
+
+
 class ControllerSpec(Wire, frozen=True):
     """Spec of a ReplicationController: its selector is a plain map."""
 
@@ -740,6 +762,7 @@ class NodePool(Wire, frozen=True):
 
 
 class ScaleTarget(Wire, frozen=True):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
 

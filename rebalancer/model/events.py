@@ -80,12 +80,16 @@ _WARNINGS = frozenset(
 
 
 class Regarding(Struct, frozen=True, kw_only=True):
-    """The object that an event is about. `uid` is "" where it is not known."""
+    """The object that an event is about; `uid` and `api_version` are "" where they are not known.
+
+    The API versions of Kubernetes' own kinds need not be given.
+    """
 
     kind: str
     namespace: str
     name: str
     uid: str = ""
+    api_version: str = ""
 
     def __str__(self) -> str:
         """Name it as messages do."""

@@ -33,6 +33,7 @@ from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.runs import Run, find_runs, join_pods
 from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from rebalancer.model.tops import find_tops
 from rebalancer.model.workloads import Workload
 
 T = TypeVar("T")
@@ -139,6 +140,8 @@ class Snapshot:
     team_maps: Sequence[ConfigMap] | None = None
     """The ConfigMaps of team policies, None where they were not read; the policy in force has them merged, then."""
     unknown: frozenset[str] = frozenset()
+    unread_owners: Mapping[str, str] = field(default_factory=dict)
+    """Why foreign owners could not be read, by the UID of one or `Kind.group` of all."""
     scope: frozenset[str] | None = None
     faults: tuple[Fault, ...] = field(default=())
     indexes: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -152,7 +155,7 @@ class Snapshot:
 
     def holds_same(self, other: Self) -> bool:
         """Return whether two snapshots are of the very same objects, at whatever times."""
-        small = ("version", "unknown", "known", "scope", "faults")
+        small = ("version", "unknown", "unread_owners", "known", "scope", "faults")
         if any(getattr(self, name) != getattr(other, name) for name in small):
             return False
         names = {known.name for known in fields(self) if known.compare} - {"taken_at", *small}
@@ -370,13 +373,24 @@ class Snapshot:
         """CSI facts by node name."""
         return {csi_node.name: csi_node for csi_node in self.csi_nodes}
 
+    @_Index
+    def tops(self) -> Mapping[str, Workload]:
+        """Workloads above ReplicaSets, by the UIDs of these."""
+        return find_tops(self.workloads, self.workload)
+
     def owner_of(self, pod: Pod) -> Workload | None:
         """Return the pod's controller, or None if it has none or the controller is not known."""
         return self.workload.get(pod.owner.uid) if pod.owner is not None else None
 
+    def top_of(self, owner: Workload) -> Workload:
+        """Return the workload that an owner's pods belong to: what is above a ReplicaSet, or the owner itself."""
+        return self.tops.get(owner.uid, owner)
+
     def top_owner_of(self, pod: Pod) -> Workload | None:
-        """Return the Deployment above the pod's ReplicaSet, or its controller itself."""
+        """Return the workload that a pod belongs to, None where its controller is not known."""
         owner = self.owner_of(pod)
-        if owner is None or owner.owner is None:
-            return owner
-        return self.workload.get(owner.owner.uid, owner)
+        return self.tops.get(owner.uid, owner) if owner is not None else None
+
+    def creates_no_pods(self, owner: Workload) -> bool:
+        """Return whether the pods of a workload are made by owners below it."""
+        return owner.kind == "Deployment" or (owner.is_foreign and bool(self.owned_by.get(owner.uid)))

@@ -1,6 +1,11 @@
-"""Owners of pods: ReplicaSets, StatefulSets, ReplicationControllers, and the Deployments above ReplicaSets."""
+"""Owners of pods: ReplicaSets, StatefulSets, ReplicationControllers, what is above ReplicaSets, and foreign ones.
 
+A foreign owner is of a kind that Kubernetes itself does not have, such as a CloneSet of apps.kruise.io.
+"""
+
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 from msgspec import Struct
 
@@ -9,6 +14,19 @@ from rebalancer.model.creation import SecurityViolation
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import NOTHING, OwnerReference, PodSpec, Resources
+
+BUILT_IN: Final[Mapping[str, str]] = {
+    "Deployment": "apps",
+    "ReplicaSet": "apps",
+    "StatefulSet": "apps",
+    "ReplicationController": "",
+}
+"""The owners of Kubernetes' own controllers that replace evicted pods, and their groups."""
+
+
+def name_kind(kind: str, group: str) -> str:
+    """Return the name that a kind has here: its own, with the group where Kubernetes has another kind of that name."""
+    return kind if BUILT_IN.get(kind, group) == group else f"{kind}.{group}"
 
 
 class PodTemplate(Struct, frozen=True, gc=False, kw_only=True):
@@ -31,7 +49,7 @@ class PodTemplate(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Workload(Struct, frozen=True, gc=False, kw_only=True):
-    """An owner that creates pods, or a Deployment.
+    """An owner that creates pods, a Deployment, or another owner above ReplicaSets; `kind` is as `name_kind` has it.
 
     `replicas` is the desired number; `current`, `ready` and `updated` are the numbers of its status, `observed` says
     that its controller has seen the newest generation. `revision` is the label value that marks pods of the current
@@ -72,6 +90,20 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     creation_failure: str = ""
     resource_version: str = ""
     """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another controller than Kubernetes' own creates its pods."""
+        return self.kind not in BUILT_IN
+
+    @property
+    def keeps_pods(self) -> bool:
+        """Whether each of its pods comes back under its name and with its claims, as a copy of itself.
+
+        So does a StatefulSet's, whose template says how. A foreign owner without a template has a definition of each
+        pod, as a StrimziPodSet has.
+        """
+        return self.is_foreign and self.template is None
 
     @property
     def ordinals(self) -> range:

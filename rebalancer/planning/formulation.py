@@ -324,7 +324,8 @@ class ProblemBuilder:
         creating: dict[str, list[Workload]] = {}
         living = {member.owner.uid: len(member.pods) for member in members(self.view) if member.owner is not None}
         for owner in self.view.snapshot.workloads:
-            if owner.replicas > living.get(owner.uid, 0) and owner.kind != "Deployment" and owner.template is not None:
+            missing = owner.replicas > living.get(owner.uid, 0) and owner.template is not None
+            if missing and not self.view.snapshot.creates_no_pods(owner):
                 creating.setdefault(owner.namespace, []).append(owner)
         return creating
 
@@ -341,7 +342,7 @@ class ProblemBuilder:
             template = owner.template
             if owner.uid in owners or template is None:
                 continue
-            workload = reference_of(snapshot.workload.get(owner.owner.uid, owner) if owner.owner else owner)
+            workload = reference_of(snapshot.top_of(owner))
             if any(requirement.counts(template.labels, workload) for requirement in requirements):
                 return OthersUncreated(str(owner))
         own = {pod.uid for member in component.members for pod in member.pods}

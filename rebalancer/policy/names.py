@@ -46,6 +46,11 @@ class Owner:
             raise ValueError(f"expected {', '.join(_BUILT_IN)}, or Kind.group such as {example}")
         return cls(kind, group)
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is of a kind that Kubernetes itself does not have."""
+        return _BUILT_IN.get(self.kind) != self.group
+
     def __str__(self) -> str:
         """Show it as the file has it."""
         built_in = _BUILT_IN.get(self.kind)

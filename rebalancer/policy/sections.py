@@ -88,7 +88,7 @@ class Eligibility(Section):
         Owner("StatefulSet", "apps"),
         Owner("ReplicationController", ""),
     )
-    """Kinds of owners whose pods may be evicted; others are written as Kind.group."""
+    """Kinds of owners whose pods may be evicted; others, such as CloneSet.apps.kruise.io, are written as Kind.group."""
     min_replicas: Annotated[int, Field(strict=True, ge=1, le=LARGEST)] = 2
     """Pods of workloads with fewer replicas are not evicted."""
     min_age: Duration = timedelta(minutes=5)
@@ -97,6 +97,11 @@ class Eligibility(Section):
     """Only pods of a lower priority are evicted: a number, or the name of a PriorityClass, which means its value."""
     local_storage: LocalStoragePermissions = LocalStoragePermissions()
     """Whether pods with data on their node may be evicted."""
+
+    @property
+    def foreign_owners(self) -> tuple[tuple[str, str], ...]:
+        """Kind and group of each listed owner that Kubernetes itself does not have."""
+        return tuple((owner.kind, owner.group) for owner in self.owners if owner.is_foreign)
 
 
 class Budgets(Section):

@@ -39,7 +39,7 @@ from rebalancer.simulator.evictions import Evictions
 from rebalancer.simulator.jobs import Jobs
 from rebalancer.simulator.kubelets import Kubelets
 from rebalancer.simulator.node_changes import NodeChanges
-from rebalancer.simulator.owners import Deployments, ReplicaSets, StatefulSets
+from rebalancer.simulator.owners import Deployments, PodSets, ReplicaSets, StatefulSets
 from rebalancer.simulator.pod_factory import PodFactory
 from rebalancer.simulator.scheduler import SimulatedScheduler, pick_random_best
 from rebalancer.simulator.state import ClusterState
@@ -103,6 +103,7 @@ class SimulatedCluster:
         Kubelets(self.state)
         ReplicaSets(self.state, pod_factory)
         StatefulSets(self.state, pod_factory)
+        PodSets(self.state)
         Deployments(self.state)
         Disruptions(self.state)
         self._evictions = Evictions(self.state, faults)

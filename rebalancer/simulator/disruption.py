@@ -33,7 +33,7 @@ class Scale(NamedTuple):
 def get_scale(pod: Pod, workload: Callable[[str], Workload | None]) -> Scale | None:
     """Return the scale of a pod's Deployment, or else of its controller; None if it has none."""
     owner = workload(pod.owner.uid) if pod.owner is not None else None
-    if owner is None or owner.kind not in _SCALED:
+    if owner is None or not (owner.kind in _SCALED or owner.is_foreign):
         return None
     above = workload(owner.owner.uid) if owner.owner is not None else None
     top = above if above is not None and above.kind in _SCALED else owner

@@ -1,8 +1,10 @@
-"""The controllers of the simulated cluster that create and delete pods: ReplicaSets, StatefulSets, Deployments.
+"""The controllers of the simulated cluster that create and delete pods, and what is above them.
 
 They watch pods and owners, and reconcile an owner once after a delay. A ReplicaSet or ReplicationController creates a
 new pod as soon as one is terminating. A StatefulSet's pods have ordinals: a new one is created only after the old pod
-of its ordinal is removed. A Deployment sets the replicas of its ReplicaSet and adds up the status of its ReplicaSets.
+of its ordinal is removed. Foreign owners are taken for one or the other: one with a template for a ReplicaSet, one that
+defines each pod creates it again, as it was, once it is gone. A Deployment sets the replicas of its ReplicaSet and adds
+up the status of its ReplicaSets.
 
 Rollouts are not simulated: a Deployment in the middle of one stays there.
 Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas),
@@ -11,11 +13,12 @@ Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas),
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import ClassVar
 
 from msgspec import structs
 
-from rebalancer.model.pods import OwnerReference, Pod
+from rebalancer.creation.replacement import NODE_LABELS
+from rebalancer.model.labels import Labels
+from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.workloads import Workload, is_beyond, pod_ordinal
 from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.simulator.pod_factory import PodFactory
@@ -32,8 +35,6 @@ class Controller(ABC):
     `pods` and `workloads` are what it has seen.
     """
 
-    kinds: ClassVar[frozenset[str]]
-
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         name = type(self).__name__
@@ -43,6 +44,10 @@ class Controller(ABC):
         self.workloads.listeners.append(self._workload_changed)
         for workload in self.workloads:
             self._enqueue(workload)
+
+    @abstractmethod
+    def handles(self, owner: Workload) -> bool:
+        """Return whether it creates the pods of an owner."""
 
     @abstractmethod
     def reconcile(self, owner: Workload) -> None:
@@ -75,7 +80,7 @@ class Controller(ABC):
             self._enqueue(after)
 
     def _enqueue(self, owner: Workload) -> None:
-        if owner.kind in self.kinds and owner.deleted is None:
+        if self.handles(owner) and owner.deleted is None:
             delay = self._state.timings.reconciling.draw(self._state.random)
             self._state.event_queue.after(delay, lambda: self._act(owner.uid), key=f"owner {owner.uid}")
 
@@ -86,11 +91,10 @@ class Controller(ABC):
 
 
 class ReplicaSets(Controller):
-    """The controller of all ReplicaSets and ReplicationControllers."""
-
-    kinds: ClassVar = frozenset({"ReplicaSet", "ReplicationController"})
+    """The controller of all ReplicaSets and ReplicationControllers, and of foreign owners with a template."""
 
     def __init__(self, state: ClusterState, pod_factory: PodFactory) -> None:
+        self._above = {workload.owner.uid for workload in state.store.workloads if workload.owner is not None}
         super().__init__(state)
         self._pod_factory = pod_factory
         self.expected: dict[str, set[str]] = {}
@@ -101,6 +105,12 @@ class ReplicaSets(Controller):
         if pod is not None and pod.owner is not None and (before is None or after is None or after.terminating):
             self.expected.get(pod.owner.uid, set()).discard(pod.uid)
         super()._pod_changed(before, after)
+
+    def handles(self, owner: Workload) -> bool:
+        """Return whether an owner's next pods are any pods of its template."""
+        if owner.is_foreign:
+            return owner.template is not None and owner.uid not in self._above
+        return owner.kind in {"ReplicaSet", "ReplicationController"}
 
     def reconcile(self, owner: Workload) -> None:
         """Create or delete pods until the number of active pods is the number of replicas.
@@ -169,11 +179,13 @@ def _is_active(pod: Pod) -> bool:
 class StatefulSets(Controller):
     """The controller of all StatefulSets."""
 
-    kinds: ClassVar = frozenset({"StatefulSet"})
-
     def __init__(self, state: ClusterState, pod_factory: PodFactory) -> None:
         super().__init__(state)
         self._pod_factory = pod_factory
+
+    def handles(self, owner: Workload) -> bool:
+        """Return whether it is a StatefulSet."""
+        return owner.kind == "StatefulSet"
 
     def reconcile(self, owner: Workload) -> None:
         """Create the lowest missing ordinal; only when all pods are ready, delete those beyond the replicas."""
@@ -213,6 +225,47 @@ class StatefulSets(Controller):
             updated=sum(not pod.terminating and pod_ordinal(pod.name) not in owner.held_back for pod in pods),
         )
         self._write_status(owner, reported)
+
+
+class PodSets(Controller):
+    """The controllers of foreign owners that define each pod: one that is gone is created again as it was."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._defined: dict[str, dict[str, Pod]] = {}
+        super().__init__(state)
+        for owner in self.workloads:
+            if self.handles(owner):
+                self._defined[owner.uid] = {pod.name: pod for pod in self.pods.of(owner.uid)}
+
+    def handles(self, owner: Workload) -> bool:
+        """Return whether its pods come back as they were."""
+        return owner.keeps_pods
+
+    def reconcile(self, owner: Workload) -> None:
+        """Create the pods that are missing, once nothing of them is left."""
+        present = {pod.name: pod for pod in self.pods.of(owner.uid)}
+        ready = sum(pod.ready for pod in present.values())
+        self._write_status(owner, structs.replace(owner, current=len(present), ready=ready, updated=len(present)))
+        for name, defined in self._defined.get(owner.uid, {}).items():
+            if self._state.store.pods.named(owner.namespace, name) is None:
+                self._state.note(TraceKind.CREATED, f"Pod {defined}")
+                self._state.store.pods.put(
+                    structs.replace(
+                        defined,
+                        uid=self._state.uid(),
+                        created=self._state.stamp,
+                        labels=Labels({key: defined.labels[key] for key in defined.labels.keys() - NODE_LABELS}),
+                        node=None,
+                        nominated_node=None,
+                        phase=PodPhase.PENDING,
+                        ready=False,
+                        ready_since=None,
+                        deleted=None,
+                        disruption_target=False,
+                        start_failure="",
+                        generation=1,
+                    )
+                )
 
 
 class Deployments:

@@ -23,6 +23,17 @@ from rebalancer.model.workloads import pod_ordinal
 _STAYED = frozenset({MoveState.PLANNED, MoveState.REFUSED})
 """States in which the victim may still be one of its owner's pods."""
 
+_AT_ONCE = frozenset({"Deployment", "ReplicaSet", "ReplicationController"})
+"""Workloads whose controllers replace a pod as soon as it is being deleted."""
+
+
+def waits_for_end(move: Move) -> bool:
+    """Return whether an owner may create the replacement only once the evicted pod is gone: a StatefulSet does.
+
+    What a foreign controller does is not known; none is late for doing as a StatefulSet's does.
+    """
+    return move.workload.kind not in _AT_ONCE
+
 
 class Replacements:
     """The pods of a snapshot that can replace the victims of `moves`; `before` is the snapshot of the last cycle.
@@ -83,7 +94,7 @@ class Replacements:
 
     def can_be_created(self, move: Move) -> bool:
         """Return whether nothing of the victim is in the way of its replacement, as far as the watch shows."""
-        if move.workload.kind == "StatefulSet":
+        if waits_for_end(move):
             return all(pod.name != move.pod for pod in self._snapshot.pods_of.get(move.owner_uid, ()))
         return not self._shows_victim(move)
 

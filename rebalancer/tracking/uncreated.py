@@ -4,7 +4,8 @@ Where one pod cannot be created the next can mostly not either, whatever its wor
 in the namespace until it is created, or its owner wants no more pods than exist.
 
 A ReplicaSet creates the replacement as soon as the evicted pod has a deletionTimestamp, a StatefulSet once the pod is
-gone, as both have one name, and under OrderedReady once all of lower ordinals are Ready. No such moment is read from
+gone, as both have one name, and under OrderedReady once all of lower ordinals are Ready; a foreign owner may do either.
+No such moment is read from
 the pod: a deletionTimestamp is the end of the grace period, by the API server's clock. A ReplicaSet's is when the
 eviction was granted, a StatefulSet's when a snapshot first shows the pod gone and its turn come (its end calls for a
 cycle at once), both by this controller's clock, and stored with the move.
@@ -18,7 +19,7 @@ from msgspec import structs
 
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.tracking.replacements import Replacements
+from rebalancer.tracking.replacements import Replacements, waits_for_end
 
 _PATIENCE: Final = timedelta(seconds=10)
 """How long an owner may take to create a replacement. ReplicaSets do it within a second, unless something is wrong."""
@@ -41,7 +42,7 @@ def note_creation(move: Move, before: Move, replacements: Replacements, snapshot
         return _with(move, None, None)
     if move.uncreated is None and replacements.awaits_another(move):  # its turn has not come, and nothing is wrong
         return _with(move, None, None)
-    since = move.awaited_since or (now if _is_stateful(move) else move.changed_at)
+    since = move.awaited_since or (now if waits_for_end(move) else move.changed_at)
     failure = snapshot.workload[move.owner_uid].creation_failure[:_LONGEST_MESSAGE]
     awaited = _with(move, since, None)
     overdue = failure or lost or move.uncreated is not None or now >= creation_deadline(awaited)
@@ -50,11 +51,7 @@ def note_creation(move: Move, before: Move, replacements: Replacements, snapshot
 
 def creation_deadline(move: Move) -> datetime:
     """Return when the replacement of an evicted pod is overdue, as far as is known: a StatefulSet waits for its end."""
-    return (move.awaited_since or move.changed_at) + (_STATEFUL_PATIENCE if _is_stateful(move) else _PATIENCE)
-
-
-def _is_stateful(move: Move) -> bool:
-    return move.workload.kind == "StatefulSet"
+    return (move.awaited_since or move.changed_at) + (_STATEFUL_PATIENCE if waits_for_end(move) else _PATIENCE)
 
 
 def _with(move: Move, since: datetime | None, uncreated: str | None) -> Move:

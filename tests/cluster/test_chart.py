@@ -54,6 +54,7 @@ CHOICES: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
         ("overlays/one-namespace",),
     ),
     "namespace-scoped": ({**EVICT, "workloadNamespaces": ["shop"]}, ("overlays/namespace-scoped",)),
+    "owners": ({"ownerResources": ["clonesets.apps.kruise.io"]}, ("base", "components/owners")),
     "prevention": ({"policy": {"prevention": {"scaleDown": "Steer"}}}, ("base", "prevention")),
     "capacity": (
         {"policy": {"mode": "Evict", "capacity": {"mode": "Request"}}},

@@ -26,9 +26,9 @@ POLICY: Final = """
 mode: Evict
 spread: {for: 0s}
 nodes: {settle: 0s}
-eligibility: {minAge: 0s}
 budgets: {maxUnavailable: "100%", perWorkload: "100%"}
 """
+OWNERS: Final = "ReplicaSet, StatefulSet, ReplicationController"
 
 
 class Outcome(NamedTuple):
@@ -62,12 +62,13 @@ class State:
         """Return the pods whose names begin with this name."""
         return [item for item in self.items if item["kind"] == "Pod" and item["metadata"]["name"].startswith(app)]
 
-    def plan(self, policy: str = "") -> Outcome:
-        """Read the objects from a file's bytes, and plan."""
+    def plan(self, policy: str = "", owners: str = "") -> Outcome:
+        """Read the objects from a file's bytes, and plan; `owners` are kinds that the policy lists besides."""
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": self.items}).encode()
         snapshot, _ = read_snapshot(document, version=NEWEST, at=NOW, source="state.json")
         assert not snapshot.faults
-        plan = evaluate(snapshot, a_policy(POLICY + policy)).plan
+        eligibility = f"eligibility: {{minAge: 0s, owners: [{OWNERS}{f', {owners}' if owners else ''}]}}\n"
+        plan = evaluate(snapshot, a_policy(POLICY + eligibility + policy)).plan
         refusals = [refused.refusal for refused in plan.refusals]
         refusals += [component.refusal for component in plan.components if component.refusal is not None]
         refusals += [waiting.refusal for waiting in plan.waiting]
@@ -308,3 +309,35 @@ def bound_claim(name: str, affinity: Mapping[str, str] | None, mode: str = "Read
 def storage_class(binding: str = "WaitForFirstConsumer") -> Manifest:
     """Return the class of these volumes."""
     return make("storage.k8s.io/v1", "StorageClass", "disks", None, provisioner="disks.test", volumeBindingMode=binding)
+
+
+def clone_set(name: str = "web", on: Sequence[str] = CROWDED, **fields: Any) -> list[Manifest]:
+    """Return a CloneSet of apps.kruise.io, which has a template and a scale subresource, and its pods."""
+    labels = {"app": name}
+    template = _template(labels, name, fields)
+    owner = make(
+        "apps.kruise.io/v1alpha1",
+        "CloneSet",
+        name,
+        generation=1,
+        labels=labels,
+        spec={"replicas": len(on), "selector": {"matchLabels": labels}, "template": template},
+        status={"replicas": len(on), "updatedReplicas": len(on), "observedGeneration": 1},
+    )
+    return [owner, *(_pod_of(owner, f"{name}-{at}", node, labels, template) for at, node in enumerate(on))]
+
+
+def pod_set(name: str = "web", on: Sequence[str] = CROWDED, **fields: Any) -> list[Manifest]:
+    """Return a StrimziPodSet of core.strimzi.io, which defines each of its pods and says no number, and its pods."""
+    labels = {"app": name}
+    template = _template(labels, name, fields)
+    names = [f"{name}-{at}" for at in range(len(on))]
+    owner = make(
+        "core.strimzi.io/v1beta2",
+        "StrimziPodSet",
+        name,
+        generation=1,
+        spec={"selector": {"matchLabels": labels}, "pods": [{"metadata": {"name": each}} for each in names]},
+        status={"pods": len(on), "readyPods": len(on), "currentPods": len(on), "observedGeneration": 1},
+    )
+    return [owner, *(_pod_of(owner, each, node, labels, template) for each, node in zip(names, on, strict=True))]

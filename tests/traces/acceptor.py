@@ -190,7 +190,7 @@ class Acceptor:
         while self._inform(("inform",)):
             pass
         for owner in list(self._state.store.workloads):
-            if owner.kind in ReplicaSets.kinds and len(self._active(owner.uid)) > owner.replicas:
+            if owner.kind in {"ReplicaSet", "ReplicationController"} and len(self._active(owner.uid)) > owner.replicas:
                 raise RejectedError(end, f"{owner.name} has more pods than replicas")
             self._run(f"owner {owner.uid}")
         if self._unseen:

@@ -7,6 +7,7 @@ future by the pod's grace period. A kind that the file does not contain is unkno
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -116,6 +117,7 @@ def read_snapshot(
         faults=gathered.faults,
         team_maps=gathered.team_maps,
     )
+    result = replace(result, unread_owners=gathered.unread_owners)
     gap = describe_missing_kinds(result)
     if gap:
         warnings.append(f"{source} has no {gap}; add them to the kubectl command for exact results")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from operator import is_
 from threading import Thread
@@ -12,9 +13,10 @@ import msgspec
 from rebalancer.adapters.kubernetes.configmaps import ControlMap, StatusMap, find_pause
 from rebalancer.adapters.kubernetes.deletion_costs import find_missing_restriction, patch_cost
 from rebalancer.adapters.kubernetes.endpoint_slices import ServiceSlices
-from rebalancer.adapters.kubernetes.events import Recorder
+from rebalancer.adapters.kubernetes.events import API_VERSIONS, Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.listing import FORBIDDEN
+from rebalancer.adapters.kubernetes.owner_kinds import OwnerWatches
 from rebalancer.adapters.kubernetes.pages import read_pages
 from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
@@ -24,6 +26,7 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import (
     AUTOSCALERS,
     ENDPOINT_SLICES,
+    KIND_NAMED,
     KINDS,
     NODE_POOLS,
     OPTIONAL_KINDS,
@@ -34,11 +37,11 @@ from rebalancer.decoding.kinds import (
 from rebalancer.decoding.lists import UnreadableList, decode, make_snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.model.creation import WebhookConfiguration, find_needed_services
-from rebalancer.model.events import Event
+from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import OPTIONAL, Fault, Snapshot
-from rebalancer.model.workloads import Workload
+from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.ports import (
     Document,
     EvictionAnswer,
@@ -64,7 +67,7 @@ _CHECK_SECONDS = 1.0
 _COUNT_SECONDS = 5.0
 """How long each page of a workload's pods may take."""
 
-_NAMESPACE = "Namespace"
+_NAMESPACE, _REPLICA_SET = "Namespace", "ReplicaSet"
 _BY_NAMESPACE = frozenset(
     {"Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "PodDisruptionBudget", "Service"}
 )
@@ -112,12 +115,19 @@ class KubernetesCluster:
         scoped = [reflector for watched in self._scoped.values() for reflector in watched]
         unneeded = [reflector for watched in self._scoped_optional.values() for reflector in watched]
         self._all = (*self.reflectors.values(), *self._optional, *scoped, *unneeded)
+        self._owners = OwnerWatches(transport, scope, is_stale=_is_out_of_date)
         self._slices = ServiceSlices(transport)
         self._last: tuple[tuple[object, ...], Snapshot] | None = None
         """The last snapshot, with what it was made of."""
 
+    def follow_owners(self, kinds: Iterable[tuple[str, str]]) -> None:
+        """Watch the foreign owners of these kinds and groups from now on, and no others; nothing waits for them."""
+        self._owners.follow(kinds)
+
     def start(self, observe: Callable[[object, object], None] | None = None) -> None:
         """Start to watch every kind; `observe` is called with each object before and after its change."""
+        self._owners.observe = observe
+        self._owners.start()
         for reflector in self._all:
             reflector.observe = observe
             reflector.start()
@@ -128,11 +138,13 @@ class KubernetesCluster:
         deadline = time.monotonic() + timeout
         for reflector in self._all:
             reflector.stop()
+        self._owners.stop()
         self._slices.stop()
         self._recorder.close(timeout / 2)
         self._transport.interrupt()  # a list, or a watch without a header yet, does not end by itself
         for reflector in self._all:
             reflector.join(max(0.0, deadline - time.monotonic()))
+        self._owners.join(max(0.0, deadline - time.monotonic()))
         self._slices.join(max(0.0, deadline - time.monotonic()))
 
     @property
@@ -143,12 +155,13 @@ class KubernetesCluster:
     @property
     def threads(self) -> list[Thread]:
         """The threads that run from `start` to `stop`."""
-        return [self._recorder.thread, self._slices.thread, *(reflector.thread for reflector in self._all)]
+        own = (self._recorder.thread, self._slices.thread, self._owners.thread)
+        return [*own, *(reflector.thread for reflector in self._all)]
 
     @property
     def synced(self) -> bool:
         """Whether every kind has been listed once; of an optional one it is enough that it was requested."""
-        return all(reflector.synced.is_set() for reflector in self._all)
+        return self._owners.synced and all(reflector.synced.is_set() for reflector in self._all)
 
     def forbidden(self) -> str:
         """Return the error of a kind that this identity may not watch, "" if there is none; waiting does not help."""
@@ -192,8 +205,10 @@ class KubernetesCluster:
         if slices.is_forbidden:
             forbidden.add(ENDPOINT_SLICES.name)
         missing = frozenset(forbidden & OPTIONAL)
+        owners, unread_owners = self._owners.read()
+        held += owners
         parts = (
-            (tuple(known), missing, unread),
+            (tuple(known), missing, unread, unread_owners),
             *(part for _, contents in held for part in (contents.objects, contents.faults)),
             slices.contents,
         )
@@ -213,6 +228,7 @@ class KubernetesCluster:
             scope=frozenset(self._scoped.keys() - unread.keys()) if self._is_scoped else None,
             forbidden=missing,
         )
+        made = replace(made, unread_owners=unread_owners)
         self._last = parts, made
         return made
 
@@ -268,12 +284,35 @@ class KubernetesCluster:
     def record(self, event: Event) -> None:
         """Publish an event; see `events`. Workloads get their UID: `kubectl describe` selects events by it."""
         regarding = event.regarding
-        if not regarding.uid:
-            watched = (reflector for reflector in self._all if reflector.kind.name == regarding.kind)
-            regarded = (reflector.get(regarding.namespace, regarding.name) for reflector in watched)
-            uid = next((uid for known in regarded if (uid := getattr(known, "uid", ""))), "")
-            event = msgspec.structs.replace(event, regarding=msgspec.structs.replace(regarding, uid=uid))
+        if not regarding.uid or regarding.kind not in API_VERSIONS:
+            event = msgspec.structs.replace(event, regarding=self._identify(regarding))
         self._recorder.record(event)
+
+    def _identify(self, regarding: Regarding) -> Regarding:
+        """Return what an event is about with its UID and API version, as far as they are known."""
+        watched = (*self._all, *self._owners.watches)
+        for reflector in watched:
+            if reflector.kind.owner_name == regarding.kind:
+                known = reflector.get(regarding.namespace, regarding.name)
+                if uid := getattr(known, "uid", ""):
+                    return msgspec.structs.replace(regarding, uid=uid, api_version=reflector.kind.api_version)
+        for owner in self._replica_sets_of(regarding.namespace, regarding.kind, regarding.name):
+            assert owner.owner is not None
+            return msgspec.structs.replace(regarding, uid=owner.owner.uid)
+        return regarding
+
+    def _replica_sets_of(self, namespace: str, kind: str, name: str) -> list[Workload]:
+        """Return the ReplicaSets of a workload that is not watched itself."""
+        held = [self.reflectors.get(_REPLICA_SET), *(one for watched in self._scoped.values() for one in watched)]
+        return [
+            owned
+            for reflector in held
+            if reflector is not None and reflector.kind.name == _REPLICA_SET
+            for owned in reflector.contents().objects
+            if owned.namespace == namespace
+            and owned.owner is not None
+            and (owned.owner.kind, owned.owner.name) == (kind, name)
+        ]
 
     def read_pause(self) -> Pause | None:
         """Read the kill switch from the API server, whatever its watch has received."""
@@ -289,12 +328,20 @@ class KubernetesCluster:
         A status alone is a second old, or more: it may count a pod as Ready that we have just evicted, in the place of
         one that has failed. It only ever lowers the count.
         """
-        kind = next((kind for kind in KINDS if kind.name == workload.kind), None)
-        if kind is None:
+        kind = next((kind for kind in KINDS if kind.name == workload.kind), self._owners.find_kind(workload.kind))
+        if kind is not None:
+            return self._count(kind, workload)
+        # Above ReplicaSets an owner of any kind is a workload, read or not.
+        below = self._replica_sets_of(workload.namespace, workload.kind, workload.name)
+        if not below:
             raise ReadFailedError(
                 f"the replicas of {workload} cannot be read: the rebalancer does not read objects of kind "
                 f"{workload.kind}. Remove the kind from eligibility.owners"
             )
+        counts = [self._count(KIND_NAMED[_REPLICA_SET], reference_of(owned)) for owned in below if owned.replicas]
+        return ReplicaCount(wanted=sum(one.wanted for one in counts), ready=sum(one.ready for one in counts))
+
+    def _count(self, kind: ResourceKind, workload: Reference) -> ReplicaCount:
         path = f"{kind.path_in(workload.namespace)}/{workload.name}"
         try:
             answer = self._transport.request("GET", path, timeout=_CHECK_SECONDS)
@@ -309,14 +356,18 @@ class KubernetesCluster:
         return ReplicaCount(wanted=read.replicas, ready=min(read.ready, self._count_ready(read)))
 
     def _count_ready(self, workload: Workload) -> int:
-        """List the pods that a workload selects, and count those that are its own, Ready and not terminating."""
-        if workload.selector is None or workload.selector.empty:
+        """List the pods that a workload selects, and count those that are its own, Ready and not terminating.
+
+        Where it selects none, as some foreign owners do, its pods are looked for among all of the namespace.
+        """
+        selected = workload.selector is not None and not workload.selector.empty
+        if not selected and not workload.is_foreign:
             return workload.ready
         pages = read_pages(
             self._transport,
             PODS,
             PODS.path_in(workload.namespace),
-            query={"labelSelector": str(workload.selector)},
+            query={"labelSelector": str(workload.selector)} if selected else {},
             timeout=_COUNT_SECONDS,
         )
         try:
@@ -376,4 +427,5 @@ def _list_webhooks(held: Iterable[tuple[Reflector, Contents]]) -> Iterator[Webho
 def _is_ready_pod_of(workload: Workload, pod: object) -> bool:
     if not isinstance(pod, Pod) or not pod.ready or pod.terminating or pod.owner is None:
         return False
-    return pod.owner.uid == workload.uid or (workload.kind == "Deployment" and pod.owner.kind == "ReplicaSet")
+    is_above = workload.kind == "Deployment" or workload.is_foreign
+    return pod.owner.uid == workload.uid or (is_above and pod.owner.kind == "ReplicaSet")

@@ -18,7 +18,7 @@ from rebalancer.model.moments import micro_time
 
 CONTROLLER = "rebalancer.dev/rebalancer"
 _QUEUED = 1000
-_API_VERSIONS = {
+API_VERSIONS = {
     "Pod": "v1",
     "ReplicationController": "v1",
     "ConfigMap": "v1",
@@ -128,8 +128,8 @@ class Recorder:
     def _body(self, event: Event, name: str, now: datetime) -> dict[str, Any]:
         regarding = event.regarding
         reference = {
-            "apiVersion": _API_VERSIONS.get(regarding.kind, "v1"),
-            "kind": regarding.kind,
+            "apiVersion": regarding.api_version or API_VERSIONS.get(regarding.kind, ""),
+            "kind": regarding.kind.partition(".")[0],
             "namespace": regarding.namespace,
             "name": regarding.name,
             "uid": regarding.uid,

@@ -1,12 +1,19 @@
 """A cluster that is listed once, for commands that only read: nothing is watched, nothing is written."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 import msgspec
 
 from rebalancer.adapters.kubernetes.endpoint_slices import LIST_SECONDS, Service, list_slices, select_service
+from rebalancer.adapters.kubernetes.owner_kinds import (
+    GroupKind,
+    OwnerKindUnreadError,
+    explain_forbidden,
+    find_owner_kind,
+)
 from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.decoding.interning import Interner
@@ -38,8 +45,8 @@ def server_version(transport: Transport) -> Version:
         raise ClusterError(f"{transport.host} does not answer as a Kubernetes API server: {error}") from error
 
 
-def read_once(transport: Transport, now: datetime) -> Snapshot:
-    """List every kind once, for a command that only reads.
+def read_once(transport: Transport, now: datetime, owners: Iterable[GroupKind] = ()) -> Snapshot:
+    """List every kind once, for a command that only reads, with the foreign owners of these kinds and groups.
 
     A kind that may not be listed is unknown, as if a file did not contain it; pods and nodes are required. An optional
     kind need not be served.
@@ -52,6 +59,7 @@ def read_once(transport: Transport, now: datetime) -> Snapshot:
         except RequestRefused as error:
             if kind.name in _NEEDED or error.status not in FORBIDDEN:
                 raise
+    unread_owners = _list_owners_into(gathered, transport, owners)
     forbidden = set()
     for kind in _LISTED:
         try:
@@ -61,7 +69,7 @@ def read_once(transport: Transport, now: datetime) -> Snapshot:
                 forbidden.add(kind.name)
     if gathered.kinds >= _WEBHOOK_NAMES and not _list_slices_into(gathered, transport):
         forbidden.add(ENDPOINT_SLICES.name)
-    return make_snapshot(
+    made = make_snapshot(
         gathered.objects,
         taken_at=now,
         known=gathered.kinds,
@@ -69,12 +77,59 @@ def read_once(transport: Transport, now: datetime) -> Snapshot:
         faults=gathered.faults,
         forbidden=forbidden,
     )
+    return replace(made, unread_owners=unread_owners)
 
 
-def read_reduced(transport: Transport) -> tuple[list[bytes], frozenset[str], list[Fault]]:
-    """List every kind once, page by page, reduced to the fields that are read.
+def _list_owners_into(gathered: DecodedObjects, transport: Transport, owners: Iterable[GroupKind]) -> Mapping[str, str]:
+    """List the foreign owners of some kinds; return why others could not be listed, by `Kind.group`."""
+    kinds, unread = _find_owner_kinds(transport, owners)
+    for kind in kinds:
+        try:
+            for page in read_pages(transport, kind, kind.path):
+                gathered.objects[kind.field].extend(page.objects)
+                gathered.faults.extend(page.faults)
+        except RequestRefused as error:
+            unread[f"{kind.name}.{kind.group}"] = _explain(kind, error)
+    return unread
 
-    Returns the objects, the kinds that could be listed, and the malformed objects.
+
+def _reduce_owners(transport: Transport, owners: Iterable[GroupKind]) -> tuple[list[bytes], list[Fault]]:
+    """Return the reduced foreign owners of some kinds, and what is malformed or could not be listed."""
+    kinds, unread = _find_owner_kinds(transport, owners)
+    items: list[bytes] = []
+    faults: list[Fault] = []
+    for kind in kinds:
+        try:
+            for page, malformed in request_pages(transport, kind.path, partial(reduce_page, kind)):
+                items += page
+                faults += malformed
+        except RequestRefused as error:
+            unread[f"{kind.name}.{kind.group}"] = _explain(kind, error)
+    return items, [*faults, *(Fault(kind=name, namespace="", name="", message=why) for name, why in unread.items())]
+
+
+def _find_owner_kinds(transport: Transport, owners: Iterable[GroupKind]) -> tuple[list[ResourceKind], dict[str, str]]:
+    """Return the kinds of foreign owners that can be read, and why others cannot, by `Kind.group`."""
+    kinds, unread = [], {}
+    for name, group in sorted(owners):
+        try:
+            kinds.append(find_owner_kind(transport, name, group))
+        except (OwnerKindUnreadError, RequestRefused) as error:
+            unread[f"{name}.{group}"] = str(error)
+    return kinds, unread
+
+
+def _explain(kind: ResourceKind, error: RequestRefused) -> str:
+    return explain_forbidden(kind) if error.status in FORBIDDEN else str(error)
+
+
+def read_reduced(
+    transport: Transport, owners: Iterable[GroupKind] = ()
+) -> tuple[list[bytes], frozenset[str], list[Fault]]:
+    """List every kind once, page by page, reduced to the fields that are read; see `read_once`.
+
+    Returns the objects, the kinds that could be listed, and the malformed objects; an owner that could not be read is
+    one of these.
     """
     items: list[bytes] = []
     known: set[str] = set()
@@ -94,6 +149,9 @@ def read_reduced(transport: Transport) -> tuple[list[bytes], frozenset[str], lis
                 raise
         else:
             known.add(kind.name)
+    owned, unreadable = _reduce_owners(transport, owners)
+    items += owned
+    faults += unreadable
     if known >= _WEBHOOK_NAMES:
         slices = _reduce_slices(transport, sorted(find_needed_services(configurations)))
         if slices is not None:

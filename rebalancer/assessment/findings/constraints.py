@@ -78,7 +78,7 @@ def template_findings(view: View) -> Iterator[Finding]:
     for owner in snapshot.workloads:
         why = check_template(owner.template) if owner.replicas else None
         if why is not None:
-            top = snapshot.workload.get(owner.owner.uid, owner) if owner.owner is not None else owner
+            top = snapshot.top_of(owner)
             message = f"{why.message}. Remove it from one of the two: a deleted pod is not replaced"
             yield workload_finding(FindingKind.TEMPLATE_REFUSED, reference_of(top), message)
 

@@ -278,7 +278,7 @@ def _pending_pods(view: View) -> Iterator[tuple[str, Pod, int]]:
         waiting.setdefault(pod.owner.uid if pod.owner is not None else pod.uid, []).append(pod)
     living = {member.owner.uid: len(member.pods) for member in members(view) if member.owner is not None}
     for owner in snapshot.workloads:
-        if owner.kind == "Deployment":
+        if snapshot.creates_no_pods(owner):
             continue
         unplaced = waiting.pop(owner.uid, None) or ()
         times = owner.replicas - living.get(owner.uid, 0) + len(unplaced)

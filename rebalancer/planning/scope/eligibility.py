@@ -8,14 +8,15 @@ from typing import Final
 
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.creation.acceptance import find_refusals
+from rebalancer.creation.replacement import REVISION_LABELS, is_of_template
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moments import Clock
-from rebalancer.model.pods import LocalStorage, LocalVolume, Pod
+from rebalancer.model.pods import LocalStorage, LocalVolume, OwnerReference, Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_duration, name_list, plural
-from rebalancer.model.workloads import Workload, is_beyond, pod_ordinal
+from rebalancer.model.workloads import BUILT_IN, Workload, is_beyond, pod_ordinal
 from rebalancer.planning.scope.owners import (
     CreationFails,
     find_first_unready,
@@ -57,14 +58,15 @@ class OwnerKindNotListed(Refusal):
 
 
 class OwnerUnknown(Refusal):
-    """The owner was not read."""
+    """The owner was not read, or could not be: `why`, "" where that is not known."""
 
     reason = Reason.UNKNOWN_OWNER
     owner_kind: str
     name: str
+    why: str = ""
 
     def __str__(self) -> str:
-        return f"its owner, {self.owner_kind} {self.name}, is not known"
+        return f"its owner, {self.owner_kind} {self.name}, is not known{f': {self.why}' if self.why else ''}"
 
 
 class NamespaceExcluded(Refusal):
@@ -355,8 +357,8 @@ class EligibilityChecker:
         owner = member.owner
         if owner is None:
             return self._refuse_without_owner(member)
-        if (owner.kind, owner.group) not in self._owners:
-            return OwnerKindNotListed(owner.kind)
+        if not self._lists(owner.kind, owner.group):
+            return self._refuse_kind(owner.kind, owner.group)
         if not self._selects(owner.namespace):
             return NamespaceExcluded(owner.namespace)
         if self._rules_of_team(owner.namespace).suspended:
@@ -375,10 +377,32 @@ class EligibilityChecker:
         return self._refuse_changing(member) or self._refuse_uncreatable(owner, member.next_pod, member.pods)
 
     def _refuse_without_owner(self, member: PodController) -> Refusal:
-        kind = member.reference.kind
-        if kind in {"Pod", "DaemonSet", "Node"}:
-            return NotReplaced(same_node=kind != "Pod")
-        return OwnerUnknown(kind, member.reference.name)
+        kind, controller = member.reference.kind, member.pods[0].owner
+        if controller is None or kind in {"DaemonSet", "Node"}:
+            return NotReplaced(same_node=controller is not None)
+        name, group = member.reference.name, controller.group
+        if kind in BUILT_IN or "." not in group:
+            return OwnerUnknown(kind, name)
+        if not self._lists(kind, group):
+            return self._refuse_kind(kind, group)
+        return OwnerUnknown(kind, name, self._find_unread(controller, member.reference.namespace))
+
+    def _lists(self, kind: str, group: str) -> bool:
+        return (kind.partition(".")[0], group) in self._owners
+
+    def _refuse_kind(self, kind: str, group: str) -> Refusal:
+        return OwnerKindNotListed(kind if kind in BUILT_IN else f"{kind.partition('.')[0]}.{group}")
+
+    def _find_unread(self, controller: OwnerReference, namespace: str) -> str:
+        """Return why a foreign owner was not read, "" where that is not known."""
+        kind, known = controller.kind.partition(".")[0], self._snapshot.unread_owners
+        why = known.get(controller.uid) or known.get(f"{kind}.{controller.group}")
+        faults = (
+            fault.message
+            for fault in self._snapshot.faults
+            if (fault.kind, fault.namespace, fault.name) == (kind, namespace, controller.name)
+        )
+        return why or next(faults, "")
 
     def _refuse_changing(self, member: PodController) -> Refusal | None:
         """Refuse owners that are being scaled, rolled out or deleted: what they will do next cannot be predicted."""
@@ -404,6 +428,8 @@ class EligibilityChecker:
                 return refusal
         if owner.kind == "StatefulSet":
             return _refuse_stateful_set(member.pods, owner)
+        if owner.is_foreign:
+            return _refuse_foreign(member.pods, owner)
         return refuse_other_replica_sets(member, self._snapshot)
 
     def _refuse_uncreatable(self, owner: Workload, new: Pod, pods: Sequence[Pod]) -> Refusal | None:
@@ -514,6 +540,20 @@ def _count_in_place(pods: Sequence[Pod], owner: Workload) -> int:
     Below the partition that is an older one: there `status.updatedReplicas` does not say whether a rollout has ended.
     """
     return sum(pod.labels.get(_REVISION) == owner.revision_at(pod_ordinal(pod.name)) for pod in pods)
+
+
+def _refuse_foreign(pods: Sequence[Pod], owner: Workload) -> Refusal | None:
+    """Refuse a foreign owner that has more or fewer pods than it wants, or pods of several templates.
+
+    What its status says of that, if anything, only its controller knows.
+    """
+    revisions = {tuple([pod.labels.get(key) for key in REVISION_LABELS]) for pod in pods}
+    current = sum(is_of_template(pod, owner.template, "") for pod in pods)
+    if len(pods) != owner.replicas or len(revisions) > 1 or current < len(pods):
+        newest = max(pods, key=_CREATED).labels
+        alike = sum(all(pod.labels.get(key) == newest.get(key) for key in REVISION_LABELS) for pod in pods)
+        return OwnerRollingOut(owner.kind, len(pods), owner.replicas, min(alike, current))
+    return None
 
 
 def _refuse_stateful_set(pods: Sequence[Pod], owner: Workload) -> Refusal | None:

@@ -59,6 +59,20 @@ class TemplatesDiffer(Refusal):
         )
 
 
+class DefinitionsDiffer(Refusal):
+    """A foreign owner without a template defines each of its pods, and this one is scheduled unlike the first one."""
+
+    reason = Reason.NOT_PREDICTABLE
+    owner_kind: str
+    pod: str
+
+    def __str__(self) -> str:
+        return (
+            f"its {self.owner_kind} defines each pod, and it is scheduled differently from {self.pod}: pods of one "
+            "owner are planned only where they are alike"
+        )
+
+
 class VolumeInUse(Refusal):
     """A ReadWriteOnce volume of it is attached to a node for other pods: nowhere else a replacement would start.
 
@@ -226,7 +240,7 @@ class PodPartitioner:
         refuse_by_budgets, nodes = self._ledger.refusal, self._view.nodes.by_name
         alike: dict[Labels, tuple[bool, Refusal | None]] = {}
         waiting: list[Pod] = []
-        two_templates = member.owner is not None and bool(member.owner.held_back)
+        two_templates = member.owner is not None and (bool(member.owner.held_back) or member.owner.keeps_pods)
         for pod in member.pods:
             node, labels = pod.node, pod.labels
             if node is None:
@@ -281,6 +295,8 @@ class PodPartitioner:
         assert not isinstance(sample, Unpredictable), "no pod of such a member may move"
         if _scheduling_terms(made) == _scheduling_terms(sample) and counts(made.labels) == counts(sample.labels):
             return None
+        if member.owner is not None and member.owner.keeps_pods:
+            return DefinitionsDiffer(member.owner.kind, member.pods[0].name)
         return TemplatesDiffer(member.pods[0].name, made.labels["controller-revision-hash"])
 
     def _refuse_pinned(self, pod: Pod, nodes: frozenset[str]) -> Refusal | None:

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from rebalancer.advice import constraints
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.controllers import stray_reference
 from rebalancer.assessment.findings.domains import (
     describe_domain_without_nodes,
     describe_source,
@@ -23,7 +24,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import name_list, plural, short_key
-from rebalancer.model.workloads import pod_ordinal
+from rebalancer.model.workloads import pod_ordinal, reference_of
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
@@ -96,7 +97,7 @@ def explain_pod(
     """Explain a pod: its constraints and limits, its replacement and where that would go, and what is planned."""
     plan = _hold_back(plan, pod.namespace, details.blocked)
     top = view.snapshot.top_owner_of(pod)
-    reference = Reference(pod.namespace, top.kind, top.name) if top else Reference(pod.namespace, "Pod", pod.name)
+    reference = reference_of(top) if top is not None else stray_reference(pod)
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     node = view.nodes.by_name.get(pod.node or "")
     labels = node.labels if node is not None else {}

@@ -1,0 +1,155 @@
+"""Owners of kinds that Kubernetes itself does not have: what is read of an object whose shape is not known.
+
+How many pods it wants is where the scale subresource of its CustomResourceDefinition says, as the controller of
+disruption budgets reads it; in a file without that, `.spec.replicas`. An object with a list of pods, as a StrimziPodSet
+has, wants these. The rest is read where most such kinds have it, as a Deployment has, and does without.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from rebalancer.decoding import wire
+from rebalancer.decoding.errors import MalformedObject
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.metadata import (
+    decode_annotations,
+    decode_labels,
+    decode_selector,
+    find_controller,
+    find_owning_pod,
+    get_creation_time,
+)
+from rebalancer.decoding.pods import decode_template
+from rebalancer.model.workloads import Workload, name_kind
+
+_REQUIREMENT: Final = re.compile(r"\s*([^\s=!,()]+)\s*(?:=|==)\s*([^\s=!,()]*)\s*\Z")
+
+
+class Scale(NamedTuple):
+    """Where a kind's scale subresource has its numbers: paths such as `.spec.replicas`; "" where there is none."""
+
+    replicas: str = ".spec.replicas"
+    selector: str = ""
+
+
+class _Source(wire.Wire, frozen=True):
+    metadata: wire.Metadata
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+_SOURCE = msgspec.json.Decoder(_Source)
+
+
+class OwnerReader:
+    """Decodes the objects of one kind to `wire.ForeignOwner`, whatever else they have."""
+
+    def __init__(self, scale: Scale) -> None:
+        self._scale = scale
+
+    def decode(self, data: bytes | msgspec.Raw) -> wire.ForeignOwner:
+        """Return what is read of an object; raise msgspec.ValidationError if it is none."""
+        source = _SOURCE.decode(data)
+        spec, status = source.spec or {}, source.status or {}
+        whole = {"spec": spec, "status": status}
+        replicas = _find(whole, self._scale.replicas) if self._scale.replicas else None
+        if replicas is None and isinstance(spec.get("pods"), list):
+            replicas = len(spec["pods"])
+        return wire.ForeignOwner(
+            metadata=source.metadata,
+            spec=wire.ForeignSpec(
+                replicas=_read_number(replicas),
+                selector=self._read_selector(spec, whole),
+                template=_read_template(spec.get("template")),
+                paused=spec.get("paused") is True,
+            ),
+            status=wire.ForeignStatus(
+                replicas=_read_number(status.get("replicas")),
+                ready_replicas=_read_number(status.get("readyReplicas")),
+                updated_replicas=_read_number(status.get("updatedReplicas", status.get("currentPods"))),
+                observed_generation=_read_number(status.get("observedGeneration")),
+            ),
+        )
+
+    def _read_selector(self, spec: Mapping[str, Any], whole: Mapping[str, Any]) -> wire.LabelSelector | None:
+        written = spec.get("selector")
+        if isinstance(written, dict) and written.keys() & {"matchLabels", "matchExpressions"}:
+            selector: wire.LabelSelector | None = _convert(written, wire.LabelSelector)
+            return selector
+        text = _find(whole, self._scale.selector) if self._scale.selector else None
+        return _parse_selector(text) if isinstance(text, str) else None
+
+
+def _find(whole: Mapping[str, Any], path: str) -> object:
+    """Return the value at a path such as `.spec.replicas`; None where there is none."""
+    value: object = whole
+    for key in path.strip(".").split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _read_number(value: object) -> int | None:
+    """Return a number from 0; some controllers write their generation as text."""
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _read_template(value: object) -> wire.PodTemplate | None:
+    """Return a template of pods; other templates have no containers."""
+    spec = value.get("spec") if isinstance(value, dict) else None
+    return _convert(value, wire.PodTemplate) if isinstance(spec, dict) and spec.get("containers") else None
+
+
+def _convert(value: object, shape: type[Any]) -> Any:
+    """Convert what looks like a shape to it, None where it is another."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value), type=shape)
+    except msgspec.ValidationError:
+        return None
+
+
+def _parse_selector(text: str) -> wire.LabelSelector | None:
+    """Read a selector of labels with values; None for any other."""
+    matches = [_REQUIREMENT.match(part) for part in text.split(",")] if text.strip() else []
+    labels = {match[1]: match[2] for match in matches if match is not None}
+    return wire.LabelSelector(match_labels=labels) if labels and all(matches) else None
+
+
+def decode_foreign_owner(source: wire.ForeignOwner, intern: Interner, *, kind: str, group: str) -> Workload:
+    """Convert an owner to the model's; raise MalformedObject where it does not say how many pods it wants."""
+    metadata, spec, status = source.metadata, source.spec, source.status
+    replicas = spec.replicas
+    if replicas is None:
+        raise MalformedObject(
+            "spec.replicas",
+            "expected the number of pods, there or where a scale subresource names it",
+        )
+    return Workload(
+        group=group,
+        kind=name_kind(kind, group),
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        labels=intern(decode_labels(metadata.labels)),
+        annotations=intern(decode_annotations(metadata.annotations)),
+        selector=decode_selector(spec.selector, "spec.selector"),
+        template=decode_template(spec.template, intern),
+        replicas=replicas,
+        current=_default(status.replicas, replicas),
+        ready=_default(status.ready_replicas, replicas),
+        updated=_default(status.updated_replicas, replicas),
+        observed=_default(status.observed_generation, metadata.generation) >= metadata.generation,
+        paused=spec.paused,
+        owner=find_controller(metadata.owner_references),
+        owning_pod=find_owning_pod(metadata.owner_references),
+        created=get_creation_time(metadata),
+        deleted=metadata.deletion_timestamp,
+    )
+
+
+def _default(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
