@@ -17,6 +17,8 @@ from tests.cli.files import ready_nodes, write_list
 from tests.control_plane.layout import deployment
 from tests.control_plane.manifests import ZONE, nodes, pod, spread
 from tests.control_plane.resources import Manifest
+from tests.known_states.build import clone_set
+from tests.known_states.build import cluster as foreign_cluster
 
 WEB = {"app": "web"}
 LATER = ("--at", "2026-01-01T00:00:00Z")
@@ -138,3 +140,37 @@ def test_an_object_that_does_not_exist_is_named(
 ) -> None:
     assert entry.main(["explain", name, "--snapshot", cluster]) == code
     assert message in capsys.readouterr().err
+
+
+class TestForeignOwners:
+    """`explain` takes every kind that owns pods, as kubectl takes it, listed in the policy or not."""
+
+    @pytest.fixture
+    def foreign(self, tmp_path: Path) -> str:
+        return write_list(tmp_path / "foreign.yaml", foreign_cluster(clone_set("web")).items)
+
+    @pytest.mark.parametrize("word", ["cloneset", "CloneSet", "clonesets"])
+    def test_a_kind_that_is_not_listed_is_explained(
+        self, foreign: str, word: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        document = explained(foreign, f"{word}/web", capsys)
+        assert (document.object, document.reason) == ("shop/web (CloneSet)", "UnknownOwner")
+        assert any("eligibility.owners does not list CloneSet.apps.kruise.io" in one.evidence for one in document.path)
+
+    def test_so_are_its_pods_with_their_constraints(self, foreign: str, capsys: pytest.CaptureFixture[str]) -> None:
+        document = explained(foreign, "pod/web-0", capsys)
+        assert document.reason == "UnknownOwner"
+        assert "a:3 b:1 c:0" in document.path[0].evidence
+
+    def test_so_is_an_owner_that_the_file_does_not_have(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = write_list(tmp_path / "pods.yaml", foreign_cluster(clone_set("web")[1:]).items)
+        assert explained(file, "cloneset/web", capsys).reason == "UnknownOwner"
+        assert "a:3 b:1 c:0" in explained(file, "pod/web-0", capsys).path[0].evidence
+
+    def test_a_kind_that_nothing_has_is_refused_with_a_hint(
+        self, foreign: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert entry.main(["explain", "clonset/web", "--snapshot", foreign]) == Exit.USAGE
+        assert "did you mean cloneset/web?" in capsys.readouterr().err

@@ -175,3 +175,15 @@ def test_moves_that_another_release_has_stored_are_read() -> None:
     for name in ("uncreated", "awaited_since"):
         del data[name]
     assert msgspec.convert({**data, "unknown": "x"}, Move) == EVICTED
+
+
+def test_a_foreign_owner_is_not_late_before_a_stateful_set_would_be() -> None:
+    """Whether its controller waits for the end of the old pod is not known."""
+    move = structs.replace(EVICTED, workload=Reference("shop", "CloneSet", "web"))
+    owner = structs.replace(WEB, kind="CloneSet", group="apps.kruise.io")
+    move = observed(move, GOING, seconds=50, owner=owner)
+    assert overdue(move) is None
+    for second in (60, 89):
+        move = observed(move, seconds=second, owner=owner)
+        assert overdue(move) is None
+    assert overdue(observed(move, seconds=90, owner=owner)) == ""
