@@ -385,7 +385,7 @@ class EligibilityChecker:
             return OwnerUnknown(kind, name)
         if not self._lists(kind, group):
             return self._refuse_kind(kind, group)
-        return OwnerUnknown(kind, name, self._find_unread(controller, member.reference.namespace))
+        return OwnerUnknown(kind, name, self._find_unread(controller))
 
     def _lists(self, kind: str, group: str) -> bool:
         return (kind.partition(".")[0], group) in self._owners
@@ -393,16 +393,10 @@ class EligibilityChecker:
     def _refuse_kind(self, kind: str, group: str) -> Refusal:
         return OwnerKindNotListed(kind if kind in BUILT_IN else f"{kind.partition('.')[0]}.{group}")
 
-    def _find_unread(self, controller: OwnerReference, namespace: str) -> str:
+    def _find_unread(self, controller: OwnerReference) -> str:
         """Return why a foreign owner was not read, "" where that is not known."""
-        kind, known = controller.kind.partition(".")[0], self._snapshot.unread_owners
-        why = known.get(controller.uid) or known.get(f"{kind}.{controller.group}")
-        faults = (
-            fault.message
-            for fault in self._snapshot.faults
-            if (fault.kind, fault.namespace, fault.name) == (kind, namespace, controller.name)
-        )
-        return why or next(faults, "")
+        known = self._snapshot.unread_owners
+        return known.get(controller.uid) or known.get(f"{controller.kind.partition('.')[0]}.{controller.group}", "")
 
     def _refuse_changing(self, member: PodController) -> Refusal | None:
         """Refuse owners that are being scaled, rolled out or deleted: what they will do next cannot be predicted."""
