@@ -1,16 +1,27 @@
-"""`rebalancer demo`: `simulate --live` with a shipped scenario, where no other one is named."""
+"""`rebalancer demo`: `simulate --live` with a scenario that has its own cluster, a shipped one unless one is named."""
 
 import argparse
 
 from rebalancer.cli import simulate
+from rebalancer.cli.live import add_watching_arguments
+from rebalancer.cli.options import add_color_argument
 from rebalancer.cli.parsing import Parser
 from rebalancer.simulator.scenario import BUILTIN
 
+_OF_SIMULATE = (
+    *("changes", "every_domain_of", "prevention", "policy", "limit"),
+    *("snapshot", "server_version", "at", "kubeconfig", "context", "namespace", "selector"),
+)
+"""Flags of `simulate` that a demo has no use for."""
+
 
 def add_arguments(parser: Parser) -> None:
-    """Declare the flags of `simulate`, with other defaults."""
-    simulate.add_arguments(parser)
-    parser.set_defaults(live=True, scenario=f"{BUILTIN}zone")
+    """Declare the flags of `simulate` that are of use here."""
+    simulate.add_scenario_argument(parser, default=f"{BUILTIN}zone")
+    simulate.add_seed_argument(parser)
+    add_watching_arguments(parser)
+    add_color_argument(parser)
+    parser.set_defaults(live=True, output="table", **dict.fromkeys(_OF_SIMULATE))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -29,6 +29,11 @@ _LONGEST_SILENCE: Final = 5.0
 def add_live_arguments(parser: argparse._ActionsContainer) -> None:
     """Declare the flags."""
     parser.add_argument("--live", action="store_true", help="play it in the terminal, at a pace for people")
+    add_watching_arguments(parser)
+
+
+def add_watching_arguments(parser: argparse._ActionsContainer) -> None:
+    """Declare the flags that say how it is watched."""
     parser.add_argument("--step", action="store_true", help="wait for Enter after each scene and each alert")
     parser.add_argument(
         "--page-address",

@@ -1,21 +1,24 @@
 """A picture that is redrawn in its place, on the terminal's alternate screen, as `less` and `top` do it.
 
 Each picture begins at the top, whatever size the terminal has by then; lines below its end are left out. The cursor is
-never hidden. The last picture stays on the normal screen, also after Ctrl-C.
+never hidden. The last picture stays on the normal screen, also after Ctrl-C and SIGTERM.
 """
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NoReturn
 
 _ENTER: Final = "\x1b[?1049h"
 _LEAVE: Final = "\x1b[?1049l"
 _TO_TOP: Final = "\x1b[H"
 _CLEAR_LINE: Final = "\x1b[K"
 _CLEAR_BELOW: Final = "\x1b[J"
+_OF_SIGNAL: Final = 128
+"""What a shell adds to the number of a signal that ended a process."""
 
 
 def can_redraw() -> bool:
@@ -36,10 +39,17 @@ def redrawing() -> Iterator[Callable[[Sequence[str]], None]]:
         _write(f"{_TO_TOP}{rows}{_CLEAR_BELOW}")
 
     _write(_ENTER)
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         yield show
     finally:
+        signal.signal(signal.SIGTERM, before)
         _write("".join((_LEAVE, *(f"{line}\n" for line in last))))
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """End as a process does that a signal ends, but in order."""
+    raise SystemExit(_OF_SIGNAL + number)
 
 
 def _write(text: str) -> None:

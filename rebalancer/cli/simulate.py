@@ -66,12 +66,7 @@ def add_arguments(parser: Parser) -> None:
             type=_parse_with(name),
             help=text,
         )
-    changes.add_argument(
-        "--scenario",
-        metavar="FILE",
-        help=f"the same as YAML, after the flags; - is standard input, {BUILTIN}NAME a shipped one: "
-        f"{' or '.join(SHIPPED)}",
-    )
+    add_scenario_argument(changes)
     changes.add_argument(
         "--each", dest="every_domain_of", metavar="KEY", help="instead: every single loss of a domain of a topology key"
     )
@@ -81,6 +76,26 @@ def add_arguments(parser: Parser) -> None:
         choices=[str(mode) for mode in ScaleDownPrevention],
         help="simulate with this prevention.scaleDown: Off, Observe or Steer (default: the policy's)",
     )
+    add_seed_argument(parser)
+    live = parser.add_argument_group("to watch it", "Before the result is printed.")
+    add_live_arguments(live)
+    add_read_arguments(parser, formats=("table", "wide", "json", "yaml"))
+
+
+def add_scenario_argument(parser: argparse._ActionsContainer, default: str | None = None) -> None:
+    """Declare --scenario."""
+    shown = f" (default: {default})" if default is not None else ""
+    parser.add_argument(
+        "--scenario",
+        metavar="FILE",
+        default=default,
+        help=f"what happens, as YAML, after the flags; - is standard input, {BUILTIN}NAME a shipped one: "
+        f"{' or '.join(SHIPPED)}{shown}",
+    )
+
+
+def add_seed_argument(parser: argparse._ActionsContainer) -> None:
+    """Declare --seed."""
     parser.add_argument(
         "--seed",
         metavar="NUMBER",
@@ -88,9 +103,6 @@ def add_arguments(parser: Parser) -> None:
         default=1,
         help="decides delays, names and the scheduler's choice among equal nodes (default: 1)",
     )
-    live = parser.add_argument_group("to watch it", "Before the result is printed.")
-    add_live_arguments(live)
-    add_read_arguments(parser, formats=("table", "wide", "json", "yaml"))
 
 
 def run(args: argparse.Namespace) -> int:

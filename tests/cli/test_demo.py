@@ -49,6 +49,13 @@ def test_it_is_a_live_simulation_of_a_scenario(flags: Sequence[str], scenario: s
     assert run("demo", *flags).stdout == run("simulate", "--live", "--scenario", scenario).stdout != ""
 
 
+@pytest.mark.parametrize("flag", ["--each=zone", "--live", "--snapshot=x", "--policy=x", "-n=shop", "--output=json"])
+def test_flags_that_a_demo_has_no_use_for_are_none_of_its(flag: str) -> None:
+    done = run("demo", flag)
+    assert done.returncode == 2
+    assert flag in done.stderr
+
+
 @contextmanager
 def started(*flags: str) -> Iterator[subprocess.Popen[bytes]]:
     """Start the demo with pipes; it is ended with the block."""

@@ -11,6 +11,8 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 
 PROGRAM = """\
@@ -90,10 +92,11 @@ def test_a_picture_fits_a_terminal_that_was_resized() -> None:
         assert read_until(screen, b"line 8\r\n") == LEAVE + rows(1, 9, end=b"")
 
 
-def test_ctrl_c_leaves_the_normal_screen_with_its_cursor() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_the_normal_screen_with_its_cursor(number: signal.Signals) -> None:
     with running(PROGRAM, height=24) as (child, screen):
         shown = read_until(screen, b"\x1b[J")
-        child.send_signal(signal.SIGINT)
+        child.send_signal(number)
         shown += read_until(screen, b"line 8\r\n")
         assert shown.count(ENTER) == shown.count(LEAVE) == 1
         assert b"\x1b[?25l" not in shown
