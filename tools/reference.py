@@ -111,6 +111,7 @@ VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
 FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.REPLACEMENT_BLOCKED: "No node is feasible for a replacement of a pod of the workload.",
     FindingKind.TEMPLATE_REFUSED: "The API server would refuse the next pod.",
+    FindingKind.NOTHING_STARTS_THERE: "A node does not start, or rejects, the pods that were bound to it lately.",
     FindingKind.SELECTOR_MISSES_OWN_PODS: "A constraint does not select the workload's own pods.",
     FindingKind.SELECTOR_NULL: "A constraint has no selector, so it counts no pod.",
     FindingKind.SELECTOR_EMPTY: "A constraint's selector is `{}`, which counts no pod from 1.27 to 1.37.",

@@ -220,6 +220,11 @@ class Snapshot:
         return [pod for run in self.runs if len(run.nodes) < len(run.pods) for pod in run.pods if pod.waiting]
 
     @_Index
+    def unstarted(self) -> Sequence[Pod]:
+        """Pods for which their node has made no sandbox, and those that their kubelet refused to run."""
+        return [pod for pod in self.pods if pod.unstarted_since is not None]
+
+    @_Index
     def workload(self) -> Mapping[str, Workload]:
         """Workloads by UID."""
         return {workload.uid: workload for workload in self.workloads}

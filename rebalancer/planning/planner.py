@@ -104,7 +104,7 @@ class _Planner:
         arriving = frozenset([move.replacement for move in memory.in_flight if move.replacement])
         avoided = _avoided(assessment.pod_groups)
         self._builder = ProblemBuilder(view, policy, self._ledger, self._capacities, cache, avoided, arriving)
-        self._settling = SettlingNodes(view, policy, memory, assessment.unsettled_domains)
+        self._settling = SettlingNodes(view, policy, memory, assessment)
         self._recent = RecentChanges(view, policy, memory)
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []
