@@ -129,6 +129,11 @@ class TestContradicted:
     def test_one_on_the_network_of_the_node_proves_nothing(self) -> None:
         assert_refused(add_started(stuck_on_c(40, 40), 20, hostNetwork=True))
 
+    def test_a_static_pod_is_not_bound(self) -> None:
+        state = add_started(stuck_on_c(40, 40), 20)
+        state.pods("other")[0]["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+        assert_refused(state)
+
     def test_a_workload_whose_pods_do_not_start_elsewhere_either_is_to_blame(self) -> None:
         """As one with a Secret that does not exist, while its nodes start other pods."""
         state = stuck_on_c(40, 40)

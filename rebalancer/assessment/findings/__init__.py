@@ -22,6 +22,7 @@ from rebalancer.assessment.findings.domains import (
 )
 from rebalancer.assessment.findings.finding import Finding
 from rebalancer.assessment.findings.motion import domain_motion_findings
+from rebalancer.assessment.findings.platforms import platform_findings
 from rebalancer.assessment.findings.replacements import replacement_findings
 from rebalancer.assessment.findings.starts import start_findings
 from rebalancer.assessment.unmatched import Unmatched
@@ -55,6 +56,7 @@ def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatc
             *domain_without_nodes_findings(assessment.domains_without_nodes),
             *unused_domain_findings(assessment.pod_groups, view),
             *domain_motion_findings(assessment.unsettled_domains),
+            *platform_findings(groups, assessment.limits, view),
             *start_findings(assessment.nodes_without_starts, view),
         ]
     unique = dict.fromkeys(findings)
