@@ -123,6 +123,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.DOMAIN_WITHOUT_NODES: "A domain exists, no node carries it, and with a node a constraint is violated.",
     FindingKind.SCALE_DOWN_UNSAFE: "A scale-down is likely to leave skew that another order would not leave.",
     FindingKind.DOMAIN_UNUSED: "No pod runs in a zone that affinity or a limit names.",
+    FindingKind.SHARED_VOLUME_NOT_ATTACHED: "Pods share a ReadWriteOnce volume of a driver that attaches nothing.",
     FindingKind.MIXED_CONSTRAINTS: "Pods that are counted together have different values of a constraint.",
     FindingKind.ARCHITECTURE_NOT_SELECTED: "Pods may be placed on nodes of several architectures, unproved by any pod.",
     FindingKind.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select a pod: the API refuses to evict it.",

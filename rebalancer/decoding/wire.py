@@ -710,14 +710,23 @@ class Allocatable(Wire, frozen=True):
     count: int | None = None
 
 
+class CSIDriverSpec(Wire, frozen=True):
+    attach_required: bool | None = None
+
+
 class CSIDriver(Wire, frozen=True):
+    metadata: BareMetadata
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class NodeDriver(Wire, frozen=True):
     name: str
     allocatable: Allocatable | None = None
     topology_keys: list[str] | None = None
 
 
 class CSINodeSpec(Wire, frozen=True):
-    drivers: list[CSIDriver] | None = None
+    drivers: list[NodeDriver] | None = None
 
 
 class CSINode(Wire, frozen=True):

@@ -241,6 +241,8 @@ class FindingKind(StrEnum):
     SCALE_DOWN_UNSAFE = "ScaleDownUnsafe"
     """A scale-down is likely to leave pods skewed, and need not."""
     DOMAIN_UNUSED = "DomainUnused"
+    SHARED_VOLUME_NOT_ATTACHED = "SharedVolumeNotAttached"
+    """Pods share a ReadWriteOnce volume of a driver that attaches nothing."""
     MIXED_CONSTRAINTS = "MixedConstraints"
     ARCHITECTURE_NOT_SELECTED = "ArchitectureNotSelected"
     """Pods may be placed on nodes of several architectures, and do not run on each of these yet."""

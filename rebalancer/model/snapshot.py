@@ -32,7 +32,7 @@ from rebalancer.model.creation import (
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.runs import Run, find_runs, join_pods
-from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from rebalancer.model.storage import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.model.workloads import Workload
 
 T = TypeVar("T")
@@ -45,6 +45,7 @@ OPTIONAL: Final = frozenset(
     {
         "NodePool",
         "HorizontalPodAutoscaler",
+        "CSIDriver",
         "ResourceQuota",
         "ClusterResourceQuota",
         "LimitRange",
@@ -126,6 +127,7 @@ class Snapshot:
     priority_classes: Sequence[PriorityClass] = ()
     node_pools: Sequence[NodePool] = ()
     autoscalers: Sequence[Autoscaler] = ()
+    csi_drivers: Sequence[CSIDriver] = ()
     quotas: Sequence[ResourceQuota] = ()
     cluster_quotas: Sequence[ClusterQuota] = ()
     limit_ranges: Sequence[LimitRange] = ()
@@ -369,6 +371,11 @@ class Snapshot:
     def storage_class(self) -> Mapping[str, StorageClass]:
         """Storage classes by name."""
         return {storage_class.name: storage_class for storage_class in self.storage_classes}
+
+    @_Index
+    def attaching_nothing(self) -> Collection[str]:
+        """Names of the CSI drivers that attach nothing; for one without a CSIDriver, Kubernetes attaches."""
+        return {driver.name for driver in self.csi_drivers if not driver.attach_required}
 
     @_Index
     def csi_node(self) -> Mapping[str, CSINode]:

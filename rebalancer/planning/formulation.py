@@ -9,7 +9,7 @@ from functools import cached_property
 
 from msgspec import structs
 
-from rebalancer.assessment.controllers import PodController, members, stray_reference
+from rebalancer.assessment.controllers import PodController, find_reference, members
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import BEING_REMOVED, TO_BE_REMOVED
@@ -327,8 +327,7 @@ class ProblemBuilder:
         for pod in waiting:
             if pod.uid in own:
                 continue
-            top = snapshot.top_owner_of(pod)
-            workload = reference_of(top) if top is not None else stray_reference(pod)
+            workload = find_reference(pod, self.view)
             if any(requirement.counts(pod.labels, workload) for requirement in requirements):
                 return OthersPending(pod.name)
         return None

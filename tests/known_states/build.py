@@ -349,3 +349,8 @@ def bound_claim(name: str, affinity: Mapping[str, str] | None, mode: str = "Read
 def storage_class(binding: str = "WaitForFirstConsumer") -> Manifest:
     """Return the class of these volumes."""
     return make("storage.k8s.io/v1", "StorageClass", "disks", None, provisioner="disks.test", volumeBindingMode=binding)
+
+
+def csi_driver(name: str = "disks.test", **fields: Any) -> Manifest:
+    """Return the driver of these volumes."""
+    return make("storage.k8s.io/v1", "CSIDriver", name, None, **fields)

@@ -25,6 +25,7 @@ from rebalancer.assessment.findings.motion import domain_motion_findings
 from rebalancer.assessment.findings.platforms import platform_findings
 from rebalancer.assessment.findings.replacements import replacement_findings
 from rebalancer.assessment.findings.starts import start_findings
+from rebalancer.assessment.findings.volumes import volume_findings
 from rebalancer.assessment.unmatched import Unmatched
 from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.view import View
@@ -45,6 +46,7 @@ def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatc
         *mixed_constraint_findings(view),
         *budget_findings(view),
         *template_findings(view),
+        *volume_findings(view),
     ]
     if "Node" not in view.snapshot.unknown:
         findings += [
