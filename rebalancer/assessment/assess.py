@@ -106,7 +106,7 @@ class Assessment:
     unsettled_domains: tuple[UnsettledDomain, ...] = ()
     """Domains that lose nodes, or have until a moment ago."""
     nodes_without_starts: tuple[NodeWithoutStarts, ...] = ()
-    """Nodes on which nothing starts of what was bound to them lately."""
+    """Nodes on which nothing starts, or nothing of an owner, of what was bound to them lately."""
 
     @property
     def violated(self) -> tuple[EvaluatedGroup, ...]:

@@ -231,7 +231,7 @@ class _Planner:
         def find_landings(nodes: frozenset[str]) -> frozenset[str]:
             return problem.landings(step, nodes)
 
-        refusal = self._settling.refuse(problem.component.name, find_landings)
+        refusal = self._settling.refuse(problem.component, find_landings)
         for reservation in problem.reservations(step.victims):
             refusal = refusal or self._systems.refuse(reservation.sample, reservation.nodes, find_landings)
         return refusal

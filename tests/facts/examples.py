@@ -132,6 +132,7 @@ FURTHER: tuple[Fact, ...] = (
     Annotated("Pod", "rebalancer.dev/exclude", "true"),
     Annotated("Namespace", "rebalancer.dev/exclude", "true"),
     NothingStarts("c-1", ("shop/web-1", "shop/web-2"), NINE),
+    NothingStarts("c-1", ("shop/web-1", "shop/web-2"), NINE, ("OutOfcpu",)),
     LocalVolumes(
         (
             LocalVolume("cache", LocalStorage.EMPTY_DIR),

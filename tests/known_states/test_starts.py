@@ -1,5 +1,6 @@
 """Nodes that the scheduler chooses and on which nothing starts: no sandbox, or their kubelet rejects what is bound."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -161,6 +162,43 @@ class TestRejected:
 
     def test_a_pod_that_started_later_contradicts_it(self) -> None:
         assert_evicted(add_started(rejected_on_c(9, 5), 2))
+
+    def with_own(self, *minutes: float, state: State | None = None) -> State:
+        """Return the usual state with pods of its own workload that c-0 has rejected, and one of another one there."""
+        state = add_started(state or cluster(deployment()), 1)
+        for at, ago in enumerate(minutes):
+            pod = json.loads(json.dumps(state.get("Pod", "web-0")))
+            pod["metadata"] |= {"name": f"web-rejected-{at}", "uid": f"rejected-{at}"}
+            pod["spec"]["nodeName"] = "c-0"
+            rejected(pod, ago, "TopologyAffinityError")
+            state.add(pod)
+        return state
+
+    def test_a_node_that_starts_others_goes_on_to_reject_what_it_has_rejected(self) -> None:
+        state = self.with_own(9, 5)
+        outcome = state.plan()
+        assert (outcome.evicted, outcome.reasons) == ([], STARTS_NOTHING)
+        said = outcome.refusals[Reason.NOTHING_STARTS_THERE]
+        assert "no pod of this workload starts there: its kubelet has rejected 2 pods" in said
+        assert "no pod of their owner that was bound later has started" in said
+        assert state.find(FindingKind.NOTHING_STARTS_THERE) == []
+        assert self.with_own(5).plan().evicted == EVICTED
+        assert self.with_own(12, 11).plan().evicted == EVICTED
+
+    def test_so_does_one_on_which_only_their_owners_pods_have_no_sandbox(self) -> None:
+        state = add_started(cluster(deployment(on=[*["a-0"] * 5, "b-0", "c-0", "c-0"])), 1)
+        for name in ("web-6", "web-7"):
+            bound(state.get("Pod", name), 20, sandbox=False)
+        assert state.plan().reasons == STARTS_NOTHING
+        bound(state.get("Pod", "web-7"), 19)
+        assert Reason.NOTHING_STARTS_THERE not in state.plan().reasons
+
+    @pytest.mark.parametrize(("minutes", "refused"), [(3, False), (20, True)])
+    def test_until_it_starts_one_of_these(self, minutes: float, refused: bool) -> None:
+        state = self.with_own(9, 5, state=cluster(deployment(on=[*["a-0"] * 4, "b-0", "c-0"])))
+        bound(state.get("Pod", "web-5"), minutes)
+        assert (state.plan().reasons == STARTS_NOTHING) == refused
+        assert bool(state.plan().evicted) != refused
 
     def test_a_rejection_and_a_slow_pod_are_no_two_of_a_sort(self) -> None:
         state = rejected_on_c(9)

@@ -15,9 +15,10 @@ from rebalancer.scheduling.view import View
 def start_findings(nodes: Iterable[NodeWithoutStarts], view: View) -> Iterator[Finding]:
     """Yield one finding for each node, with the workloads of the pods that do not start there."""
     for node in nodes:
-        yield Finding(
-            kind=FindingKind.NOTHING_STARTS_THERE,
-            object=f"Node {node.refusal.node}",
-            message=node.refusal.sentence,
-            workloads=tuple(sorted({find_reference(pod, view) for pod in node.pods})),
-        )
+        if not node.owner:
+            yield Finding(
+                kind=FindingKind.NOTHING_STARTS_THERE,
+                object=f"Node {node.refusal.node}",
+                message=node.refusal.sentence,
+                workloads=tuple(sorted({find_reference(pod, view) for pod in node.pods})),
+            )

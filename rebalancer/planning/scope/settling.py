@@ -26,6 +26,7 @@ from rebalancer.model.moves import DomainName, PlanningMemory, make_token
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration
+from rebalancer.planning.scope.components import Component
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 
@@ -107,7 +108,7 @@ class SettlingNodes:
         self._waiting = dict(memory.settling)
         self._changes = memory.node_changes
         self._domains = assessment.unsettled_domains
-        self._without_starts = {node.refusal.node: node.refusal for node in assessment.nodes_without_starts}
+        self._without_starts = assessment.nodes_without_starts
 
     @cached_property
     def _unready(self) -> frozenset[str]:
@@ -168,22 +169,30 @@ class SettlingNodes:
         nodes = (self._nodes.groups(one.motion.key).get(one.motion.value, ()) for one in last)
         return [(one, _divide(of)) for one, of in zip(last, nodes, strict=True)]
 
-    def refuse(self, component: str, find_landings: Callable[[frozenset[str]], Collection[str]]) -> Refusal | None:
+    def refuse(
+        self, component: Component, find_landings: Callable[[frozenset[str]], Collection[str]]
+    ) -> Refusal | None:
         """Return why a step waits; None where it need not.
 
         `find_landings` returns those of some nodes on which one of its replacements may land.
         """
         for name in sorted(find_landings(self._unready)) if self._unready else ():
             return NodeNotReady(name)
-        for name in sorted(find_landings(frozenset(self._without_starts))) if self._without_starts else ():
-            return self._without_starts[name]
+        stuck = self._find_stuck(component) if self._without_starts else {}
+        for name in sorted(find_landings(frozenset(stuck))) if stuck else ():
+            return stuck[name]
         for cause, nodes in self._unsettled:
             if any(map(find_landings, nodes)):
                 return cause
         for wait, nodes in self._waits:
             if any(map(find_landings, nodes)):
-                return self._wait(component, wait)
+                return self._wait(component.name, wait)
         return None
+
+    def _find_stuck(self, component: Component) -> Mapping[str, Refusal]:
+        """Return the nodes on which nothing starts, or none of the component's pods."""
+        owners = {"", *(member.owner.uid for member in component.members if member.owner is not None)}
+        return {node.refusal.node: node.refusal for node in self._without_starts if node.owner in owners}
 
     def _wait(self, component: str, wait: _Wait) -> Refusal | None:
         now, settle = self._clock.now, self._settle
