@@ -111,6 +111,8 @@ VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
 FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.REPLACEMENT_BLOCKED: "No node is feasible for a replacement of a pod of the workload.",
     FindingKind.TEMPLATE_REFUSED: "The API server would refuse the next pod.",
+    FindingKind.NOTHING_STARTS_THERE: "A node does not start, or rejects, the pods that were bound to it lately.",
+    FindingKind.SYSTEM_NOT_SELECTED: "Pods may be placed on nodes of another operating system than their `spec.os`.",
     FindingKind.SELECTOR_MISSES_OWN_PODS: "A constraint does not select the workload's own pods.",
     FindingKind.SELECTOR_NULL: "A constraint has no selector, so it counts no pod.",
     FindingKind.SELECTOR_EMPTY: "A constraint's selector is `{}`, which counts no pod from 1.27 to 1.37.",
@@ -121,7 +123,9 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.DOMAIN_WITHOUT_NODES: "A domain exists, no node carries it, and with a node a constraint is violated.",
     FindingKind.SCALE_DOWN_UNSAFE: "A scale-down is likely to leave skew that another order would not leave.",
     FindingKind.DOMAIN_UNUSED: "No pod runs in a zone that affinity or a limit names.",
+    FindingKind.SHARED_VOLUME_NOT_ATTACHED: "Pods share a ReadWriteOnce volume of a driver that attaches nothing.",
     FindingKind.MIXED_CONSTRAINTS: "Pods that are counted together have different values of a constraint.",
+    FindingKind.ARCHITECTURE_NOT_SELECTED: "Pods may be placed on nodes of several architectures, unproved by any pod.",
     FindingKind.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select a pod: the API refuses to evict it.",
     FindingKind.BUDGET_ALWAYS_ZERO: "A PodDisruptionBudget never allows an eviction.",
 }

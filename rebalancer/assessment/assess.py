@@ -13,6 +13,7 @@ from rebalancer.assessment.limit_groups import LimitGroup, find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
+from rebalancer.assessment.starts import NodeWithoutStarts, find_nodes_without_starts
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moments import Clock
 from rebalancer.model.motion import DomainMotion
@@ -104,6 +105,8 @@ class Assessment:
     """Domains that constraints do not count because no node carries them, although they exist."""
     unsettled_domains: tuple[UnsettledDomain, ...] = ()
     """Domains that lose nodes, or have until a moment ago."""
+    nodes_without_starts: tuple[NodeWithoutStarts, ...] = ()
+    """Nodes on which nothing starts, or nothing of an owner, of what was bound to them lately."""
 
     @property
     def violated(self) -> tuple[EvaluatedGroup, ...]:
@@ -124,6 +127,7 @@ def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
         deadlocks=find_deadlocks(view),
         domains_without_nodes=find_domains_without_nodes(counted, view, knowledge),
         unsettled_domains=_find_unsettled(memory, policy, view.clock),
+        nodes_without_starts=find_nodes_without_starts(view),
     )
 
 

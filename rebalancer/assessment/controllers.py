@@ -127,6 +127,12 @@ def controllers_without_pods(view: View) -> Iterator[PodController]:
             yield PodController(reference=reference_of(top), owner=owner, top=top, pods=(), next_pod=missing)
 
 
+def find_reference(pod: Pod, view: View) -> Reference:
+    """Return the workload that people know a pod by."""
+    top = view.snapshot.top_owner_of(pod)
+    return reference_of(top) if top is not None else stray_reference(pod)
+
+
 def stray_reference(pod: Pod) -> Reference:
     """Return the reference of a pod's owner, known or not, else of the pod itself."""
     if pod.owner is None:

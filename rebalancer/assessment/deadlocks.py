@@ -15,11 +15,10 @@ from functools import reduce
 from itertools import combinations
 from typing import Final
 
-from rebalancer.assessment.controllers import stray_reference
+from rebalancer.assessment.controllers import find_reference
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
-from rebalancer.model.workloads import reference_of
 from rebalancer.scheduling.feasibility import admissible
 from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
 from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread
@@ -64,8 +63,7 @@ def find_deadlocks(view: View) -> tuple[Deadlock, ...]:
         if pod_class not in conflicts:
             conflicts[pod_class] = _describe_conflict(pod, view)
         if conflicts[pod_class]:
-            top = view.snapshot.top_owner_of(pod)
-            workload = reference_of(top) if top is not None else stray_reference(pod)
+            workload = find_reference(pod, view)
             deadlocks.append(Deadlock(pod=pod, workload=workload, message=conflicts[pod_class]))
     return tuple(sorted(deadlocks, key=lambda deadlock: (deadlock.pod.namespace, deadlock.pod.name)))
 

@@ -26,7 +26,7 @@ from rebalancer.model.cluster import Autoscaler, DisruptionBudget, Namespace, No
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.nodes import Node
 from rebalancer.model.requests import make_resources
-from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from rebalancer.model.storage import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.scheduling.node_unschedulable import CORDONED
 
 _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -165,6 +165,11 @@ def decode_csi_node(source: wire.CSINode, _: Interner) -> CSINode:
         for driver in source.spec.drivers or ()
     )
     return CSINode(name=source.metadata.name, drivers=drivers)
+
+
+def decode_csi_driver(source: wire.CSIDriver, _: Interner) -> CSIDriver:
+    """Convert a CSIDriver to the model's; one that does not say so attaches its volumes."""
+    return CSIDriver(name=source.metadata.name, attach_required=source.spec.attach_required is not False)
 
 
 def decode_node(source: wire.Node, intern: Interner) -> Node:

@@ -183,6 +183,9 @@ WEBHOOKS = (
 OPTIONAL_KINDS = (
     NODE_POOLS,
     AUTOSCALERS,
+    make_kind(
+        wire.CSIDriver, cluster.decode_csi_driver, "storage.k8s.io/v1/csidrivers", "csi_drivers", namespaced=False
+    ),
     make_kind(creation_wire.ResourceQuota, creation.decode_quota, "v1/resourcequotas", "quotas"),
     make_kind(
         creation_wire.ClusterResourceQuota,

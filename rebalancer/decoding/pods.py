@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct, structs
@@ -34,6 +34,7 @@ from rebalancer.model.workloads import PodTemplate
 _OWN_ANNOTATIONS = frozenset({DELETION_COST, OWN_DELETION_COST})
 _MIRROR = "kubernetes.io/config.mirror"
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
+_ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 _START_FAILURES: Final = frozenset(
     {
         "ErrImagePull",
@@ -47,6 +48,30 @@ _START_FAILURES: Final = frozenset(
     }
 )
 """Why a container waits that will not run by itself; ContainerCreating and PodInitializing are no failure."""
+_REJECTIONS: Final = frozenset(
+    {
+        "EmptyPodSharedPoolError",
+        "InvalidNodeInfo",
+        "NodeAffinity",
+        "NodeName",
+        "NodePorts",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "SMTAlignmentError",
+        "TaintToleration",
+        "TopologyAffinityError",
+        "UnexpectedAdmissionError",
+        "UnexpectedPredicateFailureType",
+        "UnknownReason",
+        "VolumeAttachmentLimitExceeded",
+    }
+)
+"""Reasons with which a kubelet refuses to run what the scheduler has bound, since its node is not as the scheduler
+believes; besides those, one for each resource that the node lacks (`OutOfcpu`). Not among them: what the pod asks of
+any kubelet (`SysctlForbidden`, `AppArmor`, `PodFeatureUnsupported` …), what the node says of itself (`NodeShutdown`),
+and `Evicted`, which pods that ran have too. Source: `admissionRejectionReasons` in `pkg/kubelet/kubelet.go`,
+`pkg/kubelet/lifecycle/predicate.go` and `pkg/kubelet/cm` of Kubernetes."""
+_LACKS_RESOURCE: Final = "OutOf"
 _DEFAULT_GRACE: Final = 30
 """Seconds; the API server's default of terminationGracePeriodSeconds."""
 _INLINE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "iscsi", "rbd")
@@ -86,11 +111,13 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
     metadata, spec, status = source.metadata, source.spec, source.status
     node, volumes, grace = spec.node_name, spec.volumes, spec.termination_grace_period_seconds
     claims, local, disks = _read_volumes(volumes, metadata.name)
-    ready, ready_since, disruption_target, resizes, has_sandbox = _read_conditions(status.conditions or ())
+    conditions = _read_conditions(status.conditions or ())
+    ready, created = conditions.ready, metadata.creation_timestamp or UNDATED
+    bound_at = conditions.bound_at if conditions.bound_at != created else created  # mostly: one object for both
     # The pod's own, which would make every text another one. The names of volumes are drawn.
     spec.node_name, spec.volumes = "", volumes if disks else None
     text = _ENCODE(
-        (metadata.owner_references, spec, status.container_statuses, status.init_container_statuses, resizes)
+        (metadata.owner_references, spec, status.container_statuses, status.init_container_statuses, conditions.resizes)
     )
     shared = intern.convert(text, partial(_convert_shared, intern))
     annotations, own_cost = intern.annotations(metadata.annotations or {}, _read_annotations)
@@ -107,8 +134,8 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         nominated_node=status.nominated_node_name or None,
         phase=_PHASES.get(status.phase) or parse_choice(PodPhase, status.phase or "Pending", "status.phase"),
         ready=ready,
-        ready_since=ready_since if ready else None,
-        created=metadata.creation_timestamp or UNDATED,
+        ready_since=conditions.ready_since if ready else None,
+        created=created,
         deleted=metadata.deletion_timestamp,
         own_deletion_cost=own_cost,
         owner=shared.owner,
@@ -119,8 +146,11 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         generation=metadata.generation,
         mirror=_MIRROR in (metadata.annotations or ()),
         local_volumes=intern(local) if local else (),
-        disruption_target=disruption_target,
-        start_failure=_read_start_failure(status, is_ready=ready, has_sandbox=has_sandbox),
+        disruption_target=conditions.disruption_target,
+        start_failure=_read_start_failure(status, conditions),
+        bound_at=bound_at,
+        has_sandbox=conditions.has_sandbox,
+        unstarted_since=None if ready or not node else _find_unstarted(status, conditions, bound_at or created),
         grace_seconds=_read_grace(grace),
         owning_pod=shared.owning_pod,
         resource_version=metadata.resource_version,
@@ -131,15 +161,46 @@ def _read_grace(seconds: int | None) -> int:
     return _DEFAULT_GRACE if seconds is None else seconds
 
 
-def _read_start_failure(status: wire.RawPodStatus, *, is_ready: bool, has_sandbox: bool) -> str:
+class _Conditions(NamedTuple):
+    """What the conditions of a pod say."""
+
+    ready: bool
+    ready_since: datetime | None
+    disruption_target: bool
+    resizes: Sequence[wire.Condition]
+    has_sandbox: bool | None
+    """None of a kubelet that does not say."""
+    sandbox_changed: datetime | None
+    bound_at: datetime | None
+
+
+def _read_start_failure(status: wire.RawPodStatus, conditions: _Conditions) -> str:
     """Return why a container of a pod does not run, as its kubelet says it; "" where nothing is wrong."""
-    if is_ready:
+    if conditions.ready:
         return ""
+    if _is_rejected(status):
+        return sys.intern(status.reason)
     for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = container.state.waiting if container.state is not None else None
         if waiting is not None and waiting.reason in _START_FAILURES:
             return sys.intern(waiting.reason)
-    return "" if has_sandbox else NO_SANDBOX
+    return NO_SANDBOX if conditions.has_sandbox is False else ""
+
+
+def _is_rejected(status: wire.RawPodStatus) -> bool:
+    """Return whether the kubelet refused to run a pod that the scheduler had bound."""
+    reason = status.reason
+    return status.phase == "Failed" and (reason in _REJECTIONS or reason.startswith(_LACKS_RESOURCE))
+
+
+def _find_unstarted(status: wire.RawPodStatus, conditions: _Conditions, bound_at: datetime) -> datetime | None:
+    """Return since when a pod on a node has had no sandbox, or when its kubelet rejected it; None for others.
+
+    The kubelet writes the start time of a pod that it rejects with the rejection.
+    """
+    if status.phase in _ENDED:
+        return (status.start_time or bound_at) if _is_rejected(status) else None
+    return (conditions.sandbox_changed or status.start_time or bound_at) if conditions.has_sandbox is False else None
 
 
 def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
@@ -150,14 +211,9 @@ def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
     return decode_annotations(annotations), own_cost
 
 
-def _read_conditions(
-    conditions: Sequence[wire.Condition],
-) -> tuple[bool, datetime | None, bool, Sequence[wire.Condition], bool]:
-    """Return whether and since when a pod is Ready, whether it is to be disrupted, what is said of its resize.
-
-    And whether it has a sandbox, as far as the kubelet says: older ones do not.
-    """
-    ready, ready_since, disruption_target, has_sandbox = False, None, False, True
+def _read_conditions(conditions: Sequence[wire.Condition]) -> _Conditions:
+    ready, ready_since, disruption_target = False, None, False
+    has_sandbox, sandbox_changed, bound_at = None, None, None
     resizes = []
     for condition in conditions:
         match condition.type:
@@ -168,8 +224,10 @@ def _read_conditions(
             case "PodResizePending":
                 resizes.append(condition)
             case "PodReadyToStartContainers":
-                has_sandbox = condition.status != "False"
-    return ready, ready_since, disruption_target, resizes, has_sandbox
+                has_sandbox, sandbox_changed = condition.status != "False", condition.last_transition_time
+            case "PodScheduled" if condition.status == "True":
+                bound_at = condition.last_transition_time
+    return _Conditions(ready, ready_since, disruption_target, resizes, has_sandbox, sandbox_changed, bound_at)
 
 
 def _convert_shared(intern: Interner, text: bytes) -> _Shared:
@@ -257,6 +315,7 @@ def _decode_spec(source: wire.PodSpec, requested: PodRequests, requests: Resourc
         eviction_responders=bool(source.eviction_responders),
         runtime_class=source.runtime_class_name,
         os=source.os.name if source.os is not None else "",
+        host_network=source.host_network,
     )
 
 

@@ -255,6 +255,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: Present | None = None
     eviction_responders: list[Present] | None = None
     runtime_class_name: str = ""
+    host_network: bool = False
     os: OperatingSystem | None = None
 
 
@@ -284,6 +285,8 @@ class ContainerStatus(Wire, frozen=True):
 
 class PodStatus(Wire, frozen=True):
     phase: str = "Pending"
+    reason: str = ""
+    start_time: Moment | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
@@ -340,6 +343,7 @@ class RawPodSpec(Struct, gc=False, rename="camel", kw_only=True, omit_defaults=T
     scheduling_group: Raw = _NULL
     eviction_responders: Raw = _NULL
     runtime_class_name: str = ""
+    host_network: bool = False
     os: Raw = _NULL
 
 
@@ -350,6 +354,8 @@ class RawMetadata(MetadataWithoutOwners, frozen=True):
 
 class RawPodStatus(Wire, frozen=True):
     phase: str = "Pending"
+    reason: str = ""
+    start_time: Moment | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[RawContainerStatus] | None = None
     init_container_statuses: list[RawContainerStatus] | None = None
@@ -446,7 +452,6 @@ class TemplateSpec(PodSpec, frozen=True):
     volumes: list[TemplateVolume] | None = None  # type: ignore[assignment]
     service_account_name: str = ""
     security_context: SecurityContext | None = None
-    host_network: bool = False
     host_pid: bool = field(default=False, name="hostPID")
     host_ipc: bool = field(default=False, name="hostIPC")
     host_users: bool | None = None
@@ -727,14 +732,23 @@ class Allocatable(Wire, frozen=True):
     count: int | None = None
 
 
+class CSIDriverSpec(Wire, frozen=True):
+    attach_required: bool | None = None
+
+
 class CSIDriver(Wire, frozen=True):
+    metadata: BareMetadata
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class NodeDriver(Wire, frozen=True):
     name: str
     allocatable: Allocatable | None = None
     topology_keys: list[str] | None = None
 
 
 class CSINodeSpec(Wire, frozen=True):
-    drivers: list[CSIDriver] | None = None
+    drivers: list[NodeDriver] | None = None
 
 
 class CSINode(Wire, frozen=True):

@@ -16,6 +16,10 @@ BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 """The well-known labels of a node's place; the last two are the names that zone and region had before."""
 
+SYSTEM: Final = "kubernetes.io/os"
+ARCHITECTURE: Final = "kubernetes.io/arch"
+"""The labels with which a kubelet says what its node runs on."""
+
 NODE_POOL: Final = "karpenter.sh/nodepool"
 """The label with the name of the NodePool that a node is of."""
 

@@ -62,7 +62,8 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     the pod that is being scheduled, in `Pod.scored` for the running pod (pod-level resources make a difference), in
     `scored_sidecars_as_init` for the running pod as versions before 1.32 count sidecars; None if there are none.
     `unpredictable` names the fields whose effect is not modelled (gates, resource claims, inline volumes…).
-    `os` does not affect it either: the kubelet of a node of another system rejects the pod.
+    `os` does not affect it either: the kubelet of a node of another system rejects the pod; nor does `host_network`,
+    with which a pod needs no address of its own.
     `node_name` is the node that a template or a manifest names, not the node where the pod runs (`Pod.node`).
     """
 
@@ -86,6 +87,7 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     eviction_responders: bool = False
     runtime_class: str = ""
     os: str = ""
+    host_network: bool = False
 
 
 class LocalStorage(StrEnum):
@@ -114,11 +116,15 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     `own_deletion_cost` is the cost that the rebalancer itself has written, 0 if none; it is not among `annotations`.
     `finished` means Succeeded or Failed. `start_failure` is why a container of it does not run, as the kubelet says it
     (`ImagePullBackOff`), or `NO_SANDBOX`; "" where nothing is wrong. `grace_seconds` is its
-    terminationGracePeriodSeconds. `requested` is what its spec requests, container by container, None where that is
-    not known. `generation` counts the versions of its spec: 1 as it was created, more once it was changed, by a resize
-    say, 0 of an API server that does not count (before 1.34). `least` is of a pod that has still to be made: the
-    smallest requests that it may come with, None where `spec.requests` is what it will have. `owning_pod` is
-    the UID of the pod that is its only owner, "" without: the garbage collector deletes both together.
+    terminationGracePeriodSeconds. `bound_at` is when it got its node, None where its status does not say so.
+    `has_sandbox` is whether its node has made a sandbox and network for it, None where its kubelet does not say.
+    `unstarted_since` is since when it has none, of a pod on a node; of one that its kubelet refused to run when that
+    was, and `start_failure` is the reason then (`UnexpectedAdmissionError`); else None. `requested` is what its spec
+    requests, container by container, None where that is not known. `generation` counts the versions of its spec: 1 as
+    it was created, more once it was changed, by a resize say, 0 of an API server that does not count (before 1.34).
+    `least` is of a pod that has still to be made: the smallest requests that it may come with, None where
+    `spec.requests` is what it will have. `owning_pod` is the UID of the pod that is its only owner, "" without: the
+    garbage collector deletes both together.
     """
 
     namespace: str
@@ -143,6 +149,9 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     local_volumes: tuple[LocalVolume, ...] = ()
     disruption_target: bool = False
     start_failure: str = ""
+    bound_at: datetime | None = None
+    has_sandbox: bool | None = None
+    unstarted_since: datetime | None = None
     grace_seconds: int = 30
     requested: PodRequests | None = None
     generation: int = 0
@@ -155,6 +164,13 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
         """Whether it has ended: the scheduler's cache does not hold such a pod."""
         # Identity, not equality: this is called for every pod, many times a cycle.
         return self.phase is PodPhase.SUCCEEDED or self.phase is PodPhase.FAILED
+
+    @property
+    def started(self) -> bool:
+        """Whether its node has made a sandbox for it, which it has or had as long as it ran."""
+        if self.phase is PodPhase.RUNNING:
+            return self.has_sandbox is not False
+        return self.phase is PodPhase.SUCCEEDED or (self.phase is PodPhase.PENDING and self.has_sandbox is True)
 
     @property
     def terminating(self) -> bool:

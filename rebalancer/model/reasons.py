@@ -141,6 +141,11 @@ class Reason(StrEnum):
             "violated so before a node changed."
         ),
     )
+    NOTHING_STARTS_THERE = (
+        "NothingStartsThere",
+        "A node that may take a replacement does not start, or rejects, the pods that were bound to it lately.",
+        "Repair the node, or cordon it until it starts pods again; kubectl describe of such a pod says why.",
+    )
     DOMAIN_UNSETTLED = "DomainUnsettled", "A domain that may take a replacement loses nodes, or has until a moment ago."
     ZONE_IN_MAINTENANCE = (
         "ZoneInMaintenance",
@@ -219,6 +224,10 @@ class FindingKind(StrEnum):
     """If one pod of the workload were lost now, no node would be feasible for its replacement."""
     TEMPLATE_REFUSED = "TemplateRefused"
     """The API server would refuse the next pod."""
+    NOTHING_STARTS_THERE = "NothingStartsThere"
+    """A node does not start, or rejects, the pods that were bound to it lately."""
+    SYSTEM_NOT_SELECTED = "SystemNotSelected"
+    """The scheduler may place pods on nodes of another operating system than their `spec.os`."""
     SELECTOR_MISSES_OWN_PODS = "SelectorMissesOwnPods"
     SELECTOR_NULL = "SelectorNull"
     SELECTOR_EMPTY = "SelectorEmpty"
@@ -232,6 +241,10 @@ class FindingKind(StrEnum):
     SCALE_DOWN_UNSAFE = "ScaleDownUnsafe"
     """A scale-down is likely to leave pods skewed, and need not."""
     DOMAIN_UNUSED = "DomainUnused"
+    SHARED_VOLUME_NOT_ATTACHED = "SharedVolumeNotAttached"
+    """Pods share a ReadWriteOnce volume of a driver that attaches nothing."""
     MIXED_CONSTRAINTS = "MixedConstraints"
+    ARCHITECTURE_NOT_SELECTED = "ArchitectureNotSelected"
+    """Pods may be placed on nodes of several architectures, and do not run on each of these yet."""
     SEVERAL_BUDGETS = "SeveralBudgets"
     BUDGET_ALWAYS_ZERO = "BudgetAlwaysZero"

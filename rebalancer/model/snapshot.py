@@ -32,7 +32,7 @@ from rebalancer.model.creation import (
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.runs import Run, find_runs, join_pods
-from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from rebalancer.model.storage import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.model.tops import find_tops
 from rebalancer.model.workloads import Workload
 
@@ -46,6 +46,7 @@ OPTIONAL: Final = frozenset(
     {
         "NodePool",
         "HorizontalPodAutoscaler",
+        "CSIDriver",
         "ResourceQuota",
         "ClusterResourceQuota",
         "LimitRange",
@@ -127,6 +128,7 @@ class Snapshot:
     priority_classes: Sequence[PriorityClass] = ()
     node_pools: Sequence[NodePool] = ()
     autoscalers: Sequence[Autoscaler] = ()
+    csi_drivers: Sequence[CSIDriver] = ()
     quotas: Sequence[ResourceQuota] = ()
     cluster_quotas: Sequence[ClusterQuota] = ()
     limit_ranges: Sequence[LimitRange] = ()
@@ -221,6 +223,11 @@ class Snapshot:
     def unplaced(self) -> Sequence[Pod]:
         """Pods that wait for a node, in the snapshot's order."""
         return [pod for run in self.runs if len(run.nodes) < len(run.pods) for pod in run.pods if pod.waiting]
+
+    @_Index
+    def unstarted(self) -> Sequence[Pod]:
+        """Pods for which their node has made no sandbox, and those that their kubelet refused to run."""
+        return [pod for pod in self.pods if pod.unstarted_since is not None]
 
     @_Index
     def workload(self) -> Mapping[str, Workload]:
@@ -367,6 +374,11 @@ class Snapshot:
     def storage_class(self) -> Mapping[str, StorageClass]:
         """Storage classes by name."""
         return {storage_class.name: storage_class for storage_class in self.storage_classes}
+
+    @_Index
+    def attaching_nothing(self) -> Collection[str]:
+        """Names of the CSI drivers that attach nothing; for one without a CSIDriver, Kubernetes attaches."""
+        return {driver.name for driver in self.csi_drivers if not driver.attach_required}
 
     @_Index
     def csi_node(self) -> Mapping[str, CSINode]:

@@ -1,9 +1,13 @@
 """Volumes, claims and storage classes, which can bind a pod to nodes."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from rebalancer.model.affinity import NodeSelectorTerm
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
+
+_ONE_NODE: Final = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 
 
 class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
@@ -22,6 +26,11 @@ class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
     phase: str = ""
     volume_mode: str = "Filesystem"
     deleted: bool = False
+
+    @property
+    def of_one_node(self) -> bool:
+        """Whether it is attached to one node at a time; one without access modes may be attached to several."""
+        return bool(self.access_modes) and _ONE_NODE.issuperset(self.access_modes)
 
 
 class PersistentVolumeClaim(Struct, frozen=True, gc=False, kw_only=True):
@@ -52,6 +61,13 @@ class StorageClass(Struct, frozen=True, gc=False, kw_only=True):
     delayed: bool = False
     allowed_topologies: tuple[NodeSelectorTerm, ...] = ()
     default: bool = False
+
+
+class CSIDriver(Struct, frozen=True, gc=False, kw_only=True):
+    """A CSI driver. `attach_required`: Kubernetes attaches its volumes to a node before they are mounted there."""
+
+    name: str
+    attach_required: bool = True
 
 
 class CSINode(Struct, frozen=True, gc=False, kw_only=True):

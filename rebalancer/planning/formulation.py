@@ -6,11 +6,10 @@ all requirements count the same pods over topology keys that nest. Everything el
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Final
 
 from msgspec import structs
 
-from rebalancer.assessment.controllers import PodController, members, stray_reference
+from rebalancer.assessment.controllers import PodController, find_reference, members
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import BEING_REMOVED, TO_BE_REMOVED
@@ -46,7 +45,6 @@ from rebalancer.policy import Policy
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
-_SYSTEM: Final = "kubernetes.io/os"
 _Levels = tuple[tuple[str, ...], Bounds]
 """The keys from the coarsest on, and the bound of each."""
 
@@ -100,24 +98,6 @@ class NodeToBeRemoved(Refusal):
 
     def __str__(self) -> str:
         return f"node {self.node} may take a replacement, and an autoscaler is about to remove it (taint {self.taint})"
-
-
-class NodeOfAnotherSystem(Refusal):
-    """A node that may take a replacement runs another operating system than the pods: its kubelet would reject them.
-
-    The scheduler does not look at `spec.os`; the ReplicaSet makes one pod after the other (PodOSNotSupported).
-    """
-
-    reason = Reason.NOT_PREDICTABLE
-    node: str
-    node_system: str
-    pod_system: str
-
-    def __str__(self) -> str:
-        return (
-            f"node {self.node} may take a replacement and runs {self.node_system}, where spec.os of the pods is "
-            f"{self.pod_system}: its kubelet would reject it. Select nodes by kubernetes.io/os in the template"
-        )
 
 
 class PodsNodeBeingRemoved(Refusal):
@@ -239,7 +219,7 @@ class ProblemBuilder:
         # Volumes restrict single pods, not the group: the nodes that each pod can reach are examined on their own.
         bare = structs.replace(sample, claims=()) if sample.claims else sample
         capacity = self._capacities.capacity_for(bare, component.pods)
-        refusal = self._refuse_leaving(capacity) or self._refuse_other_systems(capacity, sample)
+        refusal = self._refuse_leaving(capacity)
         if refusal is not None:
             return refusal
         # All requirements count the same pods, so the first one tells which.
@@ -276,7 +256,6 @@ class ProblemBuilder:
             return classes
         for pod_class in classes.classes:
             refusal = self._refuse_leaving(pod_class.capacity)
-            refusal = refusal or self._refuse_other_systems(pod_class.capacity, pod_class.sample)
             if refusal is not None:
                 return refusal
         return MultiClassProblem(classes=classes, view=self.view, cache=self._cache)
@@ -349,8 +328,7 @@ class ProblemBuilder:
         for pod in waiting:
             if pod.uid in own:
                 continue
-            top = snapshot.top_owner_of(pod)
-            workload = reference_of(top) if top is not None else stray_reference(pod)
+            workload = find_reference(pod, self.view)
             if any(requirement.counts(pod.labels, workload) for requirement in requirements):
                 return OthersPending(pod.name)
         return None
@@ -378,23 +356,6 @@ class ProblemBuilder:
     def _refuse_leaving(self, capacity: NodeCapacity) -> Refusal | None:
         """Refuse while a node that has capacity is being deleted, or an autoscaler is about to remove it."""
         return next((refusal for name, refusal in self._leaving.items() if name in capacity.nodes), None)
-
-    def _refuse_other_systems(self, capacity: NodeCapacity, sample: Pod) -> Refusal | None:
-        """Refuse while a node that has capacity runs another operating system than the pods ask for."""
-        wanted = sample.spec.os
-        for system, nodes in self._nodes_of_system.items() if wanted else ():
-            if system != wanted and not nodes.isdisjoint(capacity.nodes):
-                return NodeOfAnotherSystem(min(nodes & capacity.nodes), system, wanted)
-        return None
-
-    @cached_property
-    def _nodes_of_system(self) -> Mapping[str, frozenset[str]]:
-        """The nodes by the operating system that they are labelled with."""
-        named: dict[str, set[str]] = {}
-        for node in self.view.snapshot.nodes:
-            if _SYSTEM in node.labels:
-                named.setdefault(node.labels[_SYSTEM], set()).add(node.name)
-        return {system: frozenset(nodes) for system, nodes in sorted(named.items())}
 
     @cached_property
     def _leaving(self) -> Mapping[str, Refusal]:

@@ -40,6 +40,7 @@ from rebalancer.planning.scope.components import (
 from rebalancer.planning.scope.lasting import RecentChanges
 from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.planning.scope.settling import SettlingNodes
+from rebalancer.planning.scope.systems import NodeSystems
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.policy import Policy
@@ -104,7 +105,8 @@ class _Planner:
         arriving = frozenset([move.replacement for move in memory.in_flight if move.replacement])
         avoided = _avoided(assessment.pod_groups)
         self._builder = ProblemBuilder(view, policy, self._ledger, self._capacities, cache, avoided, arriving)
-        self._settling = SettlingNodes(view, policy, memory, assessment.unsettled_domains)
+        self._settling = SettlingNodes(view, policy, memory, assessment)
+        self._systems = NodeSystems(view)
         self._recent = RecentChanges(view, policy, memory)
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []
@@ -205,7 +207,7 @@ class _Planner:
         """Spend the budgets for a prefix of a step, and record the evictions that wait for them, or for a node."""
         component, victims = problem.component, step.victims
         outlook = Outlook(problem.outlook(step))
-        blocked = self._settling.refuse(component.name, lambda nodes: problem.landings(step, nodes))
+        blocked = self._refuse_landings(problem, step)
         granted = 0
         if blocked is None:
             granted, blocked = self._ledger.grant(victims, step.needed, step.concurrent)
@@ -222,6 +224,17 @@ class _Planner:
         # A repair whose first evictions go now is under way: what its next ones wait for is said of these.
         refusal = decision.refusal if granted else blocked or decision.refusal
         self._components.append(_component_plan(component, decision, refusal, outlook))
+
+    def _refuse_landings(self, problem: Problem, step: Step) -> Refusal | None:
+        """Return why a step must not be taken because of the nodes on which its replacements may land; or None."""
+
+        def find_landings(nodes: frozenset[str]) -> frozenset[str]:
+            return problem.landings(step, nodes)
+
+        refusal = self._settling.refuse(problem.component, find_landings)
+        for reservation in problem.reservations(step.victims):
+            refusal = refusal or self._systems.refuse(reservation.sample, reservation.nodes, find_landings)
+        return refusal
 
     def _repair(self, problem: Problem, decision: Decision, number: int, outlook: Outlook) -> Repair:
         component, step = problem.component, decision.step

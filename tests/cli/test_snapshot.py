@@ -97,6 +97,9 @@ DECIDERS: dict[tuple[str, str], dict[str, Any]] = {
         "spec": {"selector": {"annotations": {"team": "red"}}, "quota": QUOTA},
         "status": {"total": {"used": {"pods": "2"}}, "namespaces": [{"namespace": f"{PRIVATE}namespace"}]},
     },
+    ("storage.k8s.io/v1", "CSIDriver"): {
+        "spec": {"attachRequired": False, "tokenRequests": [{"audience": f"{PRIVATE}audience"}]},
+    },
     ("v1", "LimitRange"): {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}},
     ("node.k8s.io/v1", "RuntimeClass"): {
         "handler": f"{PRIVATE}handler",

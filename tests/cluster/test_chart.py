@@ -127,7 +127,15 @@ def test_an_installation_for_one_namespace_reads_no_workload_of_another(tmp_path
     assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
     assert {resource for rule in rules for resource in rule["resources"]} == {
         *("pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims"),
-        *("storageclasses", "csinodes", "priorityclasses", "nodepools", "runtimeclasses", "clusterresourcequotas"),
+        *(
+            "storageclasses",
+            "csinodes",
+            "csidrivers",
+            "priorityclasses",
+            "nodepools",
+            "runtimeclasses",
+            "clusterresourcequotas",
+        ),
         *("validatingwebhookconfigurations", "mutatingwebhookconfigurations", "endpointslices"),
     }
 

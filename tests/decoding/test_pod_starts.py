@@ -1,6 +1,7 @@
 """Why a pod does not run, as its kubelet says it, and how long it may take to end."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -55,11 +56,74 @@ def decoded(status: dict[str, Any], **spec: Any) -> list[Pod]:
             "ImagePullBackOff",
         ),
         ({"containerStatuses": [{"name": "app", "state": None}]}, ""),
+        ({"phase": "Failed", "reason": "TopologyAffinityError"}, "TopologyAffinityError"),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, "OutOfcpu"),
+        ({"phase": "Running", "reason": "OutOfcpu"}, ""),
+        ({"phase": "Failed", "reason": "Evicted"}, ""),
     ],
 )
 def test_why_a_pod_does_not_run(status: dict[str, Any], expected: str) -> None:
     """The reason, and not the message beside it; none of a pod that is Ready or merely starts."""
     assert [pod.start_failure for pod in decoded(status)] == [expected] * 2
+
+
+def condition(kind: str, status: str, minute: int | None = None) -> dict[str, Any]:
+    at = {} if minute is None else {"lastTransitionTime": f"2026-01-02T03:{minute:02}:00Z"}
+    return {"type": kind, "status": status, **at}
+
+
+SANDBOX = "PodReadyToStartContainers"
+BOUND = condition("PodScheduled", "True", 10)
+STARTED = {"startTime": "2026-01-02T03:11:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("status", "minute"),
+    [
+        pytest.param({}, None, id="nothing is said"),
+        pytest.param(
+            {"conditions": [BOUND, condition(SANDBOX, "False", 12)], **STARTED}, 12, id="the condition's time"
+        ),
+        pytest.param({"conditions": [BOUND, condition(SANDBOX, "False")], **STARTED}, 11, id="the start's"),
+        pytest.param({"conditions": [BOUND, condition(SANDBOX, "False")]}, 10, id="that of the binding"),
+        pytest.param({"conditions": [condition(SANDBOX, "False")]}, 4, id="that of the creation"),
+        pytest.param({"conditions": [BOUND, condition(SANDBOX, "True", 12)]}, None, id="it has one"),
+        pytest.param({"conditions": [READY, condition(SANDBOX, "False", 12)]}, None, id="it is Ready"),
+        pytest.param({"phase": "Succeeded", "conditions": [condition(SANDBOX, "False", 12)]}, None, id="it has run"),
+        pytest.param({"phase": "Failed", "conditions": [condition(SANDBOX, "False", 12)]}, None, id="it has failed"),
+        pytest.param({"phase": "Failed", "reason": "OutOfpods", "conditions": [BOUND], **STARTED}, 11, id="rejected"),
+        pytest.param({"phase": "Failed", "reason": "OutOfpods", "conditions": [BOUND]}, 10, id="rejected, once bound"),
+    ],
+)
+def test_since_when_a_pod_has_not_started_or_when_it_was_rejected(status: dict[str, Any], minute: int | None) -> None:
+    moment = None if minute is None else datetime(2026, 1, 2, 3, minute, 5 if minute == 4 else 0, tzinfo=UTC)
+    assert [pod.unstarted_since for pod in decoded(status)] == [moment] * 2
+    assert [pod.unstarted_since for pod in decoded(status, nodeName="")] == [None] * 2
+
+
+def test_when_a_pod_was_bound() -> None:
+    at = datetime(2026, 1, 2, 3, 10, tzinfo=UTC)
+    assert [pod.bound_at for pod in decoded({"conditions": [BOUND]})] == [at] * 2
+    waits = condition("PodScheduled", "False", 10)
+    assert [pod.bound_at for pod in decoded({"conditions": [waits]})] == [None] * 2
+
+
+@pytest.mark.parametrize(
+    ("phase", "sandbox", "started"),
+    [
+        ("Running", None, True),
+        ("Running", "True", True),
+        ("Running", "False", False),
+        ("Pending", None, False),
+        ("Pending", "True", True),
+        ("Pending", "False", False),
+        ("Succeeded", "False", True),
+        ("Failed", "True", False),
+    ],
+)
+def test_whether_a_pod_has_started(phase: str, sandbox: str | None, started: bool) -> None:
+    conditions = [] if sandbox is None else [condition(SANDBOX, sandbox, 12)]
+    assert [pod.started for pod in decoded({"phase": phase, "conditions": conditions})] == [started] * 2
 
 
 @pytest.mark.parametrize(("spec", "seconds"), [({}, 30), ({"terminationGracePeriodSeconds": 604800}, 604800)])

@@ -42,6 +42,7 @@ DIFFERENCES: list[tuple[str, Any]] = [
     ("spec.containers.0.name", "main"),
     ("spec.runtimeClassName", "kata"),
     ("spec.os", {"name": "windows"}),
+    ("spec.hostNetwork", True),
     ("metadata.generation", 2),
     ("spec.initContainers", [{"resources": {"requests": {"cpu": "3"}}}]),
     ("spec.initContainers", [{"restartPolicy": "Always", "resources": {"requests": {"cpu": "3"}}}]),

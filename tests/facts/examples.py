@@ -18,6 +18,7 @@ from rebalancer import admission, assessment, capacity, planning, scheduling
 from rebalancer.admission.admit import BackingOff, BreakerOpen
 from rebalancer.admission.slow_start import ReplacementNotCreated, WindowFull
 from rebalancer.assessment.assess import UnsettledDomain
+from rebalancer.assessment.starts import NothingStarts
 from rebalancer.capacity.decision import CapacityBackingOff, CapacityNeeded, CapacityObserves
 from rebalancer.model.breaker import BreakerCause, OpenCause
 from rebalancer.model.facts import Fact, Refusal
@@ -130,6 +131,8 @@ def _excess(cause: BreakerCause, part: int, total: int, bound: int = 0, **fields
 FURTHER: tuple[Fact, ...] = (
     Annotated("Pod", "rebalancer.dev/exclude", "true"),
     Annotated("Namespace", "rebalancer.dev/exclude", "true"),
+    NothingStarts("c-1", ("shop/web-1", "shop/web-2"), NINE),
+    NothingStarts("c-1", ("shop/web-1", "shop/web-2"), NINE, ("OutOfcpu",)),
     LocalVolumes(
         (
             LocalVolume("cache", LocalStorage.EMPTY_DIR),

@@ -6,17 +6,20 @@ none in c, with a node in each zone. Without an obstacle one pod of zone a is ev
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from rebalancer.adapters.files import read_snapshot
-from rebalancer.engine import evaluate
+from rebalancer.assessment.findings import Finding
+from rebalancer.engine import Evaluation, evaluate
 from rebalancer.model.cluster import NEWEST
-from rebalancer.model.reasons import Reason
+from rebalancer.model.reasons import FindingKind, Reason
+from rebalancer.policy import Policy
 from tests.build import a_policy
 from tests.cli.files import MADE, READY, placed, ready_nodes
 from tests.control_plane.manifests import pod_template, spread
 from tests.control_plane.resources import Manifest
+from tests.reports import all_findings
 
 NOW: Final = datetime(2026, 5, 4, 12, tzinfo=UTC)
 EARLIER: Final = "2026-05-01T12:00:00Z"
@@ -62,13 +65,22 @@ class State:
         """Return the pods whose names begin with this name."""
         return [item for item in self.items if item["kind"] == "Pod" and item["metadata"]["name"].startswith(app)]
 
-    def plan(self, policy: str = "", owners: str = "") -> Outcome:
-        """Read the objects from a file's bytes, and plan; `owners` are kinds that the policy lists besides."""
+    def evaluate(self, policy: str = "", owners: str = "") -> Evaluation:
+        """Read the objects from a file's bytes, and evaluate; `owners` are kinds that the policy lists besides."""
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": self.items}).encode()
         snapshot, _ = read_snapshot(document, version=NEWEST, at=NOW, source="state.json")
         assert not snapshot.faults
-        eligibility = f"eligibility: {{minAge: 0s, owners: [{OWNERS}{f', {owners}' if owners else ''}]}}\n"
-        plan = evaluate(snapshot, a_policy(POLICY + eligibility + policy)).plan
+        return evaluate(snapshot, _policy(policy, owners))
+
+    def find(self, kind: FindingKind, policy: str = "") -> list[Finding]:
+        """Return what is found of one kind."""
+        made = self.evaluate(policy)
+        findings = all_findings(made.view, made.assessment, _policy(policy))
+        return [finding for finding in findings if finding.kind is kind]
+
+    def plan(self, policy: str = "", owners: str = "") -> Outcome:
+        """Return what is planned."""
+        plan = self.evaluate(policy, owners).plan
         refusals = [refused.refusal for refused in plan.refusals]
         refusals += [component.refusal for component in plan.components if component.refusal is not None]
         refusals += [waiting.refusal for waiting in plan.waiting]
@@ -77,6 +89,11 @@ class State:
             said[refusal.reason] = "\n".join(filter(None, (said.get(refusal.reason), str(refusal))))
         evicted = [f"{eviction.pod.namespace}/{eviction.pod.name}" for eviction in plan.evictions]
         return Outcome(evicted, said)
+
+
+def _policy(more: str, owners: str = "") -> Policy:
+    eligibility = f"eligibility: {{minAge: 0s, owners: [{OWNERS}{f', {owners}' if owners else ''}]}}\n"
+    return a_policy(POLICY + eligibility + more)
 
 
 def zones(cpu: str = "8", **of_zone: str) -> list[Manifest]:
@@ -280,6 +297,35 @@ def unready(pod: Manifest) -> None:
     pod["status"]["conditions"] = [{**READY, "status": "False"}]
 
 
+def minutes_ago(minutes: float) -> str:
+    """Return a time before the one at which a state is evaluated, as the API server writes it."""
+    return f"{NOW - timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def bound(pod: Manifest, minutes: float, *, sandbox: bool | None = True) -> None:
+    """Let a pod have been bound then; `sandbox` is what its kubelet says of it since, None of one that says nothing."""
+    at = minutes_ago(minutes)
+    conditions = {"PodScheduled": True, "Ready": bool(sandbox)}
+    if sandbox is not None:
+        conditions["PodReadyToStartContainers"] = sandbox
+    pod["metadata"]["creationTimestamp"] = at
+    pod["status"] = {
+        "phase": "Running" if sandbox else "Pending",
+        "startTime": at,
+        "conditions": [
+            {"type": name, "status": str(status), "lastTransitionTime": at} for name, status in conditions.items()
+        ],
+    }
+
+
+def rejected(pod: Manifest, minutes: float, reason: str = "UnexpectedAdmissionError") -> None:
+    """Let a kubelet have refused to run a pod."""
+    at = minutes_ago(minutes)
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
+    pod["metadata"]["creationTimestamp"] = at
+    pod["status"] = {"phase": "Failed", "reason": reason, "startTime": at, "conditions": [scheduled]}
+
+
 def bound_claim(name: str, affinity: Mapping[str, str] | None, mode: str = "ReadWriteOnce") -> list[Manifest]:
     """Return a claim and its volume, which can be attached to the nodes with these labels, None: to all."""
     volume: Manifest = {
@@ -341,3 +387,8 @@ def pod_set(name: str = "web", on: Sequence[str] = CROWDED, **fields: Any) -> li
         status={"pods": len(on), "readyPods": len(on), "currentPods": len(on), "observedGeneration": 1},
     )
     return [owner, *(_pod_of(owner, each, node, labels, template) for each, node in zip(names, on, strict=True))]
+
+
+def csi_driver(name: str = "disks.test", **fields: Any) -> Manifest:
+    """Return the driver of these volumes."""
+    return make("storage.k8s.io/v1", "CSIDriver", name, None, **fields)

@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 
-from rebalancer.model.reasons import Reason
+from rebalancer.model.reasons import FindingKind, Reason
 from tests.control_plane.manifests import HOSTNAME, ZONE
+from tests.control_plane.resources import Manifest
 from tests.known_states.build import (
     CROWDED,
     Outcome,
     State,
+    bound,
     bound_claim,
     cluster,
+    csi_driver,
     deployment,
     stateful_set,
     storage_class,
@@ -46,18 +49,55 @@ class TestVolumes:
         files = bound_claim("files", None, mode="ReadWriteMany")
         assert cluster(deployment(volumes=shared), files, [storage_class()]).plan().evicted == ["shop/web-0"]
 
-    def test_pods_that_share_a_volume_of_one_node_stay_on_it(self) -> None:
-        """The scheduler would place a replacement elsewhere, where it waits for the volume."""
+    def sharing(self, *others: Manifest, on: Sequence[str] = ("a-0", "a-0", "a-0")) -> State:
+        """Return a Deployment whose pods share a ReadWriteOnce volume that every node reaches."""
         shared = [{"name": "files", "persistentVolumeClaim": {"claimName": "files"}}]
-        state = cluster(deployment(volumes=shared), bound_claim("files", None), [storage_class()])
-        state.items.remove(state.get("Pod", "web-3"))
-        for name in ("ReplicaSet", "Deployment"):
-            for owner in (item for item in state.items if item["kind"] == name):
-                owner["spec"]["replicas"] = 3
-                owner["status"] |= dict.fromkeys((key for key in owner["status"] if key.endswith("eplicas")), 3)
+        return cluster(deployment(on=on, volumes=shared), bound_claim("files", None), [storage_class(), *others])
+
+    def assert_kept(self, state: State) -> str:
         outcome = state.plan()
         assert (outcome.evicted, outcome.reasons) == ([], {Reason.VOLUME_PINNED})
-        assert "PersistentVolumeClaim shop/files) is attached to node a-0" in outcome.refusals[Reason.VOLUME_PINNED]
+        refusal = outcome.refusals[Reason.VOLUME_PINNED]
+        assert "PersistentVolumeClaim shop/files) is attached to node a-0" in refusal
+        assert state.find(FindingKind.SHARED_VOLUME_NOT_ATTACHED) == []
+        return refusal
+
+    def test_pods_that_share_a_volume_of_one_node_stay_on_it(self) -> None:
+        """The scheduler would place a replacement elsewhere, where it waits for the volume."""
+        assert "or read CSIDrivers: disks.test may attach nothing" in self.assert_kept(self.sharing())
+
+    @pytest.mark.parametrize("spec", [{}, {"attachRequired": True}, {"attachRequired": None}])
+    def test_a_driver_attaches_unless_it_says_otherwise(self, spec: Mapping[str, Any]) -> None:
+        assert "CSIDriver" not in self.assert_kept(self.sharing(csi_driver(spec=spec)))
+        another = csi_driver("other.test", spec={"attachRequired": False})
+        assert "CSIDriver" not in self.assert_kept(self.sharing(another))
+
+    def test_pods_that_share_what_is_attached_nowhere_are_moved_with_a_warning(self) -> None:
+        state = self.sharing(csi_driver(spec={"attachRequired": False}))
+        assert state.plan().evicted == ["shop/web-0", "shop/web-1"]
+        (finding,) = state.find(FindingKind.SHARED_VOLUME_NOT_ATTACHED)
+        assert finding.object == "PersistentVolumeClaim shop/files"
+        assert [str(one) for one in finding.workloads] == ["shop/web (Deployment)"]
+        assert (
+            "3 pods use it, it is ReadWriteOnce, and CSIDriver disks.test has attachRequired: false" in finding.message
+        )
+
+    def test_pods_that_run_with_it_on_several_nodes_show_that_it_is_attached_nowhere(self) -> None:
+        state = self.sharing(on=CROWDED)
+        assert state.plan().evicted == ["shop/web-0"]
+        bound(state.get("Pod", "web-3"), 60, sandbox=False)
+        self.assert_kept(state)
+
+    def test_volumes_of_single_pods_have_no_warning(self) -> None:
+        state = self.database(None, None, None, None).add(csi_driver(spec={"attachRequired": False}))
+        assert state.plan().evicted == ["shop/db-0"]
+        assert state.find(FindingKind.SHARED_VOLUME_NOT_ATTACHED) == []
+
+    def test_nor_have_those_that_many_nodes_may_mount(self) -> None:
+        state = self.sharing(csi_driver(spec={"attachRequired": False}))
+        state.get("PersistentVolume", "pv-files")["spec"]["accessModes"] = ["ReadWriteOnce", "ReadWriteMany"]
+        assert state.plan().evicted == ["shop/web-0", "shop/web-1"]
+        assert state.find(FindingKind.SHARED_VOLUME_NOT_ATTACHED) == []
 
 
 class TestAnnotations:

@@ -10,9 +10,10 @@ from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
-from rebalancer.planning.formulation import NodeBeingDeleted, NodeOfAnotherSystem, OthersUncreated, set_aside
+from rebalancer.planning.formulation import NodeBeingDeleted, OthersUncreated, set_aside
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.movable import NodeGone
+from rebalancer.planning.scope.systems import NodeOfAnotherSystem
 from rebalancer.simulator import HOSTNAME, ZONE
 from tests.build import a_cluster
 from tests.planning.build import cause_of, changed, joined, labelled, planned, policy, together, two_classes
@@ -74,6 +75,13 @@ def test_a_node_of_another_system_that_takes_none_does_not_matter() -> None:
     alone = a_cluster("ab", 2, on={"a-1": 3}, spread={ZONE: 1}).snapshot()
     full = [structs.replace(node, pods=0) if node.name == "b-1" else node for node in alone.nodes]
     assert planned(with_systems(replace(alone, nodes=full), "linux")).evictions
+
+
+def test_only_the_nodes_on_which_a_replacement_may_land_matter() -> None:
+    """Zone b is as full as a was, and c is empty: whatever the scheduler chooses, it is c."""
+    snapshot = a_cluster("abc", 2, on={"a-1": 3, "b-2": 3}, spread={ZONE: 1}).snapshot()
+    plan = planned(with_systems(snapshot, "linux"))
+    assert {eviction.targets[0].values for eviction in plan.evictions} == {("c",)}
 
 
 def test_a_gated_pod_of_one_class_lets_the_component_wait() -> None:

@@ -22,7 +22,10 @@ from rebalancer.assessment.findings.domains import (
 )
 from rebalancer.assessment.findings.finding import Finding
 from rebalancer.assessment.findings.motion import domain_motion_findings
+from rebalancer.assessment.findings.platforms import platform_findings
 from rebalancer.assessment.findings.replacements import replacement_findings
+from rebalancer.assessment.findings.starts import start_findings
+from rebalancer.assessment.findings.volumes import volume_findings
 from rebalancer.assessment.unmatched import Unmatched
 from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.view import View
@@ -43,6 +46,7 @@ def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatc
         *mixed_constraint_findings(view),
         *budget_findings(view),
         *template_findings(view),
+        *volume_findings(view),
     ]
     if "Node" not in view.snapshot.unknown:
         findings += [
@@ -54,6 +58,8 @@ def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatc
             *domain_without_nodes_findings(assessment.domains_without_nodes),
             *unused_domain_findings(assessment.pod_groups, view),
             *domain_motion_findings(assessment.unsettled_domains),
+            *platform_findings(groups, assessment.limits, view),
+            *start_findings(assessment.nodes_without_starts, view),
         ]
     unique = dict.fromkeys(findings)
     return tuple(sorted(unique, key=lambda finding: (_ORDER[finding.kind], finding.object, finding.message)))

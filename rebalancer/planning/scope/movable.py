@@ -23,7 +23,6 @@ from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
-_ONE_NODE: Final = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 _NODE: Final = attrgetter("node")
 _NAME: Final = attrgetter("name")
 _CREATED: Final = attrgetter("created")
@@ -77,18 +76,22 @@ class VolumeInUse(Refusal):
     """A ReadWriteOnce volume of it is attached to a node for other pods: nowhere else a replacement would start.
 
     The scheduler does not look at that; the attach-detach controller answers Multi-Attach for as long as they live.
+    `known` is whether CSIDrivers were read, of which one may say that its driver attaches nothing.
     """
 
     reason = Reason.VOLUME_PINNED
     claim: str
     node: str
     pods: tuple[str, ...]
+    driver: str
+    known: bool
 
     def __str__(self) -> str:
+        unread = "" if self.known else f", or read CSIDrivers: {self.driver} may attach nothing (attachRequired: false)"
         return (
             f"its ReadWriteOnce volume (PersistentVolumeClaim {self.claim}) is attached to node {self.node}, where "
             f"{name_list(self.pods)} {'uses' if len(self.pods) == 1 else 'use'} it: its replacement would not start "
-            "elsewhere. Use a ReadWriteMany volume, or one for each pod"
+            f"elsewhere. Use a ReadWriteMany volume, or one for each pod{unread}"
         )
 
 
@@ -312,19 +315,24 @@ class PodPartitioner:
     def _refuse_attached(self, following: Pod, pod: Pod) -> Refusal | None:
         """Refuse a pod that shares a ReadWriteOnce volume with other pods on one node.
 
-        Where they are on several nodes the driver attaches nothing, and a volume without one is not attached either.
+        A volume without a driver is not attached, nor are those of a driver that says so; where pods have started with
+        it on several nodes, they show it.
         """
         snapshot = self._view.snapshot
         for name in following.claims:
             claim = snapshot.claim.get((pod.namespace, name))
-            if claim is None or not claim.access_modes or not _ONE_NODE.issuperset(claim.access_modes):
+            volume = snapshot.volume.get(claim.volume) if claim is not None else None
+            if volume is None or not volume.of_one_node or not volume.driver:
                 continue
-            volume = snapshot.volume.get(claim.volume)
-            others = [other for other in snapshot.users_of.get((pod.namespace, name), ()) if other.uid != pod.uid]
-            if volume is None or not volume.driver or len({other.node for other in others}) != 1:
+            if volume.driver in snapshot.attaching_nothing:
                 continue
-            names = tuple(sorted(other.name for other in others))
-            return VolumeInUse(f"{pod.namespace}/{name}", others[0].node or "", names)
+            users = snapshot.users_of.get((pod.namespace, name), ())
+            others = [other for other in users if other.uid != pod.uid]
+            nodes = {user.node for user in users if user.started}
+            if others and len(nodes) <= 1:
+                node = next(iter(nodes), others[0].node) or ""
+                names, known = tuple(sorted(other.name for other in others)), "CSIDriver" in snapshot.known
+                return VolumeInUse(f"{pod.namespace}/{name}", node, names, volume.driver, known)
         return None
 
 

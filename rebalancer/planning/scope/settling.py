@@ -1,4 +1,4 @@
-"""Nodes on which a replacement should not land yet, because they are not Ready or in motion.
+"""Nodes on which a replacement should not land yet: they are not Ready, start nothing, or are in motion.
 
 They stay in the model, since the scheduler counts them and may place pods on them; so a step waits where one of its
 replacements may land on such a node, and no other step does. A node has to settle when it has become Ready, or was
@@ -9,7 +9,8 @@ a node without one.
 In an autoscaled cluster nodes join all the time, so a component waits for nodes that have become Ready, and for the
 neighbours of lost ones, at most `nodes.settle` in all: from then on until it is repaired these count like any other.
 For nodes that were uncordoned or relabelled, as in a maintenance that goes from node to node, it waits an hour at most.
-A node that is not Ready is waited for as long as it is a target, and a domain in motion until it has settled.
+A node that is not Ready, or on which nothing starts, is waited for as long as it is a target, and a domain in motion
+until it has settled.
 """
 
 from collections import defaultdict
@@ -18,13 +19,14 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from rebalancer.assessment.assess import UnsettledDomain
+from rebalancer.assessment.assess import Assessment, UnsettledDomain
 from rebalancer.model.facts import Refusal
 from rebalancer.model.motion import LONGEST_UNSETTLED, NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName, PlanningMemory, make_token
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration
+from rebalancer.planning.scope.components import Component
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 
@@ -97,17 +99,16 @@ def _divide(nodes: Collection[str]) -> _Chunks:
 
 
 class SettlingNodes:
-    """The nodes of one view that are not Ready or in motion; the memory says since when components wait."""
+    """The nodes of one view that take no replacement yet; the memory says since when components wait."""
 
-    def __init__(
-        self, view: View, policy: Policy, memory: PlanningMemory, unsettled: Sequence[UnsettledDomain]
-    ) -> None:
+    def __init__(self, view: View, policy: Policy, memory: PlanningMemory, assessment: Assessment) -> None:
         self._nodes = view.nodes
         self._clock = view.clock
         self._settle = policy.nodes.settle
         self._waiting = dict(memory.settling)
         self._changes = memory.node_changes
-        self._domains = unsettled
+        self._domains = assessment.unsettled_domains
+        self._without_starts = assessment.nodes_without_starts
 
     @cached_property
     def _unready(self) -> frozenset[str]:
@@ -168,20 +169,30 @@ class SettlingNodes:
         nodes = (self._nodes.groups(one.motion.key).get(one.motion.value, ()) for one in last)
         return [(one, _divide(of)) for one, of in zip(last, nodes, strict=True)]
 
-    def refuse(self, component: str, find_landings: Callable[[frozenset[str]], Collection[str]]) -> Refusal | None:
+    def refuse(
+        self, component: Component, find_landings: Callable[[frozenset[str]], Collection[str]]
+    ) -> Refusal | None:
         """Return why a step waits; None where it need not.
 
         `find_landings` returns those of some nodes on which one of its replacements may land.
         """
         for name in sorted(find_landings(self._unready)) if self._unready else ():
             return NodeNotReady(name)
+        stuck = self._find_stuck(component) if self._without_starts else {}
+        for name in sorted(find_landings(frozenset(stuck))) if stuck else ():
+            return stuck[name]
         for cause, nodes in self._unsettled:
             if any(map(find_landings, nodes)):
                 return cause
         for wait, nodes in self._waits:
             if any(map(find_landings, nodes)):
-                return self._wait(component, wait)
+                return self._wait(component.name, wait)
         return None
+
+    def _find_stuck(self, component: Component) -> Mapping[str, Refusal]:
+        """Return the nodes on which nothing starts, or none of the component's pods."""
+        owners = {"", *(member.owner.uid for member in component.members if member.owner is not None)}
+        return {node.refusal.node: node.refusal for node in self._without_starts if node.owner in owners}
 
     def _wait(self, component: str, wait: _Wait) -> Refusal | None:
         now, settle = self._clock.now, self._settle

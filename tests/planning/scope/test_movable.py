@@ -1,6 +1,6 @@
 """Which pods of a group may move, and which pending pods stop it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from msgspec import structs
 from benchmarks.planning_states import zone_returned
 from rebalancer.model.labels import Labels
 from rebalancer.model.reasons import Reason, State
-from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
+from rebalancer.model.storage import CSIDriver, PersistentVolume, PersistentVolumeClaim
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.movable import NodeGone, VolumeInUse
 from rebalancer.simulator import ZONE
@@ -77,19 +77,35 @@ def test_a_volume_that_dies_with_its_pod() -> None:
 
 
 def sharing_a_volume(
-    on: Mapping[str, int], *, modes: tuple[str, ...] = ("ReadWriteOnce",), driver: str = "disk"
+    on: Mapping[str, int],
+    *,
+    modes: tuple[str, ...] = ("ReadWriteOnce",),
+    driver: str = "disk",
+    drivers: Sequence[CSIDriver] | None = None,
+    started: Collection[str] = ("a-1", "b-1"),
 ) -> Plan:
-    """Plan for a Deployment whose pods share one volume, which every node reaches."""
+    """Plan for a Deployment whose pods share one volume, which every node reaches; those on some nodes have started.
+
+    `drivers` are the CSIDrivers, None where they were not read.
+    """
     snapshot = a_cluster("abc", on=on, spread={ZONE: 1}).snapshot()
     workloads = [
         structs.replace(owner, template=structs.replace(owner.template, claims=("shared",)))
         for owner in snapshot.workloads
         if owner.template is not None
     ]
-    claim = PersistentVolumeClaim(namespace="default", name="shared", volume="v", bound=True, access_modes=modes)
+    one = ("ReadWriteOnce",)
+    claim = PersistentVolumeClaim(namespace="default", name="shared", volume="v", bound=True, access_modes=one)
     volume = PersistentVolume(name="v", driver=driver, access_modes=modes, claim=("default", "shared"), phase="Bound")
-    users = pods(snapshot, lambda pod: structs.replace(pod, claims=("shared",)))
-    return planned(replace(users, workloads=workloads, claims=(claim,), volumes=(volume,)), policy(budgets=GENEROUS))
+    users = pods(snapshot, lambda pod: structs.replace(pod, claims=("shared",), has_sandbox=pod.node in started))
+    known: frozenset[str] = frozenset() if drivers is None else frozenset({"CSIDriver"})
+    of_storage: dict[str, Any] = {
+        "claims": (claim,),
+        "volumes": (volume,),
+        "csi_drivers": drivers or (),
+        "known": known,
+    }
+    return planned(replace(users, workloads=workloads, **of_storage), policy(budgets=GENEROUS))
 
 
 def test_pods_that_share_a_volume_which_one_node_can_attach_stay_there() -> None:
@@ -100,6 +116,29 @@ def test_pods_that_share_a_volume_which_one_node_can_attach_stay_there() -> None
     assert isinstance(refusal, VolumeInUse)
     assert (refusal.claim, refusal.node, len(refusal.pods)) == ("default/shared", "a-1", 2)
     assert "PersistentVolumeClaim default/shared) is attached to node a-1" in str(refusal)
+    assert "or read CSIDrivers: disk may attach nothing (attachRequired: false)" in str(refusal)
+
+
+@pytest.mark.parametrize(
+    "drivers",
+    [
+        pytest.param((CSIDriver(name="disk"),), id="the driver attaches"),
+        pytest.param((), id="nobody says that it does not"),
+        pytest.param((CSIDriver(name="other", attach_required=False),), id="another one does not"),
+    ],
+)
+def test_what_a_driver_attaches_is_known_where_csi_drivers_were_read(drivers: Sequence[CSIDriver]) -> None:
+    plan = sharing_a_volume({"a-1": 3}, drivers=drivers)
+    assert plan.evictions == ()
+    assert not any("read CSIDrivers" in str(one.refusal) for one in plan.refusals)
+
+
+def test_a_pod_that_waits_for_a_volume_elsewhere_does_not_show_that_nothing_is_attached() -> None:
+    plan = sharing_a_volume({"a-1": 3, "b-1": 1}, started=["a-1"])
+    assert plan.evictions == ()
+    nodes = {one.refusal.node for one in plan.refusals if isinstance(one.refusal, VolumeInUse)}
+    assert nodes == {"a-1"}
+    assert sharing_a_volume({"a-1": 3, "b-1": 1}, started=[]).evictions == ()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +147,11 @@ def test_pods_that_share_a_volume_which_one_node_can_attach_stay_there() -> None
         pytest.param({"a-1": 3, "b-1": 1}, {}, id="pods on two nodes show that the driver attaches nothing"),
         pytest.param({"a-1": 3}, {"modes": ("ReadWriteMany",)}, id="many nodes may mount it"),
         pytest.param({"a-1": 3}, {"modes": ("ReadWriteOnce", "ReadOnlyMany")}, id="many nodes may read it"),
+        pytest.param({"a-1": 3}, {"modes": ()}, id="nobody says how many nodes may have it"),
         pytest.param({"a-1": 3}, {"driver": ""}, id="no driver attaches it"),
+        pytest.param(
+            {"a-1": 3}, {"drivers": [CSIDriver(name="disk", attach_required=False)]}, id="the driver does not"
+        ),
     ],
 )
 def test_a_volume_that_other_nodes_can_have_too_ties_nobody(on: dict[str, int], fields: dict[str, Any]) -> None:

@@ -12,11 +12,13 @@ from msgspec import structs
 from rebalancer.adapters.files import read_snapshot
 from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import UnsettledDomain
+from rebalancer.assessment.starts import NothingStarts
 from rebalancer.engine import evaluate
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import LONGEST_UNSETTLED, DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import NO_MEMORY, DomainName, Memory, make_token
+from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -27,7 +29,7 @@ from rebalancer.simulator import HOSTNAME, ZONE
 from tests.build import a_cluster
 from tests.planning.build import cause_of
 from tests.planning.clusters import nodes, planned, policy
-from tests.scheduling.build import taint
+from tests.scheduling.build import pod, taint
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "zone-returned.json"
 
@@ -291,3 +293,28 @@ def test_the_example_with_a_node_that_has_just_joined_a_full_zone() -> None:
     minima = {group.workloads[0].name: group.evictions for group in before.components}
     assert minima == {"web": 4, "search": 2, "db": 2, "cart": 2}  # no budget ever lets a pod of cart go
     assert {group.workloads[0].name: group.evictions for group in after.components} == {**minima, "web": 5}
+
+
+def with_stuck(node: str, *minutes: int) -> Snapshot:
+    """Return the cluster with pods of others on a node for which it has made no sandbox for so long."""
+    snapshot = zone_returned()
+    stuck = [
+        pod(on=node, name=f"stuck-{at}", phase=PodPhase.PENDING, has_sandbox=False, unstarted_since=since)
+        for at, since in enumerate(snapshot.taken_at - timedelta(minutes=ago) for ago in minutes)
+    ]
+    return replace(snapshot, pods=(*snapshot.pods, *stuck))
+
+
+def test_a_step_does_not_begin_while_nothing_starts_on_one_of_its_targets() -> None:
+    made = planned(with_stuck("c-2", 12, 11), RULES)
+    assert [waiting.reason for waiting in made.waiting] == [Reason.NOTHING_STARTS_THERE] * 4
+    since = made.made_at - timedelta(minutes=12)
+    names = "default/stuck-0", "default/stuck-1"
+    assert cause_of(made.components[0]) == NothingStarts("c-2", names, since)
+    assert len(planned(with_stuck("a-3", 12, 11), RULES).evictions) == 4
+
+
+def test_a_plan_holds_until_a_pod_has_been_stuck_for_long() -> None:
+    evaluation = evaluate(with_stuck("c-2", 12, 7), RULES)
+    assert len(evaluation.plan.evictions) == 4
+    assert evaluation.valid_until == evaluation.plan.made_at + timedelta(minutes=3)

@@ -1,0 +1,103 @@
+"""Findings about operating systems and architectures: nodes that the scheduler chooses and that cannot run the pods.
+
+* SystemNotSelected: the pods of a workload say in `spec.os` what they run on, and may be placed on nodes whose label
+  kubernetes.io/os is another. The scheduler does not look at `spec.os`; the kubelet rejects the pod. One finding for
+  each workload: each is a fault, with a remedy of its own.
+* ArchitectureNotSelected: pods may be placed on nodes of several architectures, and what their images are built for is
+  not known. In a cluster of several architectures that is so of most workloads, and mostly right, so it is one finding
+  for all of them, and leaves out those that show that it is right: they have Ready pods on nodes of each architecture.
+
+Both are about workloads with a constraint of their own or a limit in force: the others stay where they are.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+
+from rebalancer.assessment.assess import EvaluatedGroup
+from rebalancer.assessment.controllers import PodController
+from rebalancer.assessment.findings.finding import Finding, list_names, workload_finding
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.moves import Reference
+from rebalancer.model.nodes import ARCHITECTURE, SYSTEM
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import FindingKind
+from rebalancer.scheduling.node_index import required_part
+from rebalancer.scheduling.spread_constraints import Origin
+from rebalancer.scheduling.view import View
+
+
+def platform_findings(
+    groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], view: View
+) -> Iterator[Finding]:
+    """Yield the findings about workloads that constraints or limits concern."""
+    mixed: dict[tuple[str, ...], set[Reference]] = {}
+    for member in _concerned(groups, limits):
+        sample = member.sample
+        if sample is None:
+            continue
+        for system, nodes in _usable(sample, SYSTEM, view).items() if sample.spec.os else ():
+            if system != sample.spec.os:
+                yield _system_finding(member.reference, sample.spec.os, system, nodes)
+        architectures = _usable(sample, ARCHITECTURE, view)
+        if len(architectures) > 1 and not _runs_on_all(member, architectures, view):
+            mixed.setdefault(tuple(architectures), set()).add(member.reference)
+    for names, workloads in mixed.items():
+        yield _architecture_finding(names, sorted(workloads))
+
+
+def _concerned(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit]) -> Sequence[PodController]:
+    """Return the owners of pods, each once."""
+    members = [
+        member
+        for group in groups
+        if any(constraint.origin is not Origin.DEFAULT for constraint in chain(*group.spread.constraints))
+        for member in group.spread.members
+    ]
+    members += [part.member for limit in limits for part in limit.gathered.parts]
+    return list({id(member): member for member in members}.values())
+
+
+def _usable(sample: Pod, key: str, view: View) -> Mapping[str, frozenset[str]]:
+    """Return the nodes that a pod may use, by a label; those without it are left out."""
+    affinity, tolerations = required_part(sample.spec.node_affinity), sample.spec.tolerations
+
+    def make() -> Mapping[str, frozenset[str]]:
+        nodes = view.nodes.matching(affinity) & view.nodes.tolerated(tolerations)
+        return {value: nodes & those for value, those in sorted(view.nodes.groups(key).items()) if nodes & those}
+
+    return view.memo(("usable by label", key, affinity, tolerations), make)
+
+
+def _runs_on_all(member: PodController, architectures: Collection[str], view: View) -> bool:
+    """Return whether Ready pods of an owner show that its images are built for each architecture."""
+    values, unseen = view.nodes.values(ARCHITECTURE), set(architectures)
+    for pod in member.pods:
+        if pod.ready:
+            unseen.discard(values.get(pod.node or "", ""))
+            if not unseen:
+                return True
+    return False
+
+
+def _system_finding(workload: Reference, wanted: str, system: str, nodes: Collection[str]) -> Finding:
+    message = (
+        f"spec.os of its pods is {wanted}, and they may be placed on nodes whose label {SYSTEM} is {system} "
+        f"({list_names(sorted(nodes))}): the scheduler does not compare the two, and the kubelet rejects the pod. Add "
+        f"nodeSelector {SYSTEM}: {wanted} to the template"
+    )
+    return workload_finding(FindingKind.SYSTEM_NOT_SELECTED, workload, message)
+
+
+def _architecture_finding(architectures: Sequence[str], workloads: Sequence[Reference]) -> Finding:
+    names = list_names([str(workload) for workload in workloads])
+    message = (
+        f"pods of {names} may be placed on nodes of {', '.join(architectures)}, and do not run on each of these yet: "
+        f"an image that is not built for one of them does not start there. Select nodes by {ARCHITECTURE} in the "
+        "template, unless the images are built for all"
+    )
+    return Finding(
+        kind=FindingKind.ARCHITECTURE_NOT_SELECTED,
+        object=f"node label {ARCHITECTURE}",
+        message=message,
+        workloads=tuple(workloads),
+    )

@@ -1,0 +1,149 @@
+"""Nodes on which nothing starts: what was bound to them lately has no sandbox, or their kubelet rejects it.
+
+Problem: such a node is Ready, and the scheduler goes on to choose it: it has no address left, its runtime hangs, its
+devices or NUMA nodes are not as their plugins say, its labels or capacity are not as its Node object says.
+
+Idea: pods without a sandbox for `LONG` are witnesses, and so are pods that their kubelet has rejected within `LATELY`.
+A pod that was bound later than a witness and has started contradicts it. Where the pods of one owner do not start on a
+node that starts others, the fault is theirs (a Secret that does not exist, a device that only they ask for): they are
+no witnesses on any node. But on their node no pod of that owner starts, whatever else does, until one has.
+
+`SEVERAL` witnesses of one sort are needed. One pod may wait for its own volume or Secret; and one rejection happens in
+every busy cluster, where two places decide about the same capacity within a second. It is not repeated: the next pod
+finds the node as it is, while a node that is not as its object says rejects the next one too.
+
+Example: three pods have been bound to c-0 for 40 minutes, PodReadyToStartContainers of all is False. A pod that was
+bound 30 minutes ago and runs would contradict all three.
+
+Cost: one pass over the pods for the witnesses; only where there are some, another one for what has started.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from rebalancer.model.facts import Refusal
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Reason
+from rebalancer.model.words import name_list, plural
+from rebalancer.scheduling.view import View
+
+LONG: Final = timedelta(minutes=10)
+"""No node takes as long to make a sandbox; pulling images comes after it."""
+
+LATELY: Final = timedelta(minutes=10)
+"""How long a rejection says something about a node."""
+
+SEVERAL: Final = 2
+
+_Starts = Mapping[tuple[str | None, str], datetime]
+"""When the last pod that has started was bound, by node and owner, "" for any."""
+
+
+class NothingStarts(Refusal):
+    """A node does not start, or rejects, the pods that were bound to it lately, and may take a replacement.
+
+    `rejections` are the reasons of its kubelet, none where the pods wait for a sandbox. `own`: it starts other pods
+    than those of their owner.
+    """
+
+    reason = Reason.NOTHING_STARTS_THERE
+    node: str
+    pods: tuple[str, ...]
+    since: datetime
+    rejections: tuple[str, ...] = ()
+    own: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What does not start there since when, and what to do."""
+        number, since = plural(len(self.pods), "pod"), f"{self.since:%Y-%m-%d %H:%M:%SZ}"
+        if self.rejections:
+            what = f"its kubelet has rejected {number} since {since} ({name_list(self.rejections)})"
+        else:
+            what = f"{number} on it without a sandbox since {since} (PodReadyToStartContainers is False)"
+        later = "no pod of their owner that was" if self.own else "no pod"
+        return (
+            f"{what}, and {later} bound later has started: {name_list(self.pods)}. Repair the node, or cordon it until "
+            "it starts pods; kubectl describe pod says why these do not start"
+        )
+
+    def __str__(self) -> str:
+        nothing = "no pod of this workload" if self.own else "nothing"
+        return f"node {self.node} may take a replacement, and {nothing} starts there: {self.sentence}"
+
+
+class NodeWithoutStarts(Struct, frozen=True):
+    """A node on which nothing starts, and the pods that show it; `owner` is whose pods do not, "" for all pods."""
+
+    refusal: NothingStarts
+    pods: tuple[Pod, ...]
+    owner: str = ""
+
+
+def find_nodes_without_starts(view: View) -> tuple[NodeWithoutStarts, ...]:
+    """Return the nodes on which nothing starts, then those on which the pods of an owner do not, by name."""
+    witnesses = [pod for pod in view.snapshot.unstarted if pod.node in view.nodes.by_name and _is_witness(pod, view)]
+    if len(witnesses) < SEVERAL:
+        return ()
+    latest = _find_latest_starts(view.snapshot.pods, {pod.node for pod in witnesses})
+    blamed = {_get_owner(pod) for pod in witnesses if _is_contradicted(pod, latest, "")}
+    of_node: dict[tuple[str, str, bool], list[Pod]] = {}
+    for pod in witnesses:
+        owner = _get_owner(pod) if _get_owner(pod) in blamed else ""
+        if not owner or not _is_contradicted(pod, latest, owner):
+            of_node.setdefault((owner, pod.node or "", pod.finished), []).append(pod)
+    found = {
+        (owner, node): NodeWithoutStarts(_describe(node, pods, own=bool(owner)), tuple(pods), owner)
+        for (owner, node, _), pods in sorted(of_node.items(), key=lambda item: len(item[1]))
+        if len(pods) >= SEVERAL
+    }
+    return tuple(found[key] for key in sorted(found))
+
+
+def _is_witness(pod: Pod, view: View) -> bool:
+    if pod.terminating:
+        return False
+    if pod.finished:
+        return not view.clock.has_lasted(_get_since(pod), LATELY)
+    return view.clock.has_lasted(_get_since(pod), LONG)
+
+
+def _get_since(pod: Pod) -> datetime:
+    assert pod.unstarted_since is not None, "it has not started"
+    return pod.unstarted_since
+
+
+def _get_owner(pod: Pod) -> str:
+    return pod.owner.uid if pod.owner is not None else pod.uid
+
+
+def _is_contradicted(pod: Pod, latest: _Starts, owner: str) -> bool:
+    return _get_since(pod) < latest.get((pod.node, owner), _get_since(pod))
+
+
+def _find_latest_starts(pods: Iterable[Pod], nodes: Collection[str | None]) -> _Starts:
+    """Return when the pod that was bound last of those that have started was bound, by node and owner.
+
+    A pod on the network of its node proves nothing: it needs no address. Neither does a static one, which is not bound.
+    """
+    latest: dict[tuple[str | None, str], datetime] = {}
+    for pod in pods:
+        if pod.node in nodes and pod.started and not pod.spec.host_network and not pod.mirror:
+            bound_at = pod.bound_at or pod.created
+            for key in ((pod.node, ""), (pod.node, _get_owner(pod))):
+                latest[key] = max(bound_at, latest.get(key, bound_at))
+    return latest
+
+
+def _describe(node: str, pods: Sequence[Pod], *, own: bool) -> NothingStarts:
+    rejections = {pod.start_failure for pod in pods if pod.finished}
+    return NothingStarts(
+        node=node,
+        pods=tuple(sorted(map(str, pods))),
+        since=min(map(_get_since, pods)),
+        rejections=tuple(sorted(rejections)),
+        own=own,
+    )
