@@ -33,6 +33,8 @@ from rebalancer.model.workloads import PodTemplate
 
 _OWN_ANNOTATIONS = frozenset({DELETION_COST, OWN_DELETION_COST})
 _MIRROR = "kubernetes.io/config.mirror"
+_EVICTION: Final = "EvictionByEvictionAPI"
+"""The reason of DisruptionTarget that somebody's request leaves; the scheduler and kubelets, say, leave others."""
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
 _START_FAILURES: Final = frozenset(
     {
@@ -86,7 +88,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
     metadata, spec, status = source.metadata, source.spec, source.status
     node, volumes, grace = spec.node_name, spec.volumes, spec.termination_grace_period_seconds
     claims, local, disks = _read_volumes(volumes, metadata.name)
-    ready, ready_since, disruption_target, resizes, has_sandbox = _read_conditions(status.conditions or ())
+    ready, ready_since, evicted_at, resizes, has_sandbox = _read_conditions(status.conditions or ())
     # The pod's own, which would make every text another one. The names of volumes are drawn.
     spec.node_name, spec.volumes = "", volumes if disks else None
     text = _ENCODE(
@@ -119,7 +121,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         generation=metadata.generation,
         mirror=_MIRROR in (metadata.annotations or ()),
         local_volumes=intern(local) if local else (),
-        disruption_target=disruption_target,
+        evicted_at=evicted_at,
         start_failure=_read_start_failure(status, is_ready=ready, has_sandbox=has_sandbox),
         grace_seconds=_read_grace(grace),
         owning_pod=shared.owning_pod,
@@ -152,24 +154,25 @@ def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
 
 def _read_conditions(
     conditions: Sequence[wire.Condition],
-) -> tuple[bool, datetime | None, bool, Sequence[wire.Condition], bool]:
-    """Return whether and since when a pod is Ready, whether it is to be disrupted, what is said of its resize.
+) -> tuple[bool, datetime | None, datetime | None, Sequence[wire.Condition], bool]:
+    """Return whether and since when a pod is Ready, when it was evicted, what is said of its resize.
 
     And whether it has a sandbox, as far as the kubelet says: older ones do not.
     """
-    ready, ready_since, disruption_target, has_sandbox = False, None, False, True
+    ready, ready_since, evicted_at, has_sandbox = False, None, None, True
     resizes = []
     for condition in conditions:
         match condition.type:
             case "Ready":
                 ready, ready_since = condition.status == "True", condition.last_transition_time
             case "DisruptionTarget":
-                disruption_target = condition.status == "True"
+                is_eviction = condition.status == "True" and condition.reason == _EVICTION
+                evicted_at = condition.last_transition_time if is_eviction else None
             case "PodResizePending":
                 resizes.append(condition)
             case "PodReadyToStartContainers":
                 has_sandbox = condition.status != "False"
-    return ready, ready_since, disruption_target, resizes, has_sandbox
+    return ready, ready_since, evicted_at, resizes, has_sandbox
 
 
 def _convert_shared(intern: Interner, text: bytes) -> _Shared:
