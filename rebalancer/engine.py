@@ -100,9 +100,9 @@ def evaluate(
 
     `profile` is how the scheduler is configured, None: as `policy.scheduler` says without a file. `memory` is what the
     controller has stored of earlier cycles; a snapshot from a file has none, and says by its pods alone what others
-    evict. `only` names workloads: then nothing is
-    planned but the repairs that some of them belong to. Pods that hold capacity are outside of all counts. Raises
-    ValueError where the policy names `scheduler.configFile` and no profile is passed.
+    evict. `only` names workloads: then nothing is planned but the repairs that some of them belong to. Pods that hold
+    capacity are outside of all counts. Raises ValueError where the policy names `scheduler.configFile` and no profile
+    is passed.
     """
     if profile is None:
         profile = default_profile(policy)
