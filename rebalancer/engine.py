@@ -14,7 +14,7 @@ from msgspec import structs
 
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.causes import Causes, find_causes
-from rebalancer.model.moves import NO_MEMORY, Memory, Reference
+from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.placeholders import without_placeholders
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -23,6 +23,7 @@ from rebalancer.policy import Merged, Policy
 from rebalancer.policy.team_maps import merge_team_maps
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.view import View
+from rebalancer.tracking.evicted import evictions_in
 from rebalancer.tracking.moves import overlay_moves
 
 Stopwatch = Callable[[str], AbstractContextManager[None]]
@@ -91,20 +92,23 @@ def evaluate(
     policy: Policy,
     *,
     profile: Profile | None = None,
-    memory: Memory = NO_MEMORY,
+    memory: Memory | None = None,
     only: Collection[Reference] | None = None,
     stopwatch: Stopwatch = without_stopwatch,
 ) -> Evaluation:
     """Assess and plan a snapshot; team policies that it has are put in force.
 
     `profile` is how the scheduler is configured, None: as `policy.scheduler` says without a file. `memory` is what the
-    controller has stored of earlier cycles; a snapshot from a file has none. `only` names workloads: then nothing is
-    planned but the repairs that some of them belong to. Pods that hold capacity are outside of all counts. Raises
-    ValueError where the policy names `scheduler.configFile` and no profile is passed.
+    controller has stored of earlier cycles; a snapshot from a file has none, and says by its pods alone what others
+    evict. `only` names workloads: then nothing is planned but the repairs that some of them belong to. Pods that hold
+    capacity are outside of all counts. Raises ValueError where the policy names `scheduler.configFile` and no profile
+    is passed.
     """
     if profile is None:
         profile = default_profile(policy)
     snapshot = without_placeholders(snapshot, policy.capacity.namespace)
+    if memory is None:
+        memory = Memory(evicted_by_others=evictions_in(snapshot))
     merged = Merged(policy=policy, problems={})
     if snapshot.team_maps is not None:
         names = sorted({namespace.name for namespace in snapshot.namespaces} | snapshot.pods_in.keys())

@@ -78,6 +78,7 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.SHARE_LIMIT_INFEASIBLE: "No placement of these pods can satisfy a limit; on the owners.",
     EventReason.PLACEMENT_DEADLOCK: "The rules of a pending pod exclude each other; on the pod and its workload.",
     EventReason.EVICTED: "The API server granted an eviction; on the pod and its workload.",
+    EventReason.EVICTED_BY_OTHERS: "Somebody else has begun to evict pods of the workload; on the workload.",
     EventReason.EVICTION_BLOCKED: (
         "A PodDisruptionBudget blocked an eviction, or admission control refused it; on the pod and its workload. Or a "
         "replacement is not created, so that nothing is evicted in the namespace; on the workload."
@@ -120,6 +121,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.CONSTRAINTS_CONTRADICT: "Rules of one workload that cannot be satisfied together.",
     FindingKind.TOO_FEW_DOMAINS: "A limit, `minDomains` or anti-affinity needs more domains than exist.",
     FindingKind.DOMAIN_UNSETTLED: "A domain loses nodes, or has until a moment ago: nothing is moved there.",
+    FindingKind.EVICTED_BY_OTHERS: "Somebody else evicts pods of the workload: a drain, say, or a second rebalancer.",
     FindingKind.DOMAIN_WITHOUT_NODES: "A domain exists, no node carries it, and with a node a constraint is violated.",
     FindingKind.SCALE_DOWN_UNSAFE: "A scale-down is likely to leave skew that another order would not leave.",
     FindingKind.DOMAIN_UNUSED: "No pod runs in a zone that affinity or a limit names.",

@@ -26,7 +26,8 @@ RATE_WINDOW: Final = timedelta(minutes=1)
 def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: Plan, now: datetime) -> Memory:
     """Return the memory after a cycle.
 
-    It stores since when each group and limit has been violated, the causes, and the evictions of the last minute.
+    It stores since when each group and limit has been violated, the causes, the evictions of the last minute, and
+    others' evictions of pods that a constraint or limit concerns.
     Failed predictions, extra evictions, and when a repair first waited for a node to settle are stored only for groups
     that are still violated or planned, or have a move in flight: while an evicted pod is not counted and its
     replacement is not placed, a group may look satisfied.
@@ -57,6 +58,7 @@ def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: 
         extra_evictions=tuple(extra for extra in memory.extra_evictions if extra.group in repaired),
         causes=causes_to_store(causes),
         settling=_first_waits(memory, plan, repaired, now),
+        evicted_by_others=tuple(one.evictions for one in assessment.evicted_by_others),
     )
 
 

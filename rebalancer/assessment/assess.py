@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from msgspec import Struct
 
 from rebalancer.assessment.deadlocks import Deadlock, find_deadlocks
 from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes, find_domains_without_nodes
+from rebalancer.assessment.evicted import EvictedByOthers, find_evicted_by_others
 from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limit_groups import LimitGroup, find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
@@ -19,6 +21,7 @@ from rebalancer.model.moments import Clock
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import PlanningMemory, Reference
 from rebalancer.model.reasons import Reason, State
+from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.policy import Policy
 from rebalancer.scheduling.pod_topology_spread import Counts, counts
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint
@@ -107,6 +110,8 @@ class Assessment:
     """Domains that lose nodes, or have until a moment ago."""
     nodes_without_starts: tuple[NodeWithoutStarts, ...] = ()
     """Nodes on which nothing starts, or nothing of an owner, of what was bound to them lately."""
+    evicted_by_others: tuple[EvictedByOthers, ...] = ()
+    """Workloads with a limit, or a constraint that is acted on, whose pods others evict, or have until a moment ago."""
 
     @property
     def violated(self) -> tuple[EvaluatedGroup, ...]:
@@ -120,14 +125,19 @@ def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
     knowledge = DomainKnowledge.of(view, policy, memory)
     groups = tuple(_evaluate(group, view) for group in find_spread_groups(view))
     counted = [(group.spread, evaluated.counts) for group in groups for evaluated in (*group.hard, *group.soft)]
+    limits = evaluate_limits(limit_groups, view, memory, knowledge)
+    acts_on_soft = WhenUnsatisfiable.SCHEDULE_ANYWAY in policy.spread.act_on
+    constrained = (workload for group in groups if group.hard or acts_on_soft for workload in group.workloads)
+    limited = (part.member.reference for limit in limits for part in limit.parts)
     return Assessment(
         groups=groups,
         pod_groups=limit_groups,
-        limits=evaluate_limits(limit_groups, view, memory, knowledge),
+        limits=limits,
         deadlocks=find_deadlocks(view),
         domains_without_nodes=find_domains_without_nodes(counted, view, knowledge),
         unsettled_domains=_find_unsettled(memory, policy, view.clock),
         nodes_without_starts=find_nodes_without_starts(view),
+        evicted_by_others=tuple(find_evicted_by_others(memory, chain(constrained, limited))),
     )
 
 

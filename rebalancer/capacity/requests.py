@@ -26,6 +26,7 @@ from rebalancer.policy import Capacity
 _PASSING: Final = frozenset(
     {
         Reason.BLOCKED_BY_BUDGET,
+        Reason.EVICTED_BY_OTHERS,
         Reason.GROUP_IN_FLIGHT,
         Reason.ROLLOUT_IN_PROGRESS,
         Reason.NODE_SETTLING,

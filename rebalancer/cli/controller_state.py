@@ -108,10 +108,13 @@ def read_acting(transport: Transport, now: datetime, mode: Mode) -> Acting:
 
 
 def _read_motion(transport: Transport, namespace: str) -> Memory:
-    """Return the part of the controller's memory that is about nodes and domains in motion."""
+    """Return the part of the controller's memory that is about nodes in motion, and about others who evict."""
     memory = parse_memory(StatusMap(transport, namespace).load(MEMORY_KEY))
     return Memory(
-        node_changes=memory.node_changes, domains_in_motion=memory.domains_in_motion, settling=memory.settling
+        node_changes=memory.node_changes,
+        domains_in_motion=memory.domains_in_motion,
+        settling=memory.settling,
+        evicted_by_others=memory.evicted_by_others,
     )
 
 

@@ -109,7 +109,7 @@ def load_profile(options: ReadOptions) -> Profile:
 def load_cluster(options: ReadOptions) -> LoadedCluster:
     """Read, assess and plan; warn on standard error about references of the policy to objects that do not exist.
 
-    The plan is the controller's own, made without memory but for nodes in motion, and not carried out.
+    The plan is the controller's own, made without memory but for what others do, and not carried out.
     """
     profile = load_profile(options)
     with progress("reading the cluster"):
@@ -117,11 +117,14 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
         mode = options.policy.mode
         acting = Acting(partial(describe_mode, mode)) if cluster is None else cluster.read_acting(mode)
     with progress("planning"):
-        return _plan(options, _with_team_maps(snapshot, options, cluster), profile, acting)
+        memory = None if cluster is None else acting.memory
+        return _plan(options, _with_team_maps(snapshot, options, cluster), profile, acting, memory)
 
 
-def _plan(options: ReadOptions, snapshot: Snapshot, profile: Profile, acting: Acting) -> LoadedCluster:
-    evaluation = evaluate_without_memory(snapshot, options.policy, profile, acting.memory)
+def _plan(
+    options: ReadOptions, snapshot: Snapshot, profile: Profile, acting: Acting, memory: Memory | None
+) -> LoadedCluster:
+    evaluation = evaluate_without_memory(snapshot, options.policy, profile, memory)
     problems = list(evaluation.team_problems.items())[:_MOST_WARNINGS]
     warn([f"team policy of {name}: {problem}" for name, problem in problems])
     unmatched = find_unmatched(evaluation.view, evaluation.assessment, evaluation.inputs.policy)
@@ -133,13 +136,14 @@ def _plan(options: ReadOptions, snapshot: Snapshot, profile: Profile, acting: Ac
 
 
 def evaluate_without_memory(
-    snapshot: Snapshot, policy: Policy, profile: Profile, motion: Memory = NO_MEMORY
+    snapshot: Snapshot, policy: Policy, profile: Profile, memory: Memory | None = None
 ) -> Evaluation:
     """Evaluate as the first cycle of a controller does, with the reasons why repairs wait for capacity.
 
-    `motion` is what is known of nodes that have changed. Nothing is requested: a command only reads.
+    `memory` is what a controller knows of nodes that have changed, and of others' evictions; None for a file. Nothing
+    is requested: a command only reads.
     """
-    evaluation = evaluate(snapshot, policy, profile=profile, memory=motion)
+    evaluation = evaluate(snapshot, policy, profile=profile, memory=memory)
     decision = decide_capacity(
         evaluation,
         NO_MEMORY,

@@ -35,6 +35,7 @@ from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document, proposal_document
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
+from rebalancer.tracking.evicted import SeenEviction, note_evictions
 from rebalancer.tracking.motion import Look
 from rebalancer.tracking.track import track
 
@@ -56,6 +57,8 @@ class CycleInputs:
     """The last evaluation, which is used again while it serves."""
     capacity: CapacityStage | None = None
     """Capacity for repairs; None where it is off and nothing of it is left."""
+    evicted: tuple[SeenEviction, ...] = ()
+    """The pods that were evicted since the last cycle, by whomever."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,11 +190,12 @@ def _with_capacity(cycle: Cycle, stage: CapacityStage) -> Cycle:
 
 
 def _track(inputs: CycleInputs, snapshot: Snapshot) -> Memory:
-    """Follow the moves; a view of long ago says nothing about what became of an eviction."""
+    """Follow the moves and others' evictions; a view of long ago says nothing about what became of an eviction."""
     context = inputs.context
+    memory = note_evictions(inputs.memory, inputs.evicted, snapshot, context.now)  # before ended moves are forgotten
     if context.stale:
-        return inputs.memory
-    return track(inputs.memory, inputs.before, snapshot, context.policy, context.now, inputs.look, inputs.profile)
+        return memory
+    return track(memory, inputs.before, snapshot, context.policy, context.now, inputs.look, inputs.profile)
 
 
 def _evaluate(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory, stopwatch: Stopwatch) -> Evaluation:

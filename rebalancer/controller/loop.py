@@ -65,6 +65,7 @@ from rebalancer.reporting.events import (
     ended_move_events,
     limit_events,
     motion_events,
+    others_events,
     overdue_events,
     prevention_events,
     problem_events,
@@ -183,6 +184,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         look=state.look,
         known=last.evaluation if last is not None else None,
         capacity=_find_capacity(state, event),
+        evicted=event.evicted,
     )
     cycle = run_cycle(inputs, stopwatch)
     ended = _ended_moves(state.memory, cycle.memory)
@@ -192,6 +194,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     for move in ended:
         events += ended_move_events(move)
     events += overdue_events(state.memory.moves, cycle.memory.moves)
+    events += others_events(state.memory.evicted_by_others, cycle.assessment.evicted_by_others)
     if state.process.policy_object is not None:
         unsettled = cycle.assessment.unsettled_domains
         events += motion_events(state.reported.unsettled, unsettled, state.process.policy_object)

@@ -18,6 +18,7 @@ _ENDS_BY_ITSELF: Final = frozenset(
     {
         Reason.BLOCKED_BY_BUDGET,
         Reason.DOMAIN_UNSETTLED,
+        Reason.EVICTED_BY_OTHERS,
         Reason.GROUP_IN_FLIGHT,
         Reason.NODE_SETTLING,
         Reason.ROLLOUT_IN_PROGRESS,

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from enum import Enum, auto
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
@@ -52,6 +52,7 @@ from rebalancer.policy import Mode
 from rebalancer.ports import MEMORY_KEY, Cluster, EvictionAnswer, EvictionResult, Placeholders, ReadFailedError
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.reporting.plan_numbers import plan_numbers
+from rebalancer.tracking.evicted import SeenEviction, find_evicted
 
 _log = structlog.get_logger("rebalancer")
 
@@ -60,6 +61,9 @@ Spawn = Callable[[Callable[[], None]], None]
 
 CAPACITY_SECONDS = 2.0
 """Between cycles while placeholders exist: capacity is paid for, and a step takes several cycles."""
+
+_MOST_EVICTED: Final = 10_000
+"""Evicted pods that are stored between two cycles, the last ones."""
 
 EARLY_SECONDS = 1.0
 """From a change that calls for an early cycle to the cycle, so that changes that come together make one."""
@@ -150,6 +154,7 @@ class Runner:
         self._inbox: queue.SimpleQueue[LoopEvent | _CycleAt] = queue.SimpleQueue()
         self._timer = CycleTimer(clocks.monotonic)
         self._awaited = NOTHING_AWAITED
+        self._evicted: deque[SeenEviction] = deque(maxlen=_MOST_EVICTED)
         self.thread = threading.Thread(target=self._run, name="loop", daemon=True)
 
     # From any thread
@@ -163,7 +168,10 @@ class Runner:
         self._inbox.put(_CycleAt.NOW)
 
     def observe(self, before: object, after: object) -> None:
-        """Ask for an early cycle if a change in the cluster calls for one; from any thread, never blocks."""
+        """Take a change in the cluster, which may call for an early cycle; from any thread, never blocks."""
+        evicted = find_evicted(before, after)
+        if evicted is not None and self.state.leadership.leads:  # else it may be another leader's
+            self._evicted.append(SeenEviction(evicted, self._clocks.now()))
         if calls_for_cycle(before, after, self._awaited):
             self.ask_cycle_within(EARLY_SECONDS)
 
@@ -219,6 +227,7 @@ class Runner:
 
     def _run_cycle(self) -> None:
         began = self._timer.begin()
+        evicted = tuple(self._evicted.popleft() for _ in range(len(self._evicted)))
         if self.state.leadership.leads:
             if self.state.in_force.pause is not None:
                 self._read_pause()
@@ -229,7 +238,14 @@ class Runner:
             requests = self._count_requests(self.state.in_force.policy.breaker.window)
             capacity = self._read_capacity(snapshot)
             self._handle(
-                CycleDue(snapshot=snapshot, read_at=read_at, stale=stale, requests=requests, capacity=capacity)
+                CycleDue(
+                    snapshot=snapshot,
+                    read_at=read_at,
+                    stale=stale,
+                    requests=requests,
+                    capacity=capacity,
+                    evicted=evicted,
+                )
             )
             self._report()
             if self.state.memory.capacity or (capacity is not None and capacity.jobs):

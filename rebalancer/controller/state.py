@@ -23,6 +23,7 @@ from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.events import ReportedStates
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.tracking.evicted import SeenEviction
 from rebalancer.tracking.motion import Look
 
 
@@ -41,7 +42,8 @@ class CycleDue:
     """It is time for a cycle. `stale` says why the snapshot is out of date, "" if it is not.
 
     `read_at` is when the snapshot was taken, by the monotonic clock. `requests` are those to the API server within
-    `breaker.window`; `capacity` is what was read of placeholders, None where there can be none.
+    `breaker.window`; `capacity` is what was read of placeholders, None where there can be none. `evicted` are the pods
+    that were evicted since the last cycle, by whomever.
     """
 
     snapshot: Snapshot
@@ -49,6 +51,7 @@ class CycleDue:
     stale: str = ""
     requests: RequestCounts = NO_REQUESTS
     capacity: CapacityReading | None = None
+    evicted: tuple[SeenEviction, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,8 @@ from rebalancer.model.workloads import PodTemplate
 
 _OWN_ANNOTATIONS = frozenset({DELETION_COST, OWN_DELETION_COST})
 _MIRROR = "kubernetes.io/config.mirror"
+_EVICTION: Final = "EvictionByEvictionAPI"
+"""The reason of DisruptionTarget that somebody's request leaves; the scheduler and kubelets, say, leave others."""
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
 _ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 _START_FAILURES: Final = frozenset(
@@ -146,7 +148,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         generation=metadata.generation,
         mirror=_MIRROR in (metadata.annotations or ()),
         local_volumes=intern(local) if local else (),
-        disruption_target=conditions.disruption_target,
+        evicted_at=conditions.evicted_at,
         start_failure=_read_start_failure(status, conditions),
         bound_at=bound_at,
         has_sandbox=conditions.has_sandbox,
@@ -166,7 +168,7 @@ class _Conditions(NamedTuple):
 
     ready: bool
     ready_since: datetime | None
-    disruption_target: bool
+    evicted_at: datetime | None
     resizes: Sequence[wire.Condition]
     has_sandbox: bool | None
     """None of a kubelet that does not say."""
@@ -212,7 +214,7 @@ def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
 
 
 def _read_conditions(conditions: Sequence[wire.Condition]) -> _Conditions:
-    ready, ready_since, disruption_target = False, None, False
+    ready, ready_since, evicted_at = False, None, None
     has_sandbox, sandbox_changed, bound_at = None, None, None
     resizes = []
     for condition in conditions:
@@ -220,14 +222,15 @@ def _read_conditions(conditions: Sequence[wire.Condition]) -> _Conditions:
             case "Ready":
                 ready, ready_since = condition.status == "True", condition.last_transition_time
             case "DisruptionTarget":
-                disruption_target = condition.status == "True"
+                is_eviction = condition.status == "True" and condition.reason == _EVICTION
+                evicted_at = condition.last_transition_time if is_eviction else None
             case "PodResizePending":
                 resizes.append(condition)
             case "PodReadyToStartContainers":
                 has_sandbox, sandbox_changed = condition.status != "False", condition.last_transition_time
             case "PodScheduled" if condition.status == "True":
                 bound_at = condition.last_transition_time
-    return _Conditions(ready, ready_since, disruption_target, resizes, has_sandbox, sandbox_changed, bound_at)
+    return _Conditions(ready, ready_since, evicted_at, resizes, has_sandbox, sandbox_changed, bound_at)
 
 
 def _convert_shared(intern: Interner, text: bytes) -> _Shared:

@@ -20,6 +20,7 @@ class EventReason(StrEnum):
     DOMAIN_UNSETTLED = "DomainUnsettled"
     DOMAIN_SETTLED = "DomainSettled"
     EVICTED = "Evicted"
+    EVICTED_BY_OTHERS = "EvictedByOthers"
     EVICTION_BLOCKED = "EvictionBlocked"
     EVICTION_FAILED = "EvictionFailed"
     MOVE_VERIFIED = "MoveVerified"
@@ -47,6 +48,7 @@ _ACTIONS = {
     EventReason.DOMAIN_UNSETTLED: "Watch",
     EventReason.DOMAIN_SETTLED: "Watch",
     EventReason.EVICTED: "Evict",
+    EventReason.EVICTED_BY_OTHERS: "Watch",
     EventReason.EVICTION_BLOCKED: "Evict",
     EventReason.EVICTION_FAILED: "Evict",
     EventReason.MOVE_VERIFIED: "Verify",

@@ -12,7 +12,7 @@ from rebalancer.model.breaker import CLOSED, BreakerState
 from rebalancer.model.moments import ALWAYS, Moment
 from rebalancer.model.motion import DomainMotion, NodeChange
 from rebalancer.model.reasons import Cause, ViolationCause
-from rebalancer.model.words import name_of_key, short_key
+from rebalancer.model.words import name_list, name_of_key, plural, short_key
 
 MAX_FAILED_PREDICTIONS = 3
 """Failed predictions in a row after which no more repair by prediction is planned for a group."""
@@ -232,6 +232,53 @@ class ExtraEviction(Struct, frozen=True, gc=False, order=True):
     """UID of the victim; an eviction that is not granted costs nothing."""
 
 
+class Drain(Struct, frozen=True, gc=False, order=True):
+    """A node from which pods were evicted while it was cordoned or being removed; `by` says by whom, "" if unknown."""
+
+    node: str
+    by: str = ""
+
+    def __str__(self) -> str:
+        """Say what becomes of the node."""
+        return f"node {self.node} is being drained{f' by {self.by}' if self.by else ''}"
+
+
+class OthersEvictions(Struct, frozen=True, gc=False, kw_only=True):
+    """The evictions of a workload's pods that others have requested, one soon after the other (`tracking.evicted`).
+
+    `pods` are the names of the last of them, `drains` some of the nodes that were being drained.
+    """
+
+    workload: Reference
+    since: Moment
+    """When the first one was seen."""
+    last: Moment
+    """When the last one was."""
+    number: int
+    pods: tuple[str, ...]
+    drains: tuple[Drain, ...] = ()
+    elsewhere: bool = False
+    """Whether some pods were on nodes that are not being drained."""
+    perhaps_own: bool = False
+    """Whether the rebalancer may have requested them itself: a snapshot from a file does not say."""
+
+    def __str__(self) -> str:
+        """Say which pods were evicted, when, and by whom."""
+        more = f" and {self.number - len(self.pods)} more" if self.number > len(self.pods) else ""
+        last = f", the last at {self.last:%H:%M:%SZ}" if self.last > self.since else ""
+        own = ", or by a rebalancer that runs there," if self.perhaps_own else ""
+        who = [str(drain) for drain in self.drains]
+        if self.elsewhere:
+            who.append(
+                "only the API server's audit log has who requested it; let a single program evict pods of this workload"
+            )
+        return (
+            f"{plural(self.number, 'pod')} ({name_list(self.pods)}{more}) of {self.workload} "
+            f"{'was' if self.number == 1 else 'were'} evicted by others{own} since {self.since:%Y-%m-%d %H:%M:%SZ}"
+            f"{last}: {'; '.join(who)}"
+        )
+
+
 class CapacityState(StrEnum):
     """The state of a request for capacity; what has ended is in no state."""
 
@@ -329,6 +376,8 @@ class PlanningMemory(Struct, frozen=True, kw_only=True):
     """Those within `nodes.settle`, at least a minute, the newest last."""
     domains_in_motion: tuple[DomainMotion, ...] = ()
     """Domains that lose nodes, or have until a moment ago."""
+    evicted_by_others: tuple[OthersEvictions, ...] = ()
+    """Workloads whose pods others evict, or have until a moment ago, those last that lost one last."""
 
     @property
     def in_flight(self) -> tuple[Move, ...]:

@@ -124,7 +124,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     it was created, more once it was changed, by a resize say, 0 of an API server that does not count (before 1.34).
     `least` is of a pod that has still to be made: the smallest requests that it may come with, None where
     `spec.requests` is what it will have. `owning_pod` is the UID of the pod that is its only owner, "" without: the
-    garbage collector deletes both together.
+    garbage collector deletes both together. `evicted_at` is when the Eviction API granted its eviction, as
+    the condition DisruptionTarget says; else None.
     """
 
     namespace: str
@@ -147,7 +148,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     scored: tuple[int, int] = (0, 0)
     mirror: bool = False
     local_volumes: tuple[LocalVolume, ...] = ()
-    disruption_target: bool = False
+    evicted_at: datetime | None = None
     start_failure: str = ""
     bound_at: datetime | None = None
     has_sandbox: bool | None = None

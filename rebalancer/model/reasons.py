@@ -101,6 +101,13 @@ class Reason(StrEnum):
             "controller plans again when they are placed, or two minutes after the request."
         ),
     )
+    EVICTED_BY_OTHERS = (
+        "EvictedByOthers",
+        (
+            "Somebody else evicts pods of the workload: its moves wait until its pods are Ready, at most ten minutes "
+            "from the first of such evictions on."
+        ),
+    )
     EXCLUDED = "Excluded", "An annotation, `eligibility.namespaces` or `eligibility.selector` excludes it."
     NOT_EVICTABLE = (
         "NotEvictable",
@@ -238,6 +245,8 @@ class FindingKind(StrEnum):
     """A domain exists although no node carries it; with a node there, a constraint would be violated."""
     DOMAIN_UNSETTLED = "DomainUnsettled"
     """A domain loses nodes, or has until a moment ago: a drain, a zonal shift, a failure."""
+    EVICTED_BY_OTHERS = "EvictedByOthers"
+    """Somebody else evicts pods of the workload: a drain, a descheduler, a second rebalancer."""
     SCALE_DOWN_UNSAFE = "ScaleDownUnsafe"
     """A scale-down is likely to leave pods skewed, and need not."""
     DOMAIN_UNUSED = "DomainUnused"

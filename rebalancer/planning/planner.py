@@ -37,6 +37,7 @@ from rebalancer.planning.scope.components import (
     needs_repair,
     stuck_pods,
 )
+from rebalancer.planning.scope.evicted import EvictedWorkloads
 from rebalancer.planning.scope.lasting import RecentChanges
 from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.planning.scope.settling import SettlingNodes
@@ -108,6 +109,7 @@ class _Planner:
         self._settling = SettlingNodes(view, policy, memory, assessment)
         self._systems = NodeSystems(view)
         self._recent = RecentChanges(view, policy, memory)
+        self._evicted = EvictedWorkloads(view, assessment.evicted_by_others)
         self._evictions: list[Eviction] = []
         self._waiting: list[Waiting] = []
         self._components: list[ComponentPlan] = []
@@ -207,7 +209,7 @@ class _Planner:
         """Spend the budgets for a prefix of a step, and record the evictions that wait for them, or for a node."""
         component, victims = problem.component, step.victims
         outlook = Outlook(problem.outlook(step))
-        blocked = self._refuse_landings(problem, step)
+        blocked = self._evicted.refuse(victims) or self._refuse_landings(problem, step)
         granted = 0
         if blocked is None:
             granted, blocked = self._ledger.grant(victims, step.needed, step.concurrent)

@@ -90,7 +90,7 @@ class Acting:
     """What the controller does with a plan, and what it does not send, as far as that is known.
 
     `blocked` are the namespaces in which it evicts nothing, `refused` evictions that it requests again later. `memory`
-    is what it knows of nodes that have changed: nothing on them says so.
+    is what it knows of nodes that have changed, and of evictions by others: nothing in the cluster says so.
     """
 
     describe: Callable[[], str]

@@ -17,11 +17,21 @@ from rebalancer.admission.slow_start import overdue_replacement
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup, UnsettledDomain
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.deadlocks import Deadlock
+from rebalancer.assessment.evicted import EvictedByOthers
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.capacity.decision import CapacityDecision
 from rebalancer.capacity.requests import RequestChange, Result
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
-from rebalancer.model.moves import CapacityRequest, Move, MoveState, Proposal, Reference, make_token, name_domains
+from rebalancer.model.moves import (
+    CapacityRequest,
+    Move,
+    MoveState,
+    OthersEvictions,
+    Proposal,
+    Reference,
+    make_token,
+    name_domains,
+)
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.words import plural
 from rebalancer.policy import NO_TEAM_POLICY, TeamReading
@@ -48,6 +58,9 @@ ReportedStates = Mapping[str, State]
 
 MOST_DEADLOCKS: Final = 50
 """Deadlocks that are reported in one cycle. Further ones are reported in the next cycles."""
+
+_MOST_EVICTED: Final = 50
+"""Workloads for which one cycle reports that others evict their pods; the report and the metrics have the others."""
 
 _MOST_TEAM_EVENTS: Final = 50
 """Events about team policies for one change, by namespace; the status and the metrics have the others."""
@@ -262,6 +275,15 @@ def motion_events(
         if place not in moving:
             note = f"{motion}; it may take replacements again"
             yield Event(reason=EventReason.DOMAIN_SETTLED, note=note[:NOTE_LIMIT], regarding=policy)
+
+
+def others_events(before: Iterable[OthersEvictions], after: Iterable[EvictedByOthers]) -> list[Event]:
+    """Create the events for workloads whose pods others have begun to evict; `before` are the runs known before."""
+    known = {run.workload: run.since for run in before}
+    new = [one for one in after if known.get(one.evictions.workload) != one.evictions.since]
+    return [
+        workload_event(EventReason.EVICTED_BY_OTHERS, str(one), one.evictions.workload) for one in new[:_MOST_EVICTED]
+    ]
 
 
 def team_events(

@@ -96,7 +96,7 @@ class Evictions:
         if pod.terminating:
             return _GRANTED
         self._state.note(TraceKind.EVICTED, f"Pod {pod}", f"from {pod.node}")
-        target = structs.replace(pod, disruption_target=True)
+        target = structs.replace(pod, evicted_at=self._state.stamp)
         self._state.store.pods.put(target)
         self._state.delete(target)
         return _GRANTED

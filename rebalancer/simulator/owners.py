@@ -261,7 +261,10 @@ class PodSets(Controller):
                         ready=False,
                         ready_since=None,
                         deleted=None,
-                        disruption_target=False,
+                        evicted_at=None,
+                        unstarted_since=None,
+                        bound_at=None,
+                        has_sandbox=None,
                         start_failure="",
                         generation=1,
                     )

@@ -17,7 +17,7 @@ from rebalancer.cli.errors import Exit
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import status_documents
 from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
-from rebalancer.model.moves import Memory
+from rebalancer.model.moves import Memory, OthersEvictions, Reference
 from rebalancer.policy import Mode
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY
 from rebalancer.reporting.documents.memory import memory_text
@@ -274,12 +274,17 @@ def test_commands_know_in_which_namespaces_nothing_is_evicted() -> None:
     assert [(one.group, one.refuser) for one in acting.refused] == [("shop web", "admission webhook guard")]
 
 
-def test_commands_know_the_nodes_in_motion_that_the_controller_has_seen() -> None:
-    """Nothing on the nodes says so; the rest of the memory is the controller's own."""
+def test_commands_know_the_nodes_in_motion_and_others_evictions_that_the_controller_has_seen() -> None:
+    """Nothing in the cluster says so; the rest of the memory is the controller's own."""
     now = datetime.now(UTC)
     change = NodeChange(now, "c-1", NodeEvent.UNCORDONED)
     motion = DomainMotion(key="zone", value="c", since=now, until=now, moved=now, lasting=True, had=2, lost=2)
-    known = Memory(node_changes=(change,), domains_in_motion=(motion,), settling=(("t", now),))
+    evicted = OthersEvictions(
+        workload=Reference("shop", "Deployment", "web"), since=now, last=now, number=1, pods=("web-1",)
+    )
+    known = Memory(
+        node_changes=(change,), domains_in_motion=(motion,), settling=(("t", now),), evicted_by_others=(evicted,)
+    )
     server = running()
     show(server, written(working()), memory=memory_text(structs.replace(known, seen=(("t", now),))))
     with served(server) as transport:

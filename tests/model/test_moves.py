@@ -65,6 +65,7 @@ NEW = {
     "queued": [],
     "node_changes": [],
     "domains_in_motion": [],
+    "evicted_by_others": [],
     "requests": [["2026-01-01T00:00:00Z", "", ""]],
 }
 """Keys that came later: version 0.1 ignores them."""

@@ -110,7 +110,7 @@ class TestWhichPodsCount:
             ({"phase": PodPhase.PENDING}, 1),
             ({"ready": False}, 1),
             ({"mirror": True}, 1),
-            ({"disruption_target": True}, 1),
+            ({"evicted_at": NOW}, 1),
         ],
     )
     def test_terminating_finished_and_foreign_pods_do_not_and_bound_ones_do(

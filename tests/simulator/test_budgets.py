@@ -193,5 +193,5 @@ def test_an_evicted_pod_carries_the_reason_of_its_end() -> None:
     victim = next(iter(pods(simulated).values()))
     simulated.evict(move(victim))
     evicted = pods(simulated)[victim.name]
-    assert evicted.disruption_target
+    assert evicted.evicted_at is not None
     assert evicted.deleted == simulated.now + timedelta(seconds=30)

@@ -54,8 +54,8 @@ class Records:
         if before is None and after is not None:
             self._created[after.uid] = self._hub.seconds
             return
-        goes = after is None or (after.terminating and not after.disruption_target)
-        if goes and before is not None and not before.terminating and not before.disruption_target:
+        goes = after is None or (after.terminating and after.evicted_at is None)
+        if goes and before is not None and not before.terminating and before.evicted_at is None:
             self.is_disturbed(before)
 
     def _workload_changed(self, before: Workload | None, after: Workload | None) -> None:

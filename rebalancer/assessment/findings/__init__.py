@@ -20,6 +20,7 @@ from rebalancer.assessment.findings.domains import (
     too_few_domains_findings,
     unused_domain_findings,
 )
+from rebalancer.assessment.findings.evicted import evicted_by_others_findings
 from rebalancer.assessment.findings.finding import Finding
 from rebalancer.assessment.findings.motion import domain_motion_findings
 from rebalancer.assessment.findings.platforms import platform_findings
@@ -47,6 +48,7 @@ def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatc
         *budget_findings(view),
         *template_findings(view),
         *volume_findings(view),
+        *evicted_by_others_findings(assessment.evicted_by_others),
     ]
     if "Node" not in view.snapshot.unknown:
         findings += [

@@ -6,7 +6,8 @@ violation whose beginning is not stored lasts from the next process's first cycl
 
 The bound is one of bytes. If the memory exceeds it, parts are left out, in the order in which they are missed least:
 first what delays, then moves that have ended, then the host names by which a move is verified, then what has failed and
-the names that only messages need, and last the domains that have lost their nodes, and what has changed of nodes.
+the names that only messages need, and last the domains that have lost their nodes, what has changed of nodes, and
+others' evictions.
 """
 
 import zlib
@@ -32,6 +33,9 @@ MOST_FAILED: Final = 1_000
 
 MOST_SETTLING: Final = 1_000
 """Groups for which it is stored when they first waited for a node to settle, the oldest."""
+
+MOST_EVICTED: Final = 300
+"""Workloads whose pods others evict that are stored, those that lost one last."""
 
 MOST_WINDOWS: Final = 200
 """Windows of slow start that are stored: the cluster's, and those of the namespaces that moved last."""
@@ -81,6 +85,7 @@ def memory_text(memory: Memory) -> str:
         failed_predictions=tuple(sorted(memory.failed_predictions, key=lambda failure: failure.last)[-MOST_FAILED:]),
         refused=tuple(sorted(memory.refused, key=lambda refused: refused.last)[-MOST_FAILED:]),
         settling=tuple(sorted(memory.settling, key=itemgetter(1, 0))[:MOST_SETTLING]),
+        evicted_by_others=memory.evicted_by_others[-MOST_EVICTED:],
         windows=tuple(sorted(sorted(memory.windows, key=_of_window)[:MOST_WINDOWS])),
         queued=tuple(sorted(memory.queued, key=itemgetter(1, 0))[:MOST_QUEUED]),
     )
@@ -148,7 +153,7 @@ def _drop_failed(memory: Memory) -> Memory:
 
 
 def _drop_places(memory: Memory) -> Memory:
-    return msgspec.structs.replace(memory, zones=(), node_changes=(), domains_in_motion=())
+    return msgspec.structs.replace(memory, zones=(), node_changes=(), domains_in_motion=(), evicted_by_others=())
 
 
 _REDUCTIONS: Final[tuple[Callable[[Memory], Memory], ...]] = (

@@ -23,12 +23,14 @@ from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import (
     NO_MEMORY,
+    Drain,
     ExtraEviction,
     FailedPrediction,
     Memory,
     Move,
     MoveState,
     ObservedChange,
+    OthersEvictions,
     Proposal,
     Reference,
     RefusedRequest,
@@ -279,6 +281,12 @@ def largest(*, name_length: int, targets: int, zones: int) -> Memory:
             key=ZONE, value=text(63), since=at, until=at, moved=at, lasting=True, had=60, lost=50, nodes=names
         )
 
+    def evicted() -> OthersEvictions:
+        drains = tuple(Drain(text(name_length), text(20)) for _ in range(3))
+        workload = Reference(text(63), "Deployment", text(name_length))
+        pods = tuple(text(63) for _ in range(3))
+        return OthersEvictions(workload=workload, since=moment(), last=moment(), number=9, pods=pods, drains=drains)
+
     moves = [in_flight(MoveState.PENDING) for _ in range(MOST_IN_FLIGHT)]
     moves += [in_flight(MoveState.VERIFIED) for _ in range(ENDED_MOVES_STORED)]
     moves += [in_flight(MoveState.REFUSED) for _ in range(DEFERRED_MOVES_STORED)]
@@ -301,6 +309,7 @@ def largest(*, name_length: int, targets: int, zones: int) -> Memory:
             for _ in range(MOST_NODE_CHANGES)
         ),
         domains_in_motion=tuple(motion() for _ in range(MOST_DOMAINS)),
+        evicted_by_others=tuple(evicted() for _ in range(1_000)),
     )
 
 
@@ -340,7 +349,9 @@ def test_no_bound_leaves_out_a_move_in_flight(bound: int, monkeypatch: pytest.Mo
 def test_parts_are_left_out_in_the_order_in_which_they_are_missed_least() -> None:
     """A memory that is a little too large loses the newest beginnings of violations, and nothing else."""
     largest_one = largest(name_length=1, targets=0, zones=100)
-    memory = msgspec.structs.replace(largest_one, extra_evictions=(), node_changes=(), domains_in_motion=())
+    memory = msgspec.structs.replace(
+        largest_one, extra_evictions=(), node_changes=(), domains_in_motion=(), evicted_by_others=()
+    )
     stored = parse_memory(memory_text(memory))
     assert len(stored.seen) == MOST_SINCE // 5
     assert max(moment for _, moment in stored.seen) <= sorted(moment for _, moment in memory.seen)[MOST_SINCE // 5]

@@ -1,0 +1,30 @@
+"""Workloads whose pods others evict, of those that a constraint or limit concerns."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from rebalancer.model.facts import Refusal
+from rebalancer.model.moves import OthersEvictions, PlanningMemory, Reference
+from rebalancer.model.reasons import Reason
+from rebalancer.tracking.evicted import LONGEST_WAIT
+
+
+class EvictedByOthers(Refusal):
+    """Somebody else evicts pods of the workload: its moves wait until its pods are Ready, at most `until` then."""
+
+    reason = Reason.EVICTED_BY_OTHERS
+    evictions: OthersEvictions
+    until: datetime
+
+    def __str__(self) -> str:
+        return f"{self.evictions}. No pod of it is moved until all are Ready, at most until {self.until:%H:%M:%SZ}"
+
+
+def find_evicted_by_others(memory: PlanningMemory, concerned: Iterable[Reference]) -> Iterator[EvictedByOthers]:
+    """Yield those of the concerned workloads whose pods others evict, or have until a moment ago."""
+    if not memory.evicted_by_others:
+        return
+    known = frozenset(concerned)
+    for run in memory.evicted_by_others:
+        if run.workload in known:
+            yield EvictedByOthers(run, run.since + LONGEST_WAIT)
