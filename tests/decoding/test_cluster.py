@@ -1,4 +1,4 @@
-"""Namespaces and nodes as the API server sends them."""
+"""Namespaces, nodes and CSI drivers as the API server sends them."""
 
 import json
 from typing import Any
@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KIND_NAMED
+from rebalancer.decoding.kinds import KIND_NAMED, OPTIONAL_KINDS
 from rebalancer.decoding.lists import decode
 from rebalancer.decoding.reduction import reduce_object
+from rebalancer.model.storage import CSIDriver
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,20 @@ def test_since_when_a_node_takes_no_pods_is_known_by_its_taint_and_condition(
     for data in (json.dumps(node).encode(), reduce_object(kind, msgspec.Raw(json.dumps(node).encode()))):
         since = decode(kind, data, Interner()).lost_since
         assert (since and since.isoformat()) == lost_since
+
+
+@pytest.mark.parametrize(
+    ("fields", "attaches"),
+    [
+        ({}, True),
+        ({"spec": {}}, True),
+        ({"spec": {"attachRequired": None}}, True),
+        ({"spec": {"attachRequired": True}}, True),
+        ({"spec": {"attachRequired": False, "podInfoOnMount": True}}, False),
+    ],
+)
+def test_a_driver_attaches_unless_it_says_otherwise(fields: dict[str, Any], attaches: bool) -> None:
+    (kind,) = (kind for kind in OPTIONAL_KINDS if kind.name == "CSIDriver")
+    text = json.dumps({"metadata": {"name": "disks.test"}, **fields}).encode()
+    for data in (text, reduce_object(kind, msgspec.Raw(text))):
+        assert decode(kind, data, Interner()) == CSIDriver(name="disks.test", attach_required=attaches)
