@@ -7,6 +7,8 @@ budgets, so that a pod needs a while, differently long for each. Labels and anno
     annotation kwok.test/ready-after   becomes Ready after exactly this time, e.g. "5s"
     annotation kwok.test/gone-after    takes exactly this time to terminate, e.g. "10s"
     label      kwok.test/no-image-on   on nodes whose name begins with its value the pod's image cannot be pulled
+    label      kwok.test/no-volume-on  on such nodes it never gets a sandbox, as where its volume is attached elsewhere
+    label      kwok.test/no-system-on  on such nodes the kubelet rejects it, as one of another operating system
 
 An annotation bends it for a node:
 
@@ -25,6 +27,8 @@ READY_AFTER: Final = "kwok.test/ready-after"
 GONE_AFTER: Final = "kwok.test/gone-after"
 
 NO_IMAGE_ON: Final = "kwok.test/no-image-on"
+NO_VOLUME_ON: Final = "kwok.test/no-volume-on"
+NO_SYSTEM_ON: Final = "kwok.test/no-system-on"
 
 LOST: Final = "kwok.test/lost"
 
@@ -32,9 +36,13 @@ _NODE: Final = {"apiGroup": "v1", "kind": "Node"}
 _POD: Final = {"apiGroup": "v1", "kind": "Pod"}
 _READY: Final = '.status.conditions.[] | select( .type == "Ready" ) | .status'
 
-_IMAGE: Final = (
-    f'. as $pod | if (($pod.spec.nodeName // "") | startswith($pod.metadata.labels["{NO_IMAGE_ON}"] // "//"))'
-    ' then "missing" else "there" end'
+_OBSTACLE: Final = (
+    '. as $pod | ($pod.spec.nodeName // "") as $node | '
+    + "".join(
+        f'if ($node | startswith($pod.metadata.labels["{label}"] // "//")) then "{name}" else '
+        for label, name in ((NO_IMAGE_ON, "image"), (NO_VOLUME_ON, "volume"), (NO_SYSTEM_ON, "system"))
+    )
+    + '"none" end end end'
 )
 _PULL_SECONDS: Final = 5.0
 """From a pod's binding until its kubelet says that the image cannot be pulled."""
@@ -92,6 +100,22 @@ containerStatuses:
 """
 
 
+_NO_SANDBOX_STATUS: Final = """
+phase: Pending
+startTime: {{ Now | Quote }}
+conditions:
+- {type: PodReadyToStartContainers, status: "False", lastTransitionTime: {{ Now | Quote }}}
+- {type: Ready, status: "False", lastTransitionTime: {{ Now | Quote }}}
+"""
+
+_REJECTED_STATUS: Final = """
+phase: Failed
+reason: PodOSNotSupported
+message: "Failed to admit pod as the OS field doesn't match node OS"
+startTime: {{ Now | Quote }}
+"""
+
+
 def write_stages(path: Path, *, ready_after: tuple[float, float], gone_after: float) -> Path:
     """Write KWOK's configuration. Times in seconds; `ready_after` is the range a pod's time to Ready is drawn from."""
     documents = stages(ready_after=ready_after, gone_after=gone_after)
@@ -110,7 +134,7 @@ def stages(*, ready_after: tuple[float, float], gone_after: float) -> list[dict[
         _isnt(".status.phase", "Succeeded", "Failed"),
         _isnt(_READY, "True"),
         _no_label(NEVER_READY),
-        _is(_IMAGE, "there"),
+        _is(_OBSTACLE, "none"),
     )
     return [
         _stage("node-ready", _NODE, [_isnt(_READY, "True"), _no_annotation(LOST)], {"statusTemplate": _NODE_STATUS}),
@@ -138,9 +162,21 @@ def stages(*, ready_after: tuple[float, float], gone_after: float) -> list[dict[
         _stage(
             "pod-image-missing",
             _POD,
-            [living, _is(_IMAGE, "missing"), _absent(".status.containerStatuses")],
+            [living, _is(_OBSTACLE, "image"), _absent(".status.containerStatuses")],
             {"statusTemplate": _NO_IMAGE_STATUS},
             delay={"durationMilliseconds": _milliseconds(_PULL_SECONDS)},
+        ),
+        _stage(
+            "pod-volume-elsewhere",
+            _POD,
+            [living, _is(_OBSTACLE, "volume"), _absent(".status.startTime")],
+            {"statusTemplate": _NO_SANDBOX_STATUS},
+        ),
+        _stage(
+            "pod-rejected",
+            _POD,
+            [living, _is(_OBSTACLE, "system"), _isnt(".status.phase", "Failed")],
+            {"statusTemplate": _REJECTED_STATUS},
         ),
         _stage("pod-gone", _POD, [dying, _no_annotation(GONE_AFTER)], _DELETE, delay={"durationMilliseconds": gone}),
         _stage("pod-gone-after", _POD, [dying, _annotation(GONE_AFTER)], _DELETE, delay=_delay_from(GONE_AFTER)),
