@@ -13,6 +13,7 @@ _GLOB = r"^[a-z0-9*?-]{1,253}$"
 _KIND = r"[A-Z][A-Za-z0-9]{0,62}"
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _OWNER = rf"^(?:ReplicaSet|StatefulSet|ReplicationController|{_KIND}(?:\.{_LABEL})+)$"
+_NO_OWNER = r"^(?:(?:DaemonSet|Node)(?:\..*)?|Deployment(?:\.apps)?)$"
 _PRIORITY_CLASS = rf"^(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*$"
 _TEXT = r"^[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$"
 
@@ -36,7 +37,7 @@ class Owner:
         built_in = _BUILT_IN.get(kind)
         if built_in is not None and group in {built_in, ""} and not (dot and not group):
             return cls(kind, built_in)
-        if kind in _NEVER_MOVED and group in {"", "apps"}:
+        if kind in _NEVER_MOVED:  # of other groups too: Kruise has a DaemonSet, for one
             raise ValueError(f"expected owners whose pods can be moved; pods of a {kind} belong to their node")
         if kind == "Deployment" and group in {"", "apps"}:
             raise ValueError("expected ReplicaSet: it owns the pods of a Deployment")
@@ -108,7 +109,7 @@ OwnerField = Annotated[
     Owner,
     PlainValidator(_validate_owner),
     PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": _OWNER, "not": {"pattern": r"^(?:DaemonSet|Deployment)(?:\.apps)?$"}}),
+    WithJsonSchema({"type": "string", "pattern": _OWNER, "not": {"pattern": _NO_OWNER}}),
 ]
 """A field for a kind of owner."""
 

@@ -134,7 +134,7 @@ class TestReplacement:
     @pytest.mark.parametrize(
         ("fields", "reason"),
         [
-            ({"kind": "DaemonSet"}, Reason.UNKNOWN_OWNER),
+            ({"kind": "Deployment"}, Reason.UNKNOWN_OWNER),
             ({"template": None, "revision": "2"}, Reason.NOT_PREDICTABLE),
             (
                 {

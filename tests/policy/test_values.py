@@ -99,7 +99,19 @@ def test_owners_are_kinds_with_their_group(written: str, owner: Owner, shown: st
 
 
 @pytest.mark.parametrize(
-    "written", ["replicaset", "CloneSet", "ReplicaSet.", "Job", "Deployment.apps", "DaemonSet", "Node", "A.b/c", ""]
+    "written",
+    [
+        "replicaset",
+        "CloneSet",
+        "ReplicaSet.",
+        "Job",
+        "Deployment.apps",
+        "DaemonSet",
+        "DaemonSet.apps.kruise.io",
+        "Node",
+        "A.b/c",
+        "",
+    ],
 )
 def test_owners_whose_pods_are_never_moved_are_refused(written: str) -> None:
     """A value without effect is refused, not ignored."""
