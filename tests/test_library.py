@@ -72,7 +72,7 @@ def test_what_a_snapshot_lacks_is_a_warning() -> None:
 
 
 def test_a_file_that_is_no_snapshot_and_a_version_that_is_none_are_errors() -> None:
-    with pytest.raises(rebalancer.UnreadableSnapshot, match="cluster: it is a single Pod"):
-        rebalancer.read_snapshot(b'{"kind": "Pod", "apiVersion": "v1"}', source="cluster")
+    with pytest.raises(rebalancer.UnreadableSnapshot, match="cluster: it is a single Secret"):
+        rebalancer.read_snapshot(b'{"kind": "Secret", "apiVersion": "v1"}', source="cluster")
     with pytest.raises(ValueError, match="is not a Kubernetes version"):
         rebalancer.read_snapshot(b"{}", version="latest")

@@ -1,11 +1,13 @@
 """Files on the command line: read with `-` as standard input; a policy's error lists all its problems."""
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from rebalancer.adapters.files import SnapshotFile
 from rebalancer.cli.errors import CliError, UsageError, warn
 from rebalancer.policy import (
     Policy,
@@ -19,6 +21,7 @@ from rebalancer.policy import (
 )
 
 CONFIG_MAP_PREFIX: Final = "configmap:"
+_LISTS: Final = re.compile(r"\.(?:json|jsonl|yaml|yml)(?:\.gz)?\Z")
 
 
 def read_bytes(name: str) -> bytes:
@@ -29,6 +32,28 @@ def read_bytes(name: str) -> bytes:
         return Path(name).read_bytes()
     except OSError as error:
         raise CliError(f"{name} cannot be read: {error.strerror or error}") from None
+
+
+def read_snapshot_files(names: Sequence[str]) -> list[SnapshotFile]:
+    """Read files of a cluster, standard input for `-`, of a folder all that may be some; CliError if one cannot be."""
+    files = []
+    for name in names:
+        if name != "-" and Path(name).is_dir():
+            files += _read_folder(Path(name))
+        else:
+            files.append(SnapshotFile("standard input" if name == "-" else name, read_bytes(name)))
+    return files
+
+
+def _read_folder(folder: Path) -> list[SnapshotFile]:
+    """Read what `kubectl cluster-info dump` has written into a folder: a list a file, and logs beside them."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and _LISTS.search(path.name))
+    if not paths:
+        raise CliError(
+            f"{folder} has no file with objects (.json, .yaml, .yml, also .gz); write them there with kubectl "
+            "cluster-info dump --all-namespaces --output-directory, or kubectl get … -o json"
+        )
+    return [SnapshotFile(str(path), read_bytes(str(path))) for path in paths]
 
 
 def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str | None = None) -> Policy:

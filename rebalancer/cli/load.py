@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from rebalancer.adapters.files import UnreadableSnapshot, read_snapshot
+from rebalancer.adapters.files import UnreadableSnapshot, read_snapshots
 from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
 from rebalancer.assessment.controllers import stray_reference
 from rebalancer.assessment.findings import Finding
@@ -16,7 +16,7 @@ from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.capacity.decision import NotInModeEvict, decide_capacity
 from rebalancer.capacity.requests import Observation
 from rebalancer.cli.errors import CliError, warn
-from rebalancer.cli.files import read_bytes
+from rebalancer.cli.files import read_snapshot_files
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.progress import progress
 from rebalancer.engine import Evaluation, evaluate
@@ -68,16 +68,15 @@ def load_snapshot(options: ReadOptions) -> Snapshot:
 def _load(options: ReadOptions) -> "tuple[Snapshot, Cluster | None]":
     """Read the snapshot; return it, and the live cluster that it is of."""
     cluster = None
-    if options.snapshot is None:
+    if not options.snapshots:
         from rebalancer.cli.cluster import Cluster  # noqa: PLC0415  # see there
 
         cluster = Cluster(options)
         snapshot, warnings = cluster.read_snapshot()
     else:
-        source = "standard input" if options.snapshot == "-" else options.snapshot
-        data = read_bytes(options.snapshot)
+        files = read_snapshot_files(options.snapshots)
         try:
-            snapshot, warnings = read_snapshot(data, version=options.server_version, at=options.at, source=source)
+            snapshot, warnings = read_snapshots(files, version=options.server_version, at=options.at)
         except UnreadableSnapshot as error:
             raise CliError(str(error)) from None
     warn(warnings)

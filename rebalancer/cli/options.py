@@ -32,7 +32,7 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
     A verb about one object gives the help text of `namespace`; it has neither -A nor -l.
     """
     source = parser.add_argument_group("where to read", "A live cluster, or the output of kubectl get … -o json.")
-    source.add_argument("--snapshot", metavar="FILE", help="a Kubernetes List in JSON or YAML; - is standard input")
+    add_snapshot_argument(source, "what kubectl get … -o json or yaml printed")
     source.add_argument(
         "--server-version",
         metavar="VERSION",
@@ -83,6 +83,17 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
         )
 
 
+def add_snapshot_argument(parser: argparse._ActionsContainer, text: str) -> None:
+    """Declare --snapshot; `text` says what it names."""
+    parser.add_argument(
+        "--snapshot",
+        metavar="FILE",
+        action="append",
+        help=f"{text}, also compressed, or a folder of kubectl cluster-info dump; - is standard input; may be given "
+        "repeatedly, the files are joined",
+    )
+
+
 def add_color_argument(parser: Parser) -> None:
     """Declare --color."""
     parser.add_argument(
@@ -95,13 +106,13 @@ def add_color_argument(parser: Parser) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadOptions:
-    """The shared flags, checked. `snapshot` None is a live cluster; `namespace` None is all of them.
+    """The shared flags, checked. Without `snapshots` it is a live cluster; `namespace` None is all of them.
 
     `policy_folder` is that of the policy's file, None for another policy. `layout` is that of text on standard
     output, `most` how many workloads it shows, None for all.
     """
 
-    snapshot: str | None
+    snapshots: tuple[str, ...]
     server_version: Version
     at: datetime | None
     kubeconfig: str | None
@@ -118,16 +129,17 @@ class ReadOptions:
     @classmethod
     def of(cls, args: argparse.Namespace) -> Self:
         """Take the flags from parsed arguments and read the policy; CliError where they contradict each other."""
-        if args.snapshot is None:
+        snapshots = tuple(args.snapshot or ())
+        if not snapshots:
             _refuse_flags(args, ("server_version", "at"), "describes a snapshot; add --snapshot FILE or leave it out")
         else:
             _refuse_flags(args, ("kubeconfig", "context"), "names a live cluster; leave it out or --snapshot")
-        if args.snapshot == "-" and args.policy == "-":
+        if "-" in snapshots and args.policy == "-":
             raise UsageError("both --snapshot and --policy read standard input; give one of them as a file")
-        if args.snapshot is not None and (args.policy or "").startswith(CONFIG_MAP_PREFIX):
+        if snapshots and (args.policy or "").startswith(CONFIG_MAP_PREFIX):
             raise UsageError("--policy configmap:… names a live cluster; give a file, or leave out --snapshot")
         return cls(
-            snapshot=args.snapshot,
+            snapshots=snapshots,
             server_version=args.server_version or NEWEST,
             at=args.at,
             kubeconfig=args.kubeconfig,
@@ -146,7 +158,7 @@ class ReadOptions:
     def live(cls, *, kubeconfig: str | None, context: str | None, policy: Policy, location: str | None) -> Self:
         """Return the flags of a live cluster, all of it, with a policy from `location`, None for the shipped one."""
         return cls(
-            snapshot=None,
+            snapshots=(),
             server_version=NEWEST,
             at=None,
             kubeconfig=kubeconfig,

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import structs
 
 from rebalancer.adapters.files import UnreadableSnapshot
-from rebalancer.adapters.files.encodings import convert_to_json
+from rebalancer.adapters.files.encodings import read_documents
 from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.files import read_bytes
 from rebalancer.cli.load import load_profile, load_snapshot
@@ -41,7 +41,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the prediction; nothing is changed."""
     options = ReadOptions.of(args)
-    if args.pod == "-" and "-" in {options.snapshot, args.policy}:
+    if args.pod == "-" and "-" in {*options.snapshots, args.policy}:
         raise UsageError("both --pod and another flag read standard input; give one of them as a file")
     written = read_pod(args.pod, options.namespace)
     profile = load_profile(options)
@@ -68,9 +68,11 @@ def read_pod(file: str, namespace: str | None) -> Pod:
     """Read a pod's manifest, not placed yet; CliError names file, field and value that the server would refuse."""
     source = "standard input" if file == "-" else file
     try:
-        document = convert_to_json(read_bytes(file), source)
+        document, *others = read_documents(read_bytes(file), source)
     except UnreadableSnapshot as error:
         raise CliError(str(error)) from None
+    if others:
+        raise CliError(f"{source}: another document begins; expected one, a Pod")
     try:
         kind = _HEAD.decode(document).kind
     except msgspec.DecodeError as error:

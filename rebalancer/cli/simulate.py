@@ -172,7 +172,7 @@ def _read_scenario(args: argparse.Namespace, options: ReadOptions) -> Scenario:
     name, changes = args.scenario, tuple(args.changes or ())
     if name is None:
         return Scenario(steps=changes)
-    if name == "-" and options.snapshot == "-":
+    if name == "-" and "-" in options.snapshots:
         raise UsageError("both --scenario and --snapshot read standard input; give one of them as a file")
     try:
         if name.startswith(BUILTIN):

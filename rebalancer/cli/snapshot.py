@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rebalancer.adapters.files import UnreadableSnapshot, reduce_snapshot
+from rebalancer.adapters.files import UnreadableSnapshot, reduce_snapshots
 from rebalancer.adapters.kubernetes.listing import read_reduced
 from rebalancer.adapters.kubernetes.transport import ClusterError, connect
 from rebalancer.cli.errors import CliError, Exit, UsageError, warn
-from rebalancer.cli.files import read_bytes, read_policy
+from rebalancer.cli.files import read_policy, read_snapshot_files
+from rebalancer.cli.options import add_snapshot_argument
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.progress import progress
 from rebalancer.decoding.reduction import reduced_list
@@ -28,9 +29,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", default="-", help="the file to write (default: -, standard output)"
     )
-    parser.add_argument(
-        "--snapshot", metavar="FILE", help="reduce this output of kubectl get … -o json instead; - is standard input"
-    )
+    add_snapshot_argument(parser, "reduce this output of kubectl get … -o json instead")
     parser.add_argument(
         "--policy",
         metavar="FILE",
@@ -56,8 +55,7 @@ def run(args: argparse.Namespace) -> int:
                 items, known, faults = read_reduced(transport, policy.eligibility.foreign_owners)
             taken_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         else:
-            source = "standard input" if args.snapshot == "-" else args.snapshot
-            items, known, faults, taken_at = reduce_snapshot(read_bytes(args.snapshot), source)
+            items, known, faults, taken_at = reduce_snapshots(read_snapshot_files(args.snapshot))
     except (ClusterError, UnreadableSnapshot) as error:
         raise CliError(str(error)) from None
     warn(f"left out: {fault}" for fault in faults)

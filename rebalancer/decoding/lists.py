@@ -1,14 +1,15 @@
 """Pages of a list from the API server, whole files of mixed kinds, single objects.
 
 A page is divided into its objects first, which gives the token of the next page. Objects are decoded one by one: a
-malformed one does not affect the others.
+malformed one does not affect the others. A file's documents may be lists, lists of lists, single objects, and the
+events of a watch, of which the last of each object counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -104,7 +105,7 @@ def decode_items(kind: ResourceKind, page: DividedPage, intern: Interner) -> Pag
     )
 
 
-def _decode_page(data: bytes) -> _ListPage:
+def _decode_page(data: bytes | msgspec.Raw) -> _ListPage:
     try:
         return _PAGE.decode(data)
     except msgspec.DecodeError as error:
@@ -116,12 +117,106 @@ def reduce_page(kind: ResourceKind, page: DividedPage) -> tuple[list[bytes], lis
     return _reduce((kind, item) for item in page.items)
 
 
-def reduce_file(data: bytes) -> tuple[list[bytes], frozenset[str], list[Fault]]:
+def reduce_file(contents: "FileContents") -> tuple[list[bytes], frozenset[str], list[Fault]]:
     """Return the reduced objects of a file, the kinds that it contains, and the malformed ones; see `decode_file`."""
-    page = _decode_page(data)
-    pairs = [(entry.kind, entry.data) for entry in _read_entries(page)[0] if entry.kind is not None]
+    pairs = [(entry.kind, entry.data) for entry in _read_entries(contents)[0] if entry.kind is not None]
     items, faults = _reduce(pairs)
-    return items, _named_kinds(page) | {kind.name for kind, _ in pairs if kind.group in _OWN_GROUPS}, faults
+    return items, frozenset(contents.kinds | {kind.name for kind, _ in pairs if kind.group in _OWN_GROUPS}), faults
+
+
+class _Item(NamedTuple):
+    """An object of a file: its kind and API version, its text, and whether a watch has shown that it is deleted."""
+
+    kind_name: str
+    api_version: str
+    data: msgspec.Raw
+    is_gone: bool
+
+
+class _Document(wire.Wire, frozen=True):
+    """A document: a list has items, an event of a watch an object."""
+
+    kind: str = ""
+    api_version: str = ""
+    items: list[msgspec.Raw] | None = None
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_DOCUMENT = msgspec.json.Decoder(_Document | list[msgspec.Raw])
+
+
+@dataclass
+class FileContents:
+    """The objects of a file's documents in their order, and the kinds that its lists are of, or name."""
+
+    items: list[_Item] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, *documents: bytes) -> Self:
+        """Return the objects of documents; see `add`."""
+        contents = cls()
+        for document in documents:
+            contents.add(document)
+        return contents
+
+    def add(self, data: bytes) -> None:
+        """Add the objects of a JSON document.
+
+        Raises UnreadableList if it has none, msgspec.DecodeError if one of its items is none.
+        """
+        try:
+            document = _DOCUMENT.decode(data)
+        except msgspec.DecodeError as error:
+            raise UnreadableList(f"not a list of Kubernetes objects: {error}") from None
+        if isinstance(document, list):
+            if not document:
+                raise UnreadableList("an empty array has no Kubernetes objects")
+            for item in document:
+                self._add_item(item, _NO_LIST)
+        elif document.items is not None:
+            self._add_list(data)
+        elif document.type:
+            self._add_event(document)
+        elif _is_read(document.kind, document.api_version):
+            self._add_item(msgspec.Raw(data), _NO_LIST)
+        else:
+            raise UnreadableList("not a list of Kubernetes objects: Object missing required field `items`")
+
+    def _add_list(self, data: bytes | msgspec.Raw) -> None:
+        page = _decode_page(data)
+        self.kinds |= _named_kinds(page)
+        of_list = wire.Head(kind=page.kind.removesuffix("List"), api_version=page.api_version)
+        for item in page.items:
+            self._add_item(item, of_list)
+
+    def _add_event(self, event: _Document) -> None:
+        """Add what an event of a watch shows; a bookmark and an error show no object."""
+        if event.type in {"ADDED", "MODIFIED", "DELETED"}:
+            self._add_item(event.object, _NO_LIST, is_gone=event.type == "DELETED")
+
+    def _add_item(self, item: msgspec.Raw, of_list: wire.Head, *, is_gone: bool = False) -> None:
+        head = _HEAD.decode(item)
+        if head.kind.endswith("List"):
+            self._add_list(item)
+            return
+        kind, api_version = head.kind or of_list.kind, head.api_version or of_list.api_version
+        self.items.append(_Item(kind, api_version, item, is_gone))
+
+
+_NO_LIST: Final = wire.Head()
+
+
+def _is_read(kind: str, api_version: str) -> bool:
+    """Return whether a single object is of a kind that is read, or of another group's, which may own pods."""
+    return _find_kind(kind, api_version) is not None or kind == CONFIG_MAPS.name or _is_foreign(api_version)
+
+
+def _is_foreign(api_version: str) -> bool:
+    """Return whether an object is none of Kubernetes' own, whose groups are of one word or end in k8s.io."""
+    group = api_version.rpartition("/")[0]
+    return "." in group and not group.endswith((".k8s.io", "rebalancer.dev"))
 
 
 class _Entry(NamedTuple):
@@ -144,19 +239,16 @@ _CONTROLLED = msgspec.json.Decoder(_Controlled)
 _OWN_GROUPS: Final = frozenset(kind.group for kind in (*KINDS, *OPTIONAL_KINDS))
 
 
-def _read_entries(page: _ListPage) -> tuple[list[_Entry], int]:
+def _read_entries(contents: FileContents) -> tuple[list[_Entry], int]:
     """Return the objects of a file, each once, and how many came once more; of one that did the newest counts.
 
     Dumps that were joined have objects twice. One object is what has one UID, or where there is none, what has one
     kind, namespace and name.
     """
-    of_list = page.kind.removesuffix("List")
     entries: dict[object, tuple[int, _Entry]] = {}
     foreign: dict[object, ResourceKind] = {}
-    for position, item in enumerate(page.items):
-        head = _HEAD.decode(item)
-        name = head.kind or of_list
-        api_version = head.api_version or page.api_version
+    gone: set[object] = set()
+    for position, (name, api_version, item, is_gone) in enumerate(contents.items):
         kind = _find_kind(name, api_version)
         names = _read_names(item)
         group, _, served = api_version.rpartition("/")
@@ -165,15 +257,23 @@ def _read_entries(page: _ListPage) -> tuple[list[_Entry], int]:
         version = _read_version(names.resource_version)
         if key not in entries or version >= entries[key][0]:
             entries[key] = version, _Entry(kind, name, item, str(names.uid))
-            if kind is None and "." in group:  # Kubernetes' own kinds are in groups of one word
+            if is_gone:
+                gone.add(key)
+            else:
+                gone.discard(key)
+            if kind is None and _is_foreign(api_version):
                 foreign[key] = make_owner_kind(name, group, served, f"{name.lower()}s")
+    doubled = len(contents.items) - len(entries)
+    for key in gone:
+        entries.pop(key)
+        foreign.pop(key, None)
     if foreign:
         owners = set(_find_controllers([entry for _, entry in entries.values()]))
         for key, kind in foreign.items():
             version, entry = entries[key]
             if entry.uid in owners:
                 entries[key] = version, entry._replace(kind=kind)
-    return [entry for _, entry in entries.values()], len(page.items) - len(entries)
+    return [entry for _, entry in entries.values()], doubled
 
 
 def _find_controllers(entries: Iterable[_Entry]) -> Iterator[str]:
@@ -234,16 +334,15 @@ class DecodedObjects:
     """How many objects were left out because they came once more."""
 
 
-def decode_file(data: bytes) -> DecodedObjects:
-    """Decode a `List` as `kubectl get … -o json` prints it, or the server's own `PodList` and so on.
+def decode_file(contents: FileContents) -> DecodedObjects:
+    """Decode lists as `kubectl get … -o json` prints them, the server's own `PodList` and so on, and single objects.
 
     Kinds that are not read are skipped. An empty list of one kind means that there are no such objects; a kind
     that a mixed list does not contain is unknown, unless the list itself names it, as a reduced one does.
     """
-    page = _decode_page(data)
     gathered, intern = DecodedObjects(), Interner()
-    gathered.kinds |= _named_kinds(page)
-    entries, gathered.doubled = _read_entries(page)
+    gathered.kinds |= contents.kinds
+    entries, gathered.doubled = _read_entries(contents)
     for kind, name, item, uid in entries:
         if kind is None:
             if name == CONFIG_MAPS.name:

@@ -32,7 +32,7 @@ MISTAKES: list[tuple[tuple[str, ...], Exit, str]] = [
     (("--vresion",), Exit.USAGE, "did you mean --version?"),
     (("--snapshot", EXAMPLE, "plan"), Exit.USAGE, "expected a command first"),
     (("report", "--snapshot", "nosuch.json"), Exit.ERROR, "nosuch.json cannot be read: No such file"),
-    (("report", "--snapshot", "."), Exit.ERROR, ". cannot be read: Is a directory"),
+    (("report", "--snapshot", "nothing"), Exit.ERROR, "nothing has no file with objects (.json"),
     (("report", "--snapshot", "bad.yaml"), Exit.ERROR, "bad.yaml, line 2: neither JSON nor YAML"),
     (("report", "--snapshot", "cut.json"), Exit.ERROR, "cut.json: it is invalid JSON (Input data was truncated)"),
     (("report", "--snapshot", "object.json"), Exit.ERROR, "object.json: not a list of Kubernetes objects"),
@@ -88,6 +88,7 @@ def test_a_mistake_is_named(
 ) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "nothing").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     assert main(argv) == code

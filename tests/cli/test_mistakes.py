@@ -102,15 +102,6 @@ def test_the_shipped_policy_drops_nothing(capsys: pytest.CaptureFixture[str]) ->
     assert run(capsys, "policy", "validate", "config/policy.yaml")[2] == ""
 
 
-def test_several_yaml_documents_are_named_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As `kubectl get -o yaml` of two kinds, one after the other, gives."""
-    file = tmp_path / "two.yaml"
-    file.write_text("kind: List\nitems: []\n---\nkind: List\nitems: []\n", encoding="utf-8")
-    code, _, err = run(capsys, "report", "--snapshot", str(file))
-    assert code == Exit.ERROR
-    assert err.startswith(f"error: {file}, line 3: another document begins: it has several YAML documents; expected ")
-
-
 def test_a_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     """Not as an errno."""
     code, _, err = run(capsys, "plan", "--snapshot", EXAMPLE, "--out", "/nonexistent/plan.json")

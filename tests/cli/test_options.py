@@ -26,7 +26,7 @@ def read(*argv: str) -> ReadOptions:
 
 def test_without_flags_the_whole_live_cluster_is_read_with_the_shipped_policy() -> None:
     assert read() == ReadOptions(
-        snapshot=None,
+        snapshots=(),
         server_version=NEWEST,
         at=None,
         kubeconfig=None,
@@ -44,7 +44,7 @@ def test_without_flags_the_whole_live_cluster_is_read_with_the_shipped_policy() 
 
 def test_every_flag_reaches_its_field() -> None:
     reading = read("--snapshot", "-", "--server-version", "v1.33.2", "--at", "2026-01-31T09:00:00+01:00", "-n", "shop")
-    assert (reading.snapshot, reading.server_version, reading.namespace) == ("-", Version(1, 33), "shop")
+    assert (reading.snapshots, reading.server_version, reading.namespace) == (("-",), Version(1, 33), "shop")
     assert reading.at == datetime(2026, 1, 31, 8, tzinfo=UTC)
     live = read("--kubeconfig", "k", "--context", "c", "-A", "-l", "app=web", "-o", "json")
     assert (live.kubeconfig, live.context, live.namespace, live.output) == ("k", "c", None, "json")

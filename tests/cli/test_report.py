@@ -186,3 +186,39 @@ def test_a_large_plan_is_the_same_whether_one_process_writes_it_or_two(
     document = json.loads(texts[0])
     assert len(document["groups"]) == document["totals"]["evictions"] == LARGE
     jsonschema.validate(document, document_schema(PlanDocument))
+
+
+EXAMPLE = "docs/examples/zone-returned.json"
+
+
+class TestFiles:
+    """`--snapshot` is given repeatedly, or names a folder of `kubectl cluster-info dump`."""
+
+    def test_files_are_joined(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        whole = json.loads(Path(EXAMPLE).read_text(encoding="utf-8"))
+        report = reported(EXAMPLE, capsys=capsys)
+        kinds = sorted({item["kind"] for item in whole["items"]})
+        flags: list[str] = []
+        for kind in kinds:
+            file = tmp_path / f"{kind}.json"
+            file.write_text(json.dumps({**whole, "items": [one for one in whole["items"] if one["kind"] == kind]}))
+            flags += ["--snapshot", str(file)]
+        assert reported(*flags[1:], capsys=capsys) == report
+
+    def test_a_folder_is_read_whole_and_its_logs_are_not(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        whole = json.loads(Path(EXAMPLE).read_text(encoding="utf-8"))
+        report = reported(EXAMPLE, capsys=capsys)
+        (tmp_path / "shop" / "web-1").mkdir(parents=True)
+        (tmp_path / "shop" / "web-1" / "logs.txt").write_text("no JSON")
+        for name, is_node in (("nodes.json", True), ("shop/others.json", False)):
+            items = [one for one in whole["items"] if (one["kind"] == "Node") == is_node]
+            (tmp_path / name).write_text(json.dumps({**whole, "items": items}))
+        assert reported(str(tmp_path), capsys=capsys) == report
+
+
+def reported(*files: str, capsys: pytest.CaptureFixture[str]) -> object:
+    """Return the report of these files as JSON."""
+    assert entry.main(["report", "--snapshot", *files, "-o", "json"]) == Exit.FINE
+    return json.loads(capsys.readouterr().out)

@@ -9,7 +9,7 @@ import pytest
 
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, OPTIONAL_KINDS
-from rebalancer.decoding.lists import decode, decode_file, make_snapshot, reduce_file
+from rebalancer.decoding.lists import FileContents, decode, decode_file, make_snapshot, reduce_file
 from rebalancer.decoding.reduction import reduce_object, reduced_list
 from rebalancer.model.affinity import Toleration
 from rebalancer.model.creation import (
@@ -399,9 +399,9 @@ def test_a_file_says_which_optional_kinds_it_contains(kind: str) -> None:
 
     def known(document: dict[str, Any]) -> frozenset[str]:
         data = json.dumps(document).encode()
-        decoded = decode_file(data)
-        items, kinds, _ = reduce_file(data)
-        dumped = decode_file(b"".join(reduced_list(items, kinds, "")))
+        decoded = decode_file(FileContents.of(data))
+        items, kinds, _ = reduce_file(FileContents.of(data))
+        dumped = decode_file(FileContents.of(b"".join(reduced_list(items, kinds, ""))))
         made = make_snapshot(decoded.objects, taken_at=datetime.now(UTC), known=decoded.kinds)
         assert made.known == OPTIONAL & dumped.kinds
         return made.known

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rebalancer.adapters.files import read_snapshot, reduce_snapshot
+from rebalancer.adapters.files import SnapshotFile, read_snapshot, reduce_snapshots
 from rebalancer.decoding.foreign_owners import Scale
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import make_owner_kind
@@ -154,7 +154,7 @@ def test_a_reduced_file_has_the_same_owners() -> None:
     template = {"metadata": {"annotations": {"private": "x"}}, **CONTAINERS}
     items = of_pods("apps.kruise.io/v1", "CloneSet", replicas=2, template=template, secret="x")
     snapshot, data = load(*items)
-    reduced, kinds, faults, _ = reduce_snapshot(data, "file")
+    reduced, kinds, faults, _ = reduce_snapshots([SnapshotFile("file", data)])
     assert not faults
     dump = b"".join(reduced_list(reduced, kinds, ""))
     assert b"secret" not in dump

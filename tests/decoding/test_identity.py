@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rebalancer.adapters.files import read_snapshot
-from rebalancer.decoding.lists import decode_file, reduce_file
+from rebalancer.decoding.lists import FileContents, decode_file, reduce_file
 from rebalancer.model.cluster import NEWEST
 
 
@@ -33,23 +33,24 @@ def an_object(kind: str, version: str, *, name: str = "a", cpu: str = "", **meta
 def test_a_foreign_kind_of_the_same_name_is_none_of_ours(kind: str, ours: str, foreign: str) -> None:
     metadata = {"namespace": "n"} if kind != "Node" else {}
     data = a_list(an_object(kind, foreign, **metadata), an_object(kind, ours, name="b", **metadata))
-    read = decode_file(data)
+    read = decode_file(FileContents.of(data))
     names = [one.name for objects in read.objects.values() for one in objects]
     assert (names, read.kinds, read.doubled) == (["b"], {kind}, 0)
-    assert len(reduce_file(data)[0]) == 1
-    only_foreign = decode_file(a_list(an_object(kind, foreign, **metadata)))
+    assert len(reduce_file(FileContents.of(data))[0]) == 1
+    only_foreign = decode_file(FileContents.of(a_list(an_object(kind, foreign, **metadata))))
     assert not only_foreign.kinds, "and the kind stays unknown"
 
 
 def test_a_list_of_a_foreign_kind_names_none_of_ours() -> None:
     foreign = json.dumps({"kind": "NodeList", "apiVersion": "longhorn.io/v1beta2", "items": []}).encode()
-    assert decode_file(foreign).kinds == set()
-    assert decode_file(foreign.replace(b"longhorn.io/v1beta2", b"v1")).kinds == {"Node"}
+    assert decode_file(FileContents.of(foreign)).kinds == set()
+    assert decode_file(FileContents.of(foreign.replace(b"longhorn.io/v1beta2", b"v1"))).kinds == {"Node"}
 
 
 def test_an_object_without_a_version_is_ours_as_people_write_them() -> None:
     assert [
-        node.name for node in decode_file(a_list({"kind": "Node", "metadata": {"name": "a"}})).objects["nodes"]
+        node.name
+        for node in decode_file(FileContents.of(a_list({"kind": "Node", "metadata": {"name": "a"}}))).objects["nodes"]
     ] == ["a"]
 
 
@@ -58,16 +59,16 @@ def test_of_one_object_that_comes_twice_the_newest_counts(first: bool) -> None:
     old = an_object("Node", "v1", cpu="1", uid="u", resourceVersion="99")
     new = an_object("Node", "v1", cpu="2", uid="u", resourceVersion="100")
     data = a_list(*((new, old) if first else (old, new)))
-    read = decode_file(data)
+    read = decode_file(FileContents.of(data))
     assert [node.allocatable.cpu for node in read.objects["nodes"]] == [2000]
     assert read.doubled == 1
-    items, kinds, _ = reduce_file(data)
+    items, kinds, _ = reduce_file(FileContents.of(data))
     assert (len(items), set(kinds)) == (1, {"Node"})
 
 
 def test_without_uids_and_versions_the_name_says_it_and_the_last_counts() -> None:
     nodes = [an_object("Node", "v1", cpu=cpu) for cpu in ("1", "2", "3")]
-    read = decode_file(a_list(*nodes, an_object("Node", "v1", name="b")))
+    read = decode_file(FileContents.of(a_list(*nodes, an_object("Node", "v1", name="b"))))
     assert [node.allocatable.cpu for node in read.objects["nodes"]] == [3000, 0]
     assert read.doubled == 2
 
@@ -75,7 +76,7 @@ def test_without_uids_and_versions_the_name_says_it_and_the_last_counts() -> Non
 def test_objects_without_a_name_and_of_other_namespaces_are_no_doubles() -> None:
     nameless = {"kind": "Node", "apiVersion": "v1", "metadata": {}}
     services = [an_object("Service", "v1", namespace=space) for space in ("x", "y")]
-    assert decode_file(a_list(nameless, nameless, *services)).doubled == 0
+    assert decode_file(FileContents.of(a_list(nameless, nameless, *services))).doubled == 0
 
 
 def test_doubles_are_said_once_with_their_number() -> None:

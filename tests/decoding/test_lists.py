@@ -9,7 +9,14 @@ import pytest
 
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, PODS
-from rebalancer.decoding.lists import UnreadableList, decode_file, decode_items, divide_page, make_snapshot
+from rebalancer.decoding.lists import (
+    FileContents,
+    UnreadableList,
+    decode_file,
+    decode_items,
+    divide_page,
+    make_snapshot,
+)
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
@@ -90,7 +97,7 @@ POD: dict[str, Any] = {
 )
 def test_volumes_whose_data_stays_on_the_node(volume: dict[str, Any], kind: LocalStorage | None) -> None:
     """An emptyDir in memory is none, nor is anything that another node can read again."""
-    pod = decode_file(listed(changed("spec.volumes", [{"name": "v", **volume}]))).objects["pods"][0]
+    pod = decode_file(FileContents.of(listed(changed("spec.volumes", [{"name": "v", **volume}])))).objects["pods"][0]
     assert isinstance(pod, Pod)
     assert pod.local_volumes == ((LocalVolume("v", kind),) if kind is not None else ())
 
@@ -112,7 +119,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 def test_a_pod() -> None:
     """Every field that somebody reads arrives, and annotations that nobody reads do not."""
-    pod = decode_file(listed(POD)).objects["pods"][0]
+    pod = decode_file(FileContents.of(listed(POD))).objects["pods"][0]
     assert isinstance(pod, Pod)
     assert (pod.namespace, pod.name, pod.uid, pod.node, pod.resource_version) == ("shop", "web-1", "u1", "n1", "7")
     assert pod.labels == Labels(app="web")
@@ -182,7 +189,7 @@ def test_a_pod() -> None:
 )
 def test_a_malformed_pod_is_left_out(path: str, value: Any, words: list[str]) -> None:
     """The fault names object, field and value; the pods beside it are read."""
-    gathered = decode_file(listed(changed(path, value), changed("metadata.uid", "u2")))
+    gathered = decode_file(FileContents.of(listed(changed(path, value), changed("metadata.uid", "u2"))))
     assert [pod.name for pod in gathered.objects["pods"]] == ["web-1"]
     fault = gathered.faults[0]
     assert (fault.kind, fault.namespace, fault.name) == ("Pod", "shop", "web-1")
@@ -192,7 +199,9 @@ def test_a_malformed_pod_is_left_out(path: str, value: Any, words: list[str]) ->
 
 def test_a_pod_without_a_name_is_left_out() -> None:
     """Even an object that does not say who it is costs only itself."""
-    gathered = decode_file(listed({"kind": "Pod", "metadata": {}}, {"kind": "Pod", "metadata": 5}, POD))
+    gathered = decode_file(
+        FileContents.of(listed({"kind": "Pod", "metadata": {}}, {"kind": "Pod", "metadata": 5}, POD))
+    )
     assert len(gathered.faults) == 2
     assert len(gathered.objects["pods"]) == 1
     assert str(gathered.faults[1]).startswith("Pod (unnamed): ")
@@ -202,15 +211,15 @@ def test_a_pod_without_a_name_is_left_out() -> None:
 def test_what_is_no_list(data: bytes) -> None:
     """A document that is no list is an error of its own, not an empty cluster."""
     with pytest.raises(UnreadableList):
-        decode_file(data)
+        decode_file(FileContents.of(data))
 
 
 def test_absent_is_not_empty() -> None:
     """A kind that a mixed list does not mention is unknown; an empty list of a kind says that there is none."""
-    decoded = decode_file(listed(POD, {"kind": "Secret", "metadata": {"name": "x"}}))
+    decoded = decode_file(FileContents.of(listed(POD, {"kind": "Secret", "metadata": {"name": "x"}})))
     gathered = make_snapshot(decoded.objects, taken_at=datetime.now(UTC), known=decoded.kinds)
     assert gathered.unknown == {kind.name for kind in KINDS} - {"Pod"}
-    assert decode_file(listed(kind="NodeList")).kinds == {"Node"}
+    assert decode_file(FileContents.of(listed(kind="NodeList"))).kinds == {"Node"}
 
 
 def test_pages() -> None:
@@ -229,7 +238,7 @@ def test_a_template_names_a_required_node_and_a_pod_the_node_where_it_runs() -> 
         "metadata": {"name": "web", "namespace": "shop", "uid": "r1", "creationTimestamp": "2026-01-02T03:04:05Z"},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {**POD["spec"], "nodeName": "n1"}}},
     }
-    decoded = decode_file(listed(POD, owner)).objects
+    decoded = decode_file(FileContents.of(listed(POD, owner))).objects
     (pod,), (workload,) = decoded["pods"], decoded["workloads"]
     assert isinstance(pod, Pod)
     assert (pod.node, pod.spec.node_name) == ("n1", None)
@@ -240,7 +249,7 @@ def test_a_template_names_a_required_node_and_a_pod_the_node_where_it_runs() -> 
 
 def test_equal_specs_are_one_object() -> None:
     """Thousands of pods share a handful of specs and label sets."""
-    pods = decode_file(listed(POD, changed("metadata.uid", "u2"))).objects["pods"]
+    pods = decode_file(FileContents.of(listed(POD, changed("metadata.uid", "u2")))).objects["pods"]
     assert pods[0].spec is pods[1].spec
     assert pods[0].labels is pods[1].labels
 
@@ -272,7 +281,7 @@ def test_effective_requests(spec: dict[str, Any], expected: int) -> None:
     """
     pod = deepcopy(POD)
     pod["spec"].update(spec)
-    assert decode_file(listed(pod)).objects["pods"][0].requests.cpu == expected
+    assert decode_file(FileContents.of(listed(pod))).objects["pods"][0].requests.cpu == expected
 
 
 SIDECAR = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "70m"}}}
@@ -295,7 +304,7 @@ def test_sidecars_as_init_containers(
     """Until 1.31 LeastAllocated compares what sidecars take together with the containers, and adds overhead."""
     pod = changed("spec.initContainers", init)
     pod["spec"]["overhead"] = overhead
-    assert decode_file(listed(pod)).objects["pods"][0].spec.scored_sidecars_as_init == expected
+    assert decode_file(FileContents.of(listed(pod))).objects["pods"][0].spec.scored_sidecars_as_init == expected
 
 
 @pytest.mark.parametrize(("reason", "expected"), [("Deferred", 300), ("Infeasible", 200)])
@@ -306,7 +315,7 @@ def test_resize_in_place(reason: str, expected: int) -> None:
         {"name": "a", "allocatedResources": {"cpu": "200m"}, "resources": {"requests": {"cpu": "100m"}}}
     ]
     pod["status"]["conditions"].append({"type": "PodResizePending", "status": "True", "reason": reason})
-    assert decode_file(listed(pod)).objects["pods"][0].requests.cpu == expected
+    assert decode_file(FileContents.of(listed(pod))).objects["pods"][0].requests.cpu == expected
 
 
 def node_pool(**template: Any) -> dict[str, Any]:
@@ -332,7 +341,7 @@ def test_a_node_pool() -> None:
             "startupTaints": [{"key": "starting", "effect": "NoExecute"}],
         },
     )
-    decoded = decode_file(listed(pool, POD))
+    decoded = decode_file(FileContents.of(listed(pool, POD)))
     snapshot = make_snapshot(decoded.objects, taken_at=datetime.now(UTC), known=decoded.kinds)
     (made,) = snapshot.node_pools
     assert made == NodePool(
@@ -347,8 +356,8 @@ def test_a_node_pool() -> None:
 def test_node_pools_of_other_projects_are_not_read_and_a_malformed_one_is_left_out() -> None:
     """By the item's own apiVersion, or by that of the list where items have none."""
     other = {"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool", "metadata": {"name": "x"}, "spec": 5}
-    decoded = decode_file(listed(other, node_pool(spec={"requirements": 5})))
+    decoded = decode_file(FileContents.of(listed(other, node_pool(spec={"requirements": 5}))))
     assert (decoded.objects["node_pools"], [fault.kind for fault in decoded.faults]) == ([], ["NodePool"])
     bare = {"metadata": {"name": "general"}, "spec": {"template": {"spec": {}}}}
     of_api = {"kind": "NodePoolList", "apiVersion": "karpenter.sh/v1", "items": [bare]}
-    assert decode_file(json.dumps(of_api).encode()).objects["node_pools"] == [NodePool(name="general")]
+    assert decode_file(FileContents.of(json.dumps(of_api).encode())).objects["node_pools"] == [NodePool(name="general")]

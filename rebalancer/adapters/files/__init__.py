@@ -1,10 +1,10 @@
 """Clusters from files: what `kubectl get … -o json|yaml` prints.
 
-`snapshots` reads a file, finds when it was written and which kinds it does not contain; `encodings` converts its bytes
-to JSON.
+`snapshots` reads files, finds when they were written and which kinds they do not contain; `encodings` converts their
+bytes to JSON.
 """
 
 from rebalancer.adapters.files.encodings import UnreadableSnapshot
-from rebalancer.adapters.files.snapshots import read_snapshot, reduce_snapshot
+from rebalancer.adapters.files.snapshots import SnapshotFile, read_snapshot, read_snapshots, reduce_snapshots
 
-__all__ = ["UnreadableSnapshot", "read_snapshot", "reduce_snapshot"]
+__all__ = ["SnapshotFile", "UnreadableSnapshot", "read_snapshot", "read_snapshots", "reduce_snapshots"]

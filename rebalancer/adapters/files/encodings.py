@@ -1,19 +1,30 @@
-"""Converts the bytes of a file in JSON or YAML to JSON; anything else is refused with what the file is.
+"""Converts the bytes of a file in JSON or YAML to JSON documents; anything else is refused with what the file is.
 
-JSON is passed on unchanged, since files of large clusters are JSON. YAML is loaded by libyaml and written as JSON: the
-same code decodes the objects of both.
+JSON is passed on unchanged, since files of large clusters are JSON; documents may follow each other, in lines or not.
+YAML is loaded by libyaml and written as JSON: the same code decodes the objects of both. Either may be compressed.
 """
 
 import codecs
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 import yaml
 
+from rebalancer.model.words import plural
+
 _CHUNK: Final = 2**20
 _BEGINNINGS_OF_JSON: Final = (b"{", b"[")
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+_TEXTS: Final = (_TIMESTAMP, "tag:yaml.org,2002:value")
+"""Times, and `=`: YAML 1.1 takes it for something else than text, and kubectl prints it of Prometheus' kinds."""
+_GZIP: Final = b"\x1f\x8b"
+_TRAILING: Final = re.compile(r"trailing characters \(byte ([0-9]+)\)\Z")
+_LOGS: Final = b"==== START logs"
 
 
 class UnreadableSnapshot(ValueError):  # noqa: N818  # it names what the file is, as callers read it
@@ -21,17 +32,19 @@ class UnreadableSnapshot(ValueError):  # noqa: N818  # it names what the file is
 
 
 class _YamlLoader(yaml.CSafeLoader):
-    """Leaves times as they are written: the decoder knows which fields are times, YAML only guesses."""
+    """Leaves texts as they are written: the decoder knows which fields are times, YAML only guesses."""
 
 
 _YamlLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _TEXTS]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 
 
-def convert_to_json(data: bytes, source: str) -> bytes:
-    """Return a file's document as JSON; raise UnreadableSnapshot where there is none."""
+def read_documents(data: bytes, source: str) -> list[bytes]:
+    """Return a file's documents as JSON; raise UnreadableSnapshot where there is none."""
+    if data.startswith(_GZIP):
+        data = _decompress(data, source)
     if data.startswith(_UTF_16):
         raise UnreadableSnapshot(
             f"{source} is UTF-16, as PowerShell's > writes it; expected UTF-8 (use kubectl … | Out-File -Encoding utf8)"
@@ -41,7 +54,43 @@ def convert_to_json(data: bytes, source: str) -> bytes:
     beginning = data[:_CHUNK].lstrip()
     if not beginning:
         raise UnreadableSnapshot(f"{source} is empty; expected what kubectl get … -o json prints")
-    return data if beginning.startswith(_BEGINNINGS_OF_JSON) else _from_yaml(data, source)
+    return _divide(data, source) if beginning.startswith(_BEGINNINGS_OF_JSON) else list(_from_yaml(data, source))
+
+
+def _decompress(data: bytes, source: str) -> bytes:
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableSnapshot(f"{source} begins as gzip does, and cannot be decompressed ({error})") from None
+
+
+def _divide(data: bytes, source: str) -> list[bytes]:
+    """Return the JSON documents of a text, one after the other; mostly it is one."""
+    documents: list[bytes] = []
+    rest: bytes | memoryview = data
+    while True:
+        try:
+            msgspec.json.decode(rest, type=msgspec.Raw)
+        except msgspec.DecodeError as error:
+            trailing = _TRAILING.search(str(error))
+            if trailing is None:
+                raise UnreadableSnapshot(f"{source}: {_describe_broken(data, documents, error)}") from None
+            end = int(trailing[1]) - 1  # it counts from 1
+            documents.append(bytes(rest[:end]))
+            rest = memoryview(rest)[end:]
+        else:
+            return [*documents, data if rest is data else bytes(rest)]
+
+
+def _describe_broken(data: bytes, documents: list[bytes], error: msgspec.DecodeError) -> str:
+    """Say what is wrong with JSON; between documents there may be the logs of `kubectl cluster-info dump`."""
+    if _LOGS in data:
+        return (
+            "it has logs between its documents, as kubectl cluster-info dump prints them; write them to a folder, and "
+            "name that: kubectl cluster-info dump --all-namespaces --output-directory=DIR"
+        )
+    after = f" after {plural(len(documents), 'document')}" if documents else ""
+    return f"it is invalid JSON ({error}){after}"
 
 
 def _check_text(data: bytes, source: str) -> None:
@@ -57,15 +106,11 @@ def _check_text(data: bytes, source: str) -> None:
         raise UnreadableSnapshot(f"{source} is not UTF-8 ({error.reason}); expected text in UTF-8") from None
 
 
-def _from_yaml(data: bytes, source: str) -> bytes:
+def _from_yaml(data: bytes, source: str) -> Iterator[bytes]:
     try:
-        document = yaml.load(data, Loader=_YamlLoader)  # noqa: S506  # a safe loader, with less
-        return msgspec.json.encode(document)
-    except yaml.composer.ComposerError as error:
-        where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        several = error.context is not None and "single document" in error.context
-        problem = "another document begins: it has several YAML documents" if several else error
-        raise UnreadableSnapshot(f"{source}{where}: {problem}; expected one, a List as kubectl get prints it") from None
+        for document in yaml.load_all(data, Loader=_YamlLoader):
+            if document is not None:  # what is left after a last `---`
+                yield msgspec.json.encode(document)
     except yaml.MarkedYAMLError as error:
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UnreadableSnapshot(f"{source}{where}: neither JSON nor YAML ({error.problem})") from None

@@ -1,20 +1,20 @@
-"""Reads a snapshot from a file.
+"""Reads a snapshot from files.
 
-The time of a snapshot is the newest timestamp of an event in the past that the file contains. A node's heartbeat is
+The time of a snapshot is the newest timestamp of an event in the past that they contain. A node's heartbeat is
 renewed every few minutes, so for a whole cluster this is close. Deletion timestamps do not count: they are in the
 future by the pod's grace period. A kind that the file does not contain is unknown, not empty; a warning names it.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from rebalancer.adapters.files.encodings import UnreadableSnapshot, convert_to_json
-from rebalancer.decoding.lists import UnreadableList, decode_file, make_snapshot, reduce_file
+from rebalancer.adapters.files.encodings import UnreadableSnapshot, read_documents
+from rebalancer.decoding.lists import FileContents, UnreadableList, decode_file, make_snapshot, reduce_file
 from rebalancer.decoding.wire import Head
 from rebalancer.model.cluster import Version
 from rebalancer.model.snapshot import TIMELESS, Fault, Snapshot
@@ -84,31 +84,41 @@ _MATTERS: Final[Mapping[str, Callable[[Snapshot], bool]]] = {
 """For each kind that a cluster may well have none of, whether an answer depends on it."""
 
 
+class SnapshotFile(NamedTuple):
+    """The bytes of a file, and its name in messages."""
+
+    source: str
+    data: bytes
+
+
 def read_snapshot(
     data: bytes, *, version: Version, at: datetime | None, source: str
 ) -> tuple[Snapshot, tuple[str, ...]]:
-    """Read a `List` in JSON or YAML, as `kubectl get` prints it; return the snapshot and the warnings.
+    """Read a file as `kubectl` prints it, in JSON or YAML; see `read_snapshots`."""
+    return read_snapshots([SnapshotFile(source, data)], version=version, at=at)
 
-    `at` is when it was taken (None: the newest time in it), `source` the file's name in messages. A malformed object is
-    left out with a warning; a document that is not a list raises UnreadableSnapshot.
+
+def read_snapshots(
+    files: Sequence[SnapshotFile], *, version: Version, at: datetime | None
+) -> tuple[Snapshot, tuple[str, ...]]:
+    """Read files of one cluster, lists or objects as `kubectl get` prints them; return the snapshot and the warnings.
+
+    `at` is when they were made (None: the newest time in them). A malformed object is left out with a warning; a
+    document that has no Kubernetes objects raises UnreadableSnapshot. An object that comes more than once counts once.
     """
-    document = convert_to_json(data, source)
-    try:
-        gathered = decode_file(document)
-    except UnreadableList as error:
-        what = _describe_document(document, error)
-        raise UnreadableSnapshot(f"{source}: {what}; expected what {KUBECTL_COMMAND} prints") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UnreadableSnapshot(f"{source}: one of its items is not a Kubernetes object ({error})") from None
-    taken_at = at or find_newest_time(document)
+    contents, documents = _read_files(files)
+    gathered = decode_file(contents)
+    taken_at = at or find_newest_time(documents)
+    source = files[0].source if len(files) == 1 else f"the {len(files)} files together"
+    contains, has = ("contains", "has") if len(files) == 1 else ("contain", "have")
     warnings = [f"left out: {fault}" for fault in gathered.faults]
     if gathered.doubled:
         again = f"{plural(gathered.doubled, 'object')} {'comes' if gathered.doubled == 1 else 'come'} more than once"
         warnings.append(f"{source}: {again}; each counts once, as its newest version is")
     if not any(gathered.objects.values()):
-        warnings.append(f"{source} contains no objects of a supported kind: there is nothing to evaluate")
+        warnings.append(f"{source} {contains} no objects of a supported kind: there is nothing to evaluate")
     elif taken_at is None:
-        warnings.append(f"{source} contains no timestamp: ages are not evaluated; pass the time with --at")
+        warnings.append(f"{source} {contains} no timestamp: ages are not evaluated; pass the time with --at")
     result = make_snapshot(
         gathered.objects,
         taken_at=taken_at or TIMELESS,
@@ -120,35 +130,47 @@ def read_snapshot(
     result = replace(result, unread_owners=gathered.unread_owners)
     gap = describe_missing_kinds(result)
     if gap:
-        warnings.append(f"{source} has no {gap}; add them to the kubectl command for exact results")
+        warnings.append(f"{source} {has} no {gap}; add them to the kubectl command for exact results")
     return result, tuple(warnings)
 
 
-def reduce_snapshot(data: bytes, source: str) -> tuple[list[bytes], frozenset[str], list[Fault], str]:
-    """Reduce a file that `read_snapshot` reads to the fields that are read.
+def reduce_snapshots(files: Sequence[SnapshotFile]) -> tuple[list[bytes], frozenset[str], list[Fault], str]:
+    """Reduce files that `read_snapshots` reads to the fields that are read.
 
-    Returns its objects, the kinds that it contains, the malformed objects, and its time in RFC 3339, "" without one.
+    Returns their objects, the kinds that they contain, the malformed objects, and their time in RFC 3339, "" without
+    one.
     """
-    document = convert_to_json(data, source)
-    try:
-        items, known, faults = reduce_file(document)
-    except UnreadableList as error:
-        what = _describe_document(document, error)
-        raise UnreadableSnapshot(f"{source}: {what}; expected what {KUBECTL_COMMAND} prints") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UnreadableSnapshot(f"{source}: one of its items is not a Kubernetes object ({error})") from None
-    newest = find_newest_time(document)
+    contents, documents = _read_files(files)
+    items, known, faults = reduce_file(contents)
+    newest = find_newest_time(documents)
     return items, known, faults, f"{newest:%Y-%m-%dT%H:%M:%SZ}" if newest is not None else ""
 
 
+def _read_files(files: Iterable[SnapshotFile]) -> tuple[FileContents, list[bytes]]:
+    """Return the objects of files, and the documents that they are from."""
+    contents = FileContents()
+    read = []
+    for file in files:
+        for document in read_documents(file.data, file.source):
+            try:
+                contents.add(document)
+            except UnreadableList as error:
+                what = _describe_document(document, error)
+                raise UnreadableSnapshot(f"{file.source}: {what}; expected what {KUBECTL_COMMAND} prints") from None
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise UnreadableSnapshot(
+                    f"{file.source}: one of its items is not a Kubernetes object ({error})"
+                ) from None
+            read.append(document)
+    return contents, read
+
+
 def _describe_document(document: bytes, error: UnreadableList) -> str:
-    """Say what a document is that is not a list; a single object and a broken file are the likely mistakes."""
+    """Say what a document is that has no objects of a cluster; another object and a broken file are likely mistakes."""
     try:
         kind = msgspec.json.decode(document, type=Head).kind
     except msgspec.ValidationError:
         return "it is not a Kubernetes object"
-    except msgspec.DecodeError as broken:
-        return f"it is invalid JSON ({broken})"
     if kind and not kind.endswith("List"):
         return f"it is a single {kind}"
     return str(error)
@@ -171,9 +193,10 @@ def _plural(kind: str) -> str:
     return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
-def find_newest_time(document: bytes) -> datetime | None:
-    """Return the newest time in a JSON document of Kubernetes objects, None if there is none."""
-    for written in sorted({match[1] for match in _TIME.finditer(document)}, reverse=True):
+def find_newest_time(documents: Iterable[bytes]) -> datetime | None:
+    """Return the newest time in JSON documents of Kubernetes objects, None if there is none."""
+    found = {match[1] for document in documents for match in _TIME.finditer(document)}
+    for written in sorted(found, reverse=True):
         try:
             return datetime.fromisoformat(written.decode()).replace(tzinfo=UTC)
         except ValueError:  # the 31st of February: the object with it is reported when it is decoded

@@ -1,5 +1,6 @@
 """Snapshots from files."""
 
+import gzip
 import json
 import re
 from datetime import UTC, datetime
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rebalancer.adapters.files import UnreadableSnapshot, read_snapshot
+from rebalancer.adapters.files import SnapshotFile, UnreadableSnapshot, read_snapshot, read_snapshots
 from rebalancer.decoding.kinds import KIND_NAMED
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.snapshot import Snapshot
@@ -114,7 +115,8 @@ def test_a_kind_that_no_pod_needs_is_not_named(changes: dict[str, Any], kinds: s
     """A cluster without StatefulSets prints none, although the command names them."""
     pod = json.loads(json.dumps(POD))
     if "owner" in changes:
-        owner = {"apiVersion": "apps/v1", "kind": changes["owner"], "name": "x", "uid": "x", "controller": True}
+        group = "v1" if changes["owner"] == "ReplicationController" else "apps/v1"
+        owner = {"apiVersion": group, "kind": changes["owner"], "name": "x", "uid": "x", "controller": True}
         pod["metadata"]["ownerReferences"] = [owner]
     if changes.get("claim"):
         pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
@@ -161,13 +163,16 @@ def test_a_byte_order_mark_does_no_harm() -> None:
         (b"\xc3", "is not UTF-8"),
         (b'{"items": [', "invalid JSON"),
         (b'{"kind": "List", "items": []} more', "invalid JSON"),
+        (b'{"kind": "List", "items": []} [', "after 1 document"),
         (b"NAME  READY\nweb-1 1/1\n", "not a Kubernetes object"),
         (b"[]", "not a Kubernetes object"),
         (b"{}", "missing required field `items`"),
-        (json.dumps(POD).encode(), "it is a single Pod"),
+        (b'{"kind": "Secret", "apiVersion": "v1"}', "it is a single Secret"),
+        (b'{"kind": "RebalancePolicy", "apiVersion": "rebalancer.dev/v1alpha1"}', "it is a single RebalancePolicy"),
+        (b'{"items": []}\n==== START logs for container a ====\n', "cluster-info dump --all-namespaces --output-dir"),
+        (b"\x1f\x8bx", "cannot be decompressed"),
         (b'{"kind": "List", "items": [5]}', "one of its items is not a Kubernetes object"),
         (b"items: [", "line 2: neither JSON nor YAML"),
-        (b"items: []\n---\nitems: []\n", "another document"),
         (b"\tx: 1", "neither JSON nor YAML"),
         (b"true: 1\n", "this YAML cannot be represented as JSON"),
         (b"a: !!timestamp x\n", "this YAML cannot be represented as JSON"),
@@ -188,3 +193,68 @@ def test_a_file_that_is_no_list_says_what_it_is(data: bytes, expected: str) -> N
 def test_no_tag_makes_yaml_run_code() -> None:
     with pytest.raises(UnreadableSnapshot):
         read(b"items: !!python/object/apply:os.system ['true']\n")
+
+
+class TestFilesAsPeopleHaveThem:
+    """Lists of lists, objects one after the other, a watch's events, several files, compressed or not: one cluster."""
+
+    WHOLE = listed(POD, NODE)
+
+    def expected(self) -> Snapshot:
+        return read(self.WHOLE)[0]
+
+    def test_a_list_of_lists_is_one(self) -> None:
+        """As a list of the server's own lists, which say the kind once."""
+        nodes = {"apiVersion": "v1", "kind": "NodeList", "items": [{**NODE, "apiVersion": "", "kind": ""}]}
+        assert read(listed(listed(POD), nodes))[0] == self.expected()
+
+    @pytest.mark.parametrize("separator", ["\n", "", "\n\n  "])
+    def test_documents_may_follow_each_other(self, separator: str) -> None:
+        text = separator.join(json.dumps(document, indent=2) for document in (listed(POD), listed(NODE)))
+        assert read(text.encode())[0].pods == self.expected().pods
+        assert read(text.encode())[0].nodes == self.expected().nodes
+
+    def test_so_may_lines_of_objects_and_an_array(self) -> None:
+        for text in ("\n".join(json.dumps(item) for item in (POD, NODE)), json.dumps([POD, NODE])):
+            snapshot = read(text.encode())[0]
+            assert (snapshot.pods, snapshot.nodes) == (self.expected().pods, self.expected().nodes)
+
+    def test_yaml_documents_are_joined(self) -> None:
+        text = yaml.safe_dump_all([listed(POD), NODE]) + "---\n"
+        snapshot = read(text.encode())[0]
+        assert (snapshot.pods, snapshot.nodes) == (self.expected().pods, self.expected().nodes)
+
+    def test_what_is_compressed_is_read(self) -> None:
+        assert read(gzip.compress(json.dumps(self.WHOLE).encode()))[0] == self.expected()
+
+    def test_of_a_watch_the_last_event_of_each_object_counts(self) -> None:
+        def event(type_: str, version: int, labels: dict[str, str], *, name: str = "web-1") -> str:
+            metadata = {**POD["metadata"], "resourceVersion": str(version), "labels": labels, "name": name, "uid": name}  # type: ignore[dict-item]
+            return json.dumps({"type": type_, "object": {**POD, "metadata": metadata}})
+
+        bookmark = json.dumps({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Pod", "metadata": {}}})
+        lines = [event("ADDED", 1, {"a": "1"}), event("ADDED", 2, {}, name="gone"), event("MODIFIED", 3, {"a": "2"})]
+        lines += [bookmark, event("DELETED", 4, {}, name="gone"), event("DELETED", 5, {}, name="back")]
+        lines.append(event("ADDED", 6, {"a": "3"}, name="back"))
+        snapshot = read("\n".join(lines).encode())[0]
+        assert {pod.name: pod.labels["a"] for pod in snapshot.pods} == {"web-1": "2", "back": "3"}
+
+    def test_an_equals_sign_is_text(self) -> None:
+        """As kubectl prints it of Prometheus' kinds."""
+        rule = {"apiVersion": "monitoring.coreos.com/v1", "kind": "AlertmanagerConfig", "metadata": {"name": "a"}}
+        text = yaml.safe_dump(listed(POD, NODE, rule)) + "- kind: X\n  metadata: {name: x}\n  matchType: =\n"
+        assert read(text.replace("kind: List\n", "").encode())[0].pods == self.expected().pods
+
+    def test_files_are_joined_and_an_object_that_is_in_both_counts_once(self) -> None:
+        files = [
+            SnapshotFile("one.json", json.dumps(listed(POD)).encode()),
+            SnapshotFile("two.json", json.dumps(self.WHOLE).encode()),
+        ]
+        snapshot, warnings = read_snapshots(files, version=NEWEST, at=None)
+        assert snapshot == self.expected()
+        assert warnings[0].startswith("the 2 files together: 1 object comes more than once")
+
+    def test_the_file_that_is_none_is_named(self) -> None:
+        files = [SnapshotFile("one.json", json.dumps(self.WHOLE).encode()), SnapshotFile("two.json", b"{}")]
+        with pytest.raises(UnreadableSnapshot, match=r"two\.json: "):
+            read_snapshots(files, version=NEWEST, at=None)
