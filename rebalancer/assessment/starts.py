@@ -15,10 +15,14 @@ finds the node as it is, while a node that is not as its object says rejects the
 Example: three pods have been bound to c-0 for 40 minutes, PodReadyToStartContainers of all is False. A pod that was
 bound 30 minutes ago and runs would contradict all three.
 
+The pods of one owner that do not start on several nodes, where nobody else's have that trouble, say nothing of others
+either, nor does a rejection for what the pod asks for: its operating system, a port of its node.
+
 Cost: one pass over the pods for the witnesses; only where there are some, another one for what has started.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -37,6 +41,9 @@ LATELY: Final = timedelta(minutes=10)
 """How long a rejection says something about a node."""
 
 SEVERAL: Final = 2
+
+_OF_THE_POD: Final = frozenset({"NodePorts", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch"})
+"""Rejections that follow from what a pod asks for: they say nothing of another owner's pods."""
 
 _Starts = Mapping[tuple[str | None, str], datetime]
 """When the last pod that has started was bound, by node and owner, "" for any."""
@@ -90,6 +97,8 @@ def find_nodes_without_starts(view: View) -> tuple[NodeWithoutStarts, ...]:
         return ()
     latest = _find_latest_starts(view.snapshot.pods, {pod.node for pod in witnesses})
     blamed = {_get_owner(pod) for pod in witnesses if _is_contradicted(pod, latest, "")}
+    blamed |= {_get_owner(pod) for pod in witnesses if pod.start_failure in _OF_THE_POD}
+    blamed |= set(_find_alone(witnesses))
     of_node: dict[tuple[str, str, bool], list[Pod]] = {}
     for pod in witnesses:
         owner = _get_owner(pod) if _get_owner(pod) in blamed else ""
@@ -101,6 +110,20 @@ def find_nodes_without_starts(view: View) -> tuple[NodeWithoutStarts, ...]:
         if len(pods) >= SEVERAL
     }
     return tuple(found[key] for key in sorted(found))
+
+
+def _find_alone(witnesses: Iterable[Pod]) -> Iterator[str]:
+    """Yield the owners whose pods do not start on several nodes, on each of which no other owner's pods do not, too."""
+    owners_on: defaultdict[str | None, set[str]] = defaultdict(set)
+    for pod in witnesses:
+        owners_on[pod.node].add(_get_owner(pod))
+    nodes_of: defaultdict[str, list[set[str]]] = defaultdict(list)
+    for owners in owners_on.values():
+        for owner in owners:
+            nodes_of[owner].append(owners)
+    for owner, sharing in nodes_of.items():
+        if len(sharing) > 1 and all(len(owners) == 1 for owners in sharing):
+            yield owner
 
 
 def _is_witness(pod: Pod, view: View) -> bool:

@@ -91,11 +91,13 @@ def _find_object(word: str, name: str, namespace: str | None, view: View) -> Pod
         return _choose("Pod", name, namespace, pods)
     owners = {reference_of(owner): owner for owner in view.snapshot.workloads}
     owners |= {reference_of(top): top for top in view.snapshot.tops.values()}
-    known = {*owners, *(stray.reference for stray in stray_controllers(view) if stray.reference.kind != "Pod")}
-    kinds = {reference.kind for reference in known}
-    kind = _KINDS.get(word) or next((kind for kind in sorted(kinds) if word in _name_kind(kind)), None)
+    groups = {(reference, owner.group) for reference, owner in owners.items()}
+    strays = [(stray.reference, stray.pods[0].owner) for stray in stray_controllers(view)]
+    groups |= {(reference, owner.group) for reference, owner in strays if owner is not None}
+    known, kinds = {reference for reference, _ in groups}, {(reference.kind, group) for reference, group in groups}
+    kind = _KINDS.get(word) or next((kind for kind, group in sorted(kinds) if word in _name_kind(kind, group)), None)
     if kind is None:
-        words = {*_KINDS, *(kind.lower() for kind in kinds)}
+        words = {*_KINDS, *(kind.lower() for kind, _ in kinds)}
         near = get_close_matches(word, sorted(words), n=1)
         raise _unexpected([f"{word}/{name}"], f"; did you mean {near[0]}/{name}?" if near else "")
     candidates = [one for one in known if one.kind == kind and namespace in {None, one.namespace}]
@@ -104,10 +106,11 @@ def _find_object(word: str, name: str, namespace: str | None, view: View) -> Pod
     return reference_of(view.snapshot.top_of(owners[chosen])) if chosen in owners else chosen
 
 
-def _name_kind(kind: str) -> frozenset[str]:
-    """Return the words for a kind: as kubectl takes them, singular and plural."""
+def _name_kind(kind: str, group: str) -> frozenset[str]:
+    """Return the words for a kind: as kubectl takes them, singular and plural, with the group or without."""
     one = kind.lower().partition(".")[0]
-    return frozenset({kind.lower(), one, f"{one}s", f"{one}es"})
+    words = [one, f"{one}s", f"{one}es"]
+    return frozenset((kind.lower(), *words, *(f"{word}.{group}" for word in words)))
 
 
 Named = TypeVar("Named", Pod, Reference)

@@ -106,6 +106,7 @@ def decode_volume(source: wire.PersistentVolume, _: Interner) -> PersistentVolum
         storage_class=spec.storage_class_name,
         driver=spec.csi.driver if spec.csi else "",
         handle=spec.csi.volume_handle if spec.csi else "",
+        attached=spec.is_attached,
         claim=(spec.claim_ref.namespace, spec.claim_ref.name) if spec.claim_ref else None,
         capacity=resources.decode_amounts(spec.capacity, "spec.capacity").get("storage", 0),
         access_modes=tuple(spec.access_modes or ()),

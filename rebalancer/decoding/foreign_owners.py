@@ -25,6 +25,10 @@ from rebalancer.decoding.metadata import (
 from rebalancer.decoding.pods import decode_template
 from rebalancer.model.workloads import Workload, name_kind
 
+_SELECTORS: Final = (".status.selector", ".status.labelSelector")
+"""Where the selectors of most scale subresources are, where none says so."""
+_DEFAULT_POLICY: Final = {"StatefulSet": "OrderedReady"}
+"""The podManagementPolicy of kinds that are like Kubernetes' own, where it is left out."""
 _REQUIREMENT: Final = re.compile(r"\s*([^\s=!,()]+)\s*(?:=|==)\s*([^\s=!,()]*)\s*\Z")
 
 
@@ -51,7 +55,7 @@ class OwnerReader:
         self._scale = scale
 
     def decode(self, data: bytes | msgspec.Raw) -> wire.ForeignOwner:
-        """Return what is read of an object; raise msgspec.ValidationError if it is none."""
+        """Return what is read of an object; raise msgspec.ValidationError or MalformedObject if it is none."""
         source = _SOURCE.decode(data)
         spec, status = source.spec or {}, source.status or {}
         whole = {"spec": spec, "status": status}
@@ -65,6 +69,7 @@ class OwnerReader:
                 selector=self._read_selector(spec, whole),
                 template=_read_template(spec.get("template")),
                 paused=spec.get("paused") is True,
+                pod_management_policy=str(spec.get("podManagementPolicy") or ""),
             ),
             status=wire.ForeignStatus(
                 replicas=_read_number(status.get("replicas")),
@@ -79,8 +84,9 @@ class OwnerReader:
         if isinstance(written, dict) and written.keys() & {"matchLabels", "matchExpressions"}:
             selector: wire.LabelSelector | None = _convert(written, wire.LabelSelector)
             return selector
-        text = _find(whole, self._scale.selector) if self._scale.selector else None
-        return _parse_selector(text) if isinstance(text, str) else None
+        paths = (self._scale.selector,) if self._scale.selector else _SELECTORS
+        texts = (text for path in paths if isinstance(text := _find(whole, path), str))
+        return _parse_selector(next(texts, ""))
 
 
 def _find(whole: Mapping[str, Any], path: str) -> object:
@@ -99,9 +105,20 @@ def _read_number(value: object) -> int | None:
 
 
 def _read_template(value: object) -> wire.PodTemplate | None:
-    """Return a template of pods; other templates have no containers."""
+    """Return a template of pods, None without one; templates of other objects have no containers.
+
+    Raises MalformedObject for one that cannot be read: pods do not come back as they are, then.
+    """
+    if value is None:
+        return None
     spec = value.get("spec") if isinstance(value, dict) else None
-    return _convert(value, wire.PodTemplate) if isinstance(spec, dict) and spec.get("containers") else None
+    if isinstance(value, dict) and (spec is None or (isinstance(spec, dict) and "containers" not in spec)):
+        return None
+    try:
+        template: wire.PodTemplate = msgspec.convert(value, wire.PodTemplate)
+    except msgspec.ValidationError as error:
+        raise MalformedObject("spec.template", f"expected a template of pods: {error}") from None
+    return template
 
 
 def _convert(value: object, shape: type[Any]) -> Any:
@@ -122,6 +139,8 @@ def _parse_selector(text: str) -> wire.LabelSelector | None:
 def decode_foreign_owner(source: wire.ForeignOwner, intern: Interner, *, kind: str, group: str) -> Workload:
     """Convert an owner to the model's; raise MalformedObject where it does not say how many pods it wants."""
     metadata, spec, status = source.metadata, source.spec, source.status
+    if not metadata.namespace:
+        raise MalformedObject("metadata.namespace", "expected one: pods of several namespaces are not planned together")
     replicas = spec.replicas
     if replicas is None:
         raise MalformedObject(
@@ -144,6 +163,7 @@ def decode_foreign_owner(source: wire.ForeignOwner, intern: Interner, *, kind: s
         updated=_default(status.updated_replicas, replicas),
         observed=_default(status.observed_generation, metadata.generation) >= metadata.generation,
         paused=spec.paused,
+        ordered=(spec.pod_management_policy or _DEFAULT_POLICY.get(kind, "")) == "OrderedReady",
         owner=find_controller(metadata.owner_references),
         owning_pod=find_owning_pod(metadata.owner_references),
         created=get_creation_time(metadata),

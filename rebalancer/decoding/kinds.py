@@ -45,12 +45,17 @@ class ResourceKind:
 
     def path_in(self, namespace: str) -> str:
         """Return the API path of the list of those in a namespace."""
-        return self.path.replace(self.plural, f"namespaces/{namespace}/{self.plural}")
+        return f"{self.path.removesuffix(self.plural)}namespaces/{namespace}/{self.plural}"
 
     @property
     def owner_name(self) -> str:
         """The kind of the workloads that its objects are."""
         return name_kind(self.name, self.group)
+
+    @property
+    def qualified_name(self) -> str:
+        """The same where two kinds of one name have an object of one name."""
+        return f"{self.name}.{self.group}"
 
     @property
     def api_version(self) -> str:
@@ -88,9 +93,7 @@ def make_kind(
     )
 
 
-def make_owner_kind(
-    name: str, group: str, version: str, plural: str, *, namespaced: bool = True, scale: Scale | None = None
-) -> ResourceKind:
+def make_owner_kind(name: str, group: str, version: str, plural: str, *, scale: Scale | None = None) -> ResourceKind:
     """Make the kind of a foreign owner; without a `scale` its replicas are where most kinds have them."""
     reader = OwnerReader(scale or Scale())
     return ResourceKind(
@@ -98,7 +101,7 @@ def make_owner_kind(
         group=group,
         version=version,
         plural=plural,
-        namespaced=namespaced,
+        namespaced=True,
         field="workloads",
         decoder=reader,
         sources=reader,

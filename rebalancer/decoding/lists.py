@@ -21,6 +21,7 @@ from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS, Resourc
 from rebalancer.decoding.reduction import KNOWN_KINDS, reduce_object
 from rebalancer.model.cluster import NEWEST, ConfigMap, Version
 from rebalancer.model.snapshot import OPTIONAL, Fault, Snapshot
+from rebalancer.model.workloads import name_owner, qualify_kinds
 from rebalancer.policy.team_maps import POLICY_MAP
 
 _ListPage = wire.ListOf[msgspec.Raw]
@@ -65,7 +66,7 @@ def _explain(kind: ResourceKind, data: bytes | msgspec.Raw) -> str:
     """Return what is wrong with the types of an object, with the path from its root; "" if nothing is."""
     try:
         kind.decoder.decode(data)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, MalformedObject) as error:
         return str(error)
     return ""
 
@@ -312,7 +313,7 @@ def _reduce(pairs: Iterable[tuple[ResourceKind, msgspec.Raw]]) -> tuple[list[byt
     for kind, data in pairs:
         try:
             items.append(reduce_object(kind, data))
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, MalformedObject) as error:
             faults.append(_make_fault(kind.name, data, str(error)))
     return items, faults
 
@@ -329,7 +330,7 @@ class DecodedObjects:
     team_maps: list[ConfigMap] | None = None
     """The ConfigMaps of team policies, None where the list has no ConfigMap at all: they are unknown, then."""
     unread_owners: dict[str, str] = field(default_factory=dict)
-    """Why foreign owners could not be read, by UID."""
+    """Why foreign owners could not be read; see `Snapshot.unread_owners`."""
     doubled: int = 0
     """How many objects were left out because they came once more."""
 
@@ -343,7 +344,7 @@ def decode_file(contents: FileContents) -> DecodedObjects:
     gathered, intern = DecodedObjects(), Interner()
     gathered.kinds |= contents.kinds
     entries, gathered.doubled = _read_entries(contents)
-    for kind, name, item, uid in entries:
+    for kind, name, item, _ in entries:
         if kind is None:
             if name == CONFIG_MAPS.name:
                 gathered.team_maps = [*(gathered.team_maps or ()), *_decode_team_map(item, intern)]
@@ -351,7 +352,8 @@ def decode_file(contents: FileContents) -> DecodedObjects:
         decoded = decode(kind, item, intern)
         if kind.group not in _OWN_GROUPS:
             if isinstance(decoded, Fault):  # of a kind that the policy may not list: no warning to everybody
-                gathered.unread_owners[uid] = decoded.message
+                key = name_owner(kind.name, kind.group, decoded.namespace, decoded.name)
+                gathered.unread_owners[key] = decoded.message
                 continue
         else:
             gathered.kinds.add(kind.name)
@@ -400,6 +402,7 @@ def make_snapshot(
     """
     named = frozenset(known)
     rows_of: dict[str, Any] = {field: tuple(_sort(rows)) for field, rows in objects.items()}
+    rows_of["workloads"] = qualify_kinds(rows_of.get("workloads", ()))
     return Snapshot(
         taken_at=taken_at,
         version=version,

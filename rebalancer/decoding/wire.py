@@ -591,6 +591,7 @@ class ForeignSpec(Wire, frozen=True):
     selector: LabelSelector | None = None
     template: PodTemplate | None = None
     paused: bool = False
+    pod_management_policy: str = ""
 
 
 class ForeignStatus(Wire, frozen=True):
@@ -686,6 +687,24 @@ class VolumeSpec(Wire, frozen=True):
     access_modes: list[str] | None = None
     volume_mode: str | None = None
     csi: CSISource | None = None
+    aws_elastic_block_store: Present | None = None
+    azure_disk: Present | None = None
+    cinder: Present | None = None
+    fc: Present | None = None
+    gce_persistent_disk: Present | None = None
+    iscsi: Present | None = None
+    portworx_volume: Present | None = None
+    rbd: Present | None = None
+    vsphere_volume: Present | None = None
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether its driver, one of Kubernetes' own too, may have it attached to a node before it is mounted there."""
+        sources = (
+            *(self.csi, self.aws_elastic_block_store, self.azure_disk, self.cinder, self.fc),
+            *(self.gce_persistent_disk, self.iscsi, self.portworx_volume, self.rbd, self.vsphere_volume),
+        )
+        return any(source is not None for source in sources)
 
 
 class VolumeStatus(Wire, frozen=True):

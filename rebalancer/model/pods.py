@@ -171,6 +171,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
         """Whether its node has made a sandbox for it, which it has or had as long as it ran."""
         if self.phase is PodPhase.RUNNING:
             return self.has_sandbox is not False
+        if self.phase is PodPhase.FAILED:  # its kubelet says nothing of the sandbox of one that it rejected
+            return self.has_sandbox is not None and self.unstarted_since is None
         return self.phase is PodPhase.SUCCEEDED or (self.phase is PodPhase.PENDING and self.has_sandbox is True)
 
     @property

@@ -143,7 +143,7 @@ class Snapshot:
     """The ConfigMaps of team policies, None where they were not read; the policy in force has them merged, then."""
     unknown: frozenset[str] = frozenset()
     unread_owners: Mapping[str, str] = field(default_factory=dict)
-    """Why foreign owners could not be read, by the UID of one or `Kind.group` of all."""
+    """Why foreign owners could not be read: all of `Kind.group`, or one (`name_owner`)."""
     scope: frozenset[str] | None = None
     faults: tuple[Fault, ...] = field(default=())
     indexes: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -1,9 +1,9 @@
-"""For which of its pods a StatefulSet waits before it creates those of higher ordinals.
+"""For which of its pods a StatefulSet, or a foreign owner like it, waits before it creates those of higher ordinals.
 
 Source: `pkg/controller/statefulset/stateful_set_control.go` (processReplica).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload, pod_ordinal
@@ -15,11 +15,20 @@ def find_awaited(owner: Workload, pods: Iterable[Pod]) -> tuple[int, Pod | None]
     None where it waits for none, as always under Parallel. For how long a pod must have been Ready (minReadySeconds) is
     left out: that passes by itself.
     """
-    if owner.kind != "StatefulSet" or owner.parallel:
+    if owner.kind == "StatefulSet" and owner.parallel:
         return None
     by_ordinal = {pod_ordinal(pod.name): pod for pod in pods}
+    if owner.kind != "StatefulSet":  # a foreign owner may leave ordinals out
+        return _find_foreign(by_ordinal) if owner.ordered else None
     for ordinal in owner.ordinals:
         pod = by_ordinal.get(ordinal)
         if pod is None or pod.terminating or pod.finished or not pod.ready:
+            return ordinal, pod
+    return None
+
+
+def _find_foreign(by_ordinal: Mapping[int, Pod]) -> tuple[int, Pod | None] | None:
+    for ordinal, pod in sorted(by_ordinal.items()):
+        if pod.terminating or pod.finished or not pod.ready:
             return ordinal, pod
     return None

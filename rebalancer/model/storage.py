@@ -19,6 +19,8 @@ class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
     storage_class: str = ""
     driver: str = ""
     handle: str = ""
+    attached: bool = False
+    """Whether it may have to be attached to a node: its CSI driver says whether it is, others are."""
     claim: tuple[str, str] | None = None
     """(namespace, name) of the claim it is reserved for."""
     capacity: int = 0

@@ -1,8 +1,7 @@
 """The workload above a ReplicaSet: its Deployment, or another owner that makes ReplicaSets of one set of pods.
 
-Such a one is a Rollout of Argo. An operator's object that owns several workloads is none: its selector, if it has one,
-does not select the pods of each. Where it was not read, its ReplicaSets say so: those of one workload select the same
-pods but for the hash of a template.
+Such a one is a Rollout of Argo, read or not. An operator's object that owns several workloads is none: not all that it
+owns are ReplicaSets, or these select other pods, apart from the hash of a template, or its own selector selects none.
 """
 
 from collections import defaultdict
@@ -19,46 +18,58 @@ _TEMPLATE_HASH: Final = "pod-template-hash"
 def find_tops(workloads: Iterable[Workload], known: Mapping[str, Workload]) -> Mapping[str, Workload]:
     """Return the workloads above ReplicaSets by the UIDs of these; `known` are all workloads by UID."""
     tops: dict[str, Workload] = {}
-    without: defaultdict[str, list[Workload]] = defaultdict(list)
+    below: defaultdict[str, list[Workload]] = defaultdict(list)
     for owner in workloads:
-        if owner.owner is None or owner.kind != "ReplicaSet":
+        if owner.owner is None:
             continue
         above = known.get(owner.owner.uid)
-        if above is not None and (above.kind == "Deployment" or _selects_pods_of(above, owner)):
+        if above is not None and above.kind == "Deployment":
             tops[owner.uid] = above
-        elif above is None and owner.owner.kind != "Deployment":
-            without[owner.owner.uid].append(owner)
-    for replica_sets in without.values():
-        tops |= _infer_top(replica_sets)
+        elif owner.owner.kind != "Deployment":
+            below[owner.owner.uid].append(owner)
+    for uid, owned in below.items():
+        if not _are_one_workload(owned):
+            continue
+        above = known.get(uid)
+        if above is None:
+            above = _infer_top(owned)
+        elif not all(_may_select(above, owner) for owner in owned):
+            continue
+        tops |= dict.fromkeys([owner.uid for owner in owned], above)
     return tops
 
 
-def _selects_pods_of(above: Workload, owner: Workload) -> bool:
+def _are_one_workload(owned: Sequence[Workload]) -> bool:
+    """Return whether what one owner owns are ReplicaSets of one set of pods: templates apart, they select the same."""
+    if any(owner.kind != "ReplicaSet" for owner in owned):
+        return False
+    return len({(owner.namespace, _without_hash(owner.selector)) for owner in owned}) == 1
+
+
+def _may_select(above: Workload, owner: Workload) -> bool:
+    """Return whether an owner's selector selects these pods; one may have none that is known, as with a workloadRef."""
     labels = owner.template.labels if owner.template is not None else owner.labels
-    return above.selector is not None and not above.selector.empty and above.selector.matches(labels)
+    return above.selector is None or (not above.selector.empty and above.selector.matches(labels))
 
 
-def _infer_top(replica_sets: Sequence[Workload]) -> Mapping[str, Workload]:
-    """Return a workload of one owner's ReplicaSets, made of what they say, for each; none where they are several."""
-    selectors = {_without_hash(owner.selector) for owner in replica_sets}
-    reference = replica_sets[0].owner
-    if len(selectors) > 1 or reference is None:
-        return {}
+def _infer_top(replica_sets: Sequence[Workload]) -> Workload:
+    """Return a workload made of what the ReplicaSets of one owner say."""
     first = replica_sets[0]
-    inferred = Workload(
+    reference = first.owner
+    assert reference is not None
+    return Workload(
         group=reference.group,
         kind=reference.kind,
         namespace=first.namespace,
         name=reference.name,
         uid=reference.uid,
-        selector=selectors.pop(),
+        selector=_without_hash(first.selector),
         replicas=sum(owner.replicas for owner in replica_sets),
         current=sum(owner.replicas for owner in replica_sets),
         ready=sum(owner.ready for owner in replica_sets),
         updated=sum(owner.replicas for owner in replica_sets),
         created=min(owner.created for owner in replica_sets),
     )
-    return {owner.uid: inferred for owner in replica_sets}
 
 
 def _without_hash(selector: LabelSelector | None) -> LabelSelector | None:

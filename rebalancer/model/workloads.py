@@ -3,11 +3,12 @@
 A foreign owner is of a kind that Kubernetes itself does not have, such as a CloneSet of apps.kruise.io.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rebalancer.model.containers import PodRequests
 from rebalancer.model.creation import SecurityViolation
@@ -27,6 +28,11 @@ BUILT_IN: Final[Mapping[str, str]] = {
 def name_kind(kind: str, group: str) -> str:
     """Return the name that a kind has here: its own, with the group where Kubernetes has another kind of that name."""
     return kind if BUILT_IN.get(kind, group) == group else f"{kind}.{group}"
+
+
+def name_owner(kind: str, group: str, namespace: str, name: str) -> str:
+    """Return what identifies an owner that could not be read."""
+    return f"{kind}.{group} {namespace}/{name}"
 
 
 class PodTemplate(Struct, frozen=True, gc=False, kw_only=True):
@@ -56,9 +62,10 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     template (`pod-template-hash`, `controller-revision-hash`), "" where there is none. `first_ordinal` is that of a
     StatefulSet's first pod; `on_delete`: its controller gives pods the current template only once they are deleted;
     `current_revision` and `partition` say which pods keep an older template (`held_back`); `parallel`: its
-    podManagementPolicy is not OrderedReady. `owning_pod` is the UID of the pod that is its only owner, "" without: the
-    garbage collector deletes both together. `creation_failure` is why a ReplicaSet or ReplicationController could not
-    create its last pod: the message of its condition ReplicaFailure, "" without.
+    podManagementPolicy is not OrderedReady; `ordered`: that of a foreign owner is. `owning_pod` is the UID of the pod
+    that is its only owner, "" without: the garbage collector deletes both together. `creation_failure` is why a
+    ReplicaSet or ReplicationController could not create its last pod: the message of its condition ReplicaFailure, ""
+    without.
     """
 
     group: str
@@ -83,6 +90,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     current_revision: str = ""
     partition: int = 0
     parallel: bool = False
+    ordered: bool = False
     owner: OwnerReference | None = None
     owning_pod: str = ""
     created: datetime
@@ -128,6 +136,18 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     def __str__(self) -> str:
         """Name it as messages do."""
         return f"{self.namespace}/{self.name} ({self.kind})"
+
+
+def qualify_kinds(workloads: Sequence[Workload]) -> Sequence[Workload]:
+    """Name foreign kinds with their group where two groups have an owner of one kind, namespace and name."""
+    foreign = [owner for owner in workloads if owner.is_foreign]
+    counts = Counter(map(reference_of, foreign))
+    if len(counts) == len(foreign):
+        return workloads
+    return tuple(
+        structs.replace(owner, kind=f"{owner.kind}.{owner.group}") if counts[reference_of(owner)] > 1 else owner
+        for owner in workloads
+    )
 
 
 def pod_ordinal(name: str) -> int:

@@ -149,7 +149,9 @@ class TestForeignOwners:
     def foreign(self, tmp_path: Path) -> str:
         return write_list(tmp_path / "foreign.yaml", foreign_cluster(clone_set("web")).items)
 
-    @pytest.mark.parametrize("word", ["cloneset", "CloneSet", "clonesets"])
+    @pytest.mark.parametrize(
+        "word", ["cloneset", "CloneSet", "clonesets", "CloneSet.apps.kruise.io", "clonesets.apps.kruise.io"]
+    )
     def test_a_kind_that_is_not_listed_is_explained(
         self, foreign: str, word: str, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -79,10 +79,9 @@ def test_a_selector_is_that_of_the_spec_or_of_the_scale(spec: Any, status: Any, 
     [
         (CONTAINERS, True),
         (None, False),
-        ("template", False),
         ({"spec": {"nodeSets": []}}, False),
-        ({"spec": {"containers": "all"}}, False),
         ({"spec": None}, False),
+        ({}, False),
     ],
 )
 def test_only_a_template_of_pods_is_one(template: Any, known: bool) -> None:
@@ -90,6 +89,74 @@ def test_only_a_template_of_pods_is_one(template: Any, known: bool) -> None:
     assert (made.template is not None) is known
     assert made.keeps_pods is not known
     assert made.template is None or made.template.requests.cpu == 1000
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "template",
+        [CONTAINERS],
+        {"spec": {"containers": "all"}},
+        {"spec": []},
+        {"spec": {**CONTAINERS["spec"], "topologySpreadConstraints": [{"maxSkew": "1"}]}},
+    ],
+)
+def test_a_template_that_cannot_be_read_is_none_of_pods_that_come_back_as_they_are(template: Any) -> None:
+    made = read({"replicas": 1, "template": template})
+    assert isinstance(made, Fault)
+    assert made.message.startswith("spec.template: expected a template of pods")
+
+
+def test_an_owner_without_a_namespace_is_not_read() -> None:
+    """Its pods may be in several, each with rules of its own."""
+    snapshot, _ = load(
+        {
+            "apiVersion": "agents.example/v1",
+            "kind": "Agent",
+            "metadata": {"name": "a", "uid": "a"},
+            "spec": {"replicas": 1},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "a-0",
+                "namespace": "shop",
+                "ownerReferences": [
+                    {"apiVersion": "agents.example/v1", "kind": "Agent", "name": "a", "uid": "a", "controller": True}
+                ],
+            },
+        },
+    )
+    assert not snapshot.workloads
+    assert "metadata.namespace: expected one" in snapshot.unread_owners["Agent.agents.example /a"]
+
+
+def test_two_kinds_of_one_name_are_two_where_both_have_an_owner_of_one_name() -> None:
+    first, second = (
+        of_pods("postgresql.cnpg.io/v1", "Cluster", replicas=1),
+        of_pods("other.example/v1", "Cluster", replicas=2),
+    )
+    assert [str(owner) for owner in load(*first)[0].workloads] == ["shop/web (Cluster)"]
+    assert sorted(str(owner) for owner in load(*first, *second)[0].workloads) == [
+        "shop/web (Cluster.other.example)",
+        "shop/web (Cluster.postgresql.cnpg.io)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "ordered"),
+    [
+        ("StatefulSet", None, True),
+        ("StatefulSet", "OrderedReady", True),
+        ("StatefulSet", "Parallel", False),
+        ("CloneSet", None, False),
+        ("CloneSet", "OrderedReady", True),
+    ],
+)
+def test_a_kind_like_a_stateful_set_creates_its_pods_in_order(kind: str, policy: str | None, ordered: bool) -> None:
+    (owner,) = load(*of_pods("apps.kruise.io/v1", kind, replicas=1, podManagementPolicy=policy))[0].workloads
+    assert owner.ordered is ordered
 
 
 def test_a_status_counts_where_it_says_something() -> None:
@@ -136,7 +203,7 @@ def test_an_owner_of_a_file_without_a_number_is_no_warning_and_its_reason_is_kep
     """The policy may not list it at all: an Argo Workflow, say."""
     snapshot, _ = load(*of_pods("argoproj.io/v1", "Workflow"))
     assert not snapshot.faults
-    assert list(snapshot.unread_owners) == ["argoproj.io/v1-Workflow"]
+    assert list(snapshot.unread_owners) == ["Workflow.argoproj.io shop/web"]
 
 
 def test_a_foreign_kind_of_a_name_of_ours_is_named_with_its_group() -> None:

@@ -118,7 +118,8 @@ def test_when_a_pod_was_bound() -> None:
         ("Pending", "True", True),
         ("Pending", "False", False),
         ("Succeeded", "False", True),
-        ("Failed", "True", False),
+        ("Failed", "False", True),
+        ("Failed", None, False),
     ],
 )
 def test_whether_a_pod_has_started(phase: str, sandbox: str | None, started: bool) -> None:

@@ -88,6 +88,20 @@ class TestVolumes:
         bound(state.get("Pod", "web-3"), 60, sandbox=False)
         self.assert_kept(state)
 
+    @pytest.mark.parametrize(
+        ("source", "kept"),
+        [("awsElasticBlockStore", True), ("gcePersistentDisk", True), ("iscsi", True), ("nfs", False)],
+    )
+    def test_disks_of_kubernetes_own_drivers_are_attached_too(self, source: str, kept: bool) -> None:
+        state = self.sharing()
+        spec = state.get("PersistentVolume", "pv-files")["spec"]
+        del spec["csi"]
+        spec[source] = {"server": "nfs.test", "path": "/"}
+        if kept:
+            assert "CSIDriver" not in self.assert_kept(state)
+        else:
+            assert state.plan().evicted == ["shop/web-0", "shop/web-1"]
+
     def test_volumes_of_single_pods_have_no_warning(self) -> None:
         state = self.database(None, None, None, None).add(csi_driver(spec={"attachRequired": False}))
         assert state.plan().evicted == ["shop/db-0"]

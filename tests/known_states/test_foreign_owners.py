@@ -161,6 +161,18 @@ class TestAboveReplicaSets:
         )
         assert self.rollout(read=read).add(scaler).plan().reasons == {Reason.ROLLOUT_IN_PROGRESS}
 
+    def test_an_aborted_one_is_its_replica_set(self) -> None:
+        """What comes back is of the stable template, though no pod is of the newest one."""
+        state = self.rollout(read=True)
+        state.get("Rollout", "pay")["status"] |= {"updatedReplicas": 0, "observedGeneration": "1"}
+        assert planned(state, "") == ["shop/pay-5f6d-0"]
+
+    def test_one_with_a_reference_to_a_deployment_is_the_workload(self) -> None:
+        state = self.rollout(read=True)
+        state.get("Rollout", "pay")["spec"] = {"replicas": 4, "workloadRef": {"kind": "Deployment", "name": "pay"}}
+        (component,) = state.evaluate().plan.components
+        assert [str(workload) for workload in component.workloads] == ["shop/pay (Rollout)"]
+
     def test_an_operators_object_that_owns_two_workloads_is_none(self) -> None:
         operator = make("search.example/v1", "Cluster", "es", spec={"nodeSets": []})
         masters, data = stateful_set("es-master"), stateful_set("es-data")

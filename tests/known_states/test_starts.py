@@ -135,6 +135,23 @@ class TestContradicted:
         state.pods("other")[0]["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
         assert_refused(state)
 
+    def test_one_that_ran_and_failed(self) -> None:
+        state = add_started(stuck_on_c(40, 40), 20)
+        status = state.pods("other")[0]["status"]
+        status |= {"phase": "Failed", "reason": "Evicted"}
+        status["conditions"].append({"type": "PodReadyToStartContainers", "status": "False"})
+        assert_evicted(state)
+
+    def test_a_workload_whose_pods_start_on_no_node_is_to_blame_though_nothing_else_was_bound(self) -> None:
+        """As one with a Secret that does not exist, in a cluster where nothing happens."""
+        state = cluster(deployment()).add(*jobs("jobs", "a-0", "b-0", "c-0", "c-0"))
+        for pod in state.pods("jobs"):
+            bound(pod, 40, sandbox=False)
+        assert state.plan().evicted == EVICTED
+        state.add(*jobs("others", "c-0"))
+        bound(state.pods("others")[0], 40, sandbox=False)
+        assert state.plan().reasons == STARTS_NOTHING, "pods of two workloads do not start there"
+
     def test_a_workload_whose_pods_do_not_start_elsewhere_either_is_to_blame(self) -> None:
         """As one with a Secret that does not exist, while its nodes start other pods."""
         state = stuck_on_c(40, 40)
@@ -151,6 +168,10 @@ class TestRejected:
     @pytest.mark.parametrize("reason", ["UnexpectedAdmissionError", "OutOfcpu", "OutOfexample.com/gpu", "NodeAffinity"])
     def test_a_node_that_rejects_pods_takes_none(self, reason: str) -> None:
         assert_refused(rejected_on_c(9, 2, reason=reason), f"rejected 2 pods since 2026-05-04 11:51:00Z ({reason})")
+
+    @pytest.mark.parametrize("reason", ["PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch", "NodePorts"])
+    def test_what_a_pod_asks_for_says_nothing_of_others(self, reason: str) -> None:
+        assert rejected_on_c(9, 5, 2, reason=reason).plan().evicted == EVICTED
 
     @pytest.mark.parametrize("minutes", [(2,), (11, 2), (11, 11, 11)], ids=["once", "once lately", "long ago"])
     def test_one_rejection_of_the_last_minutes_does_not_show_it(self, minutes: tuple[float, ...]) -> None:

@@ -3,7 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from rebalancer.model.labels import Labels, LabelSelector
+from msgspec import structs
+
+from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import OwnerReference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import PodTemplate, Workload
@@ -48,7 +50,19 @@ def test_an_owner_that_was_not_read_is_made_of_what_its_replica_sets_say() -> No
 
 
 def test_an_operators_object_with_several_workloads_is_none() -> None:
-    assert tops(replica_set("one", ROLLOUT, "web"), replica_set("two", ROLLOUT, "data")) == {}
+    several = (replica_set("one", ROLLOUT, "web"), replica_set("two", ROLLOUT, "data"))
+    assert tops(*several) == {}
+    part_of = LabelSelector((SelectorRequirement("app", Operator.EXISTS),))
+    assert tops(above(selector=part_of), *several) == {}, "though it selects the pods of both"
+
+
+def test_an_owner_of_a_replica_set_and_of_something_else_is_none() -> None:
+    assert tops(replica_set("one", ROLLOUT), owner("StatefulSet", "data", owner=ROLLOUT)) == {}
+
+
+def test_replica_sets_of_two_namespaces_are_no_workload() -> None:
+    other = structs.replace(replica_set("two", ROLLOUT), namespace="cart")
+    assert tops(replica_set("one", ROLLOUT), other) == {}
 
 
 def test_an_owner_that_was_read_is_the_workload_of_what_it_selects() -> None:
@@ -56,7 +70,12 @@ def test_an_owner_that_was_read_is_the_workload_of_what_it_selects() -> None:
     assert tops(above(selector=LabelSelector.of({"app": "pay"})), below) == {"one": "shop/top (Rollout)"}
     assert tops(above(selector=LabelSelector.of({"app": "other"})), below) == {}
     assert tops(above(selector=LabelSelector()), below) == {}
-    assert tops(above(), below) == {}
+
+
+def test_one_that_was_read_and_has_no_selector_is_known_by_its_replica_sets() -> None:
+    """A Rollout with a workloadRef."""
+    assert tops(above(), replica_set("one", ROLLOUT)) == {"one": "shop/top (Rollout)"}
+    assert tops(above(), replica_set("one", ROLLOUT, "web"), replica_set("two", ROLLOUT, "data")) == {}
 
 
 def test_a_deployment_is_above_its_replica_sets_and_one_that_was_not_read_is_not_guessed() -> None:

@@ -328,7 +328,7 @@ class KubernetesCluster:
         A status alone is a second old, or more: it may count a pod as Ready that we have just evicted, in the place of
         one that has failed. It only ever lowers the count.
         """
-        kind = next((kind for kind in KINDS if kind.name == workload.kind), self._owners.find_kind(workload.kind))
+        kind = next((kind for kind in KINDS if kind.name == workload.kind), self._owners.find_kind(workload))
         if kind is not None:
             return self._count(kind, workload)
         # Above ReplicaSets an owner of any kind is a workload, read or not.
@@ -363,6 +363,10 @@ class KubernetesCluster:
         selected = workload.selector is not None and not workload.selector.empty
         if not selected and not workload.is_foreign:
             return workload.ready
+        owners = {workload.uid}
+        if workload.is_foreign:
+            below = self._replica_sets_of(workload.namespace, workload.kind, workload.name)
+            owners |= {owned.uid for owned in below}
         pages = read_pages(
             self._transport,
             PODS,
@@ -371,7 +375,8 @@ class KubernetesCluster:
             timeout=_COUNT_SECONDS,
         )
         try:
-            return sum(_is_ready_pod_of(workload, pod) for page in pages for pod in page.objects)
+            of_any = workload.kind == "Deployment"  # its selector selects no other's pods
+            return sum(_is_ready_pod_of(owners, pod, of_any=of_any) for page in pages for pod in page.objects)
         except (ClusterError, UnreadableList) as error:
             raise ReadFailedError(str(error)) from error
 
@@ -424,8 +429,8 @@ def _list_webhooks(held: Iterable[tuple[Reflector, Contents]]) -> Iterator[Webho
             yield from contents.objects
 
 
-def _is_ready_pod_of(workload: Workload, pod: object) -> bool:
+def _is_ready_pod_of(owners: Collection[str], pod: object, *, of_any: bool) -> bool:
+    """Return whether a pod is Ready and one of these owners', or with `of_any` of any ReplicaSet."""
     if not isinstance(pod, Pod) or not pod.ready or pod.terminating or pod.owner is None:
         return False
-    is_above = workload.kind == "Deployment" or workload.is_foreign
-    return pod.owner.uid == workload.uid or (is_above and pod.owner.kind == "ReplicaSet")
+    return pod.owner.uid in owners or (of_any and pod.owner.kind == "ReplicaSet")

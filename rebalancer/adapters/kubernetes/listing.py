@@ -13,6 +13,7 @@ from rebalancer.adapters.kubernetes.owner_kinds import (
     OwnerKindUnreadError,
     explain_forbidden,
     find_owner_kind,
+    list_unread,
 )
 from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
@@ -87,8 +88,8 @@ def _list_owners_into(gathered: DecodedObjects, transport: Transport, owners: It
         try:
             for page in read_pages(transport, kind, kind.path):
                 gathered.objects[kind.field].extend(page.objects)
-                gathered.faults.extend(page.faults)
-        except RequestRefused as error:
+                unread |= list_unread(kind, page.faults)
+        except ClusterError as error:
             unread[f"{kind.name}.{kind.group}"] = _explain(kind, error)
     return unread
 
@@ -103,7 +104,7 @@ def _reduce_owners(transport: Transport, owners: Iterable[GroupKind]) -> tuple[l
             for page, malformed in request_pages(transport, kind.path, partial(reduce_page, kind)):
                 items += page
                 faults += malformed
-        except RequestRefused as error:
+        except ClusterError as error:
             unread[f"{kind.name}.{kind.group}"] = _explain(kind, error)
     return items, [*faults, *(Fault(kind=name, namespace="", name="", message=why) for name, why in unread.items())]
 
@@ -114,13 +115,14 @@ def _find_owner_kinds(transport: Transport, owners: Iterable[GroupKind]) -> tupl
     for name, group in sorted(owners):
         try:
             kinds.append(find_owner_kind(transport, name, group))
-        except (OwnerKindUnreadError, RequestRefused) as error:
+        except (OwnerKindUnreadError, ClusterError) as error:
             unread[f"{name}.{group}"] = str(error)
     return kinds, unread
 
 
-def _explain(kind: ResourceKind, error: RequestRefused) -> str:
-    return explain_forbidden(kind) if error.status in FORBIDDEN else str(error)
+def _explain(kind: ResourceKind, error: ClusterError) -> str:
+    is_forbidden = isinstance(error, RequestRefused) and error.status in FORBIDDEN
+    return explain_forbidden(kind) if is_forbidden else str(error)
 
 
 def read_reduced(

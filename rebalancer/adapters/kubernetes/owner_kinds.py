@@ -17,11 +17,16 @@ from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.decoding.foreign_owners import Scale
 from rebalancer.decoding.kinds import ResourceKind, make_owner_kind
+from rebalancer.model.moves import Reference
+from rebalancer.model.snapshot import Fault
+from rebalancer.model.workloads import name_owner
 
 _AGAIN_SECONDS: Final = 30.0
 """Between two attempts to find a kind: a CustomResourceDefinition or a right may come at any time."""
-_FIND_SECONDS: Final = 10.0
+_FIND_SECONDS: Final = 5.0
 """How long each request may take."""
+_FIRST_SECONDS: Final = 15.0
+"""How long the start of the process waits for kinds."""
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NOT_FOUND, _FORBIDDEN = 404, 403
 
@@ -39,6 +44,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 class _Group(msgspec.Struct, frozen=True, rename="camel"):
     preferred_version: _Version = _Version()
+    versions: list[_Version] = []
 
 
 class _Resource(msgspec.Struct, frozen=True):
@@ -78,22 +84,30 @@ class OwnerKindUnreadError(Exception):
 
 
 def find_owner_kind(transport: Transport, kind: str, group: str) -> ResourceKind:
-    """Return where the objects of a kind and their replicas are.
+    """Return where the objects of a kind and their replicas are, in the first version of the group that has the kind.
 
-    Raises OwnerKindUnreadError, and ClusterError where the server does not answer.
+    A group prefers the version of its newest kind, which others may not have. Raises OwnerKindUnreadError, and
+    ClusterError where the server does not answer.
     """
     try:
-        version = _get(transport, f"/apis/{group}", _Group).preferred_version.version
-        served = _get(transport, f"/apis/{group}/{version}", _Resources).resources
+        known = _get(transport, f"/apis/{group}", _Group)
     except RequestRefused as error:
         if error.status != _NOT_FOUND:
             raise
         raise OwnerKindUnreadError(f"the API server serves no group {group}") from None
-    found = next((one for one in served if one.kind == kind and "/" not in one.name), None)
-    if found is None:
-        raise OwnerKindUnreadError(f"the API server serves no kind {kind} in {group}/{version}")
-    scale = _find_scale(transport, f"{found.name}.{group}", version)
-    return make_owner_kind(kind, group, version, found.name, namespaced=found.namespaced, scale=scale)
+    versions = dict.fromkeys(one.version for one in (known.preferred_version, *known.versions))
+    for version in versions:
+        served = _get(transport, f"/apis/{group}/{version}", _Resources).resources
+        resource = next((one for one in served if one.kind == kind and "/" not in one.name), None)
+        if resource is None:
+            continue
+        if not resource.namespaced:
+            raise OwnerKindUnreadError(
+                f"{kind} of {group} has no namespace, and pods of several are not planned together"
+            )
+        scale = _find_scale(transport, f"{resource.name}.{group}", version)
+        return make_owner_kind(kind, group, version, resource.name, scale=scale)
+    raise OwnerKindUnreadError(f"the API server serves no kind {kind} in group {group}")
 
 
 def _find_scale(transport: Transport, definition: str, version: str) -> Scale | None:
@@ -123,6 +137,11 @@ def _get(transport: Transport, path: str, shape: type[T]) -> T:
         raise ClusterError(f"GET {path}: the answer is not what discovery returns: {error}") from error
 
 
+def list_unread(kind: ResourceKind, faults: Iterable[Fault]) -> dict[str, str]:
+    """Return why single owners of a kind could not be read; see `Snapshot.unread_owners`."""
+    return {name_owner(kind.name, kind.group, fault.namespace, fault.name): fault.message for fault in faults}
+
+
 def explain_forbidden(kind: ResourceKind) -> str:
     """Say which right is missing for the objects of a kind."""
     return f"not allowed to list {kind.plural}.{kind.group}; grant the right with the component `owners`"
@@ -149,6 +168,7 @@ class OwnerWatches:
         self._namespaces = [""] if scope is None else sorted(scope)
         self._is_stale = is_stale
         self._changed = threading.Condition()
+        self._began = time.monotonic()
         self._entries: dict[GroupKind, _Entry] = {}
         self._stopping = False
         self.observe: Callable[[object, object], None] | None = None
@@ -176,7 +196,7 @@ class OwnerWatches:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def follow(self, kinds: Iterable[GroupKind]) -> None:
-        """Watch these kinds from now on, and no others; called again and again, by one thread."""
+        """Watch these kinds from now on, and no others; called with each cycle."""
         wanted = frozenset(kinds)
         if wanted == self._entries.keys():
             return
@@ -194,19 +214,24 @@ class OwnerWatches:
 
     @property
     def synced(self) -> bool:
-        """Whether every kind has been looked for once, and what was found has been requested."""
+        """Whether every kind has been looked for once, and what was found requested; nobody waits for long."""
         entries = list(self._entries.values())
-        return all(entry.tried.is_set() and all(one.synced.is_set() for one in entry.watches) for entry in entries)
+        is_known = all(entry.tried.is_set() and all(one.synced.is_set() for one in entry.watches) for entry in entries)
+        return is_known or time.monotonic() - self._began >= _FIRST_SECONDS
 
-    def find_kind(self, name: str) -> ResourceKind | None:
-        """Return a watched kind by the name that workloads of it have."""
-        kinds = (entry.kind for entry in list(self._entries.values()) if entry.kind is not None)
-        return next((kind for kind in kinds if kind.owner_name == name), None)
+    def find_kind(self, workload: Reference) -> ResourceKind | None:
+        """Return the watched kind of a workload; of two of one name that which has the object."""
+        named = [one for one in self.watches if workload.kind in {one.kind.owner_name, one.kind.qualified_name}]
+        holding = (one for one in named if one.get(workload.namespace, workload.name) is not None)
+        return next((one.kind for one in (*holding, *named)), None)
 
     def read(self) -> tuple[list[tuple[Reflector, Contents]], Mapping[str, str]]:
-        """Return what is known of the listed kinds, and why nothing is known of the others, by `Kind.group`."""
+        """Return what is known of the listed kinds, and why not more is; see `Snapshot.unread_owners`.
+
+        An owner that cannot be read is no fault of the cluster: it keeps its own pods from being evicted, no others.
+        """
         held: list[tuple[Reflector, Contents]] = []
-        unread = {}
+        unread: dict[str, str] = {}
         for (name, group), entry in list(self._entries.items()):
             lacking = next((one for one in entry.watches if not one.has_listed or self._is_stale(one)), None)
             if entry.kind is None or not entry.watches:
@@ -215,26 +240,40 @@ class OwnerWatches:
                 why = explain_forbidden(entry.kind) if lacking.is_forbidden else lacking.error or "not listed yet"
                 unread[f"{name}.{group}"] = why
             else:
-                held += [(reflector, reflector.contents()) for reflector in entry.watches]
+                contents = [(reflector, reflector.contents()) for reflector in entry.watches]
+                held += [(reflector, Contents(objects=one.objects, faults=())) for reflector, one in contents]
+                unread |= list_unread(entry.kind, (fault for _, one in contents for fault in one.faults))
         return held, unread
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._stopping or self._find_due() is not None, self._seconds_to_next())
+                self._changed.wait_for(lambda: self._stopping or self._find_due() is not None, _AGAIN_SECONDS)
                 due = self._find_due()
                 if self._stopping:
                     return
             if due is not None:
                 self._find(*due)
+            else:
+                self._forget_lost()
 
     def _find_due(self) -> tuple[GroupKind, _Entry] | None:
         now = time.monotonic()
         return next(((kind, one) for kind, one in self._entries.items() if not one.watches and one.due <= now), None)
 
-    def _seconds_to_next(self) -> float | None:
-        moments = [entry.due for entry in self._entries.values() if not entry.watches]
-        return max(0.0, min(moments) - time.monotonic()) if moments else None
+    def _forget_lost(self) -> None:
+        """Look anew for kinds that are not served, or may not be listed, any more: their definition may be another."""
+        with self._changed:
+            lost = [
+                entry
+                for entry in self._entries.values()
+                if any(one.synced.is_set() and not one.has_listed and not one.failing for one in entry.watches)
+            ]
+            ended = [reflector for entry in lost for reflector in entry.watches]
+            for entry in lost:
+                entry.kind, entry.watches, entry.why, entry.due = None, (), "looked for again", 0.0
+        for reflector in ended:
+            reflector.stop()
 
     def _find(self, named: GroupKind, entry: _Entry) -> None:
         """Find a kind and begin to watch it, or note why that cannot be."""

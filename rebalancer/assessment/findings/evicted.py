@@ -8,6 +8,6 @@ from rebalancer.model.reasons import FindingKind
 
 
 def evicted_by_others_findings(evicted: Iterable[EvictedByOthers]) -> Iterator[Finding]:
-    """Yield one finding for each such workload."""
+    """Yield one finding for each such workload; whether its moves wait for that the plan says."""
     for one in evicted:
-        yield workload_finding(FindingKind.EVICTED_BY_OTHERS, one.evictions.workload, str(one))
+        yield workload_finding(FindingKind.EVICTED_BY_OTHERS, one.evictions.workload, str(one.evictions))

@@ -16,7 +16,7 @@ from rebalancer.model.pods import LocalStorage, LocalVolume, OwnerReference, Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_duration, name_list, plural
-from rebalancer.model.workloads import BUILT_IN, Workload, is_beyond, pod_ordinal
+from rebalancer.model.workloads import BUILT_IN, PodTemplate, Workload, is_beyond, name_owner, pod_ordinal
 from rebalancer.planning.scope.owners import (
     CreationFails,
     find_first_unready,
@@ -385,7 +385,7 @@ class EligibilityChecker:
             return OwnerUnknown(kind, name)
         if not self._lists(kind, group):
             return self._refuse_kind(kind, group)
-        return OwnerUnknown(kind, name, self._find_unread(controller))
+        return OwnerUnknown(kind, name, self._find_unread(controller, member.reference.namespace))
 
     def _lists(self, kind: str, group: str) -> bool:
         return (kind.partition(".")[0], group) in self._owners
@@ -393,10 +393,11 @@ class EligibilityChecker:
     def _refuse_kind(self, kind: str, group: str) -> Refusal:
         return OwnerKindNotListed(kind if kind in BUILT_IN else f"{kind.partition('.')[0]}.{group}")
 
-    def _find_unread(self, controller: OwnerReference) -> str:
-        """Return why a foreign owner was not read, "" where that is not known."""
-        known = self._snapshot.unread_owners
-        return known.get(controller.uid) or known.get(f"{controller.kind.partition('.')[0]}.{controller.group}", "")
+    def _find_unread(self, controller: OwnerReference, namespace: str) -> str:
+        """Return why a foreign owner was not read."""
+        kind, group, known = controller.kind.partition(".")[0], controller.group, self._snapshot.unread_owners
+        one = known.get(name_owner(kind, group, namespace, controller.name))
+        return one or known.get(f"{kind}.{group}") or "it is not among what was read"
 
     def _refuse_changing(self, member: PodController) -> Refusal | None:
         """Refuse owners that are being scaled, rolled out or deleted: what they will do next cannot be predicted."""
@@ -414,10 +415,7 @@ class EligibilityChecker:
                 return OwnerPaused(kind) if changing.paused else OwnerJustChanged(kind)
             if changing.creation_failure:
                 return CreationFails(kind, changing.name, changing.creation_failure)
-            updated = _count_in_place(member.pods, changing) if changing.held_back else changing.updated
-            if changing.current != changing.replicas or updated < changing.replicas:
-                return OwnerRollingOut(kind, changing.current, changing.replicas, updated)
-            refusal = refuse_scaled(changing, self._snapshot)
+            refusal = _refuse_rolled_out(changing, member) or refuse_scaled(changing, self._snapshot)
             if refusal is not None:
                 return refusal
         if owner.kind == "StatefulSet":
@@ -512,7 +510,8 @@ class EligibilityChecker:
 
     def _find_first_unready(self, pod: Pod) -> tuple[int, Refusal] | None:
         owner = self._snapshot.owner_of(pod)
-        return self._first_unready(owner.uid) if owner is not None and owner.kind == "StatefulSet" else None
+        in_turn = owner is not None and (owner.kind == "StatefulSet" or owner.ordered)
+        return self._first_unready(owner.uid) if owner is not None and in_turn else None
 
     def _refuse_young(self, pod: Pod) -> Refusal | None:
         if pod.uid in self._arriving:
@@ -526,6 +525,19 @@ class EligibilityChecker:
         for key, value in _blocking_annotations(annotations, self._clock, since):
             return Annotated(kind, key, value)
         return None
+
+
+def _refuse_rolled_out(changing: Workload, member: PodController) -> Refusal | None:
+    """Refuse an owner, or what is above it, whose status counts pods that are missing or of another template.
+
+    Above ReplicaSets a foreign owner's says nothing of what comes back: an aborted Rollout has no pod of its template.
+    """
+    if changing is not member.owner and changing.is_foreign:
+        return None
+    updated = _count_in_place(member.pods, changing) if changing.held_back else changing.updated
+    if changing.current == changing.replicas and updated >= changing.replicas:
+        return None
+    return OwnerRollingOut(changing.kind, changing.current, changing.replicas, updated)
 
 
 def _count_in_place(pods: Sequence[Pod], owner: Workload) -> int:
@@ -542,12 +554,17 @@ def _refuse_foreign(pods: Sequence[Pod], owner: Workload) -> Refusal | None:
     What its status says of that, if anything, only its controller knows.
     """
     revisions = {tuple([pod.labels.get(key) for key in REVISION_LABELS]) for pod in pods}
-    current = sum(is_of_template(pod, owner.template, "") for pod in pods)
+    current = sum(is_of_template(pod, owner.template, "") and _has_images(pod, owner.template) for pod in pods)
     if len(pods) != owner.replicas or len(revisions) > 1 or current < len(pods):
         newest = max(pods, key=_CREATED).labels
         alike = sum(all(pod.labels.get(key) == newest.get(key) for key in REVISION_LABELS) for pod in pods)
         return OwnerRollingOut(owner.kind, len(pods), owner.replicas, min(alike, current))
     return None
+
+
+def _has_images(pod: Pod, template: PodTemplate | None) -> bool:
+    """Return whether a pod has the images of its owner's template, and maybe others that webhooks have added."""
+    return template is None or set(template.spec.images) <= set(pod.spec.images)
 
 
 def _refuse_stateful_set(pods: Sequence[Pod], owner: Workload) -> Refusal | None:

@@ -315,14 +315,14 @@ class PodPartitioner:
     def _refuse_attached(self, following: Pod, pod: Pod) -> Refusal | None:
         """Refuse a pod that shares a ReadWriteOnce volume with other pods on one node.
 
-        A volume without a driver is not attached, nor are those of a driver that says so; where pods have started with
-        it on several nodes, they show it.
+        Volumes of some sources are not attached (NFS, a host's path), nor those of a CSI driver that says so; where
+        pods have started with it on several nodes, they show it.
         """
         snapshot = self._view.snapshot
         for name in following.claims:
             claim = snapshot.claim.get((pod.namespace, name))
             volume = snapshot.volume.get(claim.volume) if claim is not None else None
-            if volume is None or not volume.of_one_node or not volume.driver:
+            if volume is None or not volume.of_one_node or not volume.attached:
                 continue
             if volume.driver in snapshot.attaching_nothing:
                 continue
@@ -331,7 +331,8 @@ class PodPartitioner:
             nodes = {user.node for user in users if user.started}
             if others and len(nodes) <= 1:
                 node = next(iter(nodes), others[0].node) or ""
-                names, known = tuple(sorted(other.name for other in others)), "CSIDriver" in snapshot.known
+                names = tuple(sorted(other.name for other in others))
+                known = not volume.driver or "CSIDriver" in snapshot.known
                 return VolumeInUse(f"{pod.namespace}/{name}", node, names, volume.driver, known)
         return None
 

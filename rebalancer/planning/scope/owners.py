@@ -64,19 +64,20 @@ class AutoscalerScales(Refusal):
 
 
 class LowerOrdinalNotReady(Refusal):
-    """A StatefulSet with podManagementPolicy OrderedReady waits for a pod of a lower ordinal before it creates others.
+    """An owner with podManagementPolicy OrderedReady waits for a pod of a lower ordinal before it creates others.
 
     `state` is what that pod is.
     """
 
     reason = Reason.CANNOT_CREATE
+    owner_kind: str
     pod: str
     state: str
 
     def __str__(self) -> str:
         return (
-            f"its StatefulSet has podManagementPolicy OrderedReady, and pod {self.pod} {self.state}: no replacement "
-            f"would be created before {self.pod} is Ready. Repair that pod first"
+            f"its {self.owner_kind} has podManagementPolicy OrderedReady, and pod {self.pod} {self.state}: no "
+            f"replacement would be created before {self.pod} is Ready. Repair that pod first"
         )
 
 
@@ -140,7 +141,7 @@ def find_first_unready(owner: Workload, snapshot: Snapshot) -> tuple[int, Refusa
     if awaited is None:
         return None
     ordinal, pod = awaited
-    return ordinal, LowerOrdinalNotReady(f"{owner.name}-{ordinal}", _describe_awaited(pod))
+    return ordinal, LowerOrdinalNotReady(owner.kind, f"{owner.name}-{ordinal}", _describe_awaited(pod))
 
 
 def _describe_awaited(pod: Pod | None) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rebalancer.adapters.files import read_snapshot
+from rebalancer.adapters.kubernetes import owner_kinds
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.listing import read_once, read_reduced
 from rebalancer.adapters.kubernetes.owner_kinds import OwnerKindUnreadError, find_owner_kind
@@ -104,8 +105,20 @@ class TestFinding:
             self.find(server)
         server.answers["GET", f"/apis/{GROUP}"] = 200, {"preferredVersion": {"version": "v1alpha1"}}
         server.answers["GET", f"/apis/{GROUP}/v1alpha1"] = 200, {"resources": []}
-        with pytest.raises(OwnerKindUnreadError, match=f"serves no kind CloneSet in {GROUP}/v1alpha1"):
+        with pytest.raises(OwnerKindUnreadError, match=f"serves no kind CloneSet in group {GROUP}"):
             self.find(server)
+
+    def test_the_version_that_has_the_kind_need_not_be_the_one_that_its_group_prefers(self) -> None:
+        """Of a group with several kinds the newest version of any is preferred."""
+        server = a_server()
+        versions = [{"version": "v1beta1"}, {"version": "v1alpha1"}]
+        server.answers["GET", f"/apis/{GROUP}"] = 200, {"preferredVersion": versions[0], "versions": versions}
+        server.answers["GET", f"/apis/{GROUP}/v1beta1"] = 200, {"resources": []}
+        assert self.find(server).path == LIST
+
+    def test_a_kind_without_namespaces_is_not_planned(self) -> None:
+        with pytest.raises(OwnerKindUnreadError, match="has no namespace"):
+            self.find(a_server(namespaced=False))
 
     def test_a_right_that_is_missing_is_named(self) -> None:
         server = a_server()
@@ -154,6 +167,15 @@ class TestReadOnce:
         assert list(read.workloads) == list(live.workloads)
         assert "CloneSet" not in json.loads(dump)["metadata"]["annotations"]["rebalancer.dev/kinds"]
 
+    def test_one_that_is_malformed_or_a_group_that_does_not_answer_is_no_fault_of_the_cluster(self) -> None:
+        server = a_server()
+        server.objects[OBJECT]["spec"] = {}
+        server.answers["GET", "/apis/argoproj.io"] = 200, b"no JSON"
+        with served(server) as transport:
+            snapshot = read_once(transport, NOW, [CLONE_SET, ("Rollout", "argoproj.io")])
+        assert not snapshot.faults
+        assert list(snapshot.unread_owners) == ["Rollout.argoproj.io", f"CloneSet.{GROUP} shop/web"]
+
     def test_a_dump_says_what_it_lacks(self) -> None:
         server = a_server()
         server.answers["GET", LIST] = 403
@@ -196,6 +218,43 @@ class TestWatching:
             }
             assert time.monotonic() - began < 10
 
+    def test_one_that_is_malformed_keeps_its_own_pods_only(self) -> None:
+        server = a_server()
+        server.objects[OBJECT]["spec"] = {}
+        with watching(server, CLONE_SET) as cluster:
+            until(lambda: cluster.reflectors["Pod"].has_listed, "the lists")
+            snapshot = cluster.snapshot(NOW)
+            assert not snapshot.faults
+            assert f"CloneSet.{GROUP} shop/web" in snapshot.unread_owners
+
+    def test_a_kind_that_is_served_in_another_version_is_found_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(owner_kinds, "_AGAIN_SECONDS", 0.3)
+        server = a_server()
+        with watching(server, CLONE_SET) as cluster:
+            until(lambda: bool(names(cluster)), "the owner")
+            server.answers["GET", LIST] = server.answers["WATCH", LIST] = 404
+            server.answers["GET", f"/apis/{GROUP}"] = 404
+            until(lambda: "serves no group" in str(cluster.snapshot(NOW).unread_owners), "the loss")
+            assert names(cluster) == []
+            server.answers["GET", f"/apis/{GROUP}"] = 200, {"preferredVersion": {"version": "v1"}}
+            server.answers["GET", f"/apis/{GROUP}/v1"] = server.answers["GET", f"/apis/{GROUP}/v1alpha1"]
+            server.objects[OBJECT.replace("v1alpha1", "v1")] = {**server.objects[OBJECT], "spec": {"replicas": 2}}
+            until(lambda: names(cluster) == ["shop/web (CloneSet)"], "the new version")
+            assert cluster.snapshot(NOW).workloads[0].replicas == 2
+
+    def test_of_two_kinds_of_one_name_that_is_counted_which_has_the_object(self) -> None:
+        server = a_server()
+        server.answers["GET", "/apis/other.io"] = 200, {"preferredVersion": {"version": "v1"}}
+        resources = [{"name": "clonesets", "kind": "CloneSet", "namespaced": True}]
+        server.answers["GET", "/apis/other.io/v1"] = 200, {"resources": resources}
+        other = {**server.objects[OBJECT], "spec": {"replicas": 9}, "metadata": {**server.objects[OBJECT]["metadata"]}}
+        other["metadata"] |= {"name": "cart", "uid": "cart"}
+        server.objects["/apis/other.io/v1/namespaces/shop/clonesets/cart"] = other
+        with watching(server, CLONE_SET, ("CloneSet", "other.io")) as cluster:
+            until(lambda: len(names(cluster)) == 2, "both")
+            wanted = [cluster.count_replicas(Reference("shop", "CloneSet", name)).wanted for name in ("web", "cart")]
+        assert wanted == [3, 9]
+
     def test_replicas_right_before_a_step_are_counted_by_the_pods(self) -> None:
         server = a_server()
         reference = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "CloneSet", "name": "web", "uid": "clones"}
@@ -214,8 +273,11 @@ class TestWatching:
         with watching(server, CLONE_SET) as cluster:
             until(lambda: bool(names(cluster)), "the owner")
             assert cluster.count_replicas(Reference("shop", "CloneSet", "web")) == ReplicaCount(3, 2)
+            stranger = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "x", "controller": True}
             server.objects[OBJECT]["status"] = {}
-            assert cluster.count_replicas(Reference("shop", "CloneSet", "web")) == ReplicaCount(3, 2)
+            web = server.objects["/api/v1/namespaces/shop/pods/web-0"]
+            web["metadata"] = {**web["metadata"], "ownerReferences": [stranger]}
+            assert cluster.count_replicas(Reference("shop", "CloneSet", "web")) == ReplicaCount(3, 1)
 
     def test_an_event_regards_the_owner_in_its_own_group(self) -> None:
         server = a_server()

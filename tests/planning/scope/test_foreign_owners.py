@@ -16,6 +16,7 @@ from rebalancer.model.workloads import PodTemplate, Workload
 from rebalancer.planning.diagnosis.obstacles import PodsStay
 from rebalancer.planning.scope.eligibility import OwnerKindNotListed, OwnerRollingOut, OwnerUnknown
 from rebalancer.planning.scope.movable import DefinitionsDiffer
+from rebalancer.planning.scope.owners import LowerOrdinalNotReady
 from rebalancer.policy.names import Owner
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.simulator import ZONE
@@ -88,13 +89,13 @@ class TestListed:
         for snapshot in (known, replace(known, workloads=())):
             assert outcome(snapshot) == ([], {OwnerKindNotListed("CloneSet.apps.kruise.io")})
 
-    @pytest.mark.parametrize("known_by", ["kind", "uid", "nothing"])
+    @pytest.mark.parametrize("known_by", ["kind", "one", "nothing"])
     def test_one_that_could_not_be_read_says_why(self, known_by: str) -> None:
         known = foreign()
-        (owner,) = known.workloads
-        unread = {"kind": {"CloneSet.apps.kruise.io": "no right"}, "uid": {owner.uid: "no right"}}.get(known_by, {})
+        named = {"kind": "CloneSet.apps.kruise.io", "one": "CloneSet.apps.kruise.io shop/web"}
+        unread = {named.get(known_by, "CloneSet.apps.kruise.io shop/other"): "no right"}
         snapshot = replace(known, workloads=(), unread_owners=unread)
-        why = "" if known_by == "nothing" else "no right"
+        why = "it is not among what was read" if known_by == "nothing" else "no right"
         assert outcome(snapshot, CLONES) == ([], {OwnerUnknown("CloneSet", "web", why)})
 
 
@@ -124,6 +125,26 @@ class TestAtRest:
             return structs.replace(owner, template=structs.replace(owner.template, spec=spec))
 
         assert outcome(owners(foreign(), change), CLONES) == ([], {OwnerRollingOut("CloneSet", 4, 4, 0)})
+
+    def test_one_with_pods_of_another_image_waits(self) -> None:
+        """Where its status says nothing, a rollout is seen there."""
+
+        def change(owner: Workload) -> Workload:
+            assert isinstance(owner.template, PodTemplate)
+            spec = structs.replace(owner.template.spec, images=("new",))
+            return structs.replace(owner, template=structs.replace(owner.template, spec=spec))
+
+        assert outcome(owners(foreign(), change), CLONES)[1] == {OwnerRollingOut("CloneSet", 4, 4, 0)}
+
+    def test_one_that_creates_its_pods_in_order_waits_for_the_lower_ones(self) -> None:
+        numbered = foreign(template=False)
+        names = {pod.uid: f"zk-{at}" for at, pod in enumerate(numbered.pods)}
+        snapshot = pods(numbered, lambda pod: structs.replace(pod, name=names[pod.uid], ready=names[pod.uid] != "zk-1"))
+        in_order = owners(snapshot, lambda owner: structs.replace(owner, ordered=True))
+        assert outcome(snapshot, CLONES)[0] == ["zk-1"], "the one that is not Ready is the cheapest"
+        evicted, facts = outcome(in_order, CLONES)
+        assert evicted == ["zk-1"]
+        assert LowerOrdinalNotReady("CloneSet", "web-1", "is not Ready") in facts
 
     def test_volumes_that_the_template_does_not_name_are_not_guessed(self) -> None:
         evicted, facts = outcome(pods(foreign(), lambda pod: structs.replace(pod, claims=("data",))), CLONES)

@@ -83,6 +83,7 @@ def sharing_a_volume(
     driver: str = "disk",
     drivers: Sequence[CSIDriver] | None = None,
     started: Collection[str] = ("a-1", "b-1"),
+    attached: bool = True,
 ) -> Plan:
     """Plan for a Deployment whose pods share one volume, which every node reaches; those on some nodes have started.
 
@@ -96,7 +97,9 @@ def sharing_a_volume(
     ]
     one = ("ReadWriteOnce",)
     claim = PersistentVolumeClaim(namespace="default", name="shared", volume="v", bound=True, access_modes=one)
-    volume = PersistentVolume(name="v", driver=driver, access_modes=modes, claim=("default", "shared"), phase="Bound")
+    volume = PersistentVolume(
+        name="v", driver=driver, attached=attached, access_modes=modes, claim=("default", "shared"), phase="Bound"
+    )
     users = pods(snapshot, lambda pod: structs.replace(pod, claims=("shared",), has_sandbox=pod.node in started))
     known: frozenset[str] = frozenset() if drivers is None else frozenset({"CSIDriver"})
     of_storage: dict[str, Any] = {
@@ -148,7 +151,7 @@ def test_a_pod_that_waits_for_a_volume_elsewhere_does_not_show_that_nothing_is_a
         pytest.param({"a-1": 3}, {"modes": ("ReadWriteMany",)}, id="many nodes may mount it"),
         pytest.param({"a-1": 3}, {"modes": ("ReadWriteOnce", "ReadOnlyMany")}, id="many nodes may read it"),
         pytest.param({"a-1": 3}, {"modes": ()}, id="nobody says how many nodes may have it"),
-        pytest.param({"a-1": 3}, {"driver": ""}, id="no driver attaches it"),
+        pytest.param({"a-1": 3}, {"driver": "", "attached": False}, id="no driver attaches it"),
         pytest.param(
             {"a-1": 3}, {"drivers": [CSIDriver(name="disk", attach_required=False)]}, id="the driver does not"
         ),

@@ -183,7 +183,7 @@ class TestOrder:
         snapshot = named(database({"b-1": 1, "a-1": 3}), "db-0", ready=False)
         plan = planned(snapshot)
         assert evicted(plan) == []
-        assert causes(plan) == {LowerOrdinalNotReady("db-0", "is not Ready")}
+        assert causes(plan) == {LowerOrdinalNotReady("StatefulSet", "db-0", "is not Ready")}
         assert {refused.reason for refused in plan.refusals} == {Reason.CANNOT_CREATE}
 
     def test_the_pod_that_is_not_ready_and_those_below_it_may_go(self) -> None:
@@ -215,7 +215,7 @@ class TestOrder:
         snapshot = named(database(), "db-1", **fields)
         checker = EligibilityChecker(snapshot, policy(), View(snapshot).clock)
         found = {pod.name[-1]: checker.refuse_pod(pod) for pod in snapshot.pods if pod.name != "db-1"}
-        waits = LowerOrdinalNotReady("db-1", state)
+        waits = LowerOrdinalNotReady("StatefulSet", "db-1", state)
         assert (found["0"], found["2"], found["3"]) == (None, waits, waits)
 
     def test_whichever_pods_are_not_ready_all_below_a_victim_are(self) -> None:
