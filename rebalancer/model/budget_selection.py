@@ -30,6 +30,10 @@ class BudgetSelection:
         self._selecting: dict[tuple[str, Labels], Sequence[DisruptionBudget]] = {}
         self._pods: dict[str, Mapping[DisruptionBudget, Sequence[Pod]]] = {}
 
+    def budgets_in(self, namespace: str) -> Sequence[DisruptionBudget]:
+        """Return the budgets of a namespace."""
+        return self._all_budgets.get(namespace, ())
+
     def budgets_of(self, pod: Pod) -> Sequence[DisruptionBudget]:
         """Return the budgets that select a pod, in their order."""
         return self.selecting(pod.namespace, pod.labels)

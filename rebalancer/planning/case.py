@@ -13,7 +13,7 @@ from rebalancer.model.words import plural
 from rebalancer.planning.diagnosis.relaxation import Relaxable
 from rebalancer.planning.plan import Proof
 from rebalancer.planning.problem.protocol import Problem, Step, StepSearch
-from rebalancer.planning.scope.budgets import BudgetLedger
+from rebalancer.planning.scope.budgets import BudgetLedger, KeptPods
 from rebalancer.planning.search.driver import StepGoal
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.planning.search.report import Attempt, Method
@@ -84,7 +84,7 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     there is none: `refusal` says why. `forced`: the scheduler can only repay it. `extra`: it may take the repair's one
     eviction above the minimum. `method` gave the step; `attempts` are all methods that were tried. `needs_lookahead`:
     searches on the real nodes were left for later. `relaxable` has the relaxation of a component for which one can be
-    searched.
+    searched. `kept` are pods that the budgets never let go, where the step takes one of them.
     """
 
     state: State = State.VIOLATED
@@ -99,6 +99,7 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     method: Method | None = None
     attempts: tuple[Attempt, ...] = ()
     needs_lookahead: bool = False
+    kept: KeptPods | None = None
     relaxable: Relaxable | None = None
 
     @property
@@ -128,8 +129,7 @@ class Case(Generic[P]):
     @cached_property
     def concurrent(self) -> int:
         """How many pods may be evicted at once; where nobody may ever be evicted, the budgets say so of the step."""
-        victims = (victim for on_node in self.problem.pods.movable.values() for victim in on_node)
-        return self._ledger.most_concurrent(victims) or self._limits.step_evictions
+        return self._ledger.most_concurrent(self.problem.victims) or self._limits.step_evictions
 
     def concurrent_in_part(self, refused: Decision) -> int:
         """Return how many pods a step of a partial repair may evict; budgets count where a whole repair is known."""

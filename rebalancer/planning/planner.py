@@ -27,7 +27,7 @@ from rebalancer.planning.plan import (
     Waiting,
 )
 from rebalancer.planning.problem.protocol import Problem, Step
-from rebalancer.planning.scope.budgets import BudgetLedger, GroupUnavailable
+from rebalancer.planning.scope.budgets import BudgetLedger, GroupUnavailable, KeptPods, StepExceedsBudget
 from rebalancer.planning.scope.capacity import CapacityIndex
 from rebalancer.planning.scope.components import (
     Component,
@@ -44,6 +44,7 @@ from rebalancer.planning.scope.settling import SettlingNodes
 from rebalancer.planning.scope.systems import NodeSystems
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
+from rebalancer.planning.within_budgets import decide_within_budgets
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 
@@ -187,7 +188,11 @@ class _Planner:
             quick=self._quick,
             contingent=self._contingent,
         )
-        return decide(problem, self._view, context, self._ledger, self._limits)
+
+        def decide_for(problem: Problem) -> Decision:
+            return decide(problem, self._view, context, self._ledger, self._limits)
+
+        return decide_within_budgets(problem, decide_for, self._ledger)
 
     def _conclude(self, problem: Problem, decision: Decision) -> None:
         for pod, member, refusal in problem.pods.refused:
@@ -221,7 +226,7 @@ class _Planner:
         for reservation in problem.reservations(victims[:granted]) if granted else ():
             self._capacities.charge(reservation.nodes, reservation.sample, reservation.pods)
         if blocked is not None:
-            blocked = _with_pending(blocked, repair.cause)
+            blocked = _with_kept(_with_pending(blocked, repair.cause), decision.kept)
             self._waiting += [Waiting(eviction=eviction, refusal=blocked) for eviction in evictions[granted:]]
         # A repair whose first evictions go now is under way: what its next ones wait for is said of these.
         refusal = decision.refusal if granted else blocked or decision.refusal
@@ -336,6 +341,13 @@ def _with_pending(blocked: Refusal, cause: Cause) -> Refusal:
     """Set `pending_is_one` where the pending pod that the repair would free uses up a group's maxInFlight."""
     if isinstance(blocked, GroupUnavailable) and cause is Cause.PLACEMENT_DEADLOCK:
         return structs.replace(blocked, pending_is_one=True)
+    return blocked
+
+
+def _with_kept(blocked: Refusal, kept: KeptPods | None) -> Refusal:
+    """Name the pods that the budgets never let go where others of the component may go."""
+    if isinstance(blocked, StepExceedsBudget):
+        return structs.replace(blocked, kept=kept)
     return blocked
 
 

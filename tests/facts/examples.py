@@ -31,6 +31,7 @@ from rebalancer.planning.scope.budgets import (
     MAX_UNAVAILABLE,
     PER_WORKLOAD,
     BudgetExhausted,
+    KeptPods,
     StepExceedsBudget,
     WorkloadLimitReached,
 )
@@ -148,6 +149,9 @@ FURTHER: tuple[Fact, ...] = (
     StepExceedsBudget(3, 0),
     StepExceedsBudget(3, 2),
     StepExceedsBudget(3, 0, "shop/web (Deployment)"),
+    StepExceedsBudget(1, 0, "shop/db (StatefulSet)", ("shop/leader",), kept=KeptPods(("db-0 (node a-1)",), 1, 2)),
+    KeptPods(("db-0 (node a-1)", "db-1 (node a-2)"), 1, None),
+    KeptPods(("db-0 (node a-1)",), 2, 2),
     NodeChanged(NodeChange(NINE, "c-1", NodeEvent.UNCORDONED), None, 5 * MINUTE, NINE),
     NodeChanged(NodeChange(NINE, "c-1", NodeEvent.UNREADY, ZONE, "c"), DomainName(ZONE, "c"), 5 * MINUTE, NINE),
     CountsInMotion(NodeChange(NINE, "c-1", NodeEvent.RELABELLED, ZONE, "b"), 5 * MINUTE, NINE),

@@ -114,13 +114,14 @@ def test_two_classes_that_need_concurrent_evictions() -> None:
 
 
 def test_a_step_waits_while_the_budgets_allow_no_second_eviction_just_now() -> None:
-    """Two of a workload may be unavailable and one is: the step begins once that pod is Ready."""
+    """Two of a workload may be unavailable and one of each is: the step begins once these pods are Ready."""
     two = policy().model_copy(
         update={"budgets": policy().budgets.model_copy(update={"max_unavailable": Amount(value=2)})}
     )
     snapshot = joined(two_that_go_together())
     assert len(planned(snapshot, two).evictions) == 1
-    unready = tuple(structs.replace(pod, ready=pod.node != "b-2") for pod in snapshot.pods)
+    first = {pod.labels["app"]: pod.uid for pod in reversed(snapshot.pods)}
+    unready = tuple(structs.replace(pod, ready=pod.uid not in first.values()) for pod in snapshot.pods)
     plan = planned(replace(snapshot, pods=unready), two)
     assert plan.evictions == ()
     assert plan.components[0].reason is Reason.BLOCKED_BY_BUDGET

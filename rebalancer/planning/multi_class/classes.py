@@ -19,7 +19,7 @@ from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition, PodPartitioner
 from rebalancer.planning.scope.requirements import Requirement
-from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.scope.victims import Allowed, Victim
 from rebalancer.scheduling.affinity_terms import selects
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
@@ -104,6 +104,17 @@ class PodClass:
         """How many pods there are, pending ones too."""
         return sum(self.counts.values()) + self.pending
 
+    def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "PodClass":
+        """Return the class of which only pods may move whose eviction is allowed by then."""
+        movable: dict[str, Sequence[Victim]] = {}
+        for node, victims in self.movable.items():
+            able = [structs.replace(one, allowed=allowed[one.pod.uid]) for one in victims]
+            able = [victim for victim in able if victim.allowed <= latest]
+            if able:
+                movable[node] = sorted(able, key=lambda victim: victim.allowed)
+        fixed = {node: count - len(movable.get(node, ())) for node, count in self.counts.items()}
+        return replace(self, movable=movable, fixed=fixed)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
@@ -136,6 +147,10 @@ class PodClasses:
     def total(self) -> int:
         """How many pods there are, pending ones too."""
         return sum(pod_class.total for pod_class in self.classes)
+
+    def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "PodClasses":
+        """Return the component of which only pods may move whose eviction is allowed by then, by UID."""
+        return replace(self, classes=tuple([one.within(allowed, latest) for one in self.classes]))
 
     def class_of(self, pod: Pod) -> int:
         """Return the class of a pod, placed or to come."""

@@ -15,6 +15,9 @@ __all__ = ["Solution", "Unsolved", "prefer_cheap_victims", "solve", "solve_model
 
 _CLOSE = 1e-6
 
+_Tier = tuple[int, bool, int, int]
+"""When the budgets allow it, whether it is a victim of last resort, its priority and its deletion cost."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
@@ -50,7 +53,8 @@ def solve(
 def prefer_cheap_victims(classes: PodClasses, solution: Solution, limits: SearchLimits) -> Solution:
     """Return a solution with as few evictions, of cheaper pods; the given solution where none is found.
 
-    Victims of last resort are avoided first, then pods of high priority and of high deletion cost.
+    Pods that the budgets do not allow now are avoided first, then victims of last resort, then pods of high priority
+    and of high deletion cost.
     """
     tiers = {
         _tier(victim) for pod_class in classes.classes for victims in pod_class.movable.values() for victim in victims
@@ -63,19 +67,19 @@ def prefer_cheap_victims(classes: PodClasses, solution: Solution, limits: Search
     return solution if isinstance(cheaper, Unsolved) else replace(solution, placed=cheaper.placed)
 
 
-def _price_evictions(
-    classes: PodClasses, model: PlacementModel, tiers: Sequence[tuple[bool, int, int]], evictions: int
-) -> None:
+def _price_evictions(classes: PodClasses, model: PlacementModel, tiers: Sequence[_Tier], evictions: int) -> None:
     """Allow at most `evictions`, and price them so that the cheapest pods are evicted.
 
-    One victim of last resort costs more than all other pods together.
+    A pod that the budgets allow later, or a victim of last resort, costs more than all that come before it together.
     """
     program = model.program
-    ordinary = sum(not avoided for avoided, _, _ in tiers)
-    price = {
-        tier: position if not tier[0] else position + ordinary * evictions
-        for position, tier in enumerate(tiers, start=1)
-    }
+    price: dict[_Tier, int] = {}
+    before = 0
+    for position, tier in enumerate(tiers, start=1):
+        previous = tiers[position - 2] if position > 1 else tier
+        if tier[:2] != previous[:2]:
+            before = price[previous] * evictions
+        price[tier] = before + position
     staying: dict[int, float] = {}
     for (number, node), stay in model.stay.items():
         pod_class = classes.classes[number]
@@ -93,9 +97,9 @@ def _count_movable(classes: PodClasses, model: PlacementModel) -> int:
     return sum(classes.classes[number].counts[node] for number, node in model.stay)
 
 
-def _tier(victim: Victim) -> tuple[bool, int, int]:
-    avoided, priority, deletion, *_ = victim.cost
-    return avoided, priority, deletion
+def _tier(victim: Victim) -> _Tier:
+    allowed, avoided, priority, deletion, *_ = victim.cost
+    return allowed, avoided, priority, deletion
 
 
 def solve_model(model: PlacementModel, limits: SearchLimits, work: int | None = None) -> Solution | Unsolved:

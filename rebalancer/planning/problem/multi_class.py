@@ -1,6 +1,6 @@
 """Pods of several classes, or requirements that count different pods: solved by an integer program and lookahead."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ from rebalancer.planning.problem.protocol import Infeasible, ProvedMinimum, Rese
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement
-from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.scope.victims import Allowed, Victim
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.steps.lookahead_models import MultiClassModel
@@ -58,6 +58,17 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def component(self) -> Component:
         """The component."""
         return self.classes.component
+
+    @property
+    def victims(self) -> Iterable[Victim]:
+        """The pods that may move."""
+        movable = [pod_class.movable for pod_class in self.classes.classes]
+        return (victim for by_node in movable for on_node in by_node.values() for victim in on_node)
+
+    def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "MultiClassProblem":
+        """Return the problem in which only pods may move whose eviction is allowed by then."""
+        classes = self.classes.within(allowed, latest)
+        return MultiClassProblem(classes=classes, view=self.view, cache=self.cache)
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:

@@ -4,8 +4,8 @@ A problem is a component whose pods are eligible, with the pods that may move an
 `decision.decide` works on both, with methods of its own for each; what both answer stands here.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, Self
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from rebalancer.planning.plan import OutlookSource, Proof
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement
-from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.scope.victims import Allowed, Victim
 from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.search.report import Attempt
 from rebalancer.planning.steps.lookahead import LookaheadModel
@@ -95,6 +95,13 @@ class Problem(Protocol):
     @property
     def always_looks_ahead(self) -> bool:
         """Whether every search examines the real nodes, so that the component is planned after the others."""
+
+    @property
+    def victims(self) -> Iterable[Victim]:
+        """The pods that may move."""
+
+    def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> Self:
+        """Return the problem in which only pods may move whose eviction is allowed by then, by the pod's UID."""
 
     def minimum(self) -> ProvedMinimum | Infeasible:
         """Return the minimum number of evictions, or why there is none."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
@@ -17,7 +17,7 @@ from rebalancer.planning.scope.capacity import NodeCapacity
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement
-from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.scope.victims import Allowed, Victim
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.driver import StepGoal
 from rebalancer.planning.search.limits import SearchBudget
@@ -80,6 +80,16 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     def always_looks_ahead(self) -> bool:
         """False: counting answers most questions."""
         return False
+
+    @property
+    def victims(self) -> Iterable[Victim]:
+        """The pods that may move."""
+        return (victim for on_node in self.pods.movable.values() for victim in on_node)
+
+    def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "SingleClassProblem":
+        """Return the problem in which only pods may move whose eviction is allowed by then."""
+        pods = self.pods.within(allowed, latest)
+        return structs.replace(self, pods=pods, layout=self.layout.with_ranked(pods.ranked))
 
     @property
     def pending(self) -> int:

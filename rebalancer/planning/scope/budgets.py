@@ -6,7 +6,7 @@ once: a plan never grants the same disruption twice. Rules: docs/semantics.md, "
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from operator import attrgetter
@@ -15,14 +15,14 @@ from typing import Final
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.cluster import DisruptionBudget
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.moves import MoveState, PlanningMemory
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, name_list, plural
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.scope.quotas import QuotaLedger
-from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.scope.victims import Allowed, Victim
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 
@@ -159,11 +159,34 @@ class GroupSettling(Refusal):
         )
 
 
+class KeptPods(Fact):
+    """Pods that budgets never let go, where they let others of the component go.
+
+    `fewest` evictions repair it, `enough` do without these pods; None where no number does.
+    """
+
+    pods: tuple[str, ...]
+    fewest: int
+    enough: int | None
+
+    def __str__(self) -> str:
+        named = f"one of the pods that may not be evicted: {name_list(self.pods)}"
+        if self.enough is None:
+            return f"Every repair evicts {named}"
+        if self.enough > self.fewest:
+            return (
+                f"Every repair of {plural(self.fewest, 'eviction')} evicts {named}. {self.enough} evictions would do "
+                "without, but no more than the fewest are made"
+            )
+        return f"No safe eviction of other pods was found, and the repair evicts {named}"
+
+
 class StepExceedsBudget(Refusal):
     """The smallest step needs more concurrent evictions than the budgets of the workload ever allow.
 
     `budgets` are the PodDisruptionBudgets that allow no more than `allowed`, `fields` those fields of the policy; with
-    neither it is a limit's `disruption`. `workload` is "" where there are several workloads.
+    neither it is a limit's `disruption`. `workload` is "" where there are several workloads. `kept` is set where they
+    allow the eviction of other pods.
     """
 
     reason = Reason.STEP_EXCEEDS_BUDGET
@@ -172,8 +195,12 @@ class StepExceedsBudget(Refusal):
     workload: str = ""
     budgets: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
+    kept: KeptPods | None = None
 
     def __str__(self) -> str:
+        return self._limits() if self.kept is None else f"{self._limits()}. {self.kept}"
+
+    def _limits(self) -> str:
         needs = f"needs {plural(self.needed, 'concurrent eviction')}"
         allowed = "never allow any" if not self.allowed else f"allow at most {self.allowed}"
         if not self.workload:
@@ -269,7 +296,7 @@ class BudgetLedger:
             return granted, blocked
         for victim in victims[:granted]:
             self.give_back(victim.pod, victim.member)
-        return 0, self._refuse_step(victims[0], max(needed, concurrent), blocked)
+        return 0, self._refuse_step(victims, granted, max(needed, concurrent), blocked)
 
     def _grant_prefix(self, victims: Sequence[Victim]) -> tuple[int, Refusal | None]:
         for granted, victim in enumerate(victims):
@@ -289,16 +316,59 @@ class BudgetLedger:
             self.give_back(first.pod, first.member)
         return granted + taken >= concurrent
 
-    def _refuse_step(self, first: Victim, needed: int, blocked: Refusal | None) -> Refusal:
-        most = self.most(first.member, first.pod)
-        if needed > most:
-            return self._exceeded(first, needed, most)
+    def _refuse_step(self, victims: Sequence[Victim], granted: int, needed: int, blocked: Refusal | None) -> Refusal:
+        """Return why a step waits, or is never taken: because of its first victim, or of the one that is blocked."""
+        for victim, least in ((victims[0], needed), (victims[min(granted, len(victims) - 1)], 1)):
+            most = self.most(victim.member, victim.pod)
+            if least > most:
+                return self._exceeded(victim, needed, most)
         return blocked or StepWaitsForBudget(needed)
 
+    def count_granted(self, victims: Sequence[Victim], needed: int, concurrent: int) -> int:
+        """Return how many victims of a step `grant` would let go; nothing is spent."""
+        granted, _ = self.grant(victims, needed, concurrent)
+        for victim in victims[:granted]:
+            self.give_back(victim.pod, victim.member)
+        return granted
+
+    def may_differ(self, members: Sequence[PodController]) -> bool:
+        """Return whether budgets may allow the eviction of some of these owners' pods and not of others: a quick test.
+
+        All pods of one owner with the same labels are under the same PodDisruptionBudgets.
+        """
+        if len(members) > 1 or self._groups.exist or self._quotas.exist:
+            return True
+        (member,) = members
+        return member.labels is None and bool(self._selected.budgets_in(member.reference.namespace))
+
+    def terms_of(self, victim: Victim) -> Hashable:
+        """Return what the budgets read of a pod: pods with equal terms are allowed at the same times."""
+        pod = victim.pod
+        # Quotas read the pod's own requests.
+        own = pod.uid if self._quotas.exist else ""
+        return _identity(victim.member), self.budgets_of(pod), self._groups.terms_of(pod), own
+
+    def when_allowed(self, victims: Iterable[Victim], needed: int) -> dict[str, Allowed]:
+        """Return for each pod by its UID when so many pods like it may be evicted at once."""
+        known: dict[Hashable, Allowed] = {}
+        allowed = {}
+        for victim in victims:
+            terms = self.terms_of(victim)
+            if terms not in known:
+                known[terms] = self._when_allowed(victim, needed)
+            allowed[victim.pod.uid] = known[terms]
+        return allowed
+
+    def _when_allowed(self, victim: Victim, needed: int) -> Allowed:
+        if self.most(victim.member, victim.pod) < needed:
+            return Allowed.NEVER
+        return Allowed.NOW if self._allows_following(victim, 0, needed) else Allowed.LATER
+
     def most_concurrent(self, victims: Iterable[Victim]) -> int:
-        """Return how many of these pods may ever be evicted at once, of the owner that allows the fewest."""
-        of_owner = {victim.member.reference: victim for victim in victims}
-        return min((self.most(victim.member, victim.pod) for victim in of_owner.values()), default=0)
+        """Return how many of these pods may be evicted at once, of those that allow the fewest; 0 if none ever may."""
+        alike = {self.terms_of(victim): victim for victim in victims}
+        most = [self.most(victim.member, victim.pod) for victim in alike.values()]
+        return min(filter(None, most), default=0)
 
     def most(self, member: PodController, pod: Pod) -> int:
         """Return how many pods like this may be evicted concurrently while every pod is healthy.
@@ -507,6 +577,16 @@ class GroupBudgets:
     def _is_whole(self, pods: Sequence[Pod], group: LimitGroup) -> bool:
         """Return whether all pods of an owner are in the group: then pods that it has still to create count too."""
         return all(group in self._groups.get(pod.uid, ()) for pod in pods)
+
+    @property
+    def exist(self) -> bool:
+        """Whether a group limits how its pods are disrupted."""
+        return bool(self._groups)
+
+    def terms_of(self, pod: Pod) -> Hashable:
+        """Return the pod's groups, each with whether an eviction of this very pod is planned in it already."""
+        groups = self._groups.get(pod.uid, ())
+        return tuple([(group.name, pod.uid if pod.uid in self._unexecuted[group.name] else "") for group in groups])
 
     def blocked(self, pod: Pod) -> Refusal | None:
         """Return why this pod's groups allow no further eviction now, or None."""

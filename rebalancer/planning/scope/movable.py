@@ -17,7 +17,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_list, plural
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
-from rebalancer.planning.scope.victims import RankedPods, Victim
+from rebalancer.planning.scope.victims import Allowed, RankedPods, Victim
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
@@ -142,6 +142,10 @@ class PodPartition(Struct, eq=False):
     def movable(self) -> Mapping[str, list[Victim]]:
         """The pods that may move by node, cheapest first; the nodes are in the order of their cheapest pod."""
         return self.ranked.by_node
+
+    def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "PodPartition":
+        """Return the partition in which only pods may move whose eviction is allowed by then."""
+        return structs.replace(self, ranked=self.ranked.within(allowed, latest))
 
     def add(self, other: "PodPartition") -> None:
         """Add the pods of another class; `ranked` stays, as each class ranks its own."""

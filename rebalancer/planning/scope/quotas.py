@@ -22,6 +22,11 @@ class QuotaLedger:
         self._has_quotas = bool(snapshot.quotas or snapshot.cluster_quotas)
         self._planned: defaultdict[Quota, Counter[str]] = defaultdict(Counter)
 
+    @property
+    def exist(self) -> bool:
+        """Whether there are quotas."""
+        return self._has_quotas
+
     def blocked(self, pod: Pod, member: PodController) -> QuotaExceeded | None:
         """Return which quota would not admit the replacement of a pod now, or None."""
         for quota, charges in self._charges(pod, member):

@@ -120,6 +120,12 @@ class Layout:
             self.topology, self.bounds, self.pods_on, self.ranked, self.capacity, free, self._useful, self._cache
         )
 
+    def with_ranked(self, ranked: RankedPods) -> "Layout":
+        """Return the layout in which only these pods may move."""
+        return Layout(
+            self.topology, self.bounds, self.pods_on, ranked, self.capacity, self._reserved, self._useful, self._cache
+        )
+
     def _count_alone(self) -> Mapping[DomainPath, int]:
         """Find the pods that are alone on their nodes, and count them by domain."""
         counts, capacity, topology = self.pods_on, self.capacity, self.topology
