@@ -127,7 +127,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.DOMAIN_UNUSED: "No pod runs in a zone that affinity or a limit names.",
     FindingKind.SHARED_VOLUME_NOT_ATTACHED: "Pods share a ReadWriteOnce volume of a driver that attaches nothing.",
     FindingKind.MIXED_CONSTRAINTS: "Pods that are counted together have different values of a constraint.",
-    FindingKind.ARCHITECTURE_NOT_SELECTED: "Pods may land on nodes of several architectures, and none shows that it works.",
+    FindingKind.ARCHITECTURE_NOT_SELECTED: "Pods may land on nodes of several architectures, and none shows it works.",
     FindingKind.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select a pod: the API refuses to evict it.",
     FindingKind.BUDGET_ALWAYS_ZERO: "A PodDisruptionBudget never allows an eviction.",
 }
