@@ -64,6 +64,7 @@ STATES: Final[Mapping[State, str]] = {
     State.VIOLATED: "It is violated, and can be repaired; the reason, if any, says what the repair waits for.",
     State.INFEASIBLE: "No placement of these pods over these domains can satisfy it.",
     State.UNFIXABLE: "A placement exists that satisfies it, but no eviction leads there now.",
+    State.UNKNOWN: "Of a report: no node that was read takes such pods and has the key, so nothing was counted.",
 }
 CAUSES: Final[Mapping[Cause, str]] = {
     Cause.SKEW_VIOLATED: "A spread constraint is violated: a hard one, or a soft one that `spread.actOn` lists.",

@@ -11,7 +11,9 @@ from rebalancer.cli.load import find_scale_down_findings, load_cluster, select_w
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.model.reasons import State
+from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.model.workloads import BUILT_IN
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import json_chunks, to_yaml
@@ -19,8 +21,14 @@ from rebalancer.reporting.documents.report import ReportDocument, every_workload
 from rebalancer.reporting.text.junit import report_junit
 from rebalancer.reporting.text.report import report_text
 
-_FAIL_ON = {"violated": State.VIOLATED, "infeasible": State.INFEASIBLE, "unfixable": State.UNFIXABLE}
+_FAIL_ON = {
+    "violated": State.VIOLATED,
+    "infeasible": State.INFEASIBLE,
+    "unfixable": State.UNFIXABLE,
+    "unknown": State.UNKNOWN,
+}
 _FINDING = "finding"
+_FINE = frozenset({State.SATISFIED, State.UNKNOWN})
 
 
 def add_arguments(parser: Parser) -> None:
@@ -34,10 +42,11 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--fail-on",
         action="append",
+        metavar="WHAT",
         choices=(*_FAIL_ON, _FINDING),
         default=[],
-        help="exit 3 if a hard constraint or a limit is in this state, or there is a finding; "
-        "a PlacementDeadlock counts as violated; may be given repeatedly",
+        help=f"{', '.join(_FAIL_ON)} or {_FINDING}: exit 3 if a hard constraint or a limit is so, or there is one; "
+        "a pod without a node counts as violated; also if what was read is incomplete; may be given repeatedly",
     )
 
 
@@ -56,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
         every_workload if workloads is None else workloads.__contains__,
         simulate_failures(assessment.pod_groups, assessment.limits, view) if args.failures else None,
         find_relaxations(evaluation.plan),
+        view,
     )
     match options.output:
         case "json":
@@ -70,16 +80,34 @@ def run(args: argparse.Namespace) -> int:
             refusals = narrow_plan(evaluation.plan, workloads).refusals
             wide = options.output == "wide"
             sys.stdout.write(report_text(document, refusals, options.layout, most=options.most, wide=wide))
-    if args.fail_on and not (document.constraints or document.limits or document.deadlocks):
+    if not args.fail_on:
+        return Exit.FINE
+    if not (document.constraints or document.limits or document.deadlocks):
         warn(["--fail-on has nothing to go by: no constraint and no limit was evaluated; check -n, -l and the policy"])
-    return Exit.SOMETHING if _has_failed(document, args.fail_on) else Exit.FINE
+    gap = describe_unread(cluster.snapshot)
+    if gap:
+        warn([f"--fail-on: {gap}"])
+    chose_nothing = workloads is not None and not workloads
+    return Exit.SOMETHING if gap or chose_nothing or _has_failed(document, args.fail_on) else Exit.FINE
+
+
+def describe_unread(snapshot: Snapshot) -> str:
+    """Say what a report cannot go by: kinds that were not read, or of which no object could be; "" if there is none."""
+    owners = {pod.owner.kind for pod in snapshot.pods if pod.owner is not None and pod.owner.kind in BUILT_IN}
+    missing = sorted(snapshot.unknown & {"Pod", "Node", *owners})
+    left = {"Pod": snapshot.pods, "Node": snapshot.nodes}
+    left |= {kind: [owner for owner in snapshot.workloads if owner.kind == kind] for kind in BUILT_IN}
+    rejected = sorted({fault.kind for fault in snapshot.faults if fault.kind in left and not left[fault.kind]})
+    parts = [f"no {', '.join(missing)} was read"] if missing else []
+    parts += [f"every {', '.join(rejected)} is malformed"] if rejected else []
+    return "; ".join(parts)
 
 
 def _unsatisfied_names(document: ReportDocument) -> Iterable[str]:
     """Return the workloads of which a constraint or limit is not satisfied, each once: `shop/deployment/web`."""
-    rows = [row for row in document.constraints if row.state != State.SATISFIED]
+    rows = [row for row in document.constraints if row.state not in _FINE]
     names = [f"{row.namespace}/{one.kind.lower()}/{one.name}" for row in rows for one in row.workloads]
-    limits = [row for row in document.limits if row.state != State.SATISFIED and "workload" in row.key]
+    limits = [row for row in document.limits if row.state not in _FINE and "workload" in row.key]
     for limit in limits:
         kind, _, name = limit.key["workload"].partition("/")
         names.append(f"{limit.namespace}/{kind.lower()}/{name}")
@@ -88,9 +116,10 @@ def _unsatisfied_names(document: ReportDocument) -> Iterable[str]:
 
 def _has_failed(document: ReportDocument, fail_on: Sequence[str]) -> bool:
     """Return whether the report has anything that --fail-on names."""
-    failing = {_FAIL_ON[name] for name in fail_on if name != _FINDING}
+    failing: set[str] = {_FAIL_ON[name] for name in fail_on if name != _FINDING}
     hard = WhenUnsatisfiable.DO_NOT_SCHEDULE
     states = {row.state for row in document.constraints if row.when_unsatisfiable == hard}
-    states |= {State.VIOLATED} if document.deadlocks else set()
+    waits = any(not waiting.gated for waiting in document.waiting)
+    states |= {State.VIOLATED} if document.deadlocks or waits else set()
     states |= {row.state for row in document.limits}
     return not failing.isdisjoint(states) or bool(_FINDING in fail_on and document.findings)

@@ -13,6 +13,8 @@ class State(StrEnum):
     """No placement of these pods in these domains satisfies it."""
     UNFIXABLE = "Unfixable"
     """A placement that satisfies it exists, but no eviction leads there now."""
+    UNKNOWN = "Unknown"
+    """Of a report only: no node has the key, or nodes were not read, so that nothing could be counted."""
 
 
 class Reason(StrEnum):

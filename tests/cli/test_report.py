@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -17,6 +18,7 @@ from tests.cli.test_explain import LATER, owned
 from tests.control_plane.layout import deployment
 from tests.control_plane.manifests import HOSTNAME, ZONE, spread
 from tests.control_plane.resources import Manifest
+from tests.known_states import build as known
 
 EMPTY = {"kind": "List", "apiVersion": "v1", "items": []}
 POLICY = """
@@ -109,8 +111,9 @@ def test_fail_on_says_when_there_is_nothing_to_go_by(tmp_path: Path, capsys: pyt
     """A mistyped namespace would leave a pipeline green without a word."""
     file = tmp_path / "empty.json"
     file.write_text(json.dumps(EMPTY))
-    assert entry.main(["report", "--snapshot", str(file), "--fail-on", "violated"]) == Exit.FINE
-    assert "warning: --fail-on has nothing to go by" in capsys.readouterr().err
+    assert entry.main(["report", "--snapshot", str(file), "--fail-on", "violated"]) == Exit.SOMETHING
+    assert "warning: --fail-on has nothing to go by" in (shown := capsys.readouterr().err)
+    assert "warning: --fail-on: no Node, Pod was read" in shown
     assert entry.main(["report", "--snapshot", str(file)]) == Exit.FINE
     assert "--fail-on" not in capsys.readouterr().err
 
@@ -222,3 +225,79 @@ def reported(*files: str, capsys: pytest.CaptureFixture[str]) -> object:
     """Return the report of these files as JSON."""
     assert entry.main(["report", "--snapshot", *files, "-o", "json"]) == Exit.FINE
     return json.loads(capsys.readouterr().out)
+
+
+class TestFailOn:
+    """A pipeline is green only where everything was counted, and has a node."""
+
+    def run(self, state: known.State, folder: Path, *flags: str) -> int:
+        file, policy = folder / "state.json", folder / "policy.yaml"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": state.items}))
+        policy.write_text("apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\ngroups: []\n")
+        return entry.main(["report", "--snapshot", str(file), "--policy", str(policy), *flags])
+
+    def spread(self, *on: str | None, **spec: Any) -> known.State:
+        return known.cluster(known.deployment(on=on, **spec))
+
+    def test_a_pod_that_finds_no_node_counts_as_violated(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        state = self.spread("a-0", "b-0", "c-0", None, cpu="100")
+        assert self.run(state, tmp_path, "--fail-on", "violated") == Exit.SOMETHING
+        shown = capsys.readouterr().out
+        assert "0 of 1 constraint not satisfied, 0 of 0 limits not satisfied, 1 pod without a node" in shown
+        assert "shop/web (Deployment): 1 pod (web-3): 0/3 nodes are available: 3 Insufficient cpu." in shown
+        assert self.run(state, tmp_path, "--fail-on", "infeasible") == Exit.FINE
+        assert self.run(state, tmp_path) == Exit.FINE
+
+    def test_one_that_waits_for_its_gate_does_not(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        state = self.spread("a-0", "b-0", "c-0", None)
+        state.get("Pod", "web-3")["spec"]["schedulingGates"] = [{"name": "quota"}]
+        assert self.run(state, tmp_path, "--fail-on", "violated") == Exit.FINE
+        assert "1 pod (web-3): it has scheduling gates" in capsys.readouterr().out
+
+    def test_nor_does_one_of_a_workload_without_a_rule(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        state = self.spread("a-0", None, cpu="100", topologySpreadConstraints=[], restartPolicy="Never")
+        for kind in ("Service",):
+            state.items = [item for item in state.items if item["kind"] != kind]
+        state.items = [item for item in state.items if item["kind"] not in {"ReplicaSet", "Deployment"}]
+        for pod in state.pods():
+            pod["metadata"].pop("ownerReferences")
+        assert self.run(state, tmp_path, "--fail-on", "violated") == Exit.FINE
+        assert "WITHOUT A NODE" not in capsys.readouterr().out
+
+    def test_what_no_node_has_is_unknown_and_no_violation(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        rack = [{**known.over_zones({"app": "web"}), "topologyKey": "rack"}]
+        state = self.spread("a-0", "b-0", "c-0", topologySpreadConstraints=rack)
+        assert self.run(state, tmp_path, "--fail-on", "violated") == Exit.FINE
+        assert "Unknown: no node that was read takes such pods and has the label rack" in capsys.readouterr().out
+        assert self.run(state, tmp_path, "--fail-on", "unknown") == Exit.SOMETHING
+
+    @pytest.mark.parametrize("kind", ["Node", "ReplicaSet"])
+    def test_a_kind_that_is_missing_fails_whatever_is_asked_for(
+        self, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        state = self.spread("a-0", "b-0", "c-0")
+        state.items = [item for item in state.items if item["kind"] != kind]
+        assert self.run(state, tmp_path, "--fail-on", "infeasible") == Exit.SOMETHING
+        assert f"warning: --fail-on: no {kind} was read" in capsys.readouterr().err
+        assert self.run(state, tmp_path) == Exit.FINE
+
+    def test_so_does_one_of_which_no_object_can_be_read(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        state = self.spread("a-0", "b-0", "c-0")
+        for item in state.items:
+            if item["kind"] == "Node":
+                item["status"] = 5
+        assert self.run(state, tmp_path, "--fail-on", "infeasible") == Exit.SOMETHING
+        assert "warning: --fail-on: every Node is malformed" in capsys.readouterr().err
+
+    def test_so_does_a_selector_that_matches_nothing(self, tmp_path: Path) -> None:
+        state = self.spread("a-0", "b-0", "c-0")
+        assert self.run(state, tmp_path, "--fail-on", "infeasible", "-l", "app=nosuch") == Exit.SOMETHING
+        assert self.run(state, tmp_path, "--fail-on", "infeasible", "-l", "app=web") == Exit.FINE

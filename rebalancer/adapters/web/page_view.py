@@ -33,6 +33,7 @@ _COLUMNS: Final = 30
 
 _SHADES: Final = 4
 _MOODS: Final = {State.SATISFIED: "good", State.VIOLATED: "bad"}
+_FINE: Final = frozenset({State.SATISFIED, State.UNKNOWN})
 _HARD: Final = "DoNotSchedule"
 
 
@@ -147,13 +148,9 @@ class PageView:
         report = self._page.report
         if report is None:
             return []
-        limits = [
-            _violated_limit(row) for row in report.limits if row.state != State.SATISFIED and self._selects_limit(row)
-        ]
+        limits = [_violated_limit(row) for row in report.limits if row.state not in _FINE and self._selects_limit(row)]
         constraints = [
-            _violated_constraint(row)
-            for row in report.constraints
-            if row.state != State.SATISFIED and self._selects(row)
+            _violated_constraint(row) for row in report.constraints if row.state not in _FINE and self._selects(row)
         ]
         return [*limits, *constraints]
 

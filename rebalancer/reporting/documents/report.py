@@ -11,6 +11,7 @@ from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.domain_failures import DomainFailure, DomainFailures
 from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.assessment.waiting_pods import find_waiting_pods
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind, State, ViolationCause
 from rebalancer.model.snapshot import get_known_time
@@ -28,6 +29,7 @@ from rebalancer.reporting.documents.document import (
 from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.remedies import Violation, limit_remedy, remedy
 from rebalancer.reporting.state_reasons import StateReason, StateReasons, limit_workloads
+from rebalancer.scheduling.view import View
 
 WorkloadFilter = Callable[[Reference], bool]
 
@@ -106,6 +108,16 @@ class ReportedDeadlock(CamelCaseStruct, frozen=True, kw_only=True):
     message: Text
 
 
+class ReportedWaiting(CamelCaseStruct, frozen=True, kw_only=True):
+    """Pods of a workload that have no node, and why, in the scheduler's words; `gated` ones wait for their gates."""
+
+    namespace: Text
+    workload: WorkloadName
+    pods: tuple[Text, ...]
+    message: Text
+    gated: bool
+
+
 class ReportedFinding(CamelCaseStruct, frozen=True, kw_only=True):
     """A configuration fault that violates nothing yet: its kind, the object, and what to do."""
 
@@ -156,11 +168,32 @@ class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
     constraints: tuple[ReportedConstraint, ...]
     limits: tuple[ReportedLimit, ...]
     deadlocks: tuple[ReportedDeadlock, ...]
+    waiting: tuple[ReportedWaiting, ...]
     findings: tuple[ReportedFinding, ...]
     failures: tuple[ReportedFailure, ...] | None
     """One for each domain that holds pods of the policy's groups; null without `--failures`."""
     failure_domains: Number | None
     """How many domains these topology keys have in all; null without `--failures`."""
+
+
+class _ReportedStates(StateReasons):
+    """States and reasons, Unknown where no domain was counted: nothing is satisfied by an empty count."""
+
+    def for_constraint(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> StateReason:
+        """Return the state and reason of one constraint of a group."""
+        if not evaluated.counts.by_domain:
+            return _nothing_counted(evaluated.constraint.key)
+        return super().for_constraint(group, evaluated)
+
+    def for_limit(self, limit: EvaluatedLimit) -> StateReason:
+        """Return the state and reason of a limit."""
+        if not limit.counts and limit.total:
+            return _nothing_counted(limit.topology_key)
+        return super().for_limit(limit)
+
+
+def _nothing_counted(key: str) -> StateReason:
+    return StateReason(State.UNKNOWN, message=f"no node that was read takes such pods and has the label {key}")
 
 
 def every_workload(_: Reference) -> bool:
@@ -176,12 +209,15 @@ def report_document(
     chosen: WorkloadFilter = every_workload,
     lost: DomainFailures | None = None,
     relaxations: Relaxations = NO_RELAXATIONS,
+    view: View | None = None,
 ) -> ReportDocument:
     """Report on the chosen workloads, violations first; `lost` is the simulated loss of each domain.
 
+    With a `view` also on pods that have no node.
+
     `causes`, `findings` and `relaxations` are the results of `find_causes`, `find_findings` and `find_relaxations`.
     """
-    reasons = StateReasons(plan, relaxations)
+    reasons = _ReportedStates(plan, relaxations)
     zero_budgets = _zero_budgets(findings)
     constraints = [
         row
@@ -205,6 +241,7 @@ def report_document(
             for deadlock in assessment.deadlocks
             if chosen(deadlock.workload)
         ),
+        waiting=tuple(_reported_waiting(assessment, view, chosen)) if view is not None else (),
         findings=tuple(
             ReportedFinding(kind=finding.kind, object=finding.object, message=finding.message)
             for finding in findings
@@ -213,6 +250,19 @@ def report_document(
         failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
         failure_domains=lost.domains if lost is not None else None,
     )
+
+
+def _reported_waiting(assessment: Assessment, view: View, chosen: WorkloadFilter) -> Iterator[ReportedWaiting]:
+    concerned = {workload for group in assessment.groups for workload in group.spread.workloads}
+    concerned |= {workload for limit in assessment.limits for workload in limit_workloads(limit)}
+    for waiting in find_waiting_pods(view, frozenset(filter(chosen, concerned))):
+        yield ReportedWaiting(
+            namespace=waiting.workload.namespace,
+            workload=workload_name(waiting.workload),
+            pods=waiting.pods,
+            message=waiting.message,
+            gated=waiting.gated,
+        )
 
 
 def _reported_failures(failures: Sequence[DomainFailure], chosen: WorkloadFilter) -> Iterator[ReportedFailure]:

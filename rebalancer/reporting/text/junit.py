@@ -16,6 +16,7 @@ _MOST: Final = 5
 
 _BROKEN: Final = "NotSurvivable"
 _UNTRIED: Final = "NotTried"
+_WAITING: Final = "WithoutNode"
 
 
 class _Case(NamedTuple):
@@ -27,11 +28,15 @@ class _Case(NamedTuple):
 
 
 def report_junit(document: ReportDocument) -> str:
-    """Render the report. A case that is not Satisfied fails; a soft constraint is skipped, since it is a preference."""
+    """Render the report. A case that is not Satisfied fails.
+
+    Skipped are a soft constraint, since it is a preference, and what is not known.
+    """
     suites = {
         "constraints": list(_constraint_cases(document)),
         "limits": list(_limit_cases(document)),
         "deadlocks": list(_deadlock_cases(document)),
+        "waiting": list(_waiting_cases(document)),
         "findings": list(_finding_cases(document)),
     }
     if document.failures is not None:
@@ -56,7 +61,7 @@ def _constraint_cases(document: ReportDocument) -> Iterator[_Case]:
         workloads = ", ".join(f"{workload.kind}/{workload.name}" for workload in row.workloads)
         name = f"{workloads} {row.topology_key} maxSkew {row.max_skew} {row.when_unsatisfiable}"
         why = f"; {row.reason}: {row.message}" if row.reason else ""
-        soft = row.when_unsatisfiable == WhenUnsatisfiable.SCHEDULE_ANYWAY
+        soft = row.when_unsatisfiable == WhenUnsatisfiable.SCHEDULE_ANYWAY or row.state == State.UNKNOWN
         yield _Case(row.namespace, name, row.state, f"skew {row.skew}, maxSkew {row.max_skew}{why}", soft)
 
 
@@ -64,12 +69,20 @@ def _limit_cases(document: ReportDocument) -> Iterator[_Case]:
     for limit in document.limits:
         name = f"{limit.group}/{limit.limit} {key_text(limit.key)} {limit.topology_key} {limit.bound}"
         why = f"; {limit.reason}: {limit.obstacle}" if limit.obstacle else ""
-        yield _Case(limit.namespace, name, limit.state, f"{limit.message}{why}", skipped=False)
+        unknown = limit.state == State.UNKNOWN
+        yield _Case(limit.namespace, name, limit.state, f"{limit.message}{why}", skipped=unknown)
 
 
 def _deadlock_cases(document: ReportDocument) -> Iterator[_Case]:
     for row in document.deadlocks:
         yield _Case(row.namespace, f"Pod/{row.pod}", Reason.PLACEMENT_DEADLOCK, row.message, skipped=False)
+
+
+def _waiting_cases(document: ReportDocument) -> Iterator[_Case]:
+    """Yield a case for each workload with pods that have no node; those that are held back on purpose are skipped."""
+    for row in document.waiting:
+        name = f"{row.workload.kind}/{row.workload.name}: {plural(len(row.pods), 'pod')} without a node"
+        yield _Case(row.namespace, name, _WAITING, row.message, skipped=row.gated)
 
 
 def _finding_cases(document: ReportDocument) -> Iterator[_Case]:

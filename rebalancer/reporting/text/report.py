@@ -22,6 +22,7 @@ _STYLES: Final = {
     State.VIOLATED: Style.CAUTION,
     State.INFEASIBLE: Style.BAD,
     State.UNFIXABLE: Style.BAD,
+    State.UNKNOWN: Style.CAUTION,
 }
 _LONGEST_BAR: Final = 12
 
@@ -51,6 +52,7 @@ def report_text(
             [f"{row.namespace}/{row.pod}: {Reason.PLACEMENT_DEADLOCK}: {row.message}" for row in document.deadlocks],
             layout,
         ),
+        _noted("WITHOUT A NODE", _waiting(document), layout),
         _noted("FINDINGS", [f"{row.kind}: {row.object}: {row.message}" for row in document.findings], layout),
         layout.wrap(held, hang="  ") if held else [],
         *limit_sections(document.limits, layout, most),
@@ -61,14 +63,19 @@ def report_text(
 
 def _summary(document: ReportDocument) -> str:
     """Count what is not satisfied."""
-    violated = [row for row in document.constraints if row.state != State.SATISFIED]
+    violated = [row for row in document.constraints if row.state not in {State.SATISFIED, State.UNKNOWN}]
     workloads = {(row.namespace, workload) for row in violated for workload in row.workloads}
     where = f" in {plural(len(workloads), 'workload')}" if workloads else ""
-    limits = sum(row.state != State.SATISFIED for row in document.limits)
+    limits = sum(row.state not in {State.SATISFIED, State.UNKNOWN} for row in document.limits)
+    states = [row.state for row in document.constraints] + [row.state for row in document.limits]
+    unknown = states.count(State.UNKNOWN)
+    waiting = sum(len(row.pods) for row in document.waiting)
     parts = [
         f"{len(violated)} of {plural(len(document.constraints), 'constraint')} not satisfied{where}",
         f"{limits} of {plural(len(document.limits), 'limit')} not satisfied",
     ]
+    parts += [f"{unknown} not known"] if unknown else []
+    parts += [f"{plural(waiting, 'pod')} without a node"] if waiting else []
     parts += [plural(len(document.deadlocks), "deadlock")] if document.deadlocks else []
     parts += [plural(len(document.findings), "finding")] if document.findings else []
     return f"Report: {', '.join(parts)}."
@@ -109,8 +116,16 @@ def _noted(title: str, lines: Iterable[str], layout: TextLayout) -> list[str]:
 def _reasons(rows: Iterable[ReportedConstraint]) -> Iterable[str]:
     """Return a line for each reason why something is not repaired, once for all keys of a workload."""
     return dict.fromkeys(
-        f"{row.namespace}/{workload_names(row.workloads)}: {row.reason}: {row.message}" for row in rows if row.reason
+        f"{row.namespace}/{workload_names(row.workloads)}: {row.reason or row.state}: {row.message}"
+        for row in rows
+        if row.message
     )
+
+
+def _waiting(document: ReportDocument) -> Iterator[str]:
+    for row in document.waiting:
+        names = f"{workload_names((row.workload,))}: {plural(len(row.pods), 'pod')} ({name_list(row.pods)})"
+        yield f"{row.namespace}/{names}: {row.message}"
 
 
 def _causes(rows: Iterable[ReportedConstraint]) -> Iterator[str]:

@@ -83,7 +83,7 @@ def test_a_soft_constraint_does_not_fail_a_build() -> None:
     assert {row.when_unsatisfiable for row in soft} == {"ScheduleAnyway"}
     suites = ET.fromstring(report_junit(document))
     assert suites[0].attrib["failures"] == "0"
-    assert int(suites[0].attrib["skipped"]) == sum(row.state == "Violated" for row in soft) > 0
+    assert int(suites[0].attrib["skipped"]) == sum(row.state != "Satisfied" for row in soft) > 0
 
 
 def lost(*failures: ReportedFailure) -> ET.Element:
