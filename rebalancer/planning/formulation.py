@@ -20,9 +20,9 @@ from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import name_list
 from rebalancer.model.workloads import Workload, reference_of
-from rebalancer.planning.multi_class.classes import PodClassesBuilder
+from rebalancer.planning.multi_class.classes import PodClassesBuilder, spans_domains
 from rebalancer.planning.problem.multi_class import MultiClassProblem
-from rebalancer.planning.problem.protocol import Problem
+from rebalancer.planning.problem.protocol import Infeasible, Problem
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.bounds import FREE, Bound
 from rebalancer.planning.scope.budgets import BudgetLedger
@@ -34,12 +34,14 @@ from rebalancer.planning.scope.capacity import (
 )
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.eligibility import EligibilityChecker
-from rebalancer.planning.scope.movable import PodPartitioner
+from rebalancer.planning.scope.movable import PodPartitioner, VolumePinned
 from rebalancer.planning.scope.owners import CreationFails
 from rebalancer.planning.scope.requirements import Requirement, requirement_of_limit, requirements_of_group
 from rebalancer.planning.scope.topology import NODE_LEVEL, Topologies
+from rebalancer.planning.scope.victims import RankedPods
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.layout import Layout
+from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import Bounds
 from rebalancer.policy import Policy
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -215,7 +217,7 @@ class ProblemBuilder:
         requirements: tuple[Requirement, ...],
         sample: Pod,
         levels: _Levels,
-    ) -> SingleClassProblem | Refusal:
+    ) -> Problem | Refusal:
         # Volumes restrict single pods, not the group: the nodes that each pod can reach are examined on their own.
         bare = structs.replace(sample, claims=()) if sample.claims else sample
         capacity = self._capacities.capacity_for(bare, component.pods)
@@ -236,7 +238,7 @@ class ProblemBuilder:
         reserved, lost = set_aside(capacity, self._capacities.reserved(capacity, bare, owners), useful)
         keys, bounds = levels
         topology = self._topologies.topology(first.nodes, keys)
-        return SingleClassProblem(
+        problem = SingleClassProblem(
             component=component,
             requirements=requirements,
             layout=Layout(topology, bounds, first.counted, pods.ranked, capacity, reserved, useful, self._cache),
@@ -247,6 +249,34 @@ class ProblemBuilder:
             view=self.view,
             cache=self._cache,
         )
+        return self._move_within_reach(problem, refusals) or problem
+
+    def _move_within_reach(
+        self, problem: SingleClassProblem, refusals: Sequence[Refusal | None]
+    ) -> MultiClassProblem | None:
+        """Return the problem in which pods move, too, whose volumes reach some domains; None where that does not help.
+
+        Pods with a reach of their own are classes of their own. They stay where as few evictions of the others are
+        certain to repair it by counting: that costs no search.
+        """
+        requirements, layout, pending = problem.requirements, problem.layout, problem.pods.missing
+        tied = [
+            (pod, member)
+            for pod, member, refusal in problem.pods.refused
+            if isinstance(refusal, VolumePinned) and spans_domains(self._partitioner.reach(pod), requirements)
+        ]
+        if not tied:
+            return None
+        ranked = problem.pods.ranked
+        every = RankedPods([*ranked.pods, *[pod for pod, _ in tied]], tied[0][1])
+        fewest = min_evictions(layout.with_ranked(every).root, layout.bounds, pending, self._cache)
+        without = min_evictions(layout.root, layout.bounds, pending, self._cache)
+        if fewest is None or (fewest == without and problem.certified_step().step is not None):
+            return None
+        divided = self._multi_class(problem.component, refusals, requirements)
+        if isinstance(divided, Refusal) or isinstance(divided.minimum(), Infeasible):
+            return None
+        return divided
 
     def _multi_class(
         self, component: Component, refusals: Sequence[Refusal | None], requirements: tuple[Requirement, ...]

@@ -26,14 +26,8 @@ from rebalancer.scheduling.volume_zone import VolumeZone
 
 NODE_FILTERS: Final[Sequence[type[Filter]]] = (NodeUnschedulable, NodeName, TaintToleration, NodeAffinityFilter)
 """Filters that depend on the node alone, not on the pods that run there."""
-CAPACITY_FILTERS: Final[Sequence[type[Filter]]] = (
-    NodePorts,
-    NodeResourcesFit,
-    VolumeRestrictions,
-    NodeVolumeLimits,
-    VolumeBinding,
-    VolumeZone,
-)
+VOLUME_FILTERS: Final[Sequence[type[Filter]]] = (VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone)
+CAPACITY_FILTERS: Final[Sequence[type[Filter]]] = (NodePorts, NodeResourcesFit, *VOLUME_FILTERS)
 FILTERS: Final[Sequence[type[Filter]]] = (*NODE_FILTERS, *CAPACITY_FILTERS, PodTopologySpread, InterPodAffinity)
 """The first filter that rejects a node decides the reason that is reported for it."""
 
@@ -68,6 +62,11 @@ def static_feasible(pod: Pod, view: View, group: Iterable[Pod] | None = None) ->
         return nodes  # true of most pods: the state without their group need not be made
     present = [member for member in group if view.where(member) is not None]
     return InterPodAffinity(pod, view.without(present) if present else view).admit(nodes)
+
+
+def reached_by_volumes(pod: Pod, view: View) -> frozenset[str]:
+    """Return the nodes on which the pod's volumes can be attached, whatever else it needs."""
+    return _apply_filters(VOLUME_FILTERS, pod, view, view.nodes.names)
 
 
 def admissible(pod: Pod, view: View) -> frozenset[str]:

@@ -17,7 +17,7 @@ from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.policy import Policy
 from tests.build import a_policy
 from tests.cli.files import MADE, READY, placed, ready_nodes
-from tests.control_plane.manifests import pod_template, spread
+from tests.control_plane.manifests import ZONE, pod_template, spread
 from tests.control_plane.resources import Manifest
 from tests.reports import all_findings
 
@@ -327,7 +327,10 @@ def rejected(pod: Manifest, minutes: float, reason: str = "UnexpectedAdmissionEr
 
 
 def bound_claim(name: str, affinity: Mapping[str, str] | None, mode: str = "ReadWriteOnce") -> list[Manifest]:
-    """Return a claim and its volume, which can be attached to the nodes with these labels, None: to all."""
+    """Return a claim and its volume, which can be attached to the nodes with these labels, None: to all.
+
+    Several values of a label are separated by spaces.
+    """
     volume: Manifest = {
         "capacity": {"storage": "10Gi"},
         "accessModes": [mode],
@@ -336,7 +339,7 @@ def bound_claim(name: str, affinity: Mapping[str, str] | None, mode: str = "Read
         "csi": {"driver": "disks.test", "volumeHandle": name},
     }
     if affinity is not None:
-        terms = [{"key": key, "operator": "In", "values": [value]} for key, value in affinity.items()]
+        terms = [{"key": key, "operator": "In", "values": values.split()} for key, values in affinity.items()]
         volume["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": terms}]}}
     claim = {"accessModes": [mode], "storageClassName": "disks", "volumeName": f"pv-{name}"}
     return [
@@ -352,9 +355,17 @@ def bound_claim(name: str, affinity: Mapping[str, str] | None, mode: str = "Read
     ]
 
 
-def storage_class(binding: str = "WaitForFirstConsumer") -> Manifest:
-    """Return the class of these volumes."""
-    return make("storage.k8s.io/v1", "StorageClass", "disks", None, provisioner="disks.test", volumeBindingMode=binding)
+def unbound_claim(name: str) -> Manifest:
+    """Return a claim whose volume is made where its pod is placed."""
+    claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "disks"}
+    return make("v1", "PersistentVolumeClaim", name, spec=claim, status={"phase": "Pending"})
+
+
+def storage_class(binding: str = "WaitForFirstConsumer", zones: Sequence[str] = ()) -> Manifest:
+    """Return the class of these volumes, which can be made in these zones, in all where there are none."""
+    terms = [{"matchLabelExpressions": [{"key": ZONE, "values": list(zones)}]}] if zones else []
+    fields: Manifest = {"provisioner": "disks.test", "volumeBindingMode": binding}
+    return make("storage.k8s.io/v1", "StorageClass", "disks", None, **fields, allowedTopologies=terms)
 
 
 def clone_set(name: str = "web", on: Sequence[str] = CROWDED, **fields: Any) -> list[Manifest]:

@@ -19,6 +19,7 @@ from tests.known_states.build import (
     deployment,
     stateful_set,
     storage_class,
+    unbound_claim,
 )
 
 
@@ -43,6 +44,51 @@ class TestVolumes:
 
     def test_the_one_pod_of_a_zone_whose_volume_reaches_further_is_moved(self) -> None:
         assert self.database({ZONE: "a"}, None, {ZONE: "a"}, {ZONE: "b"}).plan().evicted == ["shop/db-1"]
+
+    def test_of_pods_whose_volumes_reach_some_zones_one_goes_that_must_land_in_the_empty_one(self) -> None:
+        """Volumes of a and b would come back to a or b; c is the only zone that takes a volume of a and c."""
+        outcome = self.database({ZONE: "a b"}, {ZONE: "a c"}, {ZONE: "a"}, {ZONE: "b c"}).plan()
+        assert outcome.evicted == ["shop/db-1"]
+        assert "1 of 3 nodes" in outcome.refusals[Reason.VOLUME_PINNED], "that of zone a"
+
+    def test_pods_whose_volumes_do_not_reach_the_empty_zone_stay(self) -> None:
+        outcome = self.database({ZONE: "a b"}, {ZONE: "a b"}, {ZONE: "a"}, {ZONE: "b"}).plan()
+        assert (outcome.evicted, outcome.reasons) == ([], {Reason.VOLUME_PINNED})
+
+    def test_two_volumes_in_turn_are_not_certain_to_fill_the_empty_zone(self) -> None:
+        """That of b could go to c, and one of a to b: the scheduler may as well leave the first where it was."""
+        outcome = self.database({ZONE: "a b"}, {ZONE: "a b"}, {ZONE: "a"}, {ZONE: "b c"}).plan()
+        assert outcome.evicted == []
+        assert Reason.NOT_FORCED in outcome.reasons
+
+    def test_labels_of_a_volume_that_name_several_zones(self) -> None:
+        """As the plugins in the tree of Kubernetes wrote them."""
+        state = self.database(*[None] * 4)
+        for ordinal, named in enumerate(("a__b", "a__b", "a__c", "b")):
+            state.get("PersistentVolume", f"pv-data-db-{ordinal}")["metadata"]["labels"] = {ZONE: named}
+        assert state.plan().evicted == ["shop/db-2"]
+
+    @pytest.mark.parametrize(("zones", "evicted"), [("ac", ["shop/db-0"]), ("ab", []), ("a", [])])
+    def test_volumes_that_are_not_made_yet_can_be_made_in_some_zones(self, zones: str, evicted: list[str]) -> None:
+        """Of which c is one, or none is that takes another pod."""
+        state = cluster(stateful_set("db", claims=["data"]), [storage_class(zones=zones)])
+        state.add(*(unbound_claim(f"data-db-{ordinal}") for ordinal in range(4)), *bound_claim("other", None))
+        outcome = state.plan()
+        assert outcome.evicted == evicted
+        assert outcome.reasons == (set() if evicted else {Reason.VOLUME_PINNED})
+
+    @pytest.mark.parametrize(("zones", "evicted"), [("a c", ["shop/web-0"]), ("a b", [])])
+    def test_pods_that_share_a_volume_of_some_zones(self, zones: str, evicted: list[str]) -> None:
+        """The pods of a Deployment, whose replacements have other names, all have it."""
+        shared = [{"name": "files", "persistentVolumeClaim": {"claimName": "files"}}]
+        files = bound_claim("files", {ZONE: zones}, mode="ReadWriteMany")
+        assert cluster(deployment(volumes=shared), files, [storage_class()]).plan().evicted == evicted
+
+    def test_no_pod_goes_while_one_with_volumes_is_missing(self) -> None:
+        """It is not known where its replacement can go."""
+        state = self.database(*({ZONE: "a c"} for _ in CROWDED))
+        state.items.remove(state.get("Pod", "db-3"))
+        assert state.plan().evicted == []
 
     def test_pods_that_share_a_volume_that_many_nodes_may_mount_are_moved(self) -> None:
         shared = [{"name": "files", "persistentVolumeClaim": {"claimName": "files"}}]

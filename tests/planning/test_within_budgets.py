@@ -12,18 +12,23 @@ from msgspec import structs
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.controllers import members
 from rebalancer.model.cluster import DisruptionBudget
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.case import Decision
+from rebalancer.planning.decision import NoNodeAdmits
 from rebalancer.planning.plan import Plan
+from rebalancer.planning.problem.protocol import Problem, Step
 from rebalancer.planning.scope.budgets import BudgetLedger, KeptPods, StepExceedsBudget
+from rebalancer.planning.within_budgets import decide_within_budgets
 from rebalancer.policy import Amount, Budgets, Policy
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_cluster, a_layout
-from tests.planning.build import joined, planned, policy, two_classes
+from tests.planning.build import first_problem, joined, planned, policy, two_classes
 from tests.planning.multi_class.test_solve import two_of_unequal_priority
 from tests.planning.states import Counts, brute_min_evictions
 
@@ -43,7 +48,7 @@ def budget(role: str, now: int, ever: int, pods: int) -> DisruptionBudget:
         observed_generation=1,
         allowed=now,
         current_healthy=pods,
-        desired_healthy=pods - ever,
+        desired_healthy=max(0, pods - ever),
         expected=pods,
     )
 
@@ -149,6 +154,7 @@ def check(state: Drawn) -> None:
     (component,) = plan.components
     sets = list(state.minimal_sets())
     assert (component.evictions, component.optimal) == (state.fewest, True)
+    assert component.proved == planned(state.plain).components[0].proved
     names = {eviction.pod.name for eviction in plan.evictions}
     assert component.detour or any(names <= {pod.name for pod in pods} for pods in sets)
     if not plan.evictions:
@@ -296,6 +302,40 @@ def test_of_a_part_of_a_repair_too() -> None:
     assert evicted(plan) == ["db-4"]
     assert plan.components[0].refusal == component.refusal
     assert refusal_of(led_by(0, 1, 2, 3, 4, of=snapshot)).kept is None
+
+
+def test_a_detour_of_pods_that_may_go_is_as_good_as_one_of_all() -> None:
+    """Where all pods together have no repair without a detour that is certain either."""
+    snapshot = crowded([[1], [2, 2], [0, 3]], {ZONE: 1, HOSTNAME: 1})
+    roles = {"db-1": "leader", "db-4": "leader", "db-2": "witness"}
+    plan = planned(with_roles(snapshot, roles, {"leader": (1, 1), "witness": (0, 2)}))
+    assert evicted(plan) == ["db-5"]
+    assert plan.components[0].detour is not None
+
+
+def test_a_prediction_for_pods_that_may_go_comes_before_a_step_that_waits() -> None:
+    """By counting only two pods at once are certain, of which one has to wait: so the real nodes are searched."""
+    snapshot = crowded([[1], [3, 0]], {ZONE: 1, HOSTNAME: 1})
+    roles = {"db-0": "witness", "db-2": "witness", "db-3": "leader"}
+    plan = planned(with_roles(snapshot, roles, {"leader": (0, 1), "witness": (0, 1)}))
+    assert evicted(plan) == ["db-1"]
+    assert not plan.evictions[0].repair.forced
+
+
+def test_a_step_of_pods_that_may_go_has_the_reason_of_all() -> None:
+    """Why the whole is not repaired does not follow from which pods the budgets hold back."""
+    view, problem = first_problem(led_by(0, of=crowded([[3], [1], [0]])))
+    ledger = BudgetLedger(view, policy(), NO_MEMORY)
+
+    def decide_partly(problem: Problem) -> Decision:
+        pods = [victim.pod.name for victim in problem.victims]
+        return Decision(refusal=NoNodeAdmits(f"{len(pods)} pods"), step=Step(victims=tuple(problem.victims)[:1]))
+
+    assert not isinstance(problem, Refusal)
+    decision = decide_within_budgets(problem, decide_partly, ledger)
+    assert decision.refusal == NoNodeAdmits("4 pods")
+    assert decision.step is not None
+    assert decision.step.victims[0].pod.name != "db-0"
 
 
 @pytest.mark.parametrize("kept", ["one", "two"])

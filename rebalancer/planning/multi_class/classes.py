@@ -85,7 +85,8 @@ class PodClass:
 
     By node: `counts` are its pods, of which `fixed` cannot move; `cap` is how many the node can hold; `now` are its
     pods in the view, also in a supposed state; `movable` are the pods that may move, cheapest first. `pending` is the
-    number of pods without a node. `requirements` are the numbers of the requirements that count these pods.
+    number of pods without a node. `requirements` are the numbers of the requirements that count these pods. `only` are
+    the UIDs of its pods where other pods of the same owners are of other classes; None where it has all of them.
     """
 
     sample: Pod
@@ -98,6 +99,7 @@ class PodClass:
     movable: Mapping[str, Sequence[Victim]]
     pending: int
     requirements: frozenset[int]
+    only: frozenset[str] | None = None
 
     @property
     def total(self) -> int:
@@ -155,16 +157,30 @@ class PodClasses:
     def class_of(self, pod: Pod) -> int:
         """Return the class of a pod, placed or to come."""
         assert pod.owner is not None, "a pod without an owner belongs to no class"
-        return self._class_of_owner[pod.owner.uid]
+        number = self._class_of_owner.get(pod.owner.uid)
+        return self._class_of_name[pod.owner.uid, pod.name] if number is None else number
+
+    @cached_property
+    def _class_of_name(self) -> Mapping[tuple[str, str], int]:
+        """Classes of single pods by the UID of their owner and their name, which their replacements keep."""
+        return {
+            (member.owner.uid, pod.name): number
+            for number, pod_class in enumerate(self.classes)
+            for member in pod_class.members
+            if member.owner is not None and pod_class.only is not None
+            for pod in member.pods
+            if pod.uid in pod_class.only
+        }
 
     @cached_property
     def _class_of_owner(self) -> Mapping[str, int]:
-        """Classes by the UID of an owner."""
+        """Classes by the UID of an owner whose pods are all of one class."""
         return {
             member.owner.uid: number
             for number, pod_class in enumerate(self.classes)
             for member in pod_class.members
             if member.owner is not None
+            and (pod_class.only is None or pod_class.only.issuperset([pod.uid for pod in member.pods]))
         }
 
     def supposed(self, deltas: Mapping[Cell, int], pending: Mapping[int, int]) -> "PodClasses":
@@ -212,11 +228,15 @@ class _Counting:
 
 @dataclass
 class _Draft:
-    """A pod class while its members are collected."""
+    """A pod class while its members are collected; `reach` are the nodes that its pods' volumes reach, None: all."""
 
     sample: Pod
+    reach: frozenset[str] | None
     members: list[PodController] = field(default_factory=list)
     refusals: list[Refusal | None] = field(default_factory=list)
+    only: set[str] = field(default_factory=set)
+    whole: bool = True
+    """Whether it has all pods of its members."""
 
 
 class PodClassesBuilder:
@@ -240,9 +260,13 @@ class PodClassesBuilder:
             if isinstance(pod, Unpredictable):
                 return WorkloadUnpredictable(member.reference, pod)
             key = scheduling_terms(pod), counting.numbers(pod.labels, member.reference)
-            draft = drafts.setdefault(key, _Draft(pod))
-            draft.members.append(member)
-            draft.refusals.append(refusal)
+            by_reach = self._divide(member, component, requirements)
+            for reach, pods in by_reach.items():
+                draft = drafts.setdefault((*key, reach), _Draft(pod, reach))
+                draft.members.append(member)
+                draft.refusals.append(refusal)
+                draft.only.update(pods)
+                draft.whole = draft.whole and len(by_reach) == 1
         if not drafts:
             return NothingRecreates()
         everything = PodPartition()
@@ -278,8 +302,16 @@ class PodClassesBuilder:
         capacity = self._capacities.without_own(sample, own)
         workload = draft.members[0].reference
         mine = counting.numbers(sample.labels, workload)
+        if draft.reach is not None:
+            within = draft.reach
+            capacity = NodeCapacity({node: free for node, free in capacity.places.items() if node in within})
+        only = None if draft.whole else frozenset(draft.only)
         pods = self._partitioner.partition(
-            draft.members, draft.refusals, capacity.nodes, lambda labels: counting.numbers(labels, workload) == mine
+            draft.members,
+            draft.refusals,
+            capacity.nodes,
+            lambda labels: counting.numbers(labels, workload) == mine,
+            only,
         )
         if isinstance(pods, Refusal):
             return pods
@@ -289,7 +321,12 @@ class PodClassesBuilder:
         counts.update(pod.node for pod, _, _ in pods.refused if pod.node is not None)
         reserved = self._capacities.reserved(capacity, sample, owners)
         # The pods of other classes may leave a node: the program counts their capacity.
-        cap = {node: places - reserved.of(node) for node, places in self._capacities.emptied(sample, own).items()}
+        emptied = self._capacities.emptied(sample, own)
+        cap = {
+            node: places - reserved.of(node)
+            for node, places in emptied.items()
+            if draft.reach is None or node in draft.reach
+        }
         return PodClass(
             sample=sample,
             members=tuple(draft.members),
@@ -301,7 +338,33 @@ class PodClassesBuilder:
             movable=pods.movable,
             pending=pods.missing,
             requirements=mine,
+            only=only,
         )
+
+    def _divide(
+        self, member: PodController, component: Component, requirements: Sequence[Requirement]
+    ) -> Mapping[frozenset[str] | None, Sequence[str]]:
+        """Divide the UIDs of an owner's pods by the nodes that their volumes reach; None: all, or only one domain.
+
+        A pod whose volumes reach one domain of each requirement stays. While pods are missing the owner's pods are not
+        divided: none of them moves then.
+        """
+        pods, next_pod = member.pods, member.next_pod
+        assert member.owner is not None
+        assert not isinstance(next_pod, Unpredictable)
+        complete = len(pods) >= member.owner.replicas and all(pod.node is not None for pod in pods)
+        if not complete or not any(pod.claims for pod in pods):
+            return {None: [pod.uid for pod in pods]}
+        bare = structs.replace(next_pod, claims=())
+        nodes = self._capacities.without_own(bare, component.pods).nodes
+        # The pods of other owners than StatefulSets share the volumes that the template names.
+        alike = self._partitioner.reach(pods[0]) if not keeps_names(member) else None
+        divided: dict[frozenset[str] | None, list[str]] = {}
+        for pod in pods:
+            reach = self._partitioner.reach(pod) if alike is None else alike
+            partly = not nodes <= reach and spans_domains(reach, requirements)
+            divided.setdefault(reach if partly else None, []).append(pod.uid)
+        return divided
 
     def _exclusions(self, component: Component, classes: Sequence[PodClass]) -> tuple[Exclusion, ...] | Refusal:
         """Read the required anti-affinity among the classes; anti-affinity to other pods is in their capacities."""
@@ -323,6 +386,19 @@ class PodClassesBuilder:
             domain = self._view.nodes.values(term.topology_key)
             exclusions.append(Exclusion(domain=domain, classes=frozenset(carriers)))
         return tuple(exclusions)
+
+
+def keeps_names(member: PodController) -> bool:
+    """Return whether an owner gives a replacement the name and the claims of the pod that it replaces."""
+    owner = member.owner
+    return owner is not None and (owner.kind == "StatefulSet" or owner.keeps_pods)
+
+
+def spans_domains(reach: frozenset[str], requirements: Sequence[Requirement]) -> bool:
+    """Return whether these nodes are in several domains of some requirement."""
+    return any(
+        len({requirement.domain[node] for node in requirement.nodes & reach}) > 1 for requirement in requirements
+    )
 
 
 def scheduling_terms(pod: Pod) -> Hashable:

@@ -18,7 +18,7 @@ from rebalancer.model.words import name_list, plural
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.victims import Allowed, RankedPods, Victim
-from rebalancer.scheduling.feasibility import static_feasible
+from rebalancer.scheduling.feasibility import reached_by_volumes
 from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
@@ -31,7 +31,7 @@ _PRIORITY: Final = attrgetter("spec.priority")
 
 
 class VolumePinned(Refusal):
-    """Its volumes reach fewer of the nodes than the group's pods can use."""
+    """Its volumes reach fewer of the nodes than the group's pods can use, and no other domain, or none that helps."""
 
     reason = Reason.VOLUME_PINNED
     reachable: int
@@ -166,6 +166,7 @@ class PodPartitioner:
         self._avoided = avoided
         self._eligibility = eligibility
         self._ledger = ledger
+        self._reach: dict[str, frozenset[str]] = {}
 
     def partition(
         self,
@@ -173,10 +174,12 @@ class PodPartitioner:
         refusals: Sequence[Refusal | None],
         nodes: frozenset[str],
         counts: Callable[[Labels], bool],
+        only: frozenset[str] | None = None,
     ) -> PodPartition | Refusal:
         """Partition the members' pods; `refusals` has for each member why none of its pods may move, or None.
 
-        `nodes` are those that admit the group's pods; `counts` returns whether pods with these labels count.
+        `nodes` are those that admit the group's pods; `counts` returns whether pods with these labels count. With
+        `only` the other pods are left out, by UID.
 
         A pod whose labels have been changed so that it is not counted is neither movable nor refused: moving it would
         repair nothing. The group is refused while a pod of it is pending and the scheduler may not choose its node
@@ -195,7 +198,8 @@ class PodPartitioner:
                 waiting: Sequence[Pod] | Refusal = ()
             else:
                 alike = False
-                waiting = self._partition_member(member, refusal, nodes, counts, pods, movable)
+                of_class = _take(member, only)
+                waiting = self._partition_member(of_class, member, refusal, nodes, counts, pods, movable)
             if several:
                 owned.update(dict.fromkeys([pod.uid for pod in member.pods], member))
             blocked = waiting if isinstance(waiting, Refusal) else self._count_pending(member, waiting, pods)
@@ -236,6 +240,7 @@ class PodPartitioner:
 
     def _partition_member(
         self,
+        of_class: Sequence[Pod],
         member: PodController,
         refusal_of_all: Refusal | None,
         reachable: frozenset[str],
@@ -243,12 +248,12 @@ class PodPartitioner:
         pods: PodPartition,
         movable: list[Pod],
     ) -> Sequence[Pod] | Refusal:
-        """Partition one member's pods into `pods` and `movable`; return those without a node."""
+        """Partition the pods of one member that are of the class; return those without a node."""
         refuse_by_budgets, nodes = self._ledger.refusal, self._view.nodes.by_name
         alike: dict[Labels, tuple[bool, Refusal | None]] = {}
         waiting: list[Pod] = []
         two_templates = member.owner is not None and (bool(member.owner.held_back) or member.owner.keeps_pods)
-        for pod in member.pods:
+        for pod in of_class:
             node, labels = pod.node, pod.labels
             if node is None:
                 waiting.append(pod)
@@ -311,10 +316,21 @@ class PodPartitioner:
         following = replacement(pod, self._view)
         if isinstance(following, Unpredictable):
             return following
-        reach = static_feasible(following, self._view, [pod])
+        reach = self.reach(pod)
         if not nodes <= reach:
             return VolumePinned(len(reach & nodes), len(nodes))
         return self._refuse_attached(following, pod)
+
+    def reach(self, pod: Pod) -> frozenset[str]:
+        """Return the nodes that the volumes of a pod's replacement reach; none where these are not known."""
+        known = self._reach.get(pod.uid)
+        if known is None:
+            following = replacement(pod, self._view)
+            known = frozenset[str]()
+            if not isinstance(following, Unpredictable):
+                known = reached_by_volumes(following, self._view)
+            self._reach[pod.uid] = known
+        return known
 
     def _refuse_attached(self, following: Pod, pod: Pod) -> Refusal | None:
         """Refuse a pod that shares a ReadWriteOnce volume with other pods on one node.
@@ -339,6 +355,10 @@ class PodPartitioner:
                 known = not volume.driver or "CSIDriver" in snapshot.known
                 return VolumeInUse(f"{pod.namespace}/{name}", node, names, volume.driver, known)
         return None
+
+
+def _take(member: PodController, only: frozenset[str] | None) -> Sequence[Pod]:
+    return member.pods if only is None else [pod for pod in member.pods if pod.uid in only]
 
 
 def _scheduling_terms(pod: Pod) -> PodSpec:

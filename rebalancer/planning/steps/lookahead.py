@@ -272,6 +272,8 @@ class _Lookahead:
         if flaw is not None:
             return flaw
         limits = self._limits
+        if any(pod.claims for pod in end.waiting):
+            return Flaw.PENDING  # nothing is planned while a pod with volumes of its own has no node
         if self._quick or len(end.waiting) >= limits.concurrent or evictions >= limits.lookahead_chain:
             return Flaw.PENDING
         good = first_good(self._evictions(end), lambda after: self._settle(after, evictions + 1), Tally())
