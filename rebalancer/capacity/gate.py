@@ -216,7 +216,7 @@ class _Step:
         made = _placed_after(view, step[0])
         owners = {eviction.owner_uid for eviction in step}
         held = {pod.uid for pod in self._held}
-        for pod in self._view.snapshot.unplaced:
+        for pod in self._view.snapshot.queued:
             foreign = pod.uid not in held and (pod.owner is None or pod.owner.uid not in owners)
             if foreign and made is not None and not feasible(pod, view).isdisjoint(made[1]):
                 return pod

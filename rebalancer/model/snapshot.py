@@ -230,6 +230,11 @@ class Snapshot:
         return [pod for pod in self.pods if pod.unstarted_since is not None]
 
     @_Index
+    def queued(self) -> Sequence[Pod]:
+        """Those of them that the scheduler looks at: pods with gates are in no queue, and nobody waits for them."""
+        return [pod for pod in self.unplaced if not pod.spec.gated]
+
+    @_Index
     def workload(self) -> Mapping[str, Workload]:
         """Workloads by UID."""
         return {workload.uid: workload for workload in self.workloads}

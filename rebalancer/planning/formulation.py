@@ -323,7 +323,7 @@ class ProblemBuilder:
     def _unplaced(self) -> Mapping[str, Sequence[Pod]]:
         """Pods that wait for a node, by namespace."""
         waiting: dict[str, list[Pod]] = {}
-        for pod in self.view.snapshot.unplaced:
+        for pod in self.view.snapshot.queued:
             waiting.setdefault(pod.namespace, []).append(pod)
         return waiting
 

@@ -117,3 +117,25 @@ class TestNominated:
 
     def test_a_node_with_room_for_both_takes_both(self) -> None:
         assert_fits(self.preempting("2"))
+
+
+class TestGated:
+    """A pod with scheduling gates is in no queue, and takes no capacity."""
+
+    def with_other(self, *, gated: bool) -> State:
+        """Return the usual state, with room for one pod in zone c, and a pod of another workload without a node."""
+        state = cluster(
+            deployment(cpu="1"), deployment("batch", ["a-0", None], topologySpreadConstraints=[]), cpu="4", c="1"
+        )
+        pod = state.get("Pod", "batch-1")
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
+        if gated:
+            pod["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+        return state
+
+    def test_it_does_not_keep_a_repair_from_the_room_that_it_may_want_later(self) -> None:
+        assert self.with_other(gated=True).plan().evicted == ["shop/web-0"]
+
+    def test_one_that_the_scheduler_looks_at_does(self) -> None:
+        outcome = self.with_other(gated=False).plan()
+        assert (outcome.evicted, outcome.reasons) == ([], {Reason.GROUP_IN_FLIGHT})

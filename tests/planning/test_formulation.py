@@ -84,14 +84,19 @@ def test_only_the_nodes_on_which_a_replacement_may_land_matter() -> None:
     assert {eviction.targets[0].values for eviction in plan.evictions} == {("c",)}
 
 
-def test_a_gated_pod_of_one_class_lets_the_component_wait() -> None:
-    """Something else holds it back, so nobody knows when and where it is placed."""
+def test_a_gated_pod_of_one_class_holds_nothing() -> None:
+    """It is in no queue and takes no capacity; once its gate goes it comes where the constraints allow it."""
     snapshot = joined(two_classes())
     first = next(pod for pod in snapshot.pods if pod.labels["app"] == "one")
     gated = structs.replace(without_node(first), spec=structs.replace(first.spec, gated=True))
     pods = tuple(gated if pod is first else pod for pod in snapshot.pods)
-    (group,) = planned(replace(snapshot, pods=pods)).components
-    assert group.reason is Reason.GROUP_IN_FLIGHT
+    plan = planned(replace(snapshot, pods=pods))
+    assert plan.evictions
+    waiting = tuple(without_node(first) if pod is first else pod for pod in snapshot.pods)
+    pending = planned(replace(snapshot, pods=waiting))
+    assert [one.pod.uid for one in plan.evictions] != [one.pod.uid for one in pending.evictions], (
+        "one that waits counts"
+    )
 
 
 def hard(key: str, app: str) -> SpreadConstraint:

@@ -274,7 +274,7 @@ def _pending_pods(view: View) -> Iterator[tuple[str, Pod, int]]:
     """Yield the pods without a node: (UID of the owner or of the pod itself, one of them, how many)."""
     snapshot = view.snapshot
     waiting: dict[str, list[Pod]] = {}
-    for pod in snapshot.unplaced:
+    for pod in snapshot.queued:
         waiting.setdefault(pod.owner.uid if pod.owner is not None else pod.uid, []).append(pod)
     living = {member.owner.uid: len(member.pods) for member in members(view) if member.owner is not None}
     for owner in snapshot.workloads:

@@ -256,7 +256,8 @@ class PodPartitioner:
         for pod in of_class:
             node, labels = pod.node, pod.labels
             if node is None:
-                waiting.append(pod)
+                if not pod.spec.gated:  # held back by its gates it takes no place, for as long as they stay
+                    waiting.append(pod)
                 continue
             if node not in nodes:
                 return NodeGone(node, pod.name)

@@ -175,13 +175,13 @@ def test_a_relabelled_pod_is_not_moved() -> None:
 
 
 def test_a_gated_pod_of_its_own() -> None:
-    """A pod that something else holds back is not counted on to be placed."""
+    """It shows that new pods are held back: the replacement of another one would be, too."""
     snapshot = returned()
     first = snapshot.pods[0]
     gated = structs.replace(first, node=None, ready=False, spec=structs.replace(first.spec, gated=True))
     plan = planned(replace(snapshot, pods=(gated, *snapshot.pods[1:])))
     assert plan.evictions == ()
-    assert plan.components[0].reason is Reason.GROUP_IN_FLIGHT
+    assert plan.components[0].reason is Reason.NOT_PREDICTABLE
 
 
 def test_pods_of_a_lost_node() -> None:
