@@ -82,7 +82,10 @@ class TestVolumes:
         """The pods of a Deployment, whose replacements have other names, all have it."""
         shared = [{"name": "files", "persistentVolumeClaim": {"claimName": "files"}}]
         files = bound_claim("files", {ZONE: zones}, mode="ReadWriteMany")
-        assert cluster(deployment(volumes=shared), files, [storage_class()]).plan().evicted == evicted
+        state = cluster(deployment(volumes=shared), files, [storage_class()])
+        assert state.plan().evicted == evicted
+        state.get("Pod", "web-2")["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "q"
+        assert state.plan().evicted == evicted
 
     def test_no_pod_goes_while_one_with_volumes_is_missing(self) -> None:
         """It is not known where its replacement can go."""

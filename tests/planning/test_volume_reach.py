@@ -1,48 +1,64 @@
 """Pods whose volumes reach some of the zones: against every placement, and every choice of the scheduler."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, product
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from rebalancer.model.affinity import NodeSelectorTerm
-from rebalancer.model.labels import Operator, SelectorRequirement
+from rebalancer.model.labels import Labels, Operator, SelectorRequirement
+from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
 from rebalancer.planning.plan import Plan
+from rebalancer.planning.search.report import Method
 from rebalancer.scheduling.place import Choose
 from rebalancer.simulator import ZONE, SimulatedCluster, pick_most_crowded
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
-from tests.planning.build import planned
+from tests.planning.build import changed, planned, together
 from tests.planning.clusters import GENEROUS
+from tests.planning.test_within_budgets import with_roles
 
 ZONES = "abc"
+WEB = "web-82b3ade9d0-1"
 
 
-def snapshot_of(zones: str, reach: Sequence[str], skew: int) -> Snapshot:
-    """Return a StatefulSet with a pod in each of these zones, whose volume reaches the zones named for it."""
+def snapshot_of(zones: str, reach: Sequence[str], skew: int, web: str = "") -> Snapshot:
+    """Return a StatefulSet with a pod in each of these zones, whose volume reaches the zones named for it.
+
+    Beside it is a Deployment with a pod in each zone of `web`.
+    """
     blueprint = a_cluster(ZONES, 1)
     order = sorted(range(len(zones)), key=zones.__getitem__)
     on = {f"{zone}-1": zones.count(zone) for zone in sorted(set(zones))}
     blueprint.stateful_set("db", on=on, spread={ZONE: skew})
+    if web:
+        blueprint.deployment("web", on={f"{zone}-1": web.count(zone) for zone in web}, spread={ZONE: skew})
     plain = blueprint.snapshot()
     pods, volumes, claims = [], [], []
-    for pod, number in zip(plain.pods, order, strict=True):
+    for pod, number in zip(plain.pods, order, strict=False):
         assert pod.node == f"{zones[number]}-1"
         name = f"db-{number}"
         labels = {**pod.labels, "statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": f"{number}"}
-        pods.append(structs.replace(pod, name=name, labels=type(pod.labels)(labels), claims=(f"data-{name}",)))
+        pods.append(structs.replace(pod, name=name, labels=Labels(labels), claims=(f"data-{name}",)))
         term = NodeSelectorTerm((SelectorRequirement(ZONE, Operator.IN, tuple(reach[number])),))
         volumes.append(PersistentVolume(name=f"v-{name}", node_affinity=(term,), claim=("default", f"data-{name}")))
         claims.append(PersistentVolumeClaim(namespace="default", name=f"data-{name}", volume=f"v-{name}", bound=True))
-    (owner,) = plain.workloads
+    owner, *others = plain.workloads
     assert owner.template is not None
     owner = structs.replace(owner, template=structs.replace(owner.template, claim_templates=("data",)))
-    return replace(plain, pods=tuple(pods), workloads=(owner,), volumes=tuple(volumes), claims=tuple(claims))
+    return replace(
+        plain,
+        pods=(*pods, *plain.pods[len(pods) :]),
+        workloads=(owner, *others),
+        volumes=tuple(volumes),
+        claims=tuple(claims),
+    )
 
 
 def satisfied(zones: str, skew: int) -> bool:
@@ -165,3 +181,49 @@ def test_in_a_simulated_cluster(number: int, choose: Choose | None) -> None:
         assert simulation.evictions == fewest(zones, reach, skew)
     else:
         assert not planned(snapshot_of(after, reach, skew)).evictions
+
+
+def changed_pods(snapshot: Snapshot, **changes: Mapping[str, Any]) -> Snapshot:
+    """Change fields of some pods by their names, with _ for -."""
+    fields = {name.replace("_", "-"): change for name, change in changes.items()}
+    pods = tuple(structs.replace(pod, **fields.get(pod.name, {})) for pod in snapshot.pods)
+    return replace(snapshot, pods=pods)
+
+
+def test_pods_that_every_zone_admits_go_at_once_where_they_are_enough() -> None:
+    """By counting, in one step; pods with less reach stay then."""
+    plan = planned(snapshot_of("aaaabb", ("abc", "abc", "ac", "ac", "b", "b"), 1))
+    assert numbers(plan) == [0, 1]
+    assert plan.components[0].method is Method.CERTIFICATE
+
+
+def test_fewer_evictions_of_pods_with_less_reach_come_before_more_of_others() -> None:
+    """One of the zone that is too full must go, and all of it have less reach."""
+    plan = planned(snapshot_of("aab", ("ac", "ab", "abc"), 1))
+    assert (numbers(plan), plan.components[0].evictions) == ([0], 1)
+
+
+def test_a_pod_whose_replacement_is_not_predictable_stays_among_them() -> None:
+    snapshot = snapshot_of("aab", ("ac", "ac", "abc"), 1)
+    queued = Labels({**snapshot.pods[1].labels, "kueue.x-k8s.io/queue-name": "q"})
+    plan = planned(changed_pods(snapshot, db_1={"labels": queued}))
+    assert numbers(plan) == [0]
+    assert Reason.NOT_PREDICTABLE in {refused.reason for refused in plan.refusals}
+
+
+def test_budgets_choose_among_pods_with_less_reach() -> None:
+    """The one that its budget keeps is not evicted."""
+    snapshot = snapshot_of("aab", ("ac", "ac", "abc"), 1)
+    (first,) = numbers(planned(snapshot))
+    kept = with_roles(snapshot, {f"db-{first}": "leader"}, {"leader": (0, 0)})
+    assert numbers(planned(kept)) == [1 - first]
+
+
+def test_pods_of_a_deployment_beside_those_with_less_reach() -> None:
+    """Replacements with new names are of the class of their owner; those of StatefulSets of that of their name."""
+    snapshot = changed(snapshot_of("aa", ("abc", "ac"), 1, web="ab"), together, cluster="r")
+    held = {"annotations": Labels({"karpenter.sh/do-not-disrupt": "true"})}
+    for kept, goes in (({}, {"db-0", "db-1", WEB}), ({"db_0": held, "db_1": held}, {WEB})):
+        (eviction,) = planned(changed_pods(snapshot, **kept)).evictions
+        assert eviction.repair.forced
+        assert eviction.pod.name in goes

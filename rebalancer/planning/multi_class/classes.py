@@ -346,18 +346,15 @@ class PodClassesBuilder:
     ) -> Mapping[frozenset[str] | None, Sequence[str]]:
         """Divide the UIDs of an owner's pods by the nodes that their volumes reach; None: all, or only one domain.
 
-        A pod whose volumes reach one domain of each requirement stays. While pods are missing the owner's pods are not
-        divided: none of them moves then.
+        A pod whose volumes reach one domain of each requirement stays.
         """
         pods, next_pod = member.pods, member.next_pod
-        assert member.owner is not None
         assert not isinstance(next_pod, Unpredictable)
-        complete = len(pods) >= member.owner.replicas and all(pod.node is not None for pod in pods)
-        if not complete or not any(pod.claims for pod in pods):
+        if not any(pod.claims for pod in pods):
             return {None: [pod.uid for pod in pods]}
         bare = structs.replace(next_pod, claims=())
         nodes = self._capacities.without_own(bare, component.pods).nodes
-        # The pods of other owners than StatefulSets share the volumes that the template names.
+        # The other owners' pods share the volumes that the template names, and replacements have new names.
         alike = self._partitioner.reach(pods[0]) if not keeps_names(member) else None
         divided: dict[frozenset[str] | None, list[str]] = {}
         for pod in pods:
