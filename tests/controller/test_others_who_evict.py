@@ -227,7 +227,7 @@ def test_a_drain_is_named() -> None:
     cluster.nodes.cordon("c-2")
     list(simulation.run(5))
     ((_, message),) = simulation.findings()
-    assert ": node c-2 is being drained. No pod of it is moved" in message
+    assert message.endswith(": node c-2 is being drained")
 
 
 def test_a_pod_that_is_deleted_or_preempted_was_not_evicted() -> None:
