@@ -64,7 +64,7 @@ NOTICED: Mapping[str, tuple[int, str]] = {
     "memory is saved before requests": (7, "the stored memory does not know"),
     "lease runs out before others take it": (9, "after another process took the lease"),
     "memory is only written over what was read": (127, "stores a memory without the moves"),
-    "unanswered requests count as sent": (84, "as refused, and it took place"),
+    "unanswered requests count as sent": (90, "as refused, and it took place"),
     "memory of the last leader is read": (6, "stores a memory without the moves"),
     "own moves overlay the snapshot": (33, "stores a memory without the moves"),
     "replacements are recognised by uid": (1, "its owner was not changed"),
