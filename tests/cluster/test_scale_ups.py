@@ -113,15 +113,18 @@ def test_a_job_that_waits_for_nodes_that_are_not_there_does_not_delay_a_repair(
     assert opened == set()
 
 
-def test_scale_downs_stay_spread_though_the_pods_of_each_scale_up_wait(cluster: ControlPlane, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [8, pytest.param(SCALE_DOWNS, marks=pytest.mark.thorough)])
+def test_scale_downs_stay_spread_though_the_pods_of_each_scale_up_wait(
+    cluster: ControlPlane, tmp_path: Path, rounds: int
+) -> None:
     """Thirty pods more, pending for three seconds, then all down: as an autoscaler that waits 20 seconds does."""
     install(cluster, "base", "prevention")
-    random, replicas, violated = Random(SCALE_DOWNS), 6, []
+    random, replicas, violated = Random(rounds), 6, []
     lay_out_web(cluster, replicas)
     wait_restricted(cluster)
     with Controller(cluster, tmp_path, steering()) as controller:
         wait_ordered(cluster)
-        for _ in range(SCALE_DOWNS):
+        for _ in range(rounds):
             with cluster.without("kube-scheduler"):
                 cluster.api.patch(WEB, {"spec": {"replicas": replicas + 30}})
                 time.sleep(PENDING_SECONDS)
@@ -133,5 +136,5 @@ def test_scale_downs_stay_spread_though_the_pods_of_each_scale_up_wait(cluster: 
             if max(skews(cluster.api).values()) > 1:
                 violated.append(replicas)
         patched = controller.metrics()['rebalancer_prevention_patches_total{result="patched"}']
-    print(f"{len(violated)} of {SCALE_DOWNS} scale-downs ended violated, {patched:.0f} patches")
+    print(f"{len(violated)} of {rounds} scale-downs ended violated, {patched:.0f} patches")
     assert violated == []

@@ -195,7 +195,7 @@ def steps(redis: Cluster, zones: str, shards: int) -> Iterator[str]:
 
 
 WHOLE = [
-    pytest.param(zones, shards, marks=[] if (zones, shards) == ("abc", 6) else [pytest.mark.thorough])
+    pytest.param(zones, shards, marks=[] if (zones, shards) == ("abc", 3) else [pytest.mark.thorough])
     for zones in ("a", "ab", "abc")
     for shards in (3, 6)
 ]
