@@ -144,7 +144,8 @@ class Controller:
 
     def log(self, event: str | None = None) -> list[dict[str, Any]]:
         """Return the lines of its log, or those of one event."""
-        lines = [json.loads(line) for line in self.log_file.read_text().splitlines() if line.startswith("{")]
+        whole, _, _ = self.log_file.read_text().rpartition("\n")  # the last line may still be written
+        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
         return [line for line in lines if event in {None, line.get("event")}]
 
     def wait_for(self, event: str, *, count: int = 1, timeout: float = 60.0) -> list[dict[str, Any]]:

@@ -116,9 +116,12 @@ def test_with_the_roles_of_an_earlier_version_it_repairs_as_before(cluster: Cont
     optional = {kind.plural for kind in OPTIONAL_KINDS}
     for name in ("rebalancer", "rebalancer-workloads"):
         role = cluster.api.get(f"{ROLES}/{name}")
-        cluster.api.patch(
-            f"{ROLES}/{name}", {"rules": [rule for rule in role["rules"] if not optional & set(rule["resources"])]}
-        )
+        rules = [
+            {**rule, "resources": left}
+            for rule in role["rules"]
+            if (left := [resource for resource in rule["resources"] if resource not in optional])
+        ]
+        cluster.api.patch(f"{ROLES}/{name}", {"rules": rules})
     lay_out_shop(cluster)
     lost = lose_nodes(cluster, "c-0", "c-1")
     wait_settled(cluster)
