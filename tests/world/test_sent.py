@@ -5,11 +5,11 @@ from pathlib import Path
 from tests.world.sent import Sent, differing, run_seeds
 
 RECORD = Path(__file__).parent / "sent.txt"
-"""Written by `python -m tests.world.sent 1 200`; a change that is meant to request otherwise writes it anew."""
+"""Written by `python -m tests.world.sent 1 60`; a change that is meant to request otherwise writes it anew."""
 
 
 def test_the_same_is_requested_at_the_same_times() -> None:
-    """Capacity and prevention included; `python -m tests.world.sent 1 200 --against FILE` compares them all."""
+    """Capacity and prevention included; `python -m tests.world.sent 1 60 --against FILE` compares them all."""
     assert differing(run_seeds(1, 4), RECORD) == []
 
 
