@@ -59,7 +59,7 @@ class OwnerReader:
         source = _SOURCE.decode(data)
         spec, status = source.spec or {}, source.status or {}
         whole = {"spec": spec, "status": status}
-        replicas = _find(whole, self._scale.replicas) if self._scale.replicas else None
+        replicas = _find(whole, self._scale.replicas)
         if replicas is None and isinstance(spec.get("pods"), list):
             replicas = len(spec["pods"])
         return wire.ForeignOwner(

@@ -122,7 +122,7 @@ def test_a_webhook_that_refuses_all_pods_costs_six(cluster: ControlPlane, tmp_pa
         wait_until(lambda: not open_causes(cluster.api), what="the breaker to close", timeout=30)
 
 
-@pytest.mark.parametrize("how", ["frozen", "dead"])
+@pytest.mark.parametrize("how", ["frozen", pytest.param("dead", marks=pytest.mark.thorough)])
 def test_a_controller_manager_that_creates_nothing_costs_four(cluster: ControlPlane, tmp_path: Path, how: str) -> None:
     """Of 16 workloads in four namespaces, in 40 s; before, 30 of 30. All are repaired once it is back."""
     install(cluster, "base", "evict")

@@ -6,7 +6,7 @@ the oldest vacancy. What is missing besides is on others' account: pods that are
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tests.faults.history import PodChange
@@ -53,3 +53,11 @@ def follow_absences(changes: Iterable[PodChange], evicted: Collection[str], repl
             )
             absences.append(absence)
     return absences
+
+
+def least_others(absences: Sequence[Absence], since: float, version: int) -> int:
+    """Return the least number that was missing on others' account in a time that ends with a change."""
+    past = [absence for absence in absences if absence.version < version]
+    least = [absence.others for absence in past if absence.at >= since]
+    at_start = next((absence.others for absence in reversed(past) if absence.at < since), 0)
+    return min([at_start, *least])

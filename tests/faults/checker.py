@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tests.faults.availability import Absence, follow_absences
+from tests.faults.availability import Absence, follow_absences, least_others
 from tests.faults.history import Exchange, Frozen, History
 
 VIEW_SECONDS: Final = 1.0
@@ -148,20 +148,12 @@ def _beyond(history: History, bound: int, name: str) -> Iterator[str]:
         if not now.evicted:
             continue
         begun = requests[now.evicted].begun
-        others = _least_others(absences, begun - VIEW_SECONDS, now.version)
+        others = least_others(absences, begun - VIEW_SECONDS, now.version)
         if before.ours + others >= bound:
             yield (
                 f"{_pod_name(history, now.evicted)} was evicted at {_seconds(history, begun)} while {before.ours} of "
                 f"our evictions and {others} other pods were unavailable; {name} is {bound}"
             )
-
-
-def _least_others(absences: Sequence[Absence], since: float, version: int) -> int:
-    """Return the least number that was missing on others' account in a time that ends with a change."""
-    past = [absence for absence in absences if absence.version < version]
-    least = [absence.others for absence in past if absence.at >= since]
-    at_start = next((absence.others for absence in reversed(past) if absence.at < since), 0)
-    return min([at_start, *least])
 
 
 def _without_effect(history: History) -> Iterator[str]:

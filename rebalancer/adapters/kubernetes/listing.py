@@ -90,7 +90,7 @@ def _list_owners_into(gathered: DecodedObjects, transport: Transport, owners: It
                 gathered.objects[kind.field].extend(page.objects)
                 unread |= list_unread(kind, page.faults)
         except ClusterError as error:
-            unread[f"{kind.name}.{kind.group}"] = _explain(kind, error)
+            unread[kind.qualified_name] = _explain(kind, error)
     return unread
 
 
@@ -105,7 +105,7 @@ def _reduce_owners(transport: Transport, owners: Iterable[GroupKind]) -> tuple[l
                 items += page
                 faults += malformed
         except ClusterError as error:
-            unread[f"{kind.name}.{kind.group}"] = _explain(kind, error)
+            unread[kind.qualified_name] = _explain(kind, error)
     return items, [*faults, *(Fault(kind=name, namespace="", name="", message=why) for name, why in unread.items())]
 
 
