@@ -10,7 +10,8 @@ again.
 The cause `replacements` is another one: no percentage, but overdue replacements in two namespaces, while nothing that
 was requested after them was replaced (`tracking.holds`). It lasts as long as that does; a probe shows whether it does.
 
-A cordoned node is neither Ready nor unready here: somebody works on it, or on its whole zone, and knows it.
+A cordoned node is neither Ready nor unready here: somebody works on it, or on its whole zone, and knows it. Nor is one
+that has just joined and was never Ready (`breaker.unreadyFor`): every scale-up has such nodes.
 """
 
 from collections import Counter
@@ -96,7 +97,7 @@ def observe_cluster(
     known = tuple(moves)
     ended = [move.state for move in known if move.state in _ENDED and now - move.changed_at < bounds.window]
     return (
-        *_read_nodes(snapshot.nodes),
+        *_read_nodes(snapshot.nodes, now - bounds.unready_for),
         _read_pods(snapshot, frozenset(move.replacement for move in known), bounds, now, view, changes),
         Reading(
             cause=BreakerCause.API_ERRORS,
@@ -108,10 +109,12 @@ def observe_cluster(
     )
 
 
-def _read_nodes(nodes: Iterable[Node]) -> Iterable[Reading]:
+def _read_nodes(nodes: Iterable[Node], starting_since: datetime) -> Iterable[Reading]:
+    """Count the nodes that are not Ready; one that was created since and has never been Ready is starting."""
     totals, unready = Counter[str](), Counter[str]()
     for node in nodes:
-        if not node.unschedulable:
+        starting = node.never_ready and node.created > starting_since
+        if not node.unschedulable and not starting:
             zone = next((node.labels[label] for label in _ZONE_LABELS if label in node.labels), "")
             totals[zone] += 1
             unready[zone] += not node.ready

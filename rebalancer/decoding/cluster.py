@@ -34,6 +34,7 @@ _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
+_NEVER_UPDATED: Final = "NodeStatusNeverUpdated"
 _OPERATORS: Final = frozenset(map(str, Operator))
 """Newer releases of Karpenter have further operators on numbers; no domain depends on them."""
 
@@ -200,8 +201,11 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
 
 
 def _find_loss(source: wire.Node, unready: wire.Condition | None) -> datetime | None:
-    """Return since when a node has been cordoned or not Ready, by its taint and condition; of both the earlier."""
-    times = [unready.last_transition_time] if unready is not None else []
+    """Return since when a node has been cordoned or not Ready, by its taint and condition; of both the earlier.
+
+    Of a node whose kubelet has never said anything the condition is the node controller's, and its time is no loss.
+    """
+    times = [unready.last_transition_time] if unready is not None and unready.reason != _NEVER_UPDATED else []
     if source.spec.unschedulable:
         times += [taint.time_added for taint in source.spec.taints or () if taint.key == CORDONED.key]
     return min((moment for moment in times if moment is not None), default=None)

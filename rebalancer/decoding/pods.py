@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -75,6 +75,8 @@ and `Evicted`, which pods that ran have too. Source: `admissionRejectionReasons`
 `pkg/kubelet/lifecycle/predicate.go` and `pkg/kubelet/cm` of Kubernetes."""
 _LACKS_RESOURCE: Final = "OutOf"
 _DEFAULT_GRACE: Final = 30
+_FIRST_STATUS: Final = timedelta(seconds=2)
+"""Between a pod's start time and the time of its first condition: both are in whole seconds."""
 """Seconds; the API server's default of terminationGracePeriodSeconds."""
 _INLINE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "iscsi", "rbd")
 
@@ -136,7 +138,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         nominated_node=status.nominated_node_name or None,
         phase=_PHASES.get(status.phase) or parse_choice(PodPhase, status.phase or "Pending", "status.phase"),
         ready=ready,
-        ready_since=conditions.ready_since if ready else None,
+        ready_since=conditions.ready_changed if ready else None,
         created=created,
         deleted=metadata.deletion_timestamp,
         own_deletion_cost=own_cost,
@@ -152,6 +154,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         start_failure=_read_start_failure(status, conditions),
         bound_at=bound_at,
         has_sandbox=conditions.has_sandbox,
+        starting_since=None if ready or not node else _find_start(status, conditions, bound_at or created),
         unstarted_since=None if ready or not node else _find_unstarted(status, conditions, bound_at or created),
         grace_seconds=_read_grace(grace),
         owning_pod=shared.owning_pod,
@@ -167,7 +170,7 @@ class _Conditions(NamedTuple):
     """What the conditions of a pod say."""
 
     ready: bool
-    ready_since: datetime | None
+    ready_changed: datetime | None
     evicted_at: datetime | None
     resizes: Sequence[wire.Condition]
     has_sandbox: bool | None
@@ -205,6 +208,18 @@ def _find_unstarted(status: wire.RawPodStatus, conditions: _Conditions, bound_at
     return (conditions.sandbox_changed or status.start_time or bound_at) if conditions.has_sandbox is False else None
 
 
+def _find_start(status: wire.RawPodStatus, conditions: _Conditions, bound_at: datetime) -> datetime | None:
+    """Return since when a pod on a node has been starting, if it has never been Ready; None if it was.
+
+    Its kubelet writes the condition together with the start time, and changes its time once the pod becomes Ready.
+    """
+    if status.phase in _ENDED:
+        return None
+    start = status.start_time or bound_at
+    changed = conditions.ready_changed
+    return start if changed is None or changed - start <= _FIRST_STATUS else None
+
+
 def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
     """Return the annotations that are read, without a deletion cost of our own, and that cost."""
     own_cost = read_own_cost(annotations) if OWN_DELETION_COST in annotations else 0
@@ -214,13 +229,13 @@ def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
 
 
 def _read_conditions(conditions: Sequence[wire.Condition]) -> _Conditions:
-    ready, ready_since, evicted_at = False, None, None
+    ready, ready_changed, evicted_at = False, None, None
     has_sandbox, sandbox_changed, bound_at = None, None, None
     resizes = []
     for condition in conditions:
         match condition.type:
             case "Ready":
-                ready, ready_since = condition.status == "True", condition.last_transition_time
+                ready, ready_changed = condition.status == "True", condition.last_transition_time
             case "DisruptionTarget":
                 is_eviction = condition.status == "True" and condition.reason == _EVICTION
                 evicted_at = condition.last_transition_time if is_eviction else None
@@ -230,7 +245,7 @@ def _read_conditions(conditions: Sequence[wire.Condition]) -> _Conditions:
                 has_sandbox, sandbox_changed = condition.status != "False", condition.last_transition_time
             case "PodScheduled" if condition.status == "True":
                 bound_at = condition.last_transition_time
-    return _Conditions(ready, ready_since, evicted_at, resizes, has_sandbox, sandbox_changed, bound_at)
+    return _Conditions(ready, ready_changed, evicted_at, resizes, has_sandbox, sandbox_changed, bound_at)
 
 
 def _convert_shared(intern: Interner, text: bytes) -> _Shared:

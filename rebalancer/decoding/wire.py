@@ -542,6 +542,7 @@ class OwnerSpec(Wire, frozen=True):
     update_strategy: UpdateStrategy | None = None
     pod_management_policy: str = ""
     min_ready_seconds: int = 0
+    progress_deadline_seconds: int | None = None
     ordinals: Ordinals | None = None
     volume_claim_templates: list["ClaimTemplate"] | None = None
 
@@ -592,6 +593,7 @@ class ForeignSpec(Wire, frozen=True):
     template: PodTemplate | None = None
     paused: bool = False
     pod_management_policy: str = ""
+    progress_deadline_seconds: int | None = None
 
 
 class ForeignStatus(Wire, frozen=True):

@@ -14,7 +14,7 @@ from rebalancer.decoding.metadata import (
 )
 from rebalancer.decoding.pods import decode_template
 from rebalancer.model.labels import LabelSelector
-from rebalancer.model.workloads import Workload
+from rebalancer.model.workloads import DEFAULT_PROGRESS_DEADLINE, Workload
 
 
 def decode_deployment(source: wire.Owner, intern: Interner) -> Workload:
@@ -113,11 +113,16 @@ def _decode_owner(source: wire.Owner, kind: str, revision: str, intern: Interner
         observed=status.observed_generation >= metadata.generation,
         paused=spec.paused,
         min_ready_seconds=spec.min_ready_seconds,
+        progress_deadline_seconds=_default_deadline(spec.progress_deadline_seconds),
         owner=find_controller(metadata.owner_references),
         owning_pod=find_owning_pod(metadata.owner_references),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
     )
+
+
+def _default_deadline(seconds: int | None) -> int:
+    return DEFAULT_PROGRESS_DEADLINE if seconds is None else seconds
 
 
 def _default_replicas(replicas: int | None) -> int:

@@ -1,6 +1,6 @@
 """Nodes."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -32,6 +32,10 @@ TO_BE_REMOVED: Final = BEING_REMOVED | {"DeletionCandidateOfClusterAutoscaler"}
 """The same, and that of a node that the cluster-autoscaler may remove soon."""
 
 
+_REGISTRATION: Final = timedelta(seconds=5)
+"""Between a node's creation and the condition with which its kubelet registers it; none is Ready that early."""
+
+
 class Node(Struct, frozen=True, gc=False, kw_only=True):
     """A node. `pods` is how many pods it may hold; `images` are (name, bytes), one row for each name of an image.
 
@@ -57,6 +61,11 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     deleted: datetime | None = None
     resource_version: str = ""
     """The simulator's; "" of what a server sent: nothing depends on it, and every heartbeat changes it."""
+
+    @property
+    def never_ready(self) -> bool:
+        """Whether it has not been Ready since it was created; also where it is not known since when it is not."""
+        return not self.ready and (self.lost_since is None or self.lost_since - self.created <= _REGISTRATION)
 
     @property
     def takes_pods(self) -> bool:

@@ -125,7 +125,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     `least` is of a pod that has still to be made: the smallest requests that it may come with, None where
     `spec.requests` is what it will have. `owning_pod` is the UID of the pod that is its only owner, "" without: the
     garbage collector deletes both together. `evicted_at` is when the Eviction API granted its eviction, as
-    the condition DisruptionTarget says; else None.
+    the condition DisruptionTarget says; else None. `starting_since` is since when a pod is on its node that has never
+    been Ready, as far as its status shows; None of every other.
     """
 
     namespace: str
@@ -149,6 +150,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     mirror: bool = False
     local_volumes: tuple[LocalVolume, ...] = ()
     evicted_at: datetime | None = None
+    starting_since: datetime | None = None
     start_failure: str = ""
     bound_at: datetime | None = None
     has_sandbox: bool | None = None

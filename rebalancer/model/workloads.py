@@ -54,6 +54,10 @@ class PodTemplate(Struct, frozen=True, gc=False, kw_only=True):
     claim_templates: tuple[str, ...] = ()
 
 
+DEFAULT_PROGRESS_DEADLINE: Final = 600
+"""Seconds: a Deployment's `progressDeadlineSeconds` where it has none."""
+
+
 class Workload(Struct, frozen=True, gc=False, kw_only=True):
     """An owner that creates pods, a Deployment, or another owner above ReplicaSets; `kind` is as `name_kind` has it.
 
@@ -65,7 +69,8 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     podManagementPolicy is not OrderedReady; `ordered`: that of a foreign owner is. `owning_pod` is the UID of the pod
     that is its only owner, "" without: the garbage collector deletes both together. `creation_failure` is why a
     ReplicaSet or ReplicationController could not create its last pod: the message of its condition ReplicaFailure, ""
-    without.
+    without. `progress_deadline_seconds` is how long its pods may take to become Ready; of kinds without that field the
+    default of those that have it.
     """
 
     group: str
@@ -85,6 +90,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     observed: bool = True
     paused: bool = False
     min_ready_seconds: int = 0
+    progress_deadline_seconds: int = DEFAULT_PROGRESS_DEADLINE
     first_ordinal: int = 0
     on_delete: bool = False
     current_revision: str = ""

@@ -67,6 +67,11 @@ class Breaker(Section):
     """Nodes that are not Ready, of those that are not cordoned; at least 2."""
     unready_in_zone: PercentageField = Percentage(55)
     """Nodes of one zone that are not Ready, of those that are not cordoned; at least 2."""
+    unready_for: Annotated[Duration, at_most(timedelta(hours=1))] = timedelta(minutes=5)
+    """How long a node that has never been Ready may take to become so before it counts; at most 1h.
+
+    One that was Ready and is not counts at once.
+    """
     pending_pods: PercentageField = Percentage(10)
     """Pods that have waited for a node for `pendingFor`, of all, without replacements of evicted pods; at least 5.
 

@@ -56,7 +56,9 @@ class Kubelets:
         if pod is not None and not pod.terminating:
             self._state.note(TraceKind.STARTED, f"Pod {pod}", f"on {pod.node}")
             self._state.store.pods.put(
-                structs.replace(pod, phase=PodPhase.RUNNING, ready=True, ready_since=self._state.stamp)
+                structs.replace(
+                    pod, phase=PodPhase.RUNNING, ready=True, ready_since=self._state.stamp, starting_since=None
+                )
             )
 
     def _stop(self, uid: str) -> None:

@@ -262,6 +262,7 @@ class PodSets(Controller):
                         ready_since=None,
                         deleted=None,
                         evicted_at=None,
+                        starting_since=None,
                         unstarted_since=None,
                         bound_at=None,
                         has_sandbox=None,

@@ -224,7 +224,7 @@ class SimulatedScheduler:
         stored = self._state.store.pods.get(pod.uid)
         if stored is not None:
             self._state.note(TraceKind.SCHEDULED, f"Pod {pod}", f"to {node}")
-            self._state.store.pods.put(structs.replace(stored, node=node))
+            self._state.store.pods.put(structs.replace(stored, node=node, starting_since=self._state.stamp))
 
     def _park(self, pod: Pod) -> None:
         attempts = self._attempts[pod.uid] = self._attempts.get(pod.uid, 0) + 1

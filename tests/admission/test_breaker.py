@@ -98,6 +98,23 @@ def test_one_node_never_opens_it() -> None:
     assert two == {BreakerCause.UNREADY_NODES: (2, 3, 20, "")}
 
 
+def test_a_node_that_was_never_ready_counts_after_a_time() -> None:
+    """Two of a zone's five; one that was Ready counts at once, though it is as young."""
+    joining = {"ready": False, "ready_since": None, "created": NOW - 4 * MINUTE}
+    several = ["a-1", "a-2", "b-1", "b-2"]
+    registered = with_nodes(cluster(), several, lost_since=NOW - 4 * MINUTE, **joining)
+    assert opened(registered) == {}
+    (nodes, *_) = observe_cluster(registered, (), NONE, BOUNDS, NOW)
+    assert (nodes.part, nodes.total) == (0, 11)
+    assert opened(with_nodes(cluster(), several, **joining)) == {}, "its kubelet has said nothing"
+    late = with_nodes(registered, several, created=NOW - 5 * MINUTE, lost_since=NOW - 5 * MINUTE)
+    assert opened(late) == {BreakerCause.UNREADY_NODES: (4, 15, 20, "")}
+    lost = with_nodes(registered, several, lost_since=NOW - MINUTE)
+    assert opened(lost) == {BreakerCause.UNREADY_NODES: (4, 15, 20, "")}
+    at_once = Breaker.model_validate({"unreadyFor": "0s"})
+    assert opened(registered, bounds=at_once) == {BreakerCause.UNREADY_NODES: (4, 15, 20, "")}
+
+
 def test_a_cordoned_zone_is_maintenance() -> None:
     """All its nodes may be down; the other nodes are measured without it."""
     zone = [f"b-{number}" for number in range(1, 6)]

@@ -49,6 +49,32 @@ def test_who_has_cordoned_a_node_is_the_field_manager_that_owns_the_field(
 
 
 @pytest.mark.parametrize(
+    ("conditions", "never"),
+    [
+        ([], True),
+        ([{"status": "False", "lastTransitionTime": "2026-01-02T03:04:10Z"}], True),
+        ([{"status": "False", "lastTransitionTime": "2026-01-02T03:04:11Z"}], False),
+        (
+            [{"status": "Unknown", "reason": "NodeStatusNeverUpdated", "lastTransitionTime": "2026-01-02T03:05:05Z"}],
+            True,
+        ),
+        ([{"status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": "2026-01-02T03:05:05Z"}], False),
+        ([{"status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}], False),
+    ],
+)
+def test_a_node_whose_condition_is_as_old_as_itself_was_never_ready(
+    conditions: list[dict[str, str]], never: bool
+) -> None:
+    node = {
+        "metadata": {"name": "a-1", "creationTimestamp": "2026-01-02T03:04:05Z"},
+        "status": {"conditions": [{"type": "Ready", **condition} for condition in conditions]},
+    }
+    kind, text = KIND_NAMED["Node"], json.dumps(node).encode()
+    for data in (text, reduce_object(kind, msgspec.Raw(text))):
+        assert decode(kind, data, Interner()).never_ready is never
+
+
+@pytest.mark.parametrize(
     ("unschedulable", "taints", "ready", "lost_since"),
     [
         (False, {}, "True", None),

@@ -159,6 +159,14 @@ def test_a_kind_like_a_stateful_set_creates_its_pods_in_order(kind: str, policy:
     assert owner.ordered is ordered
 
 
+@pytest.mark.parametrize(("written", "seconds"), [(300, 300), (None, 600), ("5m", 600)])
+def test_a_progress_deadline_is_read_where_it_is_a_number(written: object, seconds: int) -> None:
+    (owner,) = load(*of_pods("argoproj.io/v1alpha1", "Rollout", replicas=1, progressDeadlineSeconds=written))[
+        0
+    ].workloads
+    assert owner.progress_deadline_seconds == seconds
+
+
 def test_a_status_counts_where_it_says_something() -> None:
     made = owner({"replicas": 3})
     assert (made.current, made.ready, made.updated, made.observed, made.paused) == (3, 3, 3, True, False)

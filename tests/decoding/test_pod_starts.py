@@ -17,6 +17,10 @@ METADATA = {"name": "web-1", "namespace": "shop", "uid": "u", "creationTimestamp
 READY = {"type": "Ready", "status": "True"}
 
 
+def ready(status: str, at: str) -> dict[str, str]:
+    return {"type": "Ready", "status": status, "lastTransitionTime": f"2026-01-02T{at}Z"}
+
+
 def waiting(reason: str) -> dict[str, Any]:
     return {"name": "app", "state": {"waiting": {"reason": reason, "message": "with a password in it"}}}
 
@@ -136,3 +140,24 @@ def test_how_long_a_pod_may_take_to_end(spec: dict[str, Any], seconds: int) -> N
 def test_a_pod_that_ends_at_once_or_as_by_default(seconds: int | None) -> None:
     grace = 30 if seconds is None else seconds
     assert [pod.grace_seconds for pod in decoded({}, terminationGracePeriodSeconds=seconds)] == [grace] * 2
+
+
+@pytest.mark.parametrize(
+    ("status", "since"),
+    [
+        ({"startTime": "2026-01-02T03:05:00Z"}, "03:05:00"),
+        ({"startTime": "2026-01-02T03:05:00Z", "conditions": [ready("False", "03:05:02")]}, "03:05:00"),
+        ({"startTime": "2026-01-02T03:05:00Z", "conditions": [ready("False", "03:05:03")]}, None),
+        ({"startTime": "2026-01-02T03:05:00Z", "conditions": [ready("True", "03:05:00")]}, None),
+        ({"conditions": [ready("False", "03:04:05")]}, "03:04:05"),
+        ({"phase": "Succeeded", "startTime": "2026-01-02T03:05:00Z"}, None),
+    ],
+)
+def test_since_when_a_pod_that_was_never_ready_has_been_starting(status: dict[str, Any], since: str | None) -> None:
+    """Its kubelet changes the time of the condition once it is Ready, and again when it is no longer."""
+    for pod in decoded(status):
+        assert (pod.starting_since and f"{pod.starting_since:%H:%M:%S}") == since
+
+
+def test_a_pod_without_a_node_is_not_starting() -> None:
+    assert [pod.starting_since for pod in decoded({}, nodeName="")] == [None, None]

@@ -121,7 +121,10 @@ def test_a_step_waits_while_the_budgets_allow_no_second_eviction_just_now() -> N
     snapshot = joined(two_that_go_together())
     assert len(planned(snapshot, two).evictions) == 1
     first = {pod.labels["app"]: pod.uid for pod in reversed(snapshot.pods)}
-    unready = tuple(structs.replace(pod, ready=pod.uid not in first.values()) for pod in snapshot.pods)
+    unready = tuple(
+        structs.replace(pod, ready=False, starting_since=snapshot.taken_at) if pod.uid in first.values() else pod
+        for pod in snapshot.pods
+    )
     plan = planned(replace(snapshot, pods=unready), two)
     assert plan.evictions == ()
     assert plan.components[0].reason is Reason.BLOCKED_BY_BUDGET

@@ -10,7 +10,9 @@ from msgspec import structs
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.moves import Memory
 from rebalancer.model.nodes import Node
+from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.scope.budgets import BudgetExhausted, GroupUnavailable
 from rebalancer.policy import Amount, Budgets
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
@@ -53,11 +55,17 @@ def test_own_budgets_cut_the_step(budgets: Budgets, now: int) -> None:
 
 
 def test_unavailable_pods_count_whatever_the_cause() -> None:
-    """A pod that is not Ready counts as one eviction."""
+    """A pod that is starting, and may not be evicted itself, counts as one eviction."""
     snapshot = returned()
+    assert planned(snapshot, policy(budgets=Budgets())).evictions
     unready = snapshot.pods[0].uid
-    changed = pods(snapshot, lambda pod: structs.replace(pod, ready=pod.uid != unready))
+    changed = pods(snapshot, lambda pod: starting(pod, snapshot) if pod.uid == unready else pod)
     assert planned(changed, policy(budgets=Budgets())).evictions == ()
+
+
+def starting(pod: Pod, snapshot: Snapshot) -> Pod:
+    """Return a pod that has just come to its node."""
+    return structs.replace(pod, ready=False, ready_since=None, starting_since=snapshot.taken_at)
 
 
 def test_a_disruption_budget_cuts_the_step() -> None:
@@ -72,7 +80,7 @@ def test_a_budget_is_counted_afresh() -> None:
     """A status that still allows two is not believed when a pod has become unready since."""
     snapshot = budgeted(max_unavailable=2)
     unready = snapshot.pods[0].uid
-    changed = pods(snapshot, lambda pod: structs.replace(pod, ready=pod.uid != unready))
+    changed = pods(snapshot, lambda pod: starting(pod, snapshot) if pod.uid == unready else pod)
     assert len(planned(changed).evictions) == 1
 
 

@@ -362,10 +362,16 @@ def test_of_several_classes_the_fewest_under_a_budget_are_taken() -> None:
 
 @pytest.mark.parametrize("waiting", ["one", "two"])
 def test_own_limits_of_one_workload_leave_the_other(waiting: str) -> None:
-    """Of two workloads that are counted together, the one with an unready pod has no more to give."""
+    """Of two workloads that are counted together, the one with a pod that is starting has no more to give."""
     snapshot = joined(alike())
-    unready = next(pod.uid for pod in snapshot.pods if pod.labels["app"] == waiting and pod.node == "b-1")
-    busy = replace(snapshot, pods=tuple(structs.replace(pod, ready=pod.uid != unready) for pod in snapshot.pods))
+    young = next(pod.uid for pod in snapshot.pods if pod.labels["app"] == waiting and pod.node == "b-1")
+    busy = replace(
+        snapshot,
+        pods=tuple(
+            structs.replace(pod, ready=False, starting_since=snapshot.taken_at) if pod.uid == young else pod
+            for pod in snapshot.pods
+        ),
+    )
     (eviction,) = planned(busy, ONE_AT_A_TIME).evictions
     assert eviction.pod.labels["app"] != waiting
 

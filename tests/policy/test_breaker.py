@@ -24,7 +24,7 @@ def test_bounds_are_percentages() -> None:
         ("window: 0s", 'window: found "0s"; expected more than 0s'),
         ("window: 61m", 'window: found "61m"; expected at most 1h'),
         ("pendingFor: 61m", 'pendingFor: found "61m"; expected at most 1h'),
-        ("unready: 20%", "unready: unknown field; did you mean unreadyNodes?"),
+        ("unreadyNode: 20%", "unreadyNode: unknown field; did you mean unreadyNodes?"),
     ],
 )
 def test_mistakes_are_named_with_line_and_field(fields: str, problem: str) -> None:

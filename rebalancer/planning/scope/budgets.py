@@ -3,6 +3,9 @@
 A PodDisruptionBudget's `disruptionsAllowed` was true when its controller last counted; pods may have become unready
 since. So the lesser of that number and an own count of one snapshot is allowed, and what is granted is subtracted at
 once: a plan never grants the same disruption twice. Rules: docs/semantics.md, "Batches that never exceed a budget".
+
+A pod that is not Ready is unavailable already, so its eviction takes nothing: of our own limits, nor of a budget that
+the Eviction API would not ask. It is a move in flight like every other, and where our own limit is 0 nothing goes.
 """
 
 from collections import Counter
@@ -12,12 +15,14 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
+from msgspec import structs
+
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.moves import MoveState, PlanningMemory
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, name_list, plural
 from rebalancer.model.workloads import Workload
@@ -78,7 +83,10 @@ class BudgetNotComputed(Refusal):
 
 
 class BudgetExhausted(Refusal):
-    """The PodDisruptionBudget allows no further eviction now; `planned` of those that it allowed are in the plan."""
+    """The PodDisruptionBudget allows no further eviction now; `planned` of those that it allowed are in the plan.
+
+    `unready`: the pod is not Ready, and the API would not ask a budget with another unhealthyPodEvictionPolicy.
+    """
 
     reason = Reason.BLOCKED_BY_BUDGET
     budget: str
@@ -86,15 +94,22 @@ class BudgetExhausted(Refusal):
     expected: int
     desired: int
     planned: int = 0
+    unready: bool = False
 
     def __str__(self) -> str:
         more = (
             f"no more than the {plural(self.planned, 'eviction')} planned before" if self.planned else "no eviction now"
         )
-        return (
+        text = (
             f"PodDisruptionBudget {self.budget} allows {more}: "
             f"{self.healthy} of {plural(self.expected, 'pod')} healthy, {self.desired} required"
         )
+        if self.unready:
+            text += (
+                ". The pod is not Ready, and with unhealthyPodEvictionPolicy: AlwaysAllow the API would evict it "
+                "without asking the budget"
+            )
+        return text
 
 
 class WorkloadLimitReached(Refusal):
@@ -241,7 +256,8 @@ class BudgetLedger:
         self._quotas = QuotaLedger(view.snapshot, memory)
         self._fresh: dict[DisruptionBudget, int] = {}
         self._taken: Counter[DisruptionBudget] = Counter()
-        self._left_of_workload: dict[str, int] = {}
+        self._taken_of_workload: Counter[str] = Counter()
+        """Pods that become unavailable by what is planned."""
         self._limits_of_workload: dict[str, tuple[Mapping[str, int], Mapping[str, int]]] = {}
         self._planned: dict[str, list[str]] = {}
         self._selected = view.snapshot.budget_selection
@@ -260,30 +276,45 @@ class BudgetLedger:
 
     def blocked(self, pod: Pod, member: PodController) -> Refusal | None:
         """Return why this pod may not be evicted now, or None."""
-        for budget in self.budgets_of(pod):
+        for budget in self._asked(pod):
             if self._allowance(budget) < 1:
-                return self._budget_cause(budget)
-        if self._allowance_of_workload(member) < 1:
-            return self._workload_limit(member)
+                return self._budget_cause(budget, unready=not pod.ready)
+        limit = self._workload_limit(member, pod)
+        if limit is not None:
+            return limit
         return self._groups.blocked(pod) or self._quotas.blocked(pod, member)
 
     def take(self, pod: Pod, member: PodController) -> None:
-        """Spend one eviction of this pod. Unready pods count as if they were ready."""
-        for budget in self.budgets_of(pod):
+        """Spend one eviction of this pod."""
+        for budget in self._asked(pod):
             self._taken[budget] += 1
-        self._left_of_workload[_identity(member)] = self._allowance_of_workload(member) - 1
+        self._taken_of_workload[_identity(member)] += pod.ready
         self._planned.setdefault(_identity(member), []).append(pod.name)
         self._groups.take(pod, 1)
         self._quotas.take(pod, member, 1)
 
     def give_back(self, pod: Pod, member: PodController) -> None:
         """Undo `take`: the eviction does not happen after all."""
-        for budget in self.budgets_of(pod):
+        for budget in self._asked(pod):
             self._taken[budget] -= 1
-        self._left_of_workload[_identity(member)] += 1
+        self._taken_of_workload[_identity(member)] -= pod.ready
         self._planned[_identity(member)].remove(pod.name)
         self._groups.take(pod, -1)
         self._quotas.take(pod, member, -1)
+
+    def _asked(self, pod: Pod) -> Sequence[DisruptionBudget]:
+        """Return the budgets that the Eviction API asks about a pod.
+
+        Source: `pkg/registry/core/pod/storage/eviction.go`.
+        """
+        budgets = self.budgets_of(pod)
+        if pod.ready:
+            return budgets
+        if pod.phase is PodPhase.PENDING:
+            return ()
+        return tuple(
+            [one for one in budgets if not (one.always_allow or one.current_healthy >= one.desired_healthy > 0)]
+        )
 
     def grant(self, victims: Sequence[Victim], needed: int, concurrent: int) -> tuple[int, Refusal | None]:
         """Spend the budgets for a prefix of a step; return its length, and what stops the next victim.
@@ -308,13 +339,15 @@ class BudgetLedger:
 
     def _allows_following(self, first: Victim, granted: int, concurrent: int) -> bool:
         """Return whether the budgets allow what may have to follow where a replacement is stuck."""
-        taken = 0
-        while granted + taken < concurrent and self.blocked(first.pod, first.member) is None:
-            self.take(first.pod, first.member)
-            taken += 1
-        for _ in range(taken):
-            self.give_back(first.pod, first.member)
-        return granted + taken >= concurrent
+        taken: list[Pod] = []
+        following = first.pod if not granted else structs.replace(first.pod, ready=True)
+        while granted + len(taken) < concurrent and self.blocked(following, first.member) is None:
+            self.take(following, first.member)
+            taken.append(following)
+            following = structs.replace(first.pod, ready=True)  # another pod, which may be Ready
+        for pod in taken:
+            self.give_back(pod, first.member)
+        return granted + len(taken) >= concurrent
 
     def _refuse_step(self, victims: Sequence[Victim], granted: int, needed: int, blocked: Refusal | None) -> Refusal:
         """Return why a step waits, or is never taken: because of its first victim, or of the one that is blocked."""
@@ -334,11 +367,13 @@ class BudgetLedger:
     def may_differ(self, members: Sequence[PodController]) -> bool:
         """Return whether budgets may allow the eviction of some of these owners' pods and not of others: a quick test.
 
-        All pods of one owner with the same labels are under the same PodDisruptionBudgets.
+        All Ready pods of one owner with the same labels are under the same PodDisruptionBudgets.
         """
         if len(members) > 1 or self._groups.exist or self._quotas.exist:
             return True
         (member,) = members
+        if not all(pod.ready for pod in member.pods):
+            return True
         return member.labels is None and bool(self._selected.budgets_in(member.reference.namespace))
 
     def terms_of(self, victim: Victim) -> Hashable:
@@ -346,7 +381,7 @@ class BudgetLedger:
         pod = victim.pod
         # Quotas read the pod's own requests.
         own = pod.uid if self._quotas.exist else ""
-        return _identity(victim.member), self.budgets_of(pod), self._groups.terms_of(pod), own
+        return _identity(victim.member), pod.ready, self._asked(pod), self._groups.terms_of(pod), own
 
     def when_allowed(self, victims: Iterable[Victim], needed: int) -> dict[str, Allowed]:
         """Return for each pod by its UID when so many pods like it may be evicted at once."""
@@ -371,14 +406,24 @@ class BudgetLedger:
         return min(filter(None, most), default=0)
 
     def most(self, member: PodController, pod: Pod) -> int:
-        """Return how many pods like this may be evicted concurrently while every pod is healthy.
+        """Return how many pods may be evicted concurrently, of which this is one, while every other pod is healthy.
 
         A step that needs more can never be taken.
         """
-        most = min(self._most_by_field(member).values())
-        for budget in self.budgets_of(pod):
-            most = min(most, _most_by_budget(budget))
+        most = min([*self._most_of_fields(member, pod).values(), *self._most_of_budgets(pod).values()])
         return min(most, self._groups.most(pod, most))
+
+    def _most_of_fields(self, member: PodController, pod: Pod) -> Mapping[str, int]:
+        """Return how many pods our own limits ever allow, this one among them, by field of the policy."""
+        most = self._most_by_field(member)
+        if pod.ready:
+            return most
+        return {field: number + (number > 0 and field.startswith(MAX_UNAVAILABLE)) for field, number in most.items()}
+
+    def _most_of_budgets(self, pod: Pod) -> Mapping[str, int]:
+        """Return how many pods the PodDisruptionBudgets of this one ever allow, itself among them, by name."""
+        asked = self._asked(pod)
+        return {str(budget): _most_by_budget(budget) + (budget not in asked) for budget in self.budgets_of(pod)}
 
     def _most_by_field(self, member: PodController) -> dict[str, int]:
         """Return how many pods of an owner our own limits ever allow at once, by field of the policy."""
@@ -423,12 +468,10 @@ class BudgetLedger:
             needed,
             most,
             str(first.member.reference),
-            budgets=tuple(
-                f"{budget.namespace}/{budget.name}"
-                for budget in self.budgets_of(first.pod)
-                if _most_by_budget(budget) == most
+            budgets=tuple(name for name, number in self._most_of_budgets(first.pod).items() if number == most),
+            fields=tuple(
+                field for field, number in self._most_of_fields(first.member, first.pod).items() if number == most
             ),
-            fields=tuple(field for field, number in self._most_by_field(first.member).items() if number == most),
         )
 
     def _allowance(self, budget: DisruptionBudget) -> int:
@@ -445,15 +488,6 @@ class BudgetLedger:
         selected = self._selected.pods_of(budget)
         healthy = sum(1 for pod in selected if self._healthy(pod) and pod.name not in granted)
         return max(0, min(budget.allowed, healthy - budget.desired_healthy))
-
-    def _allowance_of_workload(self, member: PodController) -> int:
-        """Return how many more pods of a workload may become unavailable by our own limits."""
-        identity = _identity(member)
-        left = self._left_of_workload.get(identity)
-        if left is None:
-            used, most = self._limits_by_field(member)
-            left = self._left_of_workload[identity] = min([most[field] - used[field] for field in most])
-        return left
 
     def _available(self, member: PodController) -> int:
         """Count the workload's pods that have been Ready for its minReadySeconds, over all its ReplicaSets."""
@@ -491,7 +525,9 @@ class BudgetLedger:
         """Return whether a pod is healthy; a pod on a lost or not Ready node is not, whatever its status says."""
         return pod.ready and pod.deleted is None and pod.node in self._ready_nodes and not pod.finished
 
-    def _budget_cause(self, budget: DisruptionBudget) -> BudgetNotObserved | BudgetNotComputed | BudgetExhausted:
+    def _budget_cause(
+        self, budget: DisruptionBudget, *, unready: bool
+    ) -> BudgetNotObserved | BudgetNotComputed | BudgetExhausted:
         """Return why a PodDisruptionBudget allows no eviction now."""
         name = f"{budget.namespace}/{budget.name}"
         if budget.observed_generation < budget.generation:
@@ -499,18 +535,30 @@ class BudgetLedger:
         if not budget.synced:
             return BudgetNotComputed(name)
         healthy, expected, desired = budget.current_healthy, budget.expected, budget.desired_healthy
-        return BudgetExhausted(name, healthy, expected, desired, planned=self._taken[budget])
+        return BudgetExhausted(name, healthy, expected, desired, planned=self._taken[budget], unready=unready)
 
-    def _workload_limit(self, member: PodController) -> WorkloadLimitReached:
+    def _workload_limit(self, member: PodController, pod: Pod) -> WorkloadLimitReached | None:
+        """Return which of our own limits allows no eviction of this pod now, None if all do."""
+        identity = _identity(member)
+        used, most = self._limits_by_field(member)
+        planned = self._planned.get(identity, ())
+        left = {
+            field: most[field]
+            - used[field]
+            - (len(planned) if field.startswith(PER_WORKLOAD) else self._taken_of_workload[identity])
+            for field in most
+            if pod.ready or field.startswith(PER_WORKLOAD) or not most[field]
+        }
+        tightest = min(left, key=left.__getitem__)
+        if left[tightest] >= 1:
+            return None
         workload = member.top or member.owner
         assert workload is not None
-        used, most = self._limits_by_field(member)
-        tightest = min(most, key=lambda field: most[field] - used[field])
         return WorkloadLimitReached(
             replicas=workload.replicas,
             unavailable=used[MAX_UNAVAILABLE],
             moving=used[PER_WORKLOAD],
-            planned=tuple(self._planned.get(workload.uid, ())),
+            planned=tuple(planned),
             field=tightest,
             allowed=most[tightest],
         )
@@ -592,7 +640,9 @@ class GroupBudgets:
         """Return why this pod's groups allow no further eviction now, or None."""
         for group in self._groups.get(pod.uid, ()):
             rule = group.policy_group.disruption
-            unavailable = self._unavailable[group.name] + len(self._unexecuted[group.name] - {pod.uid})
+            # One that is not Ready is counted already.
+            others = self._unavailable[group.name] - (not pod.ready)
+            unavailable = others + len(self._unexecuted[group.name] - {pod.uid})
             if rule.max_in_flight is not None and unavailable >= rule.max_in_flight:
                 return GroupUnavailable(group.name, unavailable, rule.max_in_flight)
             since = self._last_ready.get(group.name)
@@ -602,12 +652,12 @@ class GroupBudgets:
 
     def take(self, pod: Pod, number: int) -> None:
         """Add `number` to the unavailable pods of a pod's groups: 1 for an eviction, -1 to undo it."""
-        for group in self._groups.get(pod.uid, ()):
+        for group in self._groups.get(pod.uid, ()) if pod.ready else ():
             self._unavailable[group.name] += number
 
     def most(self, pod: Pod, otherwise: int) -> int:
-        """Return how many of the pod's groups may ever be unavailable at once."""
+        """Return how many of the pod's groups may ever be evicted at once, the pod among them."""
         limits: Mapping[str, int | None] = {
             group.name: group.policy_group.disruption.max_in_flight for group in self._groups.get(pod.uid, ())
         }
-        return min((limit for limit in limits.values() if limit is not None), default=otherwise)
+        return min((limit + (not pod.ready) for limit in limits.values() if limit is not None), default=otherwise)

@@ -323,6 +323,20 @@ class Arriving(Refusal):
         return "it replaces an evicted pod and is not Ready yet"
 
 
+class Starting(Refusal):
+    """It has never been Ready, and its owner's progress deadline is not over; `age` is since it came to its node."""
+
+    reason = Reason.TOO_YOUNG
+    age: timedelta
+    deadline: timedelta
+
+    def __str__(self) -> str:
+        return (
+            f"it has been starting for {format_duration(self.age)} and was never Ready; progressDeadlineSeconds of its "
+            f"owner gives it {format_duration(self.deadline)}"
+        )
+
+
 class EligibilityChecker:
     """Checks the pods of one snapshot by the eligibility rules of one policy."""
 
@@ -440,7 +454,7 @@ class EligibilityChecker:
         for pod in pods:
             if pod.spec is not spec or pod.labels is not labels or pod.local_volumes is not volumes:
                 return False
-            if pod.annotations or pod.claims or pod.mirror:
+            if pod.annotations or pod.claims or pod.mirror or pod.starting_since is not None:
                 return False
         if self._arriving and not self._arriving.isdisjoint(map(_UID, pods)):
             return False
@@ -519,7 +533,13 @@ class EligibilityChecker:
         least = self._rules.min_age
         if least and not self._clock.has_lasted(pod.created, least):
             return TooYoung(self._clock.age_of(pod.created), least)
-        return None
+        return None if pod.starting_since is None else self._refuse_starting(pod, pod.starting_since)
+
+    def _refuse_starting(self, pod: Pod, since: datetime) -> Starting | None:
+        top = self._snapshot.top_owner_of(pod)
+        assert top is not None, "a pod without an owner is refused before"
+        deadline = timedelta(seconds=top.progress_deadline_seconds)
+        return None if self._clock.has_lasted(since, deadline) else Starting(self._clock.age_of(since), deadline)
 
     def _refuse_annotated(self, annotations: Mapping[str, str], kind: str, since: datetime | None) -> Refusal | None:
         for key, value in _blocking_annotations(annotations, self._clock, since):

@@ -254,10 +254,15 @@ def test_a_group_has_its_number_in_flight() -> None:
     plan = planned(snapshot, policy(group))
     assert len(plan.evictions) == 2
     assert {waiting.reason for waiting in plan.waiting} == {Reason.GROUP_IN_FLIGHT}
-    unready = tuple(
-        structs.replace(pod, ready=False) if number < 2 else pod for number, pod in enumerate(snapshot.pods)
-    )
-    assert planned(replace(snapshot, pods=unready), policy(group)).evictions == ()
+    first, second, *others = (structs.replace(pod, ready=False) for pod in snapshot.pods)
+    others = list(snapshot.pods[2:])
+    two_are_unready = replace(snapshot, pods=(first, second, *others))
+    plan = planned(two_are_unready, policy(group))
+    assert [eviction.pod.ready for eviction in plan.evictions] == [False, False], "they are away already"
+    three_are_unready = replace(snapshot, pods=(first, second, structs.replace(others[0], ready=False), *others[1:]))
+    assert planned(three_are_unready, policy(group)).evictions == ()
+    starting = [structs.replace(pod, starting_since=snapshot.taken_at) for pod in (first, second)]
+    assert planned(replace(snapshot, pods=(*starting, *others)), policy(group)).evictions == ()
 
 
 @pytest.mark.parametrize("of", ["pod", "move"])
