@@ -125,8 +125,8 @@ class Reason(StrEnum):
     TOO_YOUNG = (
         "TooYoung",
         (
-            "It is younger than `eligibility.minAge`, or starting: never Ready within its owner's progress deadline, or "
-            "the replacement of an evicted pod."
+            "It is younger than `eligibility.minAge`, or starting: never Ready within its owner's progress deadline, "
+            "or the replacement of an evicted pod."
         ),
     )
     TOO_FEW_REPLICAS = "TooFewReplicas", "The workload has fewer replicas than `eligibility.minReplicas`."
