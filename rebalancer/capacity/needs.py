@@ -24,7 +24,7 @@ from rebalancer.model.nodes import HOSTNAME, Node
 from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import State
-from rebalancer.planning.diagnosis.obstacles import NoCapacity
+from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
 from rebalancer.planning.scope.capacity import repels_own_class
 from rebalancer.planning.scope.requirements import is_acted_on
@@ -103,7 +103,7 @@ def _limits_for_a_further_domain(assessment: Assessment) -> Iterator[tuple[tuple
 def _full_domains(group: ComponentPlan) -> Iterator[tuple[str, set[str]]]:
     """Yield the domains whose nodes lack capacity by key; where the plan names none, the emptiest of each key."""
     cause = group.refusal
-    if not isinstance(cause, NoCapacity):
+    if not isinstance(cause, NodesTakeNoMore):
         return
     if cause.key:
         yield cause.key, set(cause.domains)

@@ -62,6 +62,13 @@ class Reason(StrEnum):
         "The nodes that need more of these pods lack capacity.",
         "Free capacity in the emptier domains, or add nodes there.",
     )
+    NODES_REJECT = (
+        "NodesReject",
+        (
+            "The nodes that need more of these pods have the resources, and take none: the message counts them by the "
+            "filter of kube-scheduler that rejects them, such as taints, host ports, node affinity."
+        ),
+    )
     AWAITING_CAPACITY = (
         "AwaitingCapacity",
         "Only capacity is missing; it was, or with `capacity.mode: Request` would be, requested.",

@@ -40,6 +40,7 @@ from rebalancer.planning.scope.requirements import Requirement, requirement_of_l
 from rebalancer.planning.scope.topology import NODE_LEVEL, Topologies
 from rebalancer.planning.scope.victims import RankedPods
 from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import Bounds
@@ -175,6 +176,7 @@ class ProblemBuilder:
         self._partitioner = PodPartitioner(view, self._eligibility, ledger, avoided)
         self._classes = PodClassesBuilder(view, capacities, self._partitioner)
         self._levels_of: dict[Hashable, _Levels | None] = {}
+        self._diagnosis = SearchBudget(cache.limits.diagnosis_nodes_of_plan)
 
     def problem(self, component: Component) -> Problem | Refusal | None:
         """Make the component's problem, or return why the whole component is refused.
@@ -248,6 +250,7 @@ class ProblemBuilder:
             lost=lost,
             view=self.view,
             cache=self._cache,
+            diagnosis=self._diagnosis,
         )
         return self._move_within_reach(problem, refusals) or problem
 
@@ -288,7 +291,7 @@ class ProblemBuilder:
             refusal = self._refuse_leaving(pod_class.capacity)
             if refusal is not None:
                 return refusal
-        return MultiClassProblem(classes=classes, view=self.view, cache=self._cache)
+        return MultiClassProblem(classes=classes, view=self.view, cache=self._cache, diagnosis=self._diagnosis)
 
     def _refuse_unreadable(self, component: Component) -> Refusal | None:
         """Refuse where an object could not be read: any node, or an object of the component's namespace."""

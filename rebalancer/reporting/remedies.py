@@ -9,9 +9,6 @@ from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.words import name_list
 from rebalancer.reporting.phrases import domain_name
 
-_NODES_DOWN: Final = "Bring back the nodes of the emptiest domain, or add nodes there."
-"""Where capacity is missing because nodes are down, free capacity in other domains does not help."""
-
 _BY_CAUSE: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.SCALE_DOWN: "Kubernetes ignores domains when it scales down; evictions repair the spread.",
     ViolationCause.NODE_LOST: "Bring back or uncordon the nodes of the emptiest domain.",
@@ -44,9 +41,7 @@ class Violation(NamedTuple):
 
 def remedy(violation: Violation) -> str:
     """Say what to do about a violation; "" where nothing is known."""
-    reason, cause = violation.reason, violation.cause
-    if reason is Reason.NO_CAPACITY and cause is ViolationCause.NODE_LOST:
-        return _NODES_DOWN
+    reason = violation.reason
     if reason is Reason.STEP_EXCEEDS_BUDGET and violation.zero_budgets:
         return f"Allow at least one disruption in {name_list(violation.zero_budgets)}."
     return (reason.remedy if reason is not None else "") or _cause_remedy(violation)

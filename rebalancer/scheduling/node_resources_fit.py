@@ -75,31 +75,44 @@ def fits(requests: Resources, node: Node, used: Usage) -> bool:
 
 
 class Shortage(NamedTuple):
-    """One resource of which a node has too little left for a pod."""
+    """One resource of which a node has too little left for a pod, and how much is missing."""
 
-    reason: str
+    resource: str
+    missing: int
     exceeds_node: bool
     """Whether even the empty node would be too small."""
+
+    @property
+    def reason(self) -> str:
+        """What the scheduler says of it."""
+        return "Too many pods" if self.resource == "pods" else f"Insufficient {self.resource}"
+
+
+def find_shortages(pod: Pod, node: str, view: View) -> Sequence[Shortage]:
+    """Return what a node lacks for a pod."""
+    requests = _drop_ignored_resources(pod.spec.requests, view.profile)
+    return tuple(_find_shortages(requests, view.nodes.by_name[node], view.used(node)))
 
 
 def _find_shortages(requests: Resources, node: Node, used: Usage) -> Iterator[Shortage]:
     """Yield what does not fit, in the scheduler's order. A resource that is not requested is never short."""
     have = node.allocatable
     if used.pods + 1 > node.pods:
-        yield Shortage("Too many pods", exceeds_node=False)
+        yield Shortage("pods", used.pods + 1 - node.pods, exceeds_node=False)
     for name, requested, capacity, taken in (
         ("cpu", requests.cpu, have.cpu, used.cpu),
         ("memory", requests.memory, have.memory, used.memory),
         ("ephemeral-storage", requests.ephemeral_storage, have.ephemeral_storage, used.ephemeral_storage),
     ):
         if requested > 0 and requested > capacity - taken:
-            yield Shortage(f"Insufficient {name}", exceeds_node=requested > capacity)
+            yield Shortage(name, requested - (capacity - taken), exceeds_node=requested > capacity)
     if requests.extended:
         capacities = dict(have.extended)
         for name, requested in requests.extended:
             capacity = capacities.get(name, 0)
-            if requested > capacity - used.extended.get(name, 0):
-                yield Shortage(f"Insufficient {name}", exceeds_node=requested > capacity)
+            left = capacity - used.extended.get(name, 0)
+            if requested > left:
+                yield Shortage(name, requested - left, exceeds_node=requested > capacity)
 
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int]:

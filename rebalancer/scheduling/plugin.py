@@ -1,7 +1,8 @@
 """What plugins share: the filter's interface, and the scaling of scores to 0…100."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from rebalancer.model.pods import Pod
@@ -34,6 +35,10 @@ class Filter(ABC):
         if self.refusal is not None:
             return frozenset()
         return frozenset(node for node in nodes if self.verdict(node))
+
+    def count_reasons(self, nodes: Iterable[str]) -> Mapping[str, int]:
+        """Count the nodes that it rejects by the scheduler's reasons; one node may have several."""
+        return Counter(reason for node in nodes for reason in self.verdict(node).reasons)
 
 
 def scale_to_hundred(raw: Mapping[str, int], *, reverse: bool = False) -> Mapping[str, int]:

@@ -5,7 +5,8 @@ up most of the difference to a naive count: a domain exists only if it has an *e
 pods do not count while bound pods that are not ready do; and `labelSelector: {}` counts no pod from 1.27 to 1.37.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from rebalancer.model.nodes import HOSTNAME, ZONE
@@ -244,15 +245,27 @@ class PodTopologySpread(Filter):
                 return verdict
         return SUCCESS
 
+    def count_reasons(self, nodes: Iterable[str]) -> Mapping[str, int]:
+        """Count the nodes that it rejects, without a look at each."""
+        counted = Counter[str]()
+        left = frozenset(nodes)
+        for row in self.counts:
+            carrying = left & self._nodes.carrying((row.constraint.key,))
+            counted[MISSING_LABEL.message] += len(left) - len(carrying)
+            left = self._drop_full(row, carrying)
+            counted[UNSATISFIED.message] += len(carrying) - len(left)
+        return +counted
+
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
         """Return the nodes that pass, without the reasons of the others."""
         for row in self.counts:
-            key = row.constraint.key
-            nodes = nodes & self._nodes.carrying((key,))
-            # maxSkew is at least 1 and a self-match at most 1: an empty domain is never full.
-            most = row.constraint.max_skew + row.minimum - row.self_match
-            full = [value for value, count in row.by_domain.filled.items() if count > most]
-            if full:
-                groups = self._nodes.groups(key)
-                nodes = nodes.difference(*(groups[value] for value in full))
+            nodes = self._drop_full(row, nodes & self._nodes.carrying((row.constraint.key,)))
         return nodes
+
+    def _drop_full(self, row: Counts, nodes: frozenset[str]) -> frozenset[str]:
+        """Leave out the nodes of domains that hold too many."""
+        # maxSkew is at least 1 and a self-match at most 1: an empty domain is never full.
+        most = row.constraint.max_skew + row.minimum - row.self_match
+        full = [value for value, count in row.by_domain.filled.items() if count > most]
+        groups = self._nodes.groups(row.constraint.key) if full else {}
+        return nodes.difference(*(groups[value] for value in full))

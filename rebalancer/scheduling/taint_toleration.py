@@ -31,13 +31,25 @@ class TaintToleration(Filter):
             return SUCCESS
         if self._view.rules.taint_reason_short:
             return unresolvable("node(s) had untolerated taint(s)")
+        return unresolvable(f"node(s) had untolerated taint {_format_taint(self._first_untolerated(node))}")
+
+    def name_untolerated(self, node: str) -> str:
+        """Name the first taint of a node that rejects the pod, with its value where it has one."""
+        taint = self._first_untolerated(node)
+        return f"{taint.key}={taint.value}" if taint.value else taint.key
+
+    def _first_untolerated(self, node: str) -> Taint:
         taints = self._view.nodes.by_name[node].taints
-        first = next(taint for taint in taints if taint.effect in REPELLING and not tolerates(self._tolerations, taint))
-        return unresolvable(f"node(s) had untolerated taint {_format_taint(first)}")
+        return next(taint for taint in taints if taint.effect in REPELLING and not tolerates(self._tolerations, taint))
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
         """Return the nodes that pass."""
         return nodes & self._tolerated
+
+
+def is_not_ready(taint: str) -> bool:
+    """Say whether the name of a taint is one that the node controller gives to a node that is not Ready."""
+    return taint in {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 
 
 def _format_taint(taint: Taint) -> str:

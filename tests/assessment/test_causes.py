@@ -298,10 +298,10 @@ def test_a_volume_that_pins() -> None:
 
 
 def test_a_zone_that_is_down_needs_its_nodes_not_capacity() -> None:
-    """The same reason, NoCapacity, has another remedy where the nodes are full and where they are silent."""
+    """Full nodes and silent ones are told apart, in the reason and in the remedy."""
     silent = {"taints": (taint("node.kubernetes.io/unreachable"),), "ready": False, "ready_since": None}
     full, down = (report(with_nodes(UNEVEN, {"c-1": fields})) for fields in ({"pods": 1}, silent))
-    assert (full.reason, down.reason) == ("NoCapacity", "NoCapacity")
+    assert (full.reason, down.reason) == ("NoCapacity", "NodesReject")
     assert (full.cause != "NodeLost", down.cause) == (True, "NodeLost")
     assert full.remedy.startswith("Free capacity in the emptier domains, or add nodes there.")
-    assert down.remedy.startswith("Bring back the nodes of the emptiest domain")
+    assert down.remedy.startswith("Bring back or uncordon the nodes of the emptiest domain")

@@ -25,7 +25,8 @@ from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName, Reference
 from rebalancer.model.pods import LocalStorage, LocalVolume, Resources
-from rebalancer.planning.diagnosis.obstacles import NoCapacity, NoPlacement, NoPlacementOfClasses, PodsStay
+from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
+from rebalancer.planning.diagnosis.obstacles import NoPlacement, NoPlacementOfClasses, PodsStay
 from rebalancer.planning.multi_class.proof import BindingRequirement, MultiClassProof
 from rebalancer.planning.scope.budgets import (
     MAX_UNAVAILABLE,
@@ -160,7 +161,7 @@ FURTHER: tuple[Fact, ...] = (
     CountsInMotion(NodeChange(NINE, "", NodeEvent.RELABELLED), 5 * MINUTE, NINE),
     UnsettledDomain(MOTION, NINE + 5 * MINUTE),
     UnsettledDomain(FEWER, NINE + 60 * MINUTE),
-    NoCapacity(),
+    NodesTakeNoMore(),
     NoPlacement(5, ()),
     NoPlacement(5, (4, 6)),
     NoPlacementOfClasses(6, 2),

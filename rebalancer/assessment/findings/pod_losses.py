@@ -15,7 +15,6 @@ from heapq import nsmallest
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from rebalancer.assessment.findings.finding import list_names
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.feasibility import FILTERS, admissible, iterate_nominated_nodes, prepare_filters
@@ -94,27 +93,20 @@ class PodLosses:
                 return True
         return False
 
-    def why_blocked(self, pod: Pod) -> str:
-        """Return why no node can take the replacement, "" where the counts do not show it.
+    def is_blocked(self, pod: Pod) -> bool:
+        """Return whether the counts show that no node can take the replacement.
 
-        It is shown where no open domain of the coarsest constraint has a node that takes such pods.
+        They do where no open domain of the coarsest constraint has a node that takes such pods.
         """
         if self._coarsest is None:
-            return ""
+            return False
         counts, (left, minimum) = self._hard[self._coarsest], self._after(pod)[self._coarsest]
         domains = counts.by_domain
         if len(domains) > _FEW or not self._all_counted:
-            return ""
+            return False
         most_held = counts.constraint.max_skew + minimum - self._adds[self._coarsest]
-        open_to = sorted(value for value in domains if domains[value] - (value == left) <= most_held)
-        if any(self._nodes(value) for value in open_to):
-            return ""
-        key = counts.constraint.key
-        return (
-            f"{key} (maxSkew {counts.constraint.max_skew}) admits only {list_names(open_to) or 'no domain'}, where no "
-            "node takes such pods: the nodes are cordoned, tainted or excluded by its affinity. Let them take pods "
-            "again, or set nodeTaintsPolicy: Honor"
-        )
+        open_to = [value for value in domains if domains[value] - (value == left) <= most_held]
+        return not any(self._nodes(value) for value in open_to)
 
     @cached_property
     def _all_counted(self) -> bool:

@@ -18,37 +18,31 @@ from typing import Final
 
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.controllers import PodController, members
-from rebalancer.assessment.findings.finding import Finding, list_names, workload_finding
+from rebalancer.assessment.findings.finding import Finding, workload_finding
 from rebalancer.assessment.findings.pod_losses import PodLosses
 from rebalancer.creation.replacement import replacement
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind
-from rebalancer.scheduling.feasibility import admissible, feasible, prepare_filters
+from rebalancer.scheduling.feasibility import admissible, feasible
 from rebalancer.scheduling.inter_pod_affinity import find_repelled_values
 from rebalancer.scheduling.node_usage import Usage
+from rebalancer.scheduling.openings import admitted_by_spread, find_opening, find_relaxed_constraint
 from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread
 from rebalancer.scheduling.population import NO_AFFINITY
-from rebalancer.scheduling.spread_constraints import constraints_of
+from rebalancer.scheduling.rejections import count_rejections, describe_rejections, reject_nodes
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 MOST_PREDICTED: Final = 2_000
 """Predictions by the full scheduling model in one assessment; undecided pods beyond them have no finding."""
 
+MOST_DESCRIBED: Final = 1_000_000
+"""Nodes at which one assessment looks to count the filters that reject a replacement."""
+
 _MOST_PER_WORKLOAD: Final = 64
 """Predictions for the pods of one workload."""
-
-_REMEDIES: Final = {
-    "NodeUnschedulable": "uncordon a node",
-    "TaintToleration": "remove a taint, or tolerate it",
-    "NodeAffinity": "add nodes that its affinity selects",
-    "NodeResourcesFit": "free capacity, or add a node",
-    "PodTopologySpread": "raise a maxSkew, or give the emptiest domain a node that takes such pods",
-    "InterPodAffinity": "add a domain, or use preferred anti-affinity",
-}
-_CLOSED: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
 
 
 def replacement_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
@@ -73,6 +67,7 @@ class _ReplacementCheck:
         self._view = view
         self._reported: set[Reference] = set()
         self._predictions_left = MOST_PREDICTED
+        self._nodes_left = MOST_DESCRIBED
 
     def findings(self, member: PodController, hard: Sequence[Counts]) -> Iterator[Finding]:
         """Yield a finding if a pod of this owner could not be replaced."""
@@ -95,20 +90,21 @@ class _ReplacementCheck:
         losses = PodLosses(next_pod, hard, self._view)
         undecided = losses.undecided(placed)
         for pod in undecided:
-            why = losses.why_blocked(pod)
-            if why:
-                return f"{_if_deleted(pod)}: {why}"
+            if losses.is_blocked(pod):
+                return self._describe(pod, next_pod, self._view.without([pod]))
         for pod in undecided[: min(_MOST_PER_WORKLOAD, self._predictions_left)]:
             self._predictions_left -= 1
             made = replacement(pod, self._view)
             state = self._view.without([pod])
             if not isinstance(made, Unpredictable) and not feasible(made, state):
-                return f"{_if_deleted(pod)}: {_describe_rejections(made, state)}"
+                return self._describe(pod, made, state)
         return ""
 
-
-def _if_deleted(pod: Pod) -> str:
-    return f"if {pod.name} on {pod.node} were deleted, no node would admit its replacement"
+    def _describe(self, pod: Pod, made: Pod, state: View) -> str:
+        """Return why a pod that is to be made finds no node in a state, for as many workloads as may be looked at."""
+        self._nodes_left -= len(state.nodes.names)
+        text = f"if {pod.name} on {pod.node} were deleted, no node would admit its replacement"
+        return f"{text}: {_describe_rejections(made, state)}" if self._nodes_left >= 0 else text
 
 
 # Many branches: a list of independent conditions, cheapest first; each that fails is an answer.
@@ -150,30 +146,9 @@ def _holds_extended(capacities: dict[str, int], used: Usage) -> bool:
 
 
 def _describe_rejections(pod: Pod, view: View) -> str:
-    """Return which filter rejects which nodes, in the scheduler's order, and the remedy."""
-    left = view.nodes.names
-    rejecting: list[str] = []
-    texts: list[str] = []
-    for prepared_filter in prepare_filters(pod, view):
-        passing = prepared_filter.admit(left)
-        if passing != left:
-            rejecting.append(prepared_filter.name)
-            texts.append(f"{prepared_filter.name} rejects {list_names(sorted(left - passing))}")
-        left = passing
-    remedy = (
-        _REMEDIES.get(rejecting[-1], "check its volumes and host ports")
-        if rejecting
-        else "wait for the pods that are about to be bound"
-    )
-    if "PodTopologySpread" in rejecting and not _CLOSED.isdisjoint(rejecting):
-        remedy = "let the nodes of the emptiest domain take pods again, or set nodeTaintsPolicy: Honor"
-    if "PodTopologySpread" in rejecting:
-        missing_keys = [
-            constraint.key for constraint in constraints_of(pod, view).hard if not view.nodes.groups(constraint.key)
-        ]
-        remedy = (
-            f"no node has {list_names(missing_keys)}: correct the topologyKey, or label the nodes"
-            if missing_keys
-            else remedy
-        )
-    return f"{'; '.join(texts)}. {remedy[0].upper()}{remedy[1:]}"
+    """Return how many nodes which filter rejects, and what was tried and helps."""
+    rejected = reject_nodes(pod, view)
+    text = describe_rejections(len(view.nodes.names), count_rejections(rejected, view))
+    opening = find_opening(rejected, admitted_by_spread(pod, view), pod, view)
+    remedy = ", or ".join(filter(None, (opening, find_relaxed_constraint(pod, view))))
+    return f"{text}. {remedy[0].upper()}{remedy[1:]}" if remedy else text

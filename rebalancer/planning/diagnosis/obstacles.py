@@ -6,8 +6,9 @@ stay.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from msgspec import structs
 
@@ -16,6 +17,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.words import name_of_key, plural
+from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains
 from rebalancer.planning.multi_class.classes import PodClass, PodClasses
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.scope.movable import PodPartition
@@ -25,6 +27,7 @@ from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import Bounds, Inner, count_domains, count_pods, map_leaves
+from rebalancer.scheduling.node_index import required_part
 
 Obstacle = tuple[State, Refusal]
 
@@ -70,19 +73,6 @@ class OthersStay(Refusal):
 
     def __str__(self) -> str:
         return "pods of other workloads count too, and are not moved for this one"
-
-
-class NoCapacity(Refusal):
-    """The nodes that would have to take more of these pods are full; `domains` of `key` are theirs where known."""
-
-    reason = Reason.NO_CAPACITY
-    key: str = ""
-    domains: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        if self.domains:
-            return f"no node of {name_of_key(self.key, self.domains)} has the capacity for another of these pods"
-        return "the nodes that would have to take more of these pods do not have the capacity for them"
 
 
 class DomainsCordoned(Refusal):
@@ -151,23 +141,34 @@ class NoPlacementOfClasses(Refusal):
 
 
 def diagnose_single_class(
-    layout: Layout, requirements: Sequence[Requirement], pods: PodPartition, cache: SearchCache
+    layout: Layout,
+    requirements: Sequence[Requirement],
+    pods: PodPartition,
+    cache: SearchCache,
+    explain: Callable[[ClosedDomains], Refusal],
 ) -> Obstacle:
-    """Return why no placement of equal pods satisfies everything."""
+    """Return why no placement of equal pods satisfies everything; `explain` says why nodes take no more of them."""
     root, bounds, pending = layout.root, layout.bounds, pods.missing
     total = count_pods(root, cache) + pending
     ideal = without_obstacles(root, cache, places=total)
     if min_evictions(ideal, bounds, pending, cache) is None:
         return State.INFEASIBLE, _diagnose_arithmetic(layout, requirements, ideal, total, cache)
     if min_evictions(without_obstacles(root, cache, places=None), bounds, pending, cache) is None:
-        return State.UNFIXABLE, _diagnose_capacity(layout)
+        return State.UNFIXABLE, _diagnose_capacity(layout, explain)
     return State.UNFIXABLE, _diagnose_staying(pods.refused)
 
 
 def diagnose_multi_class(
-    classes: PodClasses, unsolved: Unsolved, limits: SearchLimits, nearest: Solution | None
+    classes: PodClasses,
+    unsolved: Unsolved,
+    limits: SearchLimits,
+    nearest: Solution | None,
+    explain: Callable[[], Refusal],
 ) -> Obstacle:
-    """Return why no placement of several pod classes satisfies everything; `nearest` is the one that comes nearest."""
+    """Return why no placement of several pod classes satisfies everything; `nearest` is the one that comes nearest.
+
+    `explain` says why nodes take no more of them.
+    """
     limit_reached = State.VIOLATED, MinimumSearchLimit()
     if unsolved is Unsolved.LIMIT_REACHED:
         return limit_reached
@@ -181,7 +182,7 @@ def diagnose_multi_class(
     )
     with_capacity = solve(replace(free, classes=widened, view=None), limits)
     if isinstance(with_capacity, Solution):
-        return State.UNFIXABLE, NoCapacity()
+        return State.UNFIXABLE, explain()
     if Unsolved.LIMIT_REACHED in {without_staying, with_capacity}:
         return limit_reached
     proved = nearest is not None and nearest.evictions == nearest.bound
@@ -195,9 +196,11 @@ def diagnose_multi_class(
 
 
 def _unlimited(classes: PodClasses, pod_class: PodClass, total: int) -> dict[str, int]:
-    """Return capacity for all pods, on every node that the requirements of a class count."""
-    counting = (node for number in pod_class.requirements for node in classes.requirements[number].nodes)
-    return dict.fromkeys(sorted({*pod_class.cap, *counting}), total)
+    """Return capacity for all pods, on every node that the requirements of a class count and its affinity selects."""
+    assert classes.view is not None, "the nodes are those of the cluster"
+    selected = classes.view.nodes.matching(required_part(pod_class.sample.spec.node_affinity))
+    counting = {node for number in pod_class.requirements for node in classes.requirements[number].nodes}
+    return dict.fromkeys(sorted({*pod_class.cap, *(counting & selected)}), total)
 
 
 def _diagnose_staying(refused: Sequence[tuple[Pod, PodController, Refusal]]) -> Refusal:
@@ -262,14 +265,14 @@ def _bounds_for(layout: Layout, requirements: Sequence[Requirement], more: int) 
     return tuple(bounds)
 
 
-def _diagnose_capacity(layout: Layout) -> Refusal:
-    """Name the coarsest domains that take no more of these pods, and whether they are cordoned."""
-    for level, key in enumerate(layout.keys[:-1]):
-        open_values = {path[level] for path in layout.topology.members if layout.takes_more(path)}
-        closed = sorted(set(layout.topology.values(level)) - open_values)
-        cordoned = tuple(value for value in closed if (level, value) in layout.topology.cordoned)
+def _diagnose_capacity(layout: Layout, explain: Callable[[ClosedDomains], Refusal]) -> Refusal:
+    """Explain the coarsest domains that take no more of these pods, or name those that are cordoned."""
+    without_room = layout.closed_nodes()
+    for key, nodes_of in layout.domains():
+        closed = {value: nodes for value, nodes in sorted(nodes_of.items()) if without_room.issuperset(nodes)}
+        cordoned = tuple(value for value, nodes in closed.items() if layout.topology.are_cordoned(nodes))
         if cordoned:
             return DomainsCordoned(key, cordoned)
         if closed:
-            return NoCapacity(key, tuple(closed))
-    return NoCapacity()
+            return explain(ClosedDomains(key, tuple(closed), frozenset(chain.from_iterable(closed.values()))))
+    return explain(ClosedDomains("", (), without_room))

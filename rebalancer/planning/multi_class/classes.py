@@ -106,6 +106,10 @@ class PodClass:
         """How many pods there are, pending ones too."""
         return sum(self.counts.values()) + self.pending
 
+    def has(self, pod: Pod) -> bool:
+        """Return whether a pod of one of its owners is of this class."""
+        return self.only is None or pod.uid in self.only
+
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "PodClass":
         """Return the class of which only pods may move whose eviction is allowed by then."""
         movable: dict[str, Sequence[Victim]] = {}

@@ -6,9 +6,10 @@ from functools import cached_property, partial
 from msgspec import Struct
 
 from rebalancer.model.reasons import State
+from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains, NodesTakeNoMore, explain_closed
 from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
 from rebalancer.planning.diagnosis.relaxation import Relaxable, find_relaxation
-from rebalancer.planning.multi_class.classes import PodClasses
+from rebalancer.planning.multi_class.classes import PodClass, PodClasses
 from rebalancer.planning.multi_class.model import PlacementModel
 from rebalancer.planning.multi_class.proof import prove
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_cheap_victims, solve, solve_model
@@ -31,6 +32,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     classes: PodClasses
     view: View
     cache: SearchCache
+    diagnosis: SearchBudget
 
     @cached_property
     def model(self) -> PlacementModel:
@@ -68,7 +70,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "MultiClassProblem":
         """Return the problem in which only pods may move whose eviction is allowed by then."""
         classes = self.classes.within(allowed, latest)
-        return MultiClassProblem(classes=classes, view=self.view, cache=self.cache)
+        return MultiClassProblem(classes=classes, view=self.view, cache=self.cache, diagnosis=self.diagnosis)
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -86,10 +88,24 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if isinstance(solution, Solution):
             proof = Proof(partial(prove, self.classes, solution))
             return ProvedMinimum(solution.evictions, solution.bound, proof)
-        state, refusal = diagnose_multi_class(self.classes, solution, self.cache.limits, self.nearest)
+        state, refusal = diagnose_multi_class(self.classes, solution, self.cache.limits, self.nearest, self._explain)
         if state is not State.INFEASIBLE:
             return Infeasible(state, refusal)
         return Infeasible(state, refusal, Relaxable(partial(find_relaxation, self.classes, self.cache.limits)))
+
+    def _explain(self) -> NodesTakeNoMore:
+        """Return why nodes take no more pods of a class, of one that no node takes at all where there is such."""
+        explained = [self._explain_class(pod_class) for pod_class in self.classes.classes]
+        return min(explained, key=lambda one: (not one.pending, not one.pod))
+
+    def _explain_class(self, pod_class: PodClass) -> NodesTakeNoMore:
+        nodes = frozenset(node for number in pod_class.requirements for node in self.requirements[number].nodes)
+        closed = {node for node in nodes if pod_class.cap.get(node, 0) <= pod_class.counts.get(node, 0)}
+        pods = [pod for member in pod_class.members for pod in member.pods if pod_class.has(pod)]
+        waiting = [pod for pod in self.pods.waiting if self.classes.classes[self.classes.class_of(pod)] is pod_class]
+        return explain_closed(
+            pod_class.sample, waiting, pods, ClosedDomains("", (), frozenset(closed)), self.view, self.diagnosis
+        )
 
     def lookahead_model(self, budget: SearchBudget) -> MultiClassModel:
         """Return the model for a search on the real nodes; its target is the cheapest placement, or the nearest."""

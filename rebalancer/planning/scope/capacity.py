@@ -208,7 +208,7 @@ class CapacityIndex:
         state = self._view.without(own)
         by_name = self._view.nodes.by_name
         return {
-            name: _count_fitting(sample.spec.requests, by_name[name], state.used(name))
+            name: count_fitting(sample.spec.requests, by_name[name], state.used(name))
             for name in self._view.nodes.in_order(static_feasible(sample, state, own))
         }
 
@@ -244,7 +244,7 @@ class CapacityIndex:
         return NodeCapacity({name: number for name, number in places.items() if number > 0})
 
     def _count_fitting(self, sample: Pod, name: str) -> int:
-        return _count_fitting(sample.spec.requests, self._view.nodes.by_name[name], self._view.used(name))
+        return count_fitting(sample.spec.requests, self._view.nodes.by_name[name], self._view.used(name))
 
 
 def _displaced_by_node(
@@ -309,7 +309,7 @@ def has_countable_affinity(sample: Pod, view: View) -> bool:
     )
 
 
-def _count_fitting(requests: Resources, node: Node, used: Usage) -> int:
+def count_fitting(requests: Resources, node: Node, used: Usage) -> int:
     """Return how many pods with these requests fit into the free capacity of a node."""
     have = node.allocatable
     places = node.pods - used.pods

@@ -40,15 +40,14 @@ class DomainTree:
             self.members.setdefault(path, []).append(name)
         self._index = index
 
-    @cached_property
-    def cordoned(self) -> frozenset[tuple[int, str]]:
-        """The domains of coarse levels, as (level, value), of which every node is cordoned."""
-        closed: dict[tuple[int, str], bool] = {}
-        for path, members in self.members.items():
-            whole = self._index.cordoned.issuperset(members)
-            for level, value in enumerate(path):
-                closed[level, value] = closed.get((level, value), True) and whole
-        return frozenset(domain for domain, whole in closed.items() if whole)
+    def domains(self, key: str) -> Mapping[str, frozenset[str]]:
+        """Return the nodes of each domain of a key."""
+        within = {value: nodes & self.nodes for value, nodes in self._index.groups(key).items()}
+        return {value: nodes for value, nodes in within.items() if nodes}
+
+    def are_cordoned(self, nodes: Iterable[str]) -> bool:
+        """Return whether all of these nodes are cordoned."""
+        return self._index.cordoned.issuperset(nodes)
 
     def count(self, counts: Mapping[str, int]) -> Mapping[DomainPath, int]:
         """Add up counts by node, of nodes of this topology, by path."""

@@ -75,6 +75,8 @@ class SearchLimits:
     """Columns that all programs of one relaxation have together."""
     relaxation_pods: int = 8
     """Most pods by which a bound is relaxed: nobody would write a bound that is relaxed further."""
+    diagnosis_nodes_of_plan: int = 2_000_000
+    """Nodes at which one plan looks to say why nodes take no more pods, and what would open them."""
     feasible_count_distance: int = 100
     """How far from the present number of pods a feasible one is searched."""
     expected_domains: int = 100

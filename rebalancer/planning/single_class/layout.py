@@ -12,8 +12,9 @@ from typing import cast
 
 from msgspec import Struct
 
+from rebalancer.model.nodes import HOSTNAME
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
-from rebalancer.planning.scope.topology import DomainPath, DomainTree
+from rebalancer.planning.scope.topology import NODE_LEVEL, DomainPath, DomainTree
 from rebalancer.planning.scope.victims import RankedPods, Victim
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.placement import Bounds, Inner, Leaf, Path, Subtree, make_inner
@@ -118,6 +119,13 @@ class Layout:
         free = ReservedCapacity(0, {})
         return Layout(
             self.topology, self.bounds, self.pods_on, self.ranked, self.capacity, free, self._useful, self._cache
+        )
+
+    def with_capacity(self, places: Mapping[str, int]) -> "Layout":
+        """Return the layout in which nodes have places for so many pods."""
+        capacity = NodeCapacity({**self.capacity.places, **places})
+        return Layout(
+            self.topology, self.bounds, self.pods_on, self.ranked, capacity, self._reserved, self._useful, self._cache
         )
 
     def with_ranked(self, ranked: RankedPods) -> "Layout":
@@ -236,9 +244,19 @@ class Layout:
         """Return the subtree of a domain."""
         return self._tree[0][path]
 
-    def takes_more(self, path: DomainPath) -> bool:
-        """Return whether some node of a domain has capacity for another pod."""
-        return any(cap > held for held, _, cap, _ in self._leaves[path])
+    def closed_nodes(self) -> frozenset[str]:
+        """Return the nodes that have no capacity for another pod."""
+        places, reserved = self.capacity.places, self._reserved
+        lacking = self.capacity.lacking(self.topology, reserved.everywhere + 1)
+        taken = [name for name, there in reserved.on.items() if places.get(name, 0) <= there]
+        full = [name for name, pods in self.pods_on.items() if pods >= self._useful]
+        return (lacking | frozenset(taken) | frozenset(full)) & self.topology.nodes
+
+    def domains(self) -> Iterator[tuple[str, Mapping[str, frozenset[str]]]]:
+        """Yield each key that is not the nodes' own, from the coarsest on, with its nodes by domain."""
+        for key in self.keys:
+            if key not in {NODE_LEVEL, HOSTNAME}:
+                yield key, self.topology.domains(key)
 
     def count_open(self, path: DomainPath, full: int | None) -> int:
         """Count the nodes of a domain that have capacity for another pod and hold fewer than `full`."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from rebalancer.model.reasons import Reason, State
+from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.diagnosis.obstacles import MinimumSearchLimit, diagnose_multi_class
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
 from rebalancer.planning.problem.multi_class import MultiClassProblem
@@ -28,7 +29,7 @@ def test_an_unknown_minimum_is_not_called_impossible() -> None:
     """Where the program for the fewest evictions reached its limit, the component is not repaired now."""
     _, problem = first_problem(joined(two_classes()))
     assert isinstance(problem, MultiClassProblem)
-    state, refusal = diagnose_multi_class(problem.classes, Unsolved.LIMIT_REACHED, LIMITS, None)
+    state, refusal = diagnose_multi_class(problem.classes, Unsolved.LIMIT_REACHED, LIMITS, None, NodesTakeNoMore)
     assert (state, refusal) == (State.VIOLATED, MinimumSearchLimit())
     assert isinstance(solve(problem.classes, LIMITS), Solution)
 

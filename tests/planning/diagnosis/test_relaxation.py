@@ -14,6 +14,7 @@ from rebalancer.model.facts import Fact
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason, State
+from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.diagnosis.obstacles import NoPlacement, diagnose_multi_class
 from rebalancer.planning.diagnosis.relaxation import Relaxation, ReplicaChange, find_relaxation
 from rebalancer.planning.diagnosis.slack import RelaxedBound, most_slack, shared_bounds
@@ -161,7 +162,7 @@ def infeasible(scene: Scene) -> PodClasses | None:
             solution = solve(classes, LIMITS)
             if (
                 isinstance(solution, Unsolved)
-                and diagnose_multi_class(classes, solution, LIMITS, None)[0] is State.INFEASIBLE
+                and diagnose_multi_class(classes, solution, LIMITS, None, NodesTakeNoMore)[0] is State.INFEASIBLE
             ):
                 return classes
     return None
@@ -232,7 +233,7 @@ def relaxed(scene: Scene, policy: Policy | None = None, limits: SearchLimits = L
     (problem,) = multi_class_problems(scene.snapshot(), policy or scene.policy())
     solution = solve(problem.classes, LIMITS)
     assert isinstance(solution, Unsolved)
-    state, refusal = diagnose_multi_class(problem.classes, solution, LIMITS, problem.nearest)
+    state, refusal = diagnose_multi_class(problem.classes, solution, LIMITS, problem.nearest, NodesTakeNoMore)
     assert (state, refusal.reason) == (State.INFEASIBLE, Reason.NO_ARRANGEMENT)
     return find_relaxation(problem.classes, limits)
 

@@ -1,0 +1,183 @@
+"""Why the nodes that would have to take more of a component's pods take none: the filters that reject them.
+
+It is shown by one pod, as the scheduler would report it: a pending one, else one of the fullest domain that would be
+evicted. Where the scheduler could place that one somewhere, though where it does not help, the nodes of the domains
+that take no more are looked at. What would open a node is named only where that was tried, and a placement of all pods
+exists then.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from rebalancer.model.facts import Refusal
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Reason
+from rebalancer.model.words import name_of_key
+from rebalancer.planning.scope.capacity import count_fitting
+from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached
+from rebalancer.scheduling.feasibility import FILTERS
+from rebalancer.scheduling.node_resources_fit import NodeResourcesFit
+from rebalancer.scheduling.openings import admitted_by_spread, find_opening
+from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
+from rebalancer.scheduling.rejections import (
+    Rejected,
+    Rejection,
+    count_rejections,
+    describe_rejections,
+    reject_nodes,
+)
+from rebalancer.scheduling.view import View
+
+Trial = Callable[[Mapping[str, int]], bool]
+"""Whether a placement of all pods exists if nodes have places for so many more of them, by name.
+
+Raises SearchLimitReached where no more may be tried.
+"""
+
+_EXAMPLES: Final = 4
+"""Pods that are tried as the example."""
+
+_OTHERS: Final = tuple(plugin for plugin in FILTERS if plugin is not PodTopologySpread)
+
+
+class NodesTakeNoMore(Refusal):
+    """No node that would have to take more of these pods takes one; the filters reject them.
+
+    `rejections` count `nodes`: all nodes of the cluster, as the scheduler rejects `pod` there, which is `pending` or
+    would be evicted; else, with `pod` "", those of `domains` of `key`. `lacking`: resources are missing on the nodes
+    that would have to take it. `remedy` would open enough of them; "" where none was found.
+    """
+
+    key: str = ""
+    domains: tuple[str, ...] = ()
+    nodes: int = 0
+    rejections: tuple[Rejection, ...] = ()
+    lacking: bool = True
+    pod: str = ""
+    pending: bool = False
+    remedy: str = ""
+
+    @property
+    def reason(self) -> Reason:
+        """NoCapacity where resources are missing, else that other filters reject the nodes."""
+        return Reason.NO_CAPACITY if self.lacking else Reason.NODES_REJECT
+
+    def __str__(self) -> str:
+        if self.pending:
+            text = f"no node takes the pending pod {self.pod}"
+        elif self.pod:
+            text = f"if {self.pod} were evicted, no node would take its replacement"
+        elif not self.rejections:
+            text = "the nodes that would have to take more of these pods do not have the capacity for all of them"
+        elif self.domains:
+            text = f"no node of {name_of_key(self.key, self.domains)} takes another of these pods"
+        else:
+            text = "some of the nodes that would have to take more of these pods take none"
+        if self.rejections:
+            text += f": {describe_rejections(self.nodes, self.rejections)}"
+        return f"{text}. {self.remedy}" if self.remedy else text
+
+
+class ClosedDomains(NamedTuple):
+    """The domains of a component that take no more of its pods, of the coarsest key of which there are such.
+
+    Without such a key, `key` is "" and `nodes` are all that take no more.
+    """
+
+    key: str
+    domains: tuple[str, ...]
+    nodes: frozenset[str]
+
+
+class _Example(NamedTuple):
+    """A pod that no node takes, in the state in which the scheduler would look for one."""
+
+    pod: Pod
+    view: View
+    name: str = ""
+    pending: bool = False
+
+
+def explain_closed(
+    sample: Pod,
+    pending: Sequence[Pod],
+    placed: Sequence[Pod],
+    closed: ClosedDomains,
+    view: View,
+    budget: SearchBudget,
+    helps: Trial | None = None,
+) -> NodesTakeNoMore:
+    """Return why the nodes take none.
+
+    `sample` is what replaces each of the component's `placed` pods; `pending` wait for a node. Where nothing is left of
+    the budget no example is looked for.
+    """
+    for example in islice(_examples(sample, pending, placed, closed.key, view), _EXAMPLES):
+        if not _may_look(budget, len(view.nodes.names)):
+            continue
+        rejected = reject_nodes(example.pod, example.view)
+        if _count(rejected) == len(view.nodes.names):
+            wanted = admitted_by_spread(example.pod, example.view)
+            break
+    else:
+        example, wanted = _Example(sample, view), closed.nodes
+        rejected = reject_nodes(sample, view, _OTHERS, closed.nodes)
+    return NodesTakeNoMore(
+        key=closed.key,
+        domains=closed.domains,
+        nodes=_count(rejected),
+        rejections=count_rejections(rejected, example.view),
+        lacking=_lack_resources(rejected, wanted),
+        pod=example.name,
+        pending=example.pending,
+        remedy=_find_remedy(rejected, wanted, example, helps) if helps is not None else "",
+    )
+
+
+def _may_look(budget: SearchBudget, nodes: int) -> bool:
+    try:
+        budget.spend(nodes)
+    except SearchLimitReached:
+        return False
+    return True
+
+
+def _lack_resources(rejected: Sequence[Rejected], wanted: frozenset[str]) -> bool:
+    """Return whether resources are missing on one of the wanted nodes, or nothing else rejects any of them."""
+    plugins = {row.plugin.name for row in rejected if not row.nodes.isdisjoint(wanted)}
+    return not plugins or NodeResourcesFit.name in plugins
+
+
+def _count(rejected: Sequence[Rejected]) -> int:
+    return sum([len(row.nodes) for row in rejected])
+
+
+def _examples(sample: Pod, pending: Sequence[Pod], placed: Sequence[Pod], key: str, view: View) -> Iterator[_Example]:
+    """Yield a pending pod, then pods of the fullest domain that would be evicted."""
+    for pod in pending[:1]:
+        yield _Example(pod, view, pod.name, pending=True)
+    values = view.nodes.values(key) if key else {}
+    domains = [values.get(pod.node or "", pod.node) for pod in placed]
+    counts = Counter(domains)
+    fullest = max(counts.values(), default=0)
+    for pod, domain in zip(placed, domains, strict=True):
+        if counts[domain] == fullest:
+            yield _Example(sample, view.without([pod]), pod.name)
+
+
+def _find_remedy(rejected: Sequence[Rejected], wanted: frozenset[str], example: _Example, helps: Trial) -> str:
+    """Return what opens enough nodes, "" where nothing that was tried does."""
+    pod, view = example.pod, example.view
+
+    def is_enough(nodes: Sequence[str]) -> bool:
+        """Try it with the places that each node has for such pods, and with one where that is what would be freed."""
+        requests, by_name = pod.spec.requests, view.nodes.by_name
+        return helps({node: max(1, count_fitting(requests, by_name[node], view.used(node))) for node in nodes})
+
+    try:
+        text = find_opening(rejected, wanted, pod, view, is_enough)
+    except SearchLimitReached:
+        return ""
+    return f"{text[:1].upper()}{text[1:]}"

@@ -1,0 +1,149 @@
+"""What would let nodes take a pod that they reject: the least that was tried on the model and helps.
+
+Of nodes that the spread constraints leave it: uncordon one, remove its taint or bring it back, free what it lacks. A
+node counts only if no other filter rejects it; nodes are tried one by one, then all that a filter rejects together. Of
+the pod's own constraints: respect taints when domains are counted, require fewer domains, allow more skew; each is
+tried alone.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from msgspec import structs
+
+from rebalancer.model.affinity import Toleration
+from rebalancer.model.pods import Pod
+from rebalancer.model.quantities import format_amount
+from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
+from rebalancer.model.words import name_list, plural
+from rebalancer.scheduling.feasibility import FILTERS, feasible, prepare_filters
+from rebalancer.scheduling.node_resources_fit import NodeResourcesFit, find_shortages
+from rebalancer.scheduling.node_unschedulable import CORDONED, NodeUnschedulable
+from rebalancer.scheduling.plugin import Filter
+from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
+from rebalancer.scheduling.rejections import Rejected, reject_nodes
+from rebalancer.scheduling.taint_toleration import TaintToleration, is_not_ready
+from rebalancer.scheduling.view import View
+
+_TRIED: Final = 8
+"""Nodes that are tried one by one, for each filter."""
+
+_MOST_NAMED: Final = 3
+"""Nodes of which it is said what they lack."""
+
+_MORE_SKEW: Final = 3
+"""By how much more skew is tried."""
+
+_OTHERS: Final = tuple(plugin for plugin in FILTERS if plugin is not PodTopologySpread)
+
+
+def find_opening(
+    rejected: Iterable[Rejected],
+    wanted: frozenset[str],
+    pod: Pod,
+    view: View,
+    helps: Callable[[Sequence[str]], bool] = lambda _: True,
+) -> str:
+    """Return what to do with some of the `wanted` nodes so that they take a pod; "" where nothing was found.
+
+    `helps` says whether it is enough if these take such pods.
+    """
+    for able, say in _openings(rejected, wanted, pod, view):
+        for opened in (*([node] for node in able[:_TRIED]), able):
+            if opened and helps(opened):
+                return say(opened)
+    return ""
+
+
+_Opening = tuple[Sequence[str], Callable[[Sequence[str]], str]]
+"""Nodes that would take a pod if something was done, by name, and how that is said of some of them."""
+
+
+def _openings(rejected: Iterable[Rejected], wanted: frozenset[str], pod: Pod, view: View) -> Iterator[_Opening]:
+    """Yield what might be done with the wanted nodes, the least first."""
+    nodes = {row.plugin.name: row.nodes & wanted for row in rejected}
+    cordoned = nodes.get(NodeUnschedulable.name, frozenset())
+    # The taint goes with the cordon.
+    yield _passing(_tolerating(pod, CORDONED.key), view, cordoned), lambda some: f"uncordon {name_list(some)}"
+    tainted, plugin = nodes.get(TaintToleration.name, frozenset[str]()), TaintToleration(pod, view)
+    by_taint: dict[str, set[str]] = {}
+    for node in tainted:
+        by_taint.setdefault(plugin.name_untolerated(node), set()).add(node)
+    for taint, those in sorted(by_taint.items()):
+        tolerating = _tolerating(pod, taint.partition("=")[0])
+        yield _passing(tolerating, view, frozenset(those)), partial(_say_untainted, taint)
+    full = nodes.get(NodeResourcesFit.name, frozenset())
+    others = tuple(plugin for plugin in _OTHERS if plugin is not NodeResourcesFit)
+    yield _passing(pod, view, full, others), lambda some: _say_freed(some, pod, view)
+
+
+def _tolerating(pod: Pod, key: str) -> Pod:
+    toleration = Toleration(key=key, operator="Exists")
+    return structs.replace(pod, spec=structs.replace(pod.spec, tolerations=(*pod.spec.tolerations, toleration)))
+
+
+def _passing(
+    pod: Pod, view: View, nodes: frozenset[str], filters: Sequence[type[Filter]] | None = None
+) -> Sequence[str]:
+    """Return those of the nodes that pass the filters, all but that of spread constraints where none are given."""
+    rejected = reject_nodes(pod, view, _OTHERS if filters is None else filters, nodes) if nodes else ()
+    return sorted(nodes.difference(*(row.nodes for row in rejected)))
+
+
+def admitted_by_spread(pod: Pod, view: View) -> frozenset[str]:
+    """Return the nodes that the pod's spread constraints leave it, whatever else rejects it there."""
+    nodes = view.nodes.names
+    for spread in prepare_filters(pod, view, (PodTopologySpread,)):
+        nodes = spread.admit(nodes)
+    return nodes
+
+
+def _say_untainted(taint: str, nodes: Sequence[str]) -> str:
+    named = name_list(nodes)
+    return f"bring back {named}" if is_not_ready(taint) else f"remove the taint {taint} from {named}, or tolerate it"
+
+
+def _say_freed(nodes: Sequence[str], pod: Pod, view: View) -> str:
+    parts = []
+    for node in nodes[:_MOST_NAMED]:
+        amounts = [
+            plural(short.missing, "place")
+            if short.resource == "pods"
+            else f"{format_amount(short.resource, short.missing)} of {short.resource}"
+            for short in find_shortages(pod, node, view)
+        ]
+        parts.append(f"{' and '.join(amounts)} on {node}")
+    more = f" and likewise on {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
+    return f"free {', '.join(parts)}{more}"
+
+
+def find_relaxed_constraint(pod: Pod, view: View) -> str:
+    """Return which change of one of its own constraints would let a node take a pod; "" where none was found."""
+    written = pod.spec.spread
+    for number, constraint in enumerate(written):
+        if constraint.when_unsatisfiable is not WhenUnsatisfiable.DO_NOT_SCHEDULE:
+            continue
+        key = constraint.topology_key
+        domains = len(view.nodes.groups(key))
+        if not domains and _is_feasible_with(pod, view, (*written[:number], *written[number + 1 :])):
+            return f"correct the topologyKey {key}, or label the nodes: none has it"
+        for changed, text in _changes(constraint, domains):
+            if _is_feasible_with(pod, view, (*written[:number], changed, *written[number + 1 :])):
+                return f"set {text} in its constraint over {key}"
+    return ""
+
+
+def _is_feasible_with(pod: Pod, view: View, spread: tuple[SpreadConstraint, ...]) -> bool:
+    return bool(feasible(structs.replace(pod, spec=structs.replace(pod.spec, spread=spread)), view))
+
+
+def _changes(constraint: SpreadConstraint, domains: int) -> Iterator[tuple[SpreadConstraint, str]]:
+    if constraint.node_taints_policy is InclusionPolicy.IGNORE:
+        honored = structs.replace(constraint, node_taints_policy=InclusionPolicy.HONOR)
+        yield honored, "nodeTaintsPolicy: Honor"
+    if (constraint.min_domains or 1) > domains > 0:
+        yield structs.replace(constraint, min_domains=domains), f"minDomains: {domains}"
+    for more in range(1, _MORE_SKEW + 1):
+        skew = constraint.max_skew + more
+        yield structs.replace(constraint, max_skew=skew), f"maxSkew: {skew}"
