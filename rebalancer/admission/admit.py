@@ -143,7 +143,10 @@ class NotLasting(Refusal):
     required: timedelta
 
     def __str__(self) -> str:
-        return f"violated for {format_duration(self.lasted)}; {self.field} is {format_duration(self.required)}"
+        return (
+            f"violated for {format_duration(self.lasted)}; {self.field} is {format_duration(self.required)}: "
+            f"{format_rest(self.required - self.lasted)} left"
+        )
 
 
 class BackingOff(Refusal):

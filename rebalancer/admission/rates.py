@@ -9,7 +9,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Memory, SentRequest, make_place
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.words import plural
+from rebalancer.model.words import format_rest, plural
 from rebalancer.planning.plan import Eviction
 from rebalancer.planning.scope.budgets import OF_TEAM
 from rebalancer.policy import Policy
@@ -27,14 +27,16 @@ class TooManyInFlight(Refusal):
 
 
 class RateReached(Refusal):
-    """A rate of the policy's budgets is used up."""
+    """A rate of the policy's budgets is used up; `left` is how long it allows no more, None where it allows none."""
 
     reason = Reason.RATE_LIMITED
     budget: str
     allowed: int
+    left: timedelta | None = None
 
     def __str__(self) -> str:
-        return f"budgets.{self.budget} allows {self.allowed}"
+        text = f"budgets.{self.budget} allows {self.allowed}"
+        return text if self.left is None else f"{text}: {format_rest(self.left)} left"
 
 
 class Rates:
@@ -96,10 +98,11 @@ class Rates:
     def _reached(self, eviction: Eviction) -> RateReached | TooManyInFlight | None:
         for sent, window, allowed, budget in self._rates_of(eviction):
             if len(sent) >= allowed and self._unexecuted.get(eviction.pod.uid) not in sent:
-                if sent:
-                    frees_at = min(sent) + window.span
-                    self.frees_at = min(frees_at, self.frees_at or frees_at)
-                return RateReached(budget, allowed)
+                if not sent:
+                    return RateReached(budget, allowed)
+                frees_at = min(sent) + window.span
+                self.frees_at = min(frees_at, self.frees_at or frees_at)
+                return RateReached(budget, allowed, frees_at - self._now)
         if eviction.pod.uid in self._unexecuted or self._in_flight < MOST_IN_FLIGHT:
             return None
         return TooManyInFlight(MOST_IN_FLIGHT)

@@ -88,7 +88,10 @@ def _common_nodes(rules: Sequence[_Rule], nodes: frozenset[str]) -> frozenset[st
 
 
 def _remedy(rules: Sequence[_Rule], conflicting: Sequence[_Rule], nodes: frozenset[str], view: View) -> str:
-    """Name, for each conflicting constraint that alone could admit the pod, the smallest maxSkew that does."""
+    """Name, for each conflicting constraint that alone could admit the pod, the smallest maxSkew that does.
+
+    Whether evictions help, and which, the plan says.
+    """
     remedies: list[str] = []
     for rule in conflicting:
         if rule.spread is None:
@@ -99,9 +102,8 @@ def _remedy(rules: Sequence[_Rule], conflicting: Sequence[_Rule], nodes: frozens
         held = [counts.by_domain.filled.get(values[node], 0) for node in admitted_by_others if node in values]
         if held:
             remedies.append(f"raise maxSkew over {key} to {min(held) + counts.self_match - counts.minimum}")
-    remedies.append("evict one of the pods that block it")
     text = " or ".join(remedies)
-    return f". {text[0].upper()}{text[1:]}"
+    return f". {text[0].upper()}{text[1:]}" if text else ""
 
 
 # The rules of a pod

@@ -204,7 +204,7 @@ def _find_step(case: Case[P], view: View, methods: Methods[P]) -> Decision:
             return decision
         refused = _refuse(case, proved, methods)
     else:
-        refused = _wait(case, view)
+        refused = _wait(case, view, methods)
         if refused.state is State.VIOLATED:
             return refused  # nodes admit the pending pods
     return _try(methods.part, case, refused) or refused
@@ -215,13 +215,13 @@ def _try(methods: tuple[Search[P], ...], case: Case[P], decision: Decision) -> D
     return next(filter(None, (method(case, decision) for method in methods)), None)
 
 
-def _wait(case: Case[P], view: View) -> Decision:
+def _wait(case: Case[P], view: View, methods: Methods[P]) -> Decision:
     """Decide where no eviction is needed by counting: a pending pod that no node admits may still need one."""
     pods = case.problem.pods
     stuck = next((pod for pod in pods.waiting if not feasible(pod, view)), None)
     if stuck is None:
         return Decision(refusal=PendingWillSatisfy(pods.missing))
-    return Decision(state=State.UNFIXABLE, refusal=NoNodeAdmits(stuck.name))
+    return Decision(state=State.UNFIXABLE, refusal=methods.prove_none(case.problem) or NoNodeAdmits(stuck.name))
 
 
 def _refuse(case: Case[P], proved: Decision, methods: Methods[P]) -> Decision:

@@ -419,7 +419,9 @@ def test_a_team_sends_fewer_evictions_in_its_namespace_alone() -> None:
     team = NO_TEAM_POLICY.model_copy(update={"budgets": TeamBudgets(per_namespace=Amount(value=1))})
     admission = admitted(merge(cluster, {"one": TeamReading(policy=team)}).policy)
     assert sorted(eviction.pod.namespace for eviction in admission.evictions) == ["one", *["two"] * 4]
-    assert {waiting.refusal for waiting in admission.waiting} == {RateReached("perNamespace of the team policy", 1)}
+    assert {waiting.refusal for waiting in admission.waiting} == {
+        RateReached("perNamespace of the team policy", 1, timedelta(minutes=1))
+    }
 
 
 def of_last_leader(*numbers: int, namespace: str = "one", **fields: Any) -> Memory:
@@ -503,7 +505,7 @@ def test_a_step_that_a_rate_refuses_gives_back_what_it_has_not_taken() -> None:
     context = AdmissionContext(policy=policy, mode=Mode.EVICT, now=now)
     alone = admit(structs.replace(made, evictions=evictions), snapshot, memory, context)
     assert alone.evictions == ()
-    assert RateReached("perMinute", 1) in {one.refusal for one in alone.waiting}
+    assert RateReached("perMinute", 1, timedelta(seconds=45)) in {one.refusal for one in alone.waiting}
 
 
 def test_what_may_be_carried_out_counts_among_the_moves_in_flight() -> None:

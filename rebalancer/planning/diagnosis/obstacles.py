@@ -155,6 +155,12 @@ def diagnose_single_class(
         return State.INFEASIBLE, _diagnose_arithmetic(layout, requirements, ideal, total, cache)
     if min_evictions(without_obstacles(root, cache, places=None), bounds, pending, cache) is None:
         return State.UNFIXABLE, _diagnose_capacity(layout, explain)
+    passing = [(pod, member, refusal) for pod, member, refusal in pods.refused if refusal.passes]
+    if passing:
+        ranked = layout.ranked.joined_by((pod, member) for pod, member, _ in passing)
+        soon = layout.with_ranked(ranked)
+        if min_evictions(soon.root, bounds, pending, cache) is not None:
+            return State.VIOLATED, _diagnose_staying(passing)
     return State.UNFIXABLE, _diagnose_staying(pods.refused)
 
 
@@ -175,7 +181,11 @@ def diagnose_multi_class(
     free = replace(classes, classes=tuple(replace(pod_class, fixed={}) for pod_class in classes.classes))
     without_staying = solve(free, limits)
     if isinstance(without_staying, Solution):
-        return State.UNFIXABLE, _diagnose_staying(classes.pods.refused)
+        refused = classes.pods.refused
+        passing = [(pod, member, refusal) for pod, member, refusal in refused if refusal.passes]
+        if passing and isinstance(solve(classes.freed(pod for pod, _, _ in passing), limits), Solution):
+            return State.VIOLATED, _diagnose_staying(passing)
+        return State.UNFIXABLE, _diagnose_staying(refused)
     total = classes.total
     widened = tuple(
         replace(free_class, cap=_unlimited(classes, free_class, total), now={}) for free_class in free.classes

@@ -1,7 +1,7 @@
 """A component of several pod classes: the requirements that count each class, its capacity, and exclusions."""
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -157,6 +157,17 @@ class PodClasses:
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "PodClasses":
         """Return the component of which only pods may move whose eviction is allowed by then, by UID."""
         return replace(self, classes=tuple([one.within(allowed, latest) for one in self.classes]))
+
+    def freed(self, pods: Iterable[Pod]) -> "PodClasses":
+        """Return the component in which these of its pods may move, too."""
+        moving = [Counter[str]() for _ in self.classes]
+        for pod in pods:
+            moving[self.class_of(pod)][pod.node or ""] += 1
+        classes = [
+            replace(one, fixed={node: number - more[node] for node, number in one.fixed.items()})
+            for one, more in zip(self.classes, moving, strict=True)
+        ]
+        return replace(self, classes=tuple(classes))
 
     def class_of(self, pod: Pod) -> int:
         """Return the class of a pod, placed or to come."""

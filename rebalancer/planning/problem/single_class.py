@@ -55,10 +55,8 @@ class NoSequence(Refusal):
     evictions: int
 
     def __str__(self) -> str:
-        return (
-            f"{plural(self.evictions, 'eviction')} would be enough by counting; no sequence of placements leads there "
-            "(proved)"
-        )
+        enough = f"{plural(self.evictions, 'eviction')} would be enough" if self.evictions else "all pods have a place"
+        return f"{enough} by counting; no sequence of evictions and placements leads there (proved)"
 
 
 class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):

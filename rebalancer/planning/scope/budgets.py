@@ -24,7 +24,7 @@ from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.moves import MoveState, PlanningMemory
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.reasons import Reason
-from rebalancer.model.words import format_duration, name_list, plural
+from rebalancer.model.words import format_duration, format_rest, name_list, plural
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.scope.quotas import QuotaLedger
 from rebalancer.planning.scope.victims import Allowed, Victim
@@ -170,7 +170,7 @@ class GroupSettling(Refusal):
     def __str__(self) -> str:
         return (
             f"a pod of {self.group} became Ready {format_duration(self.ago)} ago; disruption.settle is "
-            f"{format_duration(self.settle)}"
+            f"{format_duration(self.settle)}: {format_rest(self.settle - self.ago)} left"
         )
 
 

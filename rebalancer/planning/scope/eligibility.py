@@ -15,7 +15,7 @@ from rebalancer.model.moments import Clock
 from rebalancer.model.pods import LocalStorage, LocalVolume, OwnerReference, Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.words import format_duration, name_list, plural
+from rebalancer.model.words import format_duration, format_rest, name_list, plural
 from rebalancer.model.workloads import BUILT_IN, PodTemplate, Workload, is_beyond, name_owner, pod_ordinal
 from rebalancer.planning.scope.owners import (
     CreationFails,
@@ -307,17 +307,22 @@ class TooYoung(Refusal):
     """It is younger than eligibility.minAge."""
 
     reason = Reason.TOO_YOUNG
+    passes = True
     age: timedelta
     least: timedelta
 
     def __str__(self) -> str:
-        return f"it is {format_duration(self.age)} old; eligibility.minAge is {format_duration(self.least)}"
+        return (
+            f"it is {format_duration(self.age)} old; eligibility.minAge is {format_duration(self.least)}: "
+            f"{format_rest(self.least - self.age)} left"
+        )
 
 
 class Arriving(Refusal):
     """It replaces an evicted pod, and is not Ready yet: whether that move was right is not known before."""
 
     reason = Reason.TOO_YOUNG
+    passes = True
 
     def __str__(self) -> str:
         return "it replaces an evicted pod and is not Ready yet"
@@ -327,13 +332,14 @@ class Starting(Refusal):
     """It has never been Ready, and its owner's progress deadline is not over; `age` is since it came to its node."""
 
     reason = Reason.TOO_YOUNG
+    passes = True
     age: timedelta
     deadline: timedelta
 
     def __str__(self) -> str:
         return (
             f"it has been starting for {format_duration(self.age)} and was never Ready; progressDeadlineSeconds of its "
-            f"owner gives it {format_duration(self.deadline)}"
+            f"owner gives it {format_duration(self.deadline)}: {format_rest(self.deadline - self.age)} left"
         )
 
 

@@ -63,6 +63,14 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
     counted: NodeCounts | None = None
     allowed: Mapping[str, Allowed] = {}
 
+    def joined_by(self, pods: Iterable[tuple[Pod, PodController]]) -> "RankedPods":
+        """Return these pods and others, each with its member, after them."""
+        joining = list(pods)
+        members = {id(member): member for _, member in joining}
+        owners = {**self.owners, **{pod.uid: member for pod, member in joining}}
+        first = self.member if self.member is not None else next(iter(members.values()))
+        return RankedPods([*self.pods, *(pod for pod, _ in joining)], first, owners, self.avoided)
+
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "RankedPods":
         """Return the pods whose eviction is allowed by then, those that are allowed soonest first."""
         pods = [pod for pod in self.pods if allowed[pod.uid] <= latest]

@@ -30,7 +30,7 @@ def test_a_row_says_all_there_is() -> None:
     rows = {(row.limit, *row.key.values()): row for row in report(SKEWED).limits}
     row = rows["R2-three-shards", "one"]
     assert (row.group, row.namespace, row.topology_key, row.bound) == ("redis", "cache", HOSTNAME, "maxShare <=1/3")
-    assert (row.total, row.cap, row.headroom, row.state, row.reason) == (6, 2, -2, "Unfixable", "TooYoung")
+    assert (row.total, row.cap, row.headroom, row.state, row.reason) == (6, 2, -2, "Violated", "TooYoung")
     assert row.largest is not None
     assert (row.largest.domain, row.largest.count, row.largest.share) == ("a1", 4, 4 / 6)
     assert row.counts == {"a1": 4, "a2": 0, "b1": 1, "b2": 0, "c1": 1, "c2": 0}
@@ -70,9 +70,9 @@ def test_junit_has_a_case_for_each_constraint_and_limit() -> None:
         assert int(suite.attrib["skipped"]) == len(suite.findall("testcase/skipped"))
     failed = {case.attrib["name"]: case[0].attrib for case in suites["limits"] if len(case)}
     assert failed["redis/R2-three-shards cluster-name=one kubernetes.io/hostname maxShare <=1/3"] == {
-        "type": "Unfixable",
+        "type": "Violated",
         "message": "kubernetes.io/hostname a1 holds 4 of 6 (67%), the limit is maxShare <=1/3, which allows 2; "
-        "TooYoung: 6 pods stay on their nodes, one-0-0 among them: it is 0s old; eligibility.minAge is 5m",
+        "TooYoung: 6 pods stay on their nodes, one-0-0 among them: it is 0s old; eligibility.minAge is 5m: 5m left",
     }
 
 
