@@ -94,8 +94,8 @@ class State:
 def _policy(more: str, owners: str = "") -> Policy:
     eligibility = f"eligibility: {{minAge: 0s, owners: [{OWNERS}{f', {owners}' if owners else ''}]}}\n"
     written = {line.split(":")[0] for line in more.splitlines()}
-    common = [line for line in POLICY.splitlines(keepends=True) if line.split(":")[0] not in written]
-    return a_policy("".join(common) + eligibility + more)
+    common = [line for line in (POLICY + eligibility).splitlines(keepends=True) if line.split(":")[0] not in written]
+    return a_policy("".join(common) + more)
 
 
 def zones(cpu: str = "8", **of_zone: str) -> list[Manifest]:
