@@ -38,6 +38,8 @@ class Filter(ABC):
 
     def count_reasons(self, nodes: Iterable[str]) -> Mapping[str, int]:
         """Count the nodes that it rejects by the scheduler's reasons; one node may have several."""
+        if self.refusal is not None:
+            return Counter(dict.fromkeys(self.refusal.reasons, len(list(nodes))))
         return Counter(reason for node in nodes for reason in self.verdict(node).reasons)
 
 
