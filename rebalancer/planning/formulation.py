@@ -20,6 +20,7 @@ from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import name_list
 from rebalancer.model.workloads import Workload, reference_of
+from rebalancer.planning.diagnosis.closed_nodes import Explanations
 from rebalancer.planning.multi_class.classes import PodClassesBuilder, spans_domains
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.problem.protocol import Infeasible, Problem
@@ -40,7 +41,6 @@ from rebalancer.planning.scope.requirements import Requirement, requirement_of_l
 from rebalancer.planning.scope.topology import NODE_LEVEL, Topologies
 from rebalancer.planning.scope.victims import RankedPods
 from rebalancer.planning.search.cache import SearchCache
-from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import Bounds
@@ -176,7 +176,7 @@ class ProblemBuilder:
         self._partitioner = PodPartitioner(view, self._eligibility, ledger, avoided)
         self._classes = PodClassesBuilder(view, capacities, self._partitioner)
         self._levels_of: dict[Hashable, _Levels | None] = {}
-        self._diagnosis = SearchBudget(cache.limits.diagnosis_nodes_of_plan)
+        self._explanations = Explanations(cache.limits.diagnosis_nodes_of_plan)
 
     def problem(self, component: Component) -> Problem | Refusal | None:
         """Make the component's problem, or return why the whole component is refused.
@@ -250,7 +250,7 @@ class ProblemBuilder:
             lost=lost,
             view=self.view,
             cache=self._cache,
-            diagnosis=self._diagnosis,
+            explanations=self._explanations,
         )
         return self._move_within_reach(problem, refusals) or problem
 
@@ -291,7 +291,7 @@ class ProblemBuilder:
             refusal = self._refuse_leaving(pod_class.capacity)
             if refusal is not None:
                 return refusal
-        return MultiClassProblem(classes=classes, view=self.view, cache=self._cache, diagnosis=self._diagnosis)
+        return MultiClassProblem(classes=classes, view=self.view, cache=self._cache, explanations=self._explanations)
 
     def _refuse_unreadable(self, component: Component) -> Refusal | None:
         """Refuse where an object could not be read: any node, or an object of the component's namespace."""

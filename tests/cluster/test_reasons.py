@@ -139,8 +139,12 @@ def compare(api: Api, component: ComponentPlan) -> None:
     for rejection in refusal.rejections:
         printed[rejection.reason] += rejection.nodes
         assert str(rejection) in str(refusal)
-    messages = wait_until(lambda: failures(api, space), what=f"FailedScheduling in {space}")
-    assert parse(messages[0]) == (refusal.nodes, printed), (space, messages, str(refusal))
+    # The scheduler may see the replacement before it sees that the pod is gone, and looks again then.
+    expected = refusal.nodes, printed
+    wait_until(
+        lambda: any(parse(message) == expected for message in failures(api, space)),
+        what=f"the scheduler to say of a pod in {space} that {refusal}; it says {failures(api, space)}",
+    )
 
 
 def failures(api: Api, space: str) -> list[str]:

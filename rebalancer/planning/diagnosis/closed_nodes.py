@@ -83,12 +83,21 @@ class NodesTakeNoMore(Refusal):
 class ClosedDomains(NamedTuple):
     """The domains of a component that take no more of its pods, of the coarsest key of which there are such.
 
-    Without such a key, `key` is "" and `nodes` are all that take no more.
+    Without such a key, `key` is "" and `others` are the nodes that take no more.
     """
 
-    key: str
-    domains: tuple[str, ...]
-    nodes: frozenset[str]
+    key: str = ""
+    domains: Mapping[str, frozenset[str]] = {}
+    others: frozenset[str] = frozenset()
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """All of their nodes."""
+        return self.others.union(*self.domains.values())
+
+    def within(self, nodes: frozenset[str]) -> tuple[str, ...]:
+        """Return the domains of which all nodes are among these, by name."""
+        return tuple(sorted(value for value, members in self.domains.items() if members <= nodes))
 
 
 class _Example(NamedTuple):
@@ -100,48 +109,70 @@ class _Example(NamedTuple):
     pending: bool = False
 
 
-def explain_closed(
-    sample: Pod,
-    pending: Sequence[Pod],
-    placed: Sequence[Pod],
-    closed: ClosedDomains,
-    view: View,
-    budget: SearchBudget,
-    helps: Trial | None = None,
-) -> NodesTakeNoMore:
-    """Return why the nodes take none.
+class Explanations:
+    """Explains closed nodes for one plan, each component once: what is decided about it is decided up to twice."""
 
-    `sample` is what replaces each of the component's `placed` pods; `pending` wait for a node. Where nothing is left of
-    the budget no example is looked for.
-    """
-    for example in islice(_examples(sample, pending, placed, closed.key, view), _EXAMPLES):
-        if not _may_look(budget, len(view.nodes.names)):
-            continue
-        rejected = reject_nodes(example.pod, example.view)
-        if _count(rejected) == len(view.nodes.names):
-            wanted = admitted_by_spread(example.pod, example.view)
-            break
-    else:
-        example, wanted = _Example(sample, view), closed.nodes
-        rejected = reject_nodes(sample, view, _OTHERS, closed.nodes)
-    return NodesTakeNoMore(
-        key=closed.key,
-        domains=closed.domains,
-        nodes=_count(rejected),
-        rejections=count_rejections(rejected, example.view),
-        lacking=_lack_resources(rejected, wanted),
-        pod=example.name,
-        pending=example.pending,
-        remedy=_find_remedy(rejected, wanted, example, helps) if helps is not None else "",
-    )
+    def __init__(self, nodes: int) -> None:
+        """Take at how many nodes may be looked."""
+        self.budget = SearchBudget(nodes)
+        self._known: dict[str, NodesTakeNoMore] = {}
 
+    def explain(
+        self,
+        name: str,
+        sample: Pod,
+        pending: Sequence[Pod],
+        placed: Sequence[Pod],
+        closed: ClosedDomains,
+        view: View,
+        helps: Trial | None = None,
+    ) -> NodesTakeNoMore:
+        """Return why the nodes take no more pods of the component of that name.
 
-def _may_look(budget: SearchBudget, nodes: int) -> bool:
-    try:
-        budget.spend(nodes)
-    except SearchLimitReached:
-        return False
-    return True
+        `sample` is what replaces each of its `placed` pods; `pending` wait for a node. Where nothing is left of the
+        budget no example is looked for.
+        """
+        if name not in self._known:
+            self._known[name] = self._explain(sample, pending, placed, closed, view, helps)
+        return self._known[name]
+
+    def _explain(
+        self,
+        sample: Pod,
+        pending: Sequence[Pod],
+        placed: Sequence[Pod],
+        closed: ClosedDomains,
+        view: View,
+        helps: Trial | None,
+    ) -> NodesTakeNoMore:
+        every = len(view.nodes.names)
+        for example in islice(_examples(sample, pending, placed, closed.key, view), _EXAMPLES):
+            if not self._may_look(every):
+                continue
+            rejected = reject_nodes(example.pod, example.view)
+            if len(_nodes_of(rejected)) == every:
+                wanted = admitted_by_spread(example.pod, example.view)
+                break
+        else:
+            example, wanted = _Example(sample, view), closed.nodes
+            rejected = reject_nodes(sample, view, _OTHERS, closed.nodes)
+        return NodesTakeNoMore(
+            key=closed.key,
+            domains=closed.within(_nodes_of(rejected)) or closed.within(closed.nodes),
+            nodes=len(_nodes_of(rejected)),
+            rejections=count_rejections(rejected, example.view),
+            lacking=_lack_resources(rejected, wanted),
+            pod=example.name,
+            pending=example.pending,
+            remedy=_find_remedy(rejected, wanted, example, helps) if helps is not None else "",
+        )
+
+    def _may_look(self, nodes: int) -> bool:
+        try:
+            self.budget.spend(nodes)
+        except SearchLimitReached:
+            return False
+        return True
 
 
 def _lack_resources(rejected: Sequence[Rejected], wanted: frozenset[str]) -> bool:
@@ -150,8 +181,8 @@ def _lack_resources(rejected: Sequence[Rejected], wanted: frozenset[str]) -> boo
     return not plugins or NodeResourcesFit.name in plugins
 
 
-def _count(rejected: Sequence[Rejected]) -> int:
-    return sum([len(row.nodes) for row in rejected])
+def _nodes_of(rejected: Sequence[Rejected]) -> frozenset[str]:
+    return frozenset[str]().union(*(row.nodes for row in rejected))
 
 
 def _examples(sample: Pod, pending: Sequence[Pod], placed: Sequence[Pod], key: str, view: View) -> Iterator[_Example]:

@@ -8,7 +8,6 @@ stay.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from msgspec import structs
 
@@ -284,5 +283,5 @@ def _diagnose_capacity(layout: Layout, explain: Callable[[ClosedDomains], Refusa
         if cordoned:
             return DomainsCordoned(key, cordoned)
         if closed:
-            return explain(ClosedDomains(key, tuple(closed), frozenset(chain.from_iterable(closed.values()))))
-    return explain(ClosedDomains("", (), without_room))
+            return explain(ClosedDomains(key, closed))
+    return explain(ClosedDomains(others=without_room))

@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from msgspec import Struct
 
 from rebalancer.model.reasons import State
-from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains, NodesTakeNoMore, explain_closed
+from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains, Explanations, NodesTakeNoMore
 from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
 from rebalancer.planning.diagnosis.relaxation import Relaxable, find_relaxation
 from rebalancer.planning.multi_class.classes import PodClass, PodClasses
@@ -32,7 +32,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     classes: PodClasses
     view: View
     cache: SearchCache
-    diagnosis: SearchBudget
+    explanations: Explanations
 
     @cached_property
     def model(self) -> PlacementModel:
@@ -70,7 +70,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "MultiClassProblem":
         """Return the problem in which only pods may move whose eviction is allowed by then."""
         classes = self.classes.within(allowed, latest)
-        return MultiClassProblem(classes=classes, view=self.view, cache=self.cache, diagnosis=self.diagnosis)
+        return MultiClassProblem(classes=classes, view=self.view, cache=self.cache, explanations=self.explanations)
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -95,16 +95,22 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _explain(self) -> NodesTakeNoMore:
         """Return why nodes take no more pods of a class, of one that no node takes at all where there is such."""
-        explained = [self._explain_class(pod_class) for pod_class in self.classes.classes]
+        classes = self.classes.classes
+        explained = [self._explain_class(number, pod_class) for number, pod_class in enumerate(classes)]
         return min(explained, key=lambda one: (not one.pending, not one.pod))
 
-    def _explain_class(self, pod_class: PodClass) -> NodesTakeNoMore:
-        nodes = frozenset(node for number in pod_class.requirements for node in self.requirements[number].nodes)
+    def _explain_class(self, number: int, pod_class: PodClass) -> NodesTakeNoMore:
+        nodes = frozenset(node for at in pod_class.requirements for node in self.requirements[at].nodes)
         closed = {node for node in nodes if pod_class.cap.get(node, 0) <= pod_class.counts.get(node, 0)}
         pods = [pod for member in pod_class.members for pod in member.pods if pod_class.has(pod)]
-        waiting = [pod for pod in self.pods.waiting if self.classes.classes[self.classes.class_of(pod)] is pod_class]
-        return explain_closed(
-            pod_class.sample, waiting, pods, ClosedDomains("", (), frozenset(closed)), self.view, self.diagnosis
+        waiting = [pod for pod in self.pods.waiting if self.classes.class_of(pod) == number]
+        return self.explanations.explain(
+            f"{self.component.name} {number}",
+            pod_class.sample,
+            waiting,
+            pods,
+            ClosedDomains(others=frozenset(closed)),
+            self.view,
         )
 
     def lookahead_model(self, budget: SearchBudget) -> MultiClassModel:

@@ -9,7 +9,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.words import plural
-from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains, explain_closed
+from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains, Explanations
 from rebalancer.planning.diagnosis.obstacles import diagnose_single_class
 from rebalancer.planning.plan import Proof
 from rebalancer.planning.problem.protocol import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
@@ -63,7 +63,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """Equal pods on their nodes; `sample` represents every replacement.
 
     `lost` is how many places of each domain other pending pods may take, beyond what the layout reserves for them;
-    `diagnosis` is how many nodes may still be looked at to say why nodes take no more pods.
+    `explanations` say why nodes take no more pods.
     """
 
     component: Component
@@ -75,7 +75,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     lost: int
     view: View
     cache: SearchCache
-    diagnosis: SearchBudget
+    explanations: Explanations
 
     @property
     def always_looks_ahead(self) -> bool:
@@ -117,13 +117,15 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         """Return why nodes take no more of the pods, and what would let a placement of all exist."""
 
         def helps(places: Mapping[str, int]) -> bool:
-            self.diagnosis.spend(len(self.layout.topology.nodes))
+            self.explanations.budget.spend(len(self.layout.topology.nodes))
             known = {name: number for name, number in places.items() if name in self.layout.topology.path}
             opened = self.layout.with_capacity(known)
             return min_evictions(opened.root, opened.bounds, self.pending, self.cache) is not None
 
-        pods = self.component.pods
-        return explain_closed(self.sample, self.pods.waiting, pods, closed, self.view, self.diagnosis, helps)
+        component = self.component
+        return self.explanations.explain(
+            component.name, self.sample, self.pods.waiting, component.pods, closed, self.view, helps
+        )
 
     def _min_evictions(self) -> int | None:
         return min_evictions(self.layout.root, self.layout.bounds, self.pending, self.cache)

@@ -1,0 +1,123 @@
+"""Why nodes take no more pods of a component, as far as a plan may look."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from msgspec import structs
+
+from rebalancer.model.cluster import DisruptionBudget
+from rebalancer.model.labels import LabelSelector
+from rebalancer.model.pods import PodPhase
+from rebalancer.model.reasons import Reason, State
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
+from rebalancer.planning.search.limits import SearchLimits
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster
+from tests.planning.build import cause_of, joined, limit, planned, policy
+
+NODES = 3
+
+
+def crowded() -> Snapshot:
+    """Return three pods in zone a, one in b, and a cordoned node that is too small in c, beside one that is full."""
+    blueprint = a_cluster("abc", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100)
+    snapshot = blueprint.snapshot()
+    return with_node(snapshot, "c-1", allocatable=structs.replace(snapshot.nodes[-1].allocatable, cpu=50))
+
+
+def with_node(snapshot: Snapshot, name: str, **fields: object) -> Snapshot:
+    nodes = tuple(structs.replace(one, **fields) if one.name == name else one for one in snapshot.nodes)
+    return replace(snapshot, nodes=nodes)
+
+
+def explained(limit: int) -> NodesTakeNoMore:
+    (component,) = planned(crowded(), limits=SearchLimits(diagnosis_nodes_of_plan=limit)).components
+    cause = cause_of(component)
+    assert isinstance(cause, NodesTakeNoMore)
+    return cause
+
+
+def test_one_pod_shows_it_and_what_helps_is_tried() -> None:
+    cause = explained(1000)
+    assert (cause.nodes, cause.remedy) == (NODES, "Free 50m of cpu on c-1")
+    assert cause.pod
+
+
+def test_a_plan_looks_at_so_many_nodes_and_no_more() -> None:
+    """What helps is not tried then; with less, only the domains that are closed are looked at."""
+    assert (explained(NODES).nodes, explained(NODES).remedy) == (NODES, "")
+    cause = explained(NODES - 1)
+    assert (cause.pod, cause.remedy) == ("", "")
+    assert str(cause) == f"no node of {ZONE} c takes another of these pods: the only node has not enough cpu"
+
+
+def test_a_domain_that_the_scheduler_need_not_choose() -> None:
+    """A limit asks for fewer pods in zone a; the scheduler could place the replacement there again."""
+    blueprint = a_cluster("ab", 1, {"a-1": 3, "b-1": 1}, cpu=100)
+    full = with_node(blueprint.snapshot(), "b-1", pods=1)
+    rules = policy(
+        "groups: [{name: g, selector: {}, limits: [{name: l, topologyKey: ZONE, maxPods: 2, action: Evict}]}]".replace(
+            "ZONE", ZONE
+        )
+    )
+    (component,) = planned(full, rules).components
+    assert str(cause_of(component)) == (
+        f"no node of {ZONE} b takes another of these pods: the only node runs as many pods as it may. "
+        "Free 1 place on b-1"
+    )
+
+
+def test_pods_that_pass_and_pods_that_stay() -> None:
+    """One of three is young; where the others stay for good, it is not waited for."""
+    blueprint = a_cluster("abc", 1, {"a-1": 4, "b-1": 1}, spread={ZONE: 1})
+    snapshot = blueprint.snapshot()
+    young = {pod.uid for pod in snapshot.pods if pod.node == "a-1"}
+    assert state_of(aged(snapshot, young, set())) == (State.VIOLATED, Reason.TOO_YOUNG)
+    (first, *others) = sorted(young)
+    mixed = aged(snapshot, {first}, set(others))
+    assert state_of(mixed) == (State.UNFIXABLE, Reason.EXCLUDED)
+
+
+def test_pods_of_several_classes_that_pass() -> None:
+    """The same where an integer program decides."""
+    blueprint = a_cluster("ab", 1)
+    blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
+    blueprint.deployment("two", on={"a-1": 2}, spread={ZONE: 1}, cpu=200)
+    snapshot = joined(blueprint)
+    every = {pod.uid for pod in snapshot.pods}
+    assert state_of(aged(snapshot, every, set())) == (State.VIOLATED, Reason.TOO_YOUNG)
+    first = min(every)
+    mixed = aged(snapshot, {first}, every - {first})
+    assert state_of(mixed) == (State.UNFIXABLE, Reason.EXCLUDED)
+
+
+def state_of(snapshot: Snapshot) -> tuple[State, Reason | None]:
+    rules = policy()
+    old_enough = rules.eligibility.model_copy(update={"min_age": timedelta(minutes=5)})
+    (component,) = planned(snapshot, rules.model_copy(update={"eligibility": old_enough})).components
+    return component.state, component.reason
+
+
+def aged(snapshot: Snapshot, young: set[str], excluded: set[str]) -> Snapshot:
+    """Return the snapshot with some pods made just now, and some that are excluded."""
+    old = snapshot.taken_at - timedelta(hours=1)
+    pods = []
+    for pod in snapshot.pods:
+        made = structs.replace(pod, created=snapshot.taken_at if pod.uid in young else old)
+        if pod.uid in excluded:
+            made = structs.replace(made, annotations=type(pod.annotations)({"rebalancer.dev/exclude": "true"}))
+        pods.append(made)
+    return replace(snapshot, pods=tuple(pods))
+
+
+def test_a_pod_whose_containers_were_never_made_asks_no_budget() -> None:
+    """The Eviction API deletes a Pending pod at once."""
+    snapshot = a_cluster("abc", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}).snapshot()
+    budget = DisruptionBudget(
+        namespace="default", name="web", selector=LabelSelector.of({"app": "web"}), desired_healthy=4, expected=4
+    )
+    first = next(pod for pod in snapshot.pods if pod.node == "a-1")
+    pending = structs.replace(first, ready=False, phase=PodPhase.PENDING)
+    pods = tuple(pending if pod is first else pod for pod in snapshot.pods)
+    assert [one.pod.uid for one in planned(replace(snapshot, pods=pods, budgets=(budget,))).evictions] == [first.uid]
