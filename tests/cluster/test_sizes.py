@@ -11,9 +11,10 @@ from typing import Any
 from tests.assessment.sizes.layouts import MOST, Layout, draw_layouts, empty, play_arrivals
 from tests.assessment.sizes.test_layout import verdict_of
 from tests.control_plane.api import in_parallel
-from tests.control_plane.layout import deployment, lay_out, nodes, spread, wait_settled
+from tests.control_plane.layout import Workload, deployment, lay_out, nodes, spread, wait_settled
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.resources import Manifest
 
 LAYOUTS = 20
 PATIENCE = 60.0
@@ -56,7 +57,7 @@ def test_the_scheduler_leaves_pods_pending_at_the_sizes_that_have_no_placement(c
     missing = {app: sorted(sum(verdict_of(layout), ())) for app, layout in layouts.items()}
     reached = {app: sizes[0] - 1 for app, sizes in missing.items()}
     assert all(sizes == list(range(reached[app] + 1, MOST + 1)) for app, sizes in missing.items())
-    parts = []
+    parts: list[Manifest | Workload] = []
     for app, layout in layouts.items():
         zones = {f"{app}-{place}": number for place, number in enumerate(layout.zones)}
         rules = [

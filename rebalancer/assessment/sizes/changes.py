@@ -13,7 +13,7 @@ from rebalancer.model.words import short_key
 
 
 class SizeNames(NamedTuple):
-    """What messages call the keys of a problem; `coarse` "" where there is one key. `smallest` is the first zone."""
+    """What messages call the keys of a problem; `coarse` is "" where there is one key. `smallest` is the first zone."""
 
     fine: str
     coarse: str
@@ -50,7 +50,7 @@ def _changes(problem: SizeProblem, honored: SizeProblem | None, names: SizeNames
     for key, rule, put in levels:
         more = (rule.max_skew or 0) + 1
         yield f"Raise maxSkew over {key} to {more}", put(rule._replace(max_skew=more))
-    where = f" in {short_key(names.coarse)} {names.smallest}" if names.coarse else ""
+    where = f" in {names.smallest}" if names.coarse else ""
     yield f"Add a {short_key(names.fine)}{where}", add_domain(problem)
     for key, rule, put in levels:
         if rule.floor_at_zero:

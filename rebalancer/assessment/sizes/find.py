@@ -31,7 +31,7 @@ from rebalancer.assessment.spread_groups import SpreadGroup
 from rebalancer.model.affinity import Toleration
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import HOSTNAME, NODE_POOL, TO_BE_REMOVED
-from rebalancer.model.words import plural
+from rebalancer.model.words import plural, short_key
 from rebalancer.model.workloads import reference_of
 from rebalancer.policy import Policy
 from rebalancer.policy.capacity import CapacityMode
@@ -225,7 +225,7 @@ class _Finder:
             last=sizes.last,
         )
         key = "" if coarse is None else coarse.constraint.key
-        return problem, SizeNames(fine.constraint.key, key, ground.zones[0][0])
+        return problem, SizeNames(fine.constraint.key, key, f"{short_key(key)} {ground.zones[0][0]}")
 
     def _usable(self, group: SpreadGroup, levels: Sequence[Counts]) -> frozenset[str]:
         """Return the nodes that take pods of the group, if not now then some day."""

@@ -12,7 +12,6 @@ from rebalancer.assessment.domain_failures import DomainFailure, DomainFailures
 from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.sizes.find import WorkloadSizes
-from rebalancer.assessment.sizes.layout import join_sizes
 from rebalancer.assessment.waiting_pods import find_waiting_pods
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind, State, ViolationCause
@@ -24,8 +23,10 @@ from rebalancer.reporting.documents.document import (
     CamelCaseStruct,
     Counts,
     Number,
+    SizeRange,
     Text,
     WorkloadName,
+    list_ranges,
     workload_name,
 )
 from rebalancer.reporting.domain_counts import list_counts
@@ -126,13 +127,6 @@ class ReportedFinding(CamelCaseStruct, frozen=True, kw_only=True):
     kind: Text
     object: Text
     message: Text
-
-
-class SizeRange(CamelCaseStruct, frozen=True, kw_only=True):
-    """The sizes from `first` to `last`, both among them."""
-
-    first: Annotated[int, Meta(ge=1)]
-    last: Annotated[int, Meta(ge=1)]
 
 
 class ReportedSizes(CamelCaseStruct, frozen=True, kw_only=True):
@@ -299,17 +293,14 @@ def _reported_waiting(assessment: Assessment, view: View, chosen: WorkloadFilter
 
 
 def _reported_sizes(sizes: WorkloadSizes) -> ReportedSizes:
-    impossible, unreachable = (
-        tuple(SizeRange(first=first, last=last) for first, last in join_sizes(which)) for which in sizes.verdict
-    )
     return ReportedSizes(
         namespace=sizes.workload.namespace,
         workload=workload_name(sizes.workload),
         autoscaler=sizes.autoscaler or None,
         first=sizes.first,
         last=sizes.last,
-        impossible=impossible,
-        unreachable=unreachable,
+        impossible=list_ranges(sizes.verdict.impossible),
+        unreachable=list_ranges(sizes.verdict.unreachable),
         constraints=sizes.forbidding,
         change=sizes.change,
     )
