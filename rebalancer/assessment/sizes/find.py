@@ -11,10 +11,13 @@ and the cluster-autoscaler leave on nodes, by a workload that is called so, and 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from rebalancer.assessment.controllers import count_members_pods
 from rebalancer.assessment.known_domains import DomainKnowledge, NodeNeeds
 from rebalancer.assessment.sizes.changes import SizeNames, find_change, find_forbidding
 from rebalancer.assessment.sizes.layout import (
@@ -52,7 +55,7 @@ _AUTOSCALERS: Final = ("cluster-autoscaler", "karpenter")
 """What the names of workloads that add nodes contain."""
 
 
-class WorkloadSizes(Struct, frozen=True, kw_only=True, gc=False):
+class WorkloadSizes(Struct, frozen=True, gc=False):
     """The sizes of one workload from `first` to `last` that have no placement, or none that pods reach one by one.
 
     `autoscaler` is the HorizontalPodAutoscaler that may choose these sizes, "" without. `forbidding` are the
@@ -119,14 +122,46 @@ def find_workload_sizes(
     )
 
 
-class _Ground(NamedTuple):
-    """The domains of one or two keys: `zone_of` the open domains of the finer key, and the closed ones of both."""
+@dataclass(frozen=True, kw_only=True)
+class _Ground:
+    """The domains of one or two keys, and the constraints over them.
+
+    `zone_of` are the open domains of the finer key with their zones, `""` without a coarser key; `zones` are these with
+    the number of their open domains, the one with the fewest first. `nodes` are the nodes whose pods count, None: those
+    that the constraints count. `whole`: each node that counts takes pods.
+    """
 
     zone_of: Mapping[str, str]
     zones: Sequence[tuple[str, int]]
-    """The zones with open domains, and how many: the one with the fewest first."""
-    closed_fine: frozenset[str]
-    closed_coarse: frozenset[str]
+    closed_fine: Sequence[str]
+    closed_coarse: Sequence[str]
+    nodes: frozenset[str] | None
+    whole: bool
+    fine: Rule
+    coarse: Rule
+    names: SizeNames
+
+    @cached_property
+    def empty(self) -> Filling:
+        """The domains without a pod."""
+        return self.fill({}, {})
+
+    def fill(self, held: Mapping[str, int], totals: Mapping[str, int]) -> Filling:
+        """Return pods by domain of the finer key, and by zone, as a filling; only domains with pods are named."""
+        rows = {zone: Counter({0: number}) for zone, number in self.zones}
+        within = Counter[str]()
+        for domain, pods in held.items():
+            zone = self.zone_of.get(domain)
+            if zone is not None:
+                rows[zone].update({0: -1, pods: 1})
+                within[zone] += pods
+        zones = [
+            Zone(tuple(sorted(item for item in row.items() if item[1])), totals.get(zone, 0) - within[zone])
+            for zone, row in rows.items()
+        ]
+        closed_fine = {held.get(domain, 0) for domain in self.closed_fine}
+        closed_coarse = {totals.get(zone, 0) for zone in self.closed_coarse}
+        return Filling(tuple(zones), tuple(sorted(closed_fine)), tuple(sorted(closed_coarse)))
 
 
 class _Finder:
@@ -136,40 +171,33 @@ class _Finder:
         self._view = view
         self._knowledge = knowledge
         self._may_grow = _may_grow(view, policy)
+        self._complete: dict[tuple[int, int, int], bool] = {}
 
     def evaluate(
         self, workload: Reference, group: SpreadGroup, counts: Sequence[Counts], *, autoscaled: bool
     ) -> Iterator[WorkloadSizes]:
         """Yield what is known of one workload, nothing where the model does not hold for it."""
         sizes = self._range(workload, group, autoscaled=autoscaled)
-        levels = self._levels(group, counts)
-        if sizes is None or not levels:
+        levels = self._levels(group, counts) if sizes is not None else ()
+        ground = self._ground(group, levels, honor=False) if levels else None
+        if sizes is None or ground is None:
             return
-        made = self._problem(workload, group, levels, sizes, honor=False)
-        if made is None:
+        if self._is_known_complete(group, levels, sizes, ground):
+            yield WorkloadSizes(workload, *sizes, SizeVerdict())
             return
-        problem, names = made
+        problem = self._problem(workload, group, levels, sizes, ground)
         verdict = evaluate_sizes(problem)
-        entry = WorkloadSizes(
-            workload=workload, autoscaler=sizes.autoscaler, first=sizes.first, last=sizes.last, verdict=verdict
-        )
+        forbidding: tuple[str, ...] = ()
+        change = ""
         if verdict.number:
-            closed = problem.now.closed_fine or problem.now.closed_coarse
-            honored = self._problem(workload, group, levels, sizes, honor=True) if closed else None
-            entry = WorkloadSizes(
-                workload=workload,
-                autoscaler=sizes.autoscaler,
-                first=sizes.first,
-                last=sizes.last,
-                verdict=verdict,
-                forbidding=find_forbidding(problem, names),
-                change=find_change(problem, honored[0] if honored is not None else None, names),
-            )
-        yield entry
+            other = self._ground(group, levels, honor=True) if not ground.whole else None
+            honored = self._problem(workload, group, levels, sizes, other) if other is not None else None
+            forbidding, change = find_forbidding(problem, ground.names), find_change(problem, honored, ground.names)
+        yield WorkloadSizes(workload, *sizes, verdict, forbidding, change)
 
     def _range(self, workload: Reference, group: SpreadGroup, *, autoscaled: bool) -> _Range | None:
         scaled = self._view.snapshot.autoscalers_of.get((workload.namespace, workload.kind, workload.name), ())
-        scaler = next((scaler for scaler in scaled if scaler.max_replicas is not None), None)
+        scaler = scaled[0] if scaled and scaled[0].max_replicas is not None else None
         if (scaler is not None) is not autoscaled:
             return None
         if scaler is not None:
@@ -181,13 +209,17 @@ class _Finder:
 
     def _levels(self, group: SpreadGroup, counts: Sequence[Counts]) -> Sequence[Counts]:
         """Return the counts of the constraints that are evaluated, the finer key first; none where there are others."""
-        selectors = {row.constraint.selector for row in counts}
-        own = all(row.self_match and row.constraint.origin is not Origin.DEFAULT for row in counts)
-        if len(counts) > 2 or len(selectors) > 1 or not own:
+        selector = counts[0].constraint.selector
+        if len(counts) > 2 or counts[0].constraint.origin is Origin.DEFAULT:
             return ()
+        for row in counts:
+            if not row.self_match or row.constraint.selector != selector:
+                return ()
         if self._may_grow:
             counts = [row for row in counts if not self._depends_on_growth(group, row)]
-        return sorted(counts, key=lambda row: (-len(row.by_domain), row.constraint.key != HOSTNAME))
+        if len(counts) > 1 and _order(counts[0]) > _order(counts[1]):
+            return counts[::-1]
+        return counts
 
     def _depends_on_growth(self, group: SpreadGroup, row: Counts) -> bool:
         """Return whether an autoscaler may change the domains of a constraint."""
@@ -197,53 +229,86 @@ class _Finder:
             return True
         return bool(self._knowledge.domains_without_nodes(key, needs, carried, row.by_domain))
 
+    def _is_known_complete(self, group: SpreadGroup, levels: Sequence[Counts], sizes: _Range, ground: _Ground) -> bool:
+        """Return whether every size has a placement, where that is known without a look at the domains.
+
+        Over one key without closed domains the emptiest domain always takes a pod. Over two, pods that satisfy maxSkew
+        1 over the finer one are spread within each zone as those that come one by one. If these reach every size from
+        no pod on, so do those from where they are: the first zone in which the former would exceed the latter is open
+        to both.
+        """
+        if not ground.whole or not self._has_every_size(ground, sizes):
+            return False
+        spread = ground.fine.max_skew == 1 and not levels[0].violated
+        return len(levels) == 1 or (spread and self._counts_own_only(group, levels))
+
+    def _has_every_size(self, ground: _Ground, sizes: _Range) -> bool:
+        """Return whether every size has a placement that pods reach from no pod on."""
+        key = id(ground), sizes.first, sizes.last
+        if key not in self._complete:
+            problem = SizeProblem(
+                ground.fine, ground.coarse, ground.empty, ground.empty, placed=0, first=sizes.first, last=sizes.last
+            )
+            self._complete[key] = not evaluate_sizes(problem).number
+        return self._complete[key]
+
+    def _counts_own_only(self, group: SpreadGroup, levels: Sequence[Counts]) -> bool:
+        """Return whether all that is counted are the pods of one owner, as those of nearly all workloads are."""
+        own = count_members_pods(group.members[0], self._view) if len(group.members) == 1 else None
+        return own is not None and own == levels[0].by_node and own == levels[-1].by_node
+
     def _problem(
-        self, workload: Reference, group: SpreadGroup, levels: Sequence[Counts], sizes: _Range, *, honor: bool
-    ) -> tuple[SizeProblem, SizeNames] | None:
-        """Return the problem with the names of its keys; `honor`: only the nodes that take the pods are counted."""
-        fine, coarse = levels[0], levels[-1] if len(levels) > 1 else None
-        usable = self._usable(group, levels)
-        if not usable or not all(usable <= row.eligible.nodes for row in levels):
-            return None
-        ground = self._ground(fine, coarse, usable, honor=honor)
-        if ground is None:
-            return None
-        pods = [pod for member in group.members if member.reference == workload for pod in member.pods]
-        where = [(pod, node) for pod in pods if (node := self._view.where(pod)) is not None]
-        selector = fine.constraint.selector
-        own = Counter(node for pod, node in where if selector is not None and selector.matches(pod.labels))
-        every = Counter(fine.by_node if coarse is None else {**coarse.by_node, **fine.by_node})
-        seen = [usable if honor else row.eligible.nodes for row in levels]
-        now, foreign = (_fill(counted, fine, coarse, seen, ground, self._view) for counted in (every, every - own))
-        problem = SizeProblem(
-            fine=_rule(fine, len(ground.zone_of) + len(ground.closed_fine)),
-            coarse=NO_RULE if coarse is None else _rule(coarse, len(ground.zones) + len(ground.closed_coarse)),
-            now=now,
-            foreign=foreign,
-            placed=len(where),
-            first=sizes.first,
-            last=sizes.last,
-        )
-        key = "" if coarse is None else coarse.constraint.key
-        return problem, SizeNames(fine.constraint.key, key, f"{short_key(key)} {ground.zones[0][0]}")
+        self, workload: Reference, group: SpreadGroup, levels: Sequence[Counts], sizes: _Range, ground: _Ground
+    ) -> SizeProblem:
+        if ground.nodes is None and self._counts_own_only(group, levels):
+            placed, foreign = len(group.members[0].pods), ground.empty
+            totals = levels[1].by_domain.filled if len(levels) > 1 else {"": placed}
+            now = ground.fill(levels[0].by_domain.filled, totals)
+        else:
+            pods = [pod for member in group.members if member.reference == workload for pod in member.pods]
+            where = [(pod, node) for pod in pods if (node := self._view.where(pod)) is not None]
+            selector = levels[0].constraint.selector
+            own = Counter(node for pod, node in where if selector is not None and selector.matches(pod.labels))
+            every = Counter({node: count for row in levels for node, count in row.by_node.items()})
+            placed = len(where)
+            now, foreign = (self._fill(levels, ground, counted) for counted in (every, every - own))
+        return SizeProblem(ground.fine, ground.coarse, now, foreign, placed, sizes.first, sizes.last)
 
-    def _usable(self, group: SpreadGroup, levels: Sequence[Counts]) -> frozenset[str]:
-        """Return the nodes that take pods of the group, if not now then some day."""
-        affinity, tolerations = required_part(group.sample.spec.node_affinity), group.sample.spec.tolerations
-        keys = levels[0].constraint.required_keys
-        nodes = self._view.nodes
+    def _fill(self, levels: Sequence[Counts], ground: _Ground, counted: Mapping[str, int]) -> Filling:
+        """Sort pods by node into the domains."""
+        held, *totals = [
+            self._view.nodes.by_value(
+                row.constraint.key,
+                {node: pods for node, pods in counted.items() if node in (ground.nodes or row.eligible.nodes)},
+            )
+            for row in levels
+        ]
+        return ground.fill(held, totals[0] if totals else {"": sum(held.values())})
 
-        def make() -> frozenset[str]:
-            return nodes.matching(affinity) & nodes.tolerated((*tolerations, *_TOLERATED)) & nodes.carrying(keys)
+    def _ground(self, group: SpreadGroup, levels: Sequence[Counts], *, honor: bool) -> _Ground | None:
+        """Return the domains, None where the model does not hold; `honor`: only nodes that take the pods count.
 
-        return self._view.memo(("takes pods some day", affinity, tolerations, keys), make)
+        Groups with the same eligible nodes share the objects of these.
+        """
+        spec = group.sample.spec
+        affinity = required_part(spec.node_affinity)
+        rules = [(id(row.eligible), row.constraint.max_skew, row.constraint.min_domains) for row in levels]
+        key = ("domains of sizes", *rules, affinity, spec.tolerations, honor)
 
-    def _ground(self, fine: Counts, coarse: Counts | None, usable: frozenset[str], *, honor: bool) -> _Ground | None:
-        """Return the domains, None where those of the finer key do not lie within those of the coarser one."""
-        eligible = id(fine.eligible), id(None if coarse is None else coarse.eligible)
-        key = ("domains of sizes", *eligible, usable, honor)
-        (ground,) = self._view.memo(key, lambda: (_make_ground(fine, coarse, usable, self._view, honor=honor),))
+        def make() -> tuple[_Ground | None]:
+            nodes, keys = self._view.nodes, levels[0].constraint.required_keys
+            usable = nodes.matching(affinity) & nodes.tolerated((*spec.tolerations, *_TOLERATED)) & nodes.carrying(keys)
+            if not usable or not all(usable <= row.eligible.nodes for row in levels):
+                return (None,)
+            return (_make_ground(levels, usable, self._view, honor=honor),)
+
+        (ground,) = self._view.memo(key, make)
         return ground
+
+
+def _order(counts: Counts) -> tuple[int, bool]:
+    """Order keys: the one with more domains first, of two with as many the host name."""
+    return -len(counts.by_domain.domains), counts.constraint.key != HOSTNAME
 
 
 def _replicas(workload: Reference, group: SpreadGroup) -> int:
@@ -251,66 +316,34 @@ def _replicas(workload: Reference, group: SpreadGroup) -> int:
     return sum(top.replicas for top in tops.values() if reference_of(top) == workload)
 
 
-def _make_ground(
-    fine: Counts, coarse: Counts | None, usable: frozenset[str], view: View, *, honor: bool
-) -> _Ground | None:
-    fine_values = view.nodes.values(fine.constraint.key)
-    coarse_values = {} if coarse is None else view.nodes.values(coarse.constraint.key)
-    pairs = {(fine_values[node], coarse_values.get(node, "")) for node in usable}
+def _make_ground(levels: Sequence[Counts], usable: frozenset[str], view: View, *, honor: bool) -> _Ground | None:
+    """Return the domains, None where those of the finer key do not lie within those of the coarser one."""
+    values = [view.nodes.values(row.constraint.key) for row in levels]
+    fine, coarse = levels[0], levels[1] if len(levels) > 1 else None
+    pairs = {(values[0][node], values[1][node] if coarse is not None else "") for node in usable}
     zone_of = dict(pairs)
     if len(zone_of) < len(pairs):
         return None
-    closed_fine = frozenset() if honor else fine.by_domain.domains.keys() - zone_of.keys()
     zones = Counter(zone_of.values())
-    closed_coarse = frozenset[str]()
-    if coarse is not None and not honor:
-        closed_coarse = frozenset(coarse.by_domain.domains.keys() - zones.keys())
+    closed_fine = [] if honor else sorted(fine.by_domain.domains.keys() - zone_of.keys())
+    closed_coarse = [] if honor or coarse is None else sorted(coarse.by_domain.domains.keys() - zones.keys())
+    ordered = sorted(zones.items(), key=lambda zone: (zone[1], zone[0]))
+    coarse_key = coarse.constraint.key if coarse is not None else ""
     return _Ground(
-        zone_of, sorted(zones.items(), key=lambda zone: (zone[1], zone[0])), frozenset(closed_fine), closed_coarse
+        zone_of=zone_of,
+        zones=ordered,
+        closed_fine=closed_fine,
+        closed_coarse=closed_coarse,
+        nodes=usable if honor else None,
+        whole=honor or all(usable == row.eligible.nodes for row in levels),
+        fine=_rule(fine, len(zone_of) + len(closed_fine)),
+        coarse=NO_RULE if coarse is None else _rule(coarse, len(zones) + len(closed_coarse)),
+        names=SizeNames(fine.constraint.key, coarse_key, f"{short_key(coarse_key)} {ordered[0][0]}"),
     )
 
 
 def _rule(counts: Counts, domains: int) -> Rule:
     return Rule(counts.constraint.max_skew, domains, counts.constraint.min_domains)
-
-
-def _fill(
-    counted: Mapping[str, int],
-    fine: Counts,
-    coarse: Counts | None,
-    seen: Sequence[frozenset[str]],
-    ground: _Ground,
-    view: View,
-) -> Filling:
-    """Sort counted pods into the domains; `seen` are the nodes that each constraint counts."""
-    fine_values = view.nodes.values(fine.constraint.key)
-    held = Counter[str]()
-    for node, number in counted.items():
-        if node in seen[0]:
-            held[fine_values[node]] += number
-    totals = Counter[str]()
-    if coarse is not None:
-        coarse_values = view.nodes.values(coarse.constraint.key)
-        for node, number in counted.items():
-            if node in seen[1]:
-                totals[coarse_values[node]] += number
-    rows: dict[str, Counter[int]] = {zone: Counter() for zone, _ in ground.zones}
-    within = Counter[str]()
-    for domain, number in held.items():
-        zone = ground.zone_of.get(domain)
-        if zone is not None:
-            rows[zone][number] += 1
-            within[zone] += number
-    zones = []
-    for zone, number in ground.zones:
-        rows[zone][0] += number - rows[zone].total()
-        listed = tuple(sorted((pods, times) for pods, times in rows[zone].items() if times))
-        zones.append(Zone(listed, totals[zone] - within[zone] if coarse is not None else 0))
-    return Filling(
-        tuple(zones),
-        tuple(sorted({held[domain] for domain in ground.closed_fine})),
-        tuple(sorted({totals[zone] for zone in ground.closed_coarse})),
-    )
 
 
 def _may_grow(view: View, policy: Policy) -> bool:

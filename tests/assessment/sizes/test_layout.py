@@ -100,6 +100,19 @@ def test_with_a_max_skew_of_1_over_nodes_every_order_comes_as_far(layout: Layout
     assert arrivals.best == arrivals.surest
 
 
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_pods_that_are_level_within_each_zone_reach_what_pods_reach_from_none_on(layout: Layout) -> None:
+    """However they are distributed to the zones: for workloads of which that is so, domains are not looked at."""
+    tight = layout._replace(node_skew=1)
+    reached = play_arrivals(tight, empty(tight)).best
+    for seed in range(20):
+        random = Random(seed)
+        least = random.randint(0, 2)
+        now = tuple(tuple(sorted(least + random.randint(0, 1) for _ in range(nodes))) for nodes in tight.zones)
+        if max(map(max, now)) - min(map(min, now)) <= 1:
+            assert evaluate_sizes(problem(tight, now)._replace(last=reached)) == SizeVerdict()
+
+
 class TestZonesOfTwoAndOneNode:
     """The state that people report: five pods, and the sixth has no node."""
 
