@@ -153,7 +153,7 @@ class _Search:
         for number in range(1, len(self._pods) + 1):
             highest = self._pods[-number:]
             if self._ends_well(self._remove(highest, self._supposed), highest, ()):
-                return self._recipe(highest, scaled_to=len(self._pods) - number)
+                return self._recipe(highest, scaled_to=pod_ordinal(highest[0].name) - self._owner.first_ordinal)
         return NoClaimRecipe(())
 
     def _choices(self) -> Iterator[Sequence[Pod]]:

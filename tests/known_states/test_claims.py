@@ -112,6 +112,14 @@ def test_where_new_volumes_can_be_made_nowhere_else_nothing_helps() -> None:
     assert "neither new claims of up to 3 pods nor a scale-down" in str(found)
 
 
+def test_a_recipe_is_certain_whatever_node_the_scheduler_picks() -> None:
+    """MaxSkew 2 over 4,1,0: without one of a the new pod may go to b, 3,2,0. A second one leaves no such choice."""
+    rules = [spread(ZONE, labels=LABELS, max_skew=2)]
+    found = recipe(database(("a-0",) * 4 + ("b-0",), topologySpreadConstraints=rules))
+    assert isinstance(found, ClaimRecipe)
+    assert (found.pods, found.scaled_to) == (("db-3", "db-2"), None)
+
+
 def test_nodes_count_as_well_as_zones() -> None:
     """Two hard constraints."""
     rules = [spread(ZONE, labels=LABELS), spread(HOSTNAME, labels=LABELS)]

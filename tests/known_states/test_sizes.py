@@ -158,6 +158,13 @@ class TestNodesThatTakeNoPods:
         assert find(self.tainted("node.kubernetes.io/not-ready")) == ""
         assert find(self.tainted("node.kubernetes.io/not-ready", nodeTaintsPolicy="Honor")) == ""
 
+    def test_a_node_that_does_not_count_for_now_may_count_again(self) -> None:
+        """Without a-1 both zones have one node; with it all is as in the other tests, which nobody can say now."""
+        honor = {"nodeTaintsPolicy": "Honor"}
+        made = state(horizontal(6), on=("a-0", "b-0"), spreads=constraints(honor, honor))
+        made.get("Node", "a-1")["spec"]["taints"] = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+        assert find(made) == ""
+
     def test_it_counts_for_its_zone(self) -> None:
         """Zone a has one open node, zone b another; nodes that count are three."""
         made = state(horizontal(6), on=("a-0", "b-1"), nodes={"a": 1, "b": 2})
@@ -175,6 +182,17 @@ class TestPodsOfOthers:
         made = state(horizontal(6), *other, on=("a-0", "a-1"))
         assert "no placement of 4, 6 satisfies" in find(made)
         assert "do not reach 5 from" in find(made)
+
+    def test_of_its_own_pods_those_that_the_constraints_do_not_count_are_not_mistaken_for_theirs(self) -> None:
+        """One of `web` on b-0 has lost the label; the two that count there are of others."""
+        tier = {"tier": "x"}
+        rules = [spread(HOSTNAME, labels=tier), spread(ZONE, labels=tier)]
+        web = deployment(on=("a-0", "a-1", "b-0"), labels=tier, topologySpreadConstraints=rules)
+        del web[-1]["metadata"]["labels"]["tier"]
+        other = deployment("other", ("b-0", "b-0"), labels=tier, topologySpreadConstraints=None)
+        made = State(*ready_nodes({"a": 2, "b": 1}), namespace("shop"), *web, *other, horizontal(6))
+        assert "no placement of 6 satisfies" in find(made), "eight in all"
+        assert "do not reach 5 from" in find(made), "seven in all"
 
     def test_constraints_that_count_different_pods_are_left_out(self) -> None:
         rules = [spread(HOSTNAME, labels=LABELS), spread(ZONE, labels={})]
@@ -200,9 +218,17 @@ def test_two_templates_of_one_workload_are_a_rollout_about_which_nothing_is_said
     assert find(made.add(*older)) == ""
 
 
+def test_pods_that_crowd_a_node_keep_others_away_also_where_every_size_has_a_placement() -> None:
+    """Five on a-0: zone b takes one on each node, then neither zone takes another."""
+    made = state(horizontal(12), on=("a-0",) * 5, nodes={"a": 2, "b": 2})
+    assert "pods that are placed one by one do not reach 8-12 from where they are now" in find(made)
+
+
 def test_keys_that_do_not_nest_are_left_out() -> None:
+    """Racks r, s and t; r is in both zones."""
     rack = "example.com/rack"
-    made = state(horizontal(6), spreads=[spread(rack, labels=LABELS), spread(ZONE, labels=LABELS)])
-    for node, value in {"a-0": "r", "a-1": "s", "b-0": "r"}.items():
+    rules = [spread(rack, labels=LABELS), spread(ZONE, labels=LABELS)]
+    made = state(horizontal(12), on=("a-0",), nodes={"a": 3, "b": 1}, spreads=rules)
+    for node, value in {"a-0": "r", "a-1": "s", "a-2": "t", "b-0": "r"}.items():
         made.get("Node", node)["metadata"]["labels"][rack] = value
     assert find(made) == ""

@@ -42,14 +42,23 @@ def empty(layout: Layout) -> Board:
     return tuple((0,) * nodes for nodes in layout.zones)
 
 
-def sizes_with_placement(layout: Layout, foreign: Board | None = None, most: int = MOST) -> set[int]:
-    """Return the sizes for which some placement satisfies both constraints, beside the pods of others."""
+def sizes_with_placement(
+    layout: Layout, foreign: Board | None = None, closed: Board = (), most: int = MOST
+) -> set[int]:
+    """Return the sizes for which some placement satisfies both constraints, beside the pods of others.
+
+    `closed` are the pods on nodes of each zone that count and take no pod; they are of others.
+    """
     start = foreign or empty(layout)
+    fixed = [sum(zone) for zone in closed] or [0] * len(start)
     found: set[int] = set()
-    floor = layout.node_domains > sum(layout.zones)
+    floor = layout.node_domains > sum(layout.zones) + sum(map(len, closed))
     for low in [0] if floor else range(most + _pods(start) + 1):  # every placement has an emptiest node
+        if any(not low <= held <= low + layout.node_skew for zone in closed for held in zone):
+            continue
         choices = [_zone_totals(zone, low, low + layout.node_skew) for zone in start]
-        found |= {size - _pods(start) for size in _sums(choices, layout)}
+        choices = [{total + more for total in totals} for totals, more in zip(choices, fixed, strict=True)]
+        found |= {size - _pods(start) - sum(fixed) for size in _sums(choices, layout)}
     return {size for size in found if 0 < size <= most}
 
 
@@ -79,7 +88,7 @@ class Arrivals(NamedTuple):
     surest: int
 
 
-def play_arrivals(layout: Layout, start: Board, most: int = MOST) -> Arrivals:
+def play_arrivals(layout: Layout, start: Board, most: int = MOST, closed: Board = ()) -> Arrivals:
     """Place pods one by one on any node that both constraints admit, in every order; count the pods that were added.
 
     Equal nodes of a zone are sorted, so that each state is visited once.
@@ -88,7 +97,7 @@ def play_arrivals(layout: Layout, start: Board, most: int = MOST) -> Arrivals:
     while added < most:
         following: set[Board] = set()
         for state in states:
-            after = set(_next(layout, state))
+            after = set(_next(layout, state, closed or ((),) * len(state)))
             if not after:
                 surest = min(surest, added)
             following |= after
@@ -98,15 +107,16 @@ def play_arrivals(layout: Layout, start: Board, most: int = MOST) -> Arrivals:
     return Arrivals(added, surest)
 
 
-def _next(layout: Layout, state: Board) -> Iterator[Board]:
-    least_node = min(held for zone in state for held in zone)
-    least_zone = min(sum(zone) for zone in state)
-    if layout.node_domains > sum(layout.zones):
+def _next(layout: Layout, state: Board, closed: Board) -> Iterator[Board]:
+    counted = [(*zone, *more) for zone, more in zip(state, closed, strict=True)]
+    least_node = min(held for zone in counted for held in zone)
+    least_zone = min(sum(zone) for zone in counted)
+    if layout.node_domains > sum(map(len, counted)):
         least_node = 0
     if layout.zone_domains > len(layout.zones):
         least_zone = 0
     for place, zone in enumerate(state):
-        if sum(zone) + 1 - least_zone > layout.zone_skew:
+        if sum(counted[place]) + 1 - least_zone > layout.zone_skew:
             continue
         for node in range(len(zone)):
             if zone[node] + 1 - least_node <= layout.node_skew:
