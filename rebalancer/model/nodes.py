@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rebalancer.model.affinity import Taint
+from rebalancer.model.affinity import Taint, Toleration
 from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.pods import NOTHING, Resources
 
@@ -30,6 +30,13 @@ BEING_REMOVED: Final = frozenset(
 
 TO_BE_REMOVED: Final = BEING_REMOVED | {"DeletionCandidateOfClusterAutoscaler"}
 """The same, and that of a node that the cluster-autoscaler may remove soon."""
+
+
+PASSING: Final = tuple(
+    Toleration(key=f"node.kubernetes.io/{name}", operator="Exists")
+    for name in ("unschedulable", "not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure")
+)
+"""Tolerations of the taints that come and go: who has them sees a node as it will be when all is well."""
 
 
 class Node(Struct, frozen=True, gc=False, kw_only=True):

@@ -31,9 +31,8 @@ from rebalancer.assessment.sizes.layout import (
     list_sizes,
 )
 from rebalancer.assessment.spread_groups import SpreadGroup
-from rebalancer.model.affinity import Toleration
 from rebalancer.model.moves import Reference
-from rebalancer.model.nodes import HOSTNAME, NODE_POOL, TO_BE_REMOVED
+from rebalancer.model.nodes import HOSTNAME, NODE_POOL, PASSING, TO_BE_REMOVED
 from rebalancer.model.words import plural, short_key
 from rebalancer.model.workloads import reference_of
 from rebalancer.policy import Policy
@@ -46,10 +45,6 @@ from rebalancer.tracking.zones import is_node_key
 
 MOST_SIZES: Final = 1_000
 """Larger sizes are not evaluated."""
-
-_PASSING: Final = ("unschedulable", "not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure")
-_TOLERATED: Final = tuple(Toleration(key=f"node.kubernetes.io/{name}", operator="Exists") for name in _PASSING)
-"""Taints that come and go."""
 
 _AUTOSCALERS: Final = ("cluster-autoscaler", "karpenter")
 """What the names of workloads that add nodes contain."""
@@ -297,7 +292,7 @@ class _Finder:
 
         def make() -> tuple[_Ground | None]:
             nodes, keys = self._view.nodes, levels[0].constraint.required_keys
-            usable = nodes.matching(affinity) & nodes.tolerated((*spec.tolerations, *_TOLERATED)) & nodes.carrying(keys)
+            usable = nodes.matching(affinity) & nodes.tolerated((*spec.tolerations, *PASSING)) & nodes.carrying(keys)
             if not usable or not all(usable <= row.eligible.nodes for row in levels):
                 return (None,)
             return (_make_ground(levels, usable, self._view, honor=honor),)
