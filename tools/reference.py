@@ -121,6 +121,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.TOPOLOGY_KEY_MISSING: "Nodes that pods may use lack a constraint's key, or all nodes a policy's.",
     FindingKind.CONSTRAINTS_CONTRADICT: "Rules of one workload that cannot be satisfied together.",
     FindingKind.TOO_FEW_DOMAINS: "A limit, `minDomains` or anti-affinity needs more domains than exist.",
+    FindingKind.SIZES_WITHOUT_PLACEMENT: "Some sizes that a HorizontalPodAutoscaler may choose have no placement.",
     FindingKind.DOMAIN_UNSETTLED: "A domain loses nodes, or has until a moment ago: nothing is moved there.",
     FindingKind.EVICTED_BY_OTHERS: "Somebody else evicts pods of the workload, as a drain or a second rebalancer does.",
     FindingKind.DOMAIN_WITHOUT_NODES: "A domain exists, no node carries it, and with a node a constraint is violated.",

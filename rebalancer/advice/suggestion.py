@@ -11,6 +11,9 @@ from typing import Final, NamedTuple
 
 from rebalancer.advice.deadlock_games import GameResult, GameTooLargeError, play_game
 from rebalancer.assessment.guarantees import most_under
+from rebalancer.assessment.sizes.changes import SizeNames, find_change
+from rebalancer.assessment.sizes.layout import NO_RULE, Filling, Rule, SizeProblem, SizeVerdict, Zone, evaluate_sizes
+from rebalancer.model.nodes import ZONE
 from rebalancer.planning.scope.bounds import FREE, Bound
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.minimum import min_evictions
@@ -26,7 +29,8 @@ class SuggestionRequest:
     """A share limit over `size` pods.
 
     `zones` are the numbers of domains in each larger domain; one number where there is none larger. `group_size` asks
-    for the deadlock search over groups of so many pods.
+    for the deadlock search over groups of so many pods. `zone_max_skew` is that of a hard constraint over the larger
+    domains, None for no such constraint.
     """
 
     share: Share
@@ -34,6 +38,7 @@ class SuggestionRequest:
     zones: tuple[int, ...]
     key: str
     group_size: int | None = None
+    zone_max_skew: int | None = None
 
     @property
     def domains(self) -> int:
@@ -68,12 +73,18 @@ class DeadlockSearch(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """The constraints for a limit, the loosest that can be enough first; `unscalable` are unattainable sizes."""
+    """The constraints for a limit, the loosest that can be enough first; `unscalable` are unattainable sizes.
+
+    `sizes` are those up to `size` that the constraints themselves leave without a placement, `change` is the smallest
+    change after which there are none, "" without.
+    """
 
     cap: int
     constraints: tuple[HardConstraint, ...]
     deadlock: DeadlockSearch | None
     unscalable: tuple[int, ...]
+    sizes: SizeVerdict
+    change: str
 
     @property
     def tightest(self) -> HardConstraint:
@@ -92,12 +103,25 @@ def suggest(request: SuggestionRequest) -> Suggestion:
     if not constraints[0].guaranteed and tighter is not None:
         constraints.append(_hard_constraint(request, tighter, cap))
     max_skew = constraints[-1].max_skew
+    problem = _size_problem(request, max_skew)
+    sizes = evaluate_sizes(problem)
+    names = SizeNames(request.key, ZONE, "the smallest zone")
     return Suggestion(
         cap=cap,
         constraints=tuple(constraints),
         deadlock=_search_deadlocks(request, max_skew),
-        unscalable=tuple(unattainable_sizes(request, (None, max_skew))),
+        unscalable=tuple(unattainable_sizes(request, (request.zone_max_skew, max_skew))),
+        sizes=sizes,
+        change=find_change(problem, None, names) if sizes.number else "",
     )
+
+
+def _size_problem(request: SuggestionRequest, max_skew: int) -> SizeProblem:
+    """Return the constraints over the domains, and over the larger ones, before any pod is there."""
+    zones = Filling(tuple(Zone(((0, number),)) for number in sorted(request.zones)))
+    coarse = NO_RULE if request.zone_max_skew is None else Rule(request.zone_max_skew, len(request.zones))
+    fine = Rule(max_skew, request.domains)
+    return SizeProblem(fine, coarse, now=zones, foreign=zones, placed=0, first=1, last=request.size)
 
 
 def _hard_constraint(request: SuggestionRequest, max_skew: int, cap: int) -> HardConstraint:
@@ -115,7 +139,7 @@ def _search_deadlocks(request: SuggestionRequest, max_skew: int) -> DeadlockSear
     games: list[GameResult] = []
     with suppress(GameTooLargeError):
         while len(games) < _MOST_GAMES and (not games or games[-1].stuck):
-            games.append(play_game(zones, groups, request.group_size, max_skew + len(games)))
+            games.append(play_game(zones, groups, request.group_size, max_skew + len(games), request.zone_max_skew))
     free = bool(games) and not games[-1].stuck
     return DeadlockSearch(
         group_size=request.group_size,

@@ -1,6 +1,6 @@
 """The assessment: for every spread group and every limit of the policy, the counts and whether they satisfy it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -14,6 +14,7 @@ from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limit_groups import LimitGroup, find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.assessment.sizes.find import WorkloadSizes, find_workload_sizes
 from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
 from rebalancer.assessment.starts import NodeWithoutStarts, find_nodes_without_starts
 from rebalancer.model.facts import Refusal
@@ -112,6 +113,8 @@ class Assessment:
     """Nodes on which nothing starts, or nothing of an owner, of what was bound to them lately."""
     evicted_by_others: tuple[EvictedByOthers, ...] = ()
     """Workloads with a limit, or a constraint that is acted on, whose pods others evict, or have until a moment ago."""
+    sizes: tuple[WorkloadSizes, ...] = ()
+    """Of the workloads that a HorizontalPodAutoscaler scales: which sizes have no placement."""
 
     @property
     def violated(self) -> tuple[EvaluatedGroup, ...]:
@@ -138,7 +141,16 @@ def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
         unsettled_domains=_find_unsettled(memory, policy, view.clock),
         nodes_without_starts=find_nodes_without_starts(view),
         evicted_by_others=tuple(find_evicted_by_others(memory, chain(constrained, limited))),
+        sizes=find_sizes(groups, view, policy, knowledge),
     )
+
+
+def find_sizes(
+    groups: Sequence[EvaluatedGroup], view: View, policy: Policy, knowledge: DomainKnowledge, *, autoscaled: bool = True
+) -> tuple[WorkloadSizes, ...]:
+    """Return which sizes of the workloads have no placement: of those with a HorizontalPodAutoscaler, or the others."""
+    counted = [(group.spread, [evaluated.counts for evaluated in group.hard]) for group in groups]
+    return find_workload_sizes(counted, view, policy, knowledge, autoscaled=autoscaled)
 
 
 def _find_unsettled(memory: PlanningMemory, policy: Policy, clock: Clock) -> tuple[UnsettledDomain, ...]:

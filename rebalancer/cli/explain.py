@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 
+from rebalancer.advice.claims import find_claim_recipe
 from rebalancer.assessment.controllers import stray_controllers
 from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.cli.errors import CliError, Exit, UsageError
@@ -52,7 +53,16 @@ def run(args: argparse.Namespace) -> int:
     evaluation, snapshot = cluster.evaluation, cluster.snapshot
     target = _find_object(kind, name, options.namespace, evaluation.view)
     blocked = next((entry.refusal for entry in cluster.acting.blocked if entry.namespace == target.namespace), None)
-    details = ExplanationDetails(find_relaxations(evaluation.plan), verbose=args.verbose, blocked=blocked)
+    top = snapshot.top_owner_of(target) if isinstance(target, Pod) else None
+    workload = reference_of(top) if top is not None else target if isinstance(target, Reference) else None
+    details = ExplanationDetails(
+        find_relaxations(evaluation.plan),
+        verbose=args.verbose,
+        blocked=blocked,
+        claims=find_claim_recipe(workload, evaluation.view, evaluation.assessment, evaluation.plan)
+        if workload is not None
+        else None,
+    )
     if isinstance(target, Pod):
         document = explain_pod(target, evaluation.view, evaluation.assessment, evaluation.plan, details)
     else:

@@ -9,9 +9,12 @@ from msgspec import structs
 
 from rebalancer.adapters.files import UnreadableSnapshot, read_snapshots
 from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
+from rebalancer.assessment.assess import find_sizes
 from rebalancer.assessment.controllers import stray_reference
 from rebalancer.assessment.findings import Finding
+from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.name_hints import nearest_name
+from rebalancer.assessment.sizes.find import WorkloadSizes
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.capacity.decision import NotInModeEvict, decide_capacity
 from rebalancer.capacity.requests import Observation
@@ -159,6 +162,13 @@ def find_scale_down_findings(cluster: LoadedCluster) -> tuple[Finding, ...]:
     policy, view = cluster.policy, cluster.evaluation.view
     results = evaluate_groups(view, cluster.evaluation.assessment, policy, NO_MEMORY, cluster.snapshot.taken_at)
     return scale_down_findings(find_risks(results, view, policy), policy)
+
+
+def find_more_sizes(cluster: LoadedCluster) -> tuple[WorkloadSizes, ...]:
+    """Return which sizes have no placement, of the workloads that no HorizontalPodAutoscaler scales."""
+    view, policy = cluster.evaluation.view, cluster.policy
+    knowledge = DomainKnowledge.of(view, policy, cluster.evaluation.inputs.memory.planning)
+    return find_sizes(cluster.evaluation.assessment.groups, view, policy, knowledge, autoscaled=False)
 
 
 def select_workloads(options: ReadOptions, snapshot: Snapshot) -> frozenset[Reference] | None:

@@ -3,11 +3,12 @@
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.assessment.findings import find_findings
 from rebalancer.cli.errors import Exit, warn
-from rebalancer.cli.load import find_scale_down_findings, load_cluster, select_workloads
+from rebalancer.cli.load import find_more_sizes, find_scale_down_findings, load_cluster, select_workloads
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.model.reasons import State
@@ -40,6 +41,13 @@ def add_arguments(parser: Parser) -> None:
         help="what the loss of each single node and zone would break, and whether the lost pods could be placed again",
     )
     parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also which sizes have no placement for workloads without a HorizontalPodAutoscaler, up to twice their "
+        "replicas",
+    )
+    parser.add_argument(
         "--fail-on",
         action="append",
         metavar="WHAT",
@@ -57,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
     evaluation = cluster.evaluation
     assessment, view = evaluation.assessment, evaluation.view
     workloads = select_workloads(options, cluster.snapshot)
+    if args.verbose:
+        assessment = replace(assessment, sizes=(*assessment.sizes, *find_more_sizes(cluster)))
     document = report_document(
         assessment,
         evaluation.plan,

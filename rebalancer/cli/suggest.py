@@ -9,7 +9,7 @@ from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import find_layout
-from rebalancer.model.nodes import HOSTNAME
+from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.words import plural
 from rebalancer.policy import Share, parse_label_key
 from rebalancer.reporting.documents.document import to_json, to_yaml
@@ -50,6 +50,13 @@ def add_arguments(parser: Parser) -> None:
         "separated over the larger domains, if these are given",
     )
     parser.add_argument(
+        "--zone-max-skew",
+        metavar="S",
+        type=_parse_number,
+        help=f"the maxSkew of a hard constraint over the larger domains ({ZONE}) too: which sizes the two leave "
+        "without a placement, and the smallest change that helps",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         metavar="FORMAT",
@@ -70,9 +77,16 @@ def run(args: argparse.Namespace) -> int:
             f"--group-size {args.group_size} is more than the {plural(apart, 'domain')} that its pods "
             f"are separated over; give {apart} at most"
         )
+    if args.zone_max_skew is not None and len(args.domains) == 1:
+        raise UsageError("--zone-max-skew is about larger domains; give --domains as numbers in each, such as 2,2,2")
     document = suggestion_document(
         SuggestionRequest(
-            share=args.limit, size=args.size, zones=args.domains, key=args.key, group_size=args.group_size
+            share=args.limit,
+            size=args.size,
+            zones=args.domains,
+            key=args.key,
+            group_size=args.group_size,
+            zone_max_skew=args.zone_max_skew,
         )
     )
     match args.output:

@@ -70,6 +70,22 @@ def _list_domains_without_nodes(view: GaugeView) -> Iterable[Row]:
         yield labels, headroom < 0
 
 
+def _count_sizes(view: GaugeView) -> Iterable[Row]:
+    """Count the sizes without a placement of each workload that a HorizontalPodAutoscaler scales."""
+    series = (
+        Series(
+            labels=astuple(sizes.workload),
+            subject=sizes.workload,
+            headroom=-sizes.verdict.number,
+            state=State.VIOLATED if sizes.verdict.number else State.SATISFIED,
+            of=sizes.verdict.number,
+        )
+        for sizes in (view.cycle.assessment.sizes if view.cycle is not None else ())
+    )
+    for one in select_series(series):
+        yield one.labels, one.of
+
+
 WORKLOAD_GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     Gauge(
         name="rebalancer_constraint_skew",
@@ -137,6 +153,14 @@ WORKLOAD_GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
         "else 0; at most 1,000 series.",
         labels=(*_WORKLOAD, "topology_key", "domain"),
         rows=_list_domains_without_nodes,
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_sizes_without_placement",
+        help="Of the numbers of replicas that a HorizontalPodAutoscaler may choose: for how many the hard constraints "
+        "leave no placement, or none that pods reach one by one.",
+        labels=_WORKLOAD,
+        rows=_count_sizes,
         once_for=cycle_of,
     ),
     Gauge(

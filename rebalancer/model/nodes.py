@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rebalancer.model.affinity import Taint
+from rebalancer.model.affinity import Taint, Toleration
 from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.pods import NOTHING, Resources
 
@@ -34,6 +34,12 @@ TO_BE_REMOVED: Final = BEING_REMOVED | {"DeletionCandidateOfClusterAutoscaler"}
 
 _REGISTRATION: Final = timedelta(seconds=5)
 """Between a node's creation and the condition with which its kubelet registers it; none is Ready that early."""
+
+PASSING: Final = tuple(
+    Toleration(key=f"node.kubernetes.io/{name}", operator="Exists")
+    for name in ("unschedulable", "not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure")
+)
+"""Tolerations of the taints that come and go: who has them sees a node as it will be when all is well."""
 
 
 class Node(Struct, frozen=True, gc=False, kw_only=True):

@@ -256,6 +256,8 @@ class FindingKind(StrEnum):
     TOPOLOGY_KEY_MISSING = "TopologyKeyMissing"
     CONSTRAINTS_CONTRADICT = "ConstraintsContradict"
     TOO_FEW_DOMAINS = "TooFewDomains"
+    SIZES_WITHOUT_PLACEMENT = "SizesWithoutPlacement"
+    """Of the sizes to which a workload may be scaled some have no placement, or none that pods reach one by one."""
     DOMAIN_WITHOUT_NODES = "DomainWithoutNodes"
     """A domain exists although no node carries it; with a node there, a constraint would be violated."""
     DOMAIN_UNSETTLED = "DomainUnsettled"

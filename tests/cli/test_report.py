@@ -19,6 +19,7 @@ from tests.control_plane.layout import deployment
 from tests.control_plane.manifests import HOSTNAME, ZONE, spread
 from tests.control_plane.resources import Manifest
 from tests.known_states import build as known
+from tests.known_states import test_sizes as sizes
 
 EMPTY = {"kind": "List", "apiVersion": "v1", "items": []}
 POLICY = """
@@ -301,3 +302,32 @@ class TestFailOn:
         state = self.spread("a-0", "b-0", "c-0")
         assert self.run(state, tmp_path, "--fail-on", "infeasible", "-l", "app=nosuch") == Exit.SOMETHING
         assert self.run(state, tmp_path, "--fail-on", "infeasible", "-l", "app=web") == Exit.FINE
+
+
+@pytest.mark.parametrize("flags", [(), ("-v",)], ids=["with an autoscaler", "without one"])
+def test_sizes_without_a_placement_are_reported(
+    flags: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Up to maxReplicas; with -v, for a workload that nothing scales, up to twice its replicas."""
+    scaler = () if flags else (sizes.horizontal(8),)
+    file = write_list(tmp_path / "cluster.yaml", sizes.state(*scaler).items)
+    assert entry.main(["report", "--snapshot", file, "-o", "json", *flags]) == Exit.FINE
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, document_schema(ReportDocument))
+    (row,) = document["sizes"]
+    last = 10 if flags else 8
+    assert row["workload"] == {"kind": "Deployment", "name": "web"}
+    assert (row["autoscaler"], row["first"], row["last"]) == (None if flags else "shop/web-load", 1, last)
+    assert row["impossible"] == [{"first": 6, "last": 6}, {"first": 8, "last": last}]
+    assert row["unreachable"] == [{"first": 7, "last": 7}]
+    assert row["change"] == ("Add a node in zone b" if flags else "Raise maxSkew over kubernetes.io/hostname to 2")
+    said = [finding["message"] for finding in document["findings"] if finding["kind"] == "SizesWithoutPlacement"]
+    assert [message.startswith("if it is scaled to 10 replicas, twice its number") for message in said] == [bool(flags)]
+
+
+def test_without_v_nothing_is_said_of_workloads_that_nothing_scales(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_list(tmp_path / "cluster.yaml", sizes.state().items)
+    assert entry.main(["report", "--snapshot", file, "-o", "json"]) == Exit.FINE
+    assert json.loads(capsys.readouterr().out)["sizes"] == []

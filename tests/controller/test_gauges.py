@@ -12,11 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rebalancer.adapters.prometheus import Counter, Histogram, Metric, Metrics
 from rebalancer.admission.pause import Pause
+from rebalancer.assessment.sizes.layout import SizeVerdict
 from rebalancer.controller.counters import API_REQUESTS, WORKLOAD_EVICTIONS
 from rebalancer.controller.gauge_view import GaugeView, WatchReading
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, LoopState
 from rebalancer.controller.telemetry import METRICS
+from rebalancer.model.cluster import Autoscaler
 from rebalancer.model.moves import MoveState, Reference
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode, Topology
@@ -35,7 +37,8 @@ def full_state() -> LoopState:
     blueprint = a_cluster("ab", 2)
     blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 1}, spread={ZONE: 1})
     blueprint.deployment("db", on={"a-1": 1, "b-2": 1}, spread={ZONE: 3})
-    snapshot = blueprint.snapshot()
+    scaler = Autoscaler(namespace="default", name="web", target_kind="Deployment", target_name="web", max_replicas=9)
+    snapshot = replace(blueprint.snapshot(), autoscalers=(scaler,))
     now = snapshot.taken_at
     policy = eager(topology=Topology(domains={ZONE: frozenset({"c"})}), slow_start=True)
     state, _ = step(a_state(policy, now), CycleDue(snapshot=snapshot), now + timedelta(minutes=1))
@@ -109,6 +112,7 @@ def test_only_the_leader_shows_the_cluster() -> None:
         ("constraint_max_skew", {(*structs.astuple(WEB), ZONE, "DoNotSchedule"): 1}),
         ("domain_without_nodes", {(*structs.astuple(WEB), ZONE, "c"): 1, (*structs.astuple(DB), ZONE, "c"): 0}),
         ("scale_down_unsafe", {structs.astuple(WEB): 1, structs.astuple(DB): 0}),
+        ("sizes_without_placement", {structs.astuple(WEB): 0}),
         ("replacement_blocked", {structs.astuple(WEB): 0, structs.astuple(DB): 0}),
         ("prevention_left", {(): 6}),
         ("prevention_stopped", {(): 1}),
@@ -146,6 +150,17 @@ def test_a_bare_pod_has_no_series() -> None:
     report = PreventionReport(evaluated=(pod, WEB))
     rows = rows_of(replace(STATE, reported=replace(STATE.reported, prevention=report)), "rebalancer_scale_down_unsafe")
     assert rows == {structs.astuple(WEB): 0}
+
+
+def test_sizes_without_a_placement_are_counted_with_those_that_pods_do_not_reach() -> None:
+    assert STATE.cycle is not None
+    (sizes,) = STATE.cycle.assessment.sizes
+    found = structs.replace(sizes, verdict=SizeVerdict((6, 8), (7,)))
+    assessment = replace(STATE.cycle.assessment, sizes=(found,))
+    evaluation = replace(STATE.cycle.evaluation, assessment=assessment)
+    state = replace(STATE, cycle=replace(STATE.cycle, evaluation=evaluation))
+    assert rows_of(state, "rebalancer_sizes_without_placement") == {structs.astuple(WEB): 3}
+    assert rows_of(replace(STATE, cycle=None), "rebalancer_sizes_without_placement") == {}
 
 
 def test_of_too_many_domains_without_nodes_those_are_exported_that_matter() -> None:

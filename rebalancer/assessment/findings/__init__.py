@@ -25,6 +25,7 @@ from rebalancer.assessment.findings.finding import Finding
 from rebalancer.assessment.findings.motion import domain_motion_findings
 from rebalancer.assessment.findings.platforms import platform_findings
 from rebalancer.assessment.findings.replacements import replacement_findings
+from rebalancer.assessment.findings.sizes import size_findings
 from rebalancer.assessment.findings.starts import start_findings
 from rebalancer.assessment.findings.volumes import volume_findings
 from rebalancer.assessment.unmatched import Unmatched
@@ -58,6 +59,7 @@ def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatc
             *contradiction_findings(groups, view),
             *too_few_domains_findings(groups, assessment.limits, view),
             *domain_without_nodes_findings(assessment.domains_without_nodes),
+            *size_findings(assessment.sizes),
             *unused_domain_findings(assessment.pod_groups, view),
             *domain_motion_findings(assessment.unsettled_domains),
             *platform_findings(groups, assessment.limits, view),

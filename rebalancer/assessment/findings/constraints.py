@@ -13,15 +13,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
 
 from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import PodController, members
 from rebalancer.assessment.findings.finding import Finding, list_names, workload_finding
 from rebalancer.creation.replacement import check_template
-from rebalancer.model.affinity import Toleration
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.moves import Reference
+from rebalancer.model.nodes import PASSING
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.workloads import Workload, reference_of
@@ -35,11 +34,6 @@ _CountedSet = tuple[str, str, str, LabelSelector]
 
 _Values = tuple[int, int]
 """maxSkew and minDomains."""
-
-_PASSING: Final = ("unschedulable", "not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure")
-"""Taints of node.kubernetes.io that come and go: a domain that they close is no contradiction."""
-
-_TOLERATED: Final = tuple(Toleration(key=f"node.kubernetes.io/{name}", operator="Exists") for name in _PASSING)
 
 
 def selector_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
@@ -187,7 +181,7 @@ def _closed_domains(evaluated: EvaluatedConstraint, sample: Pod, view: View) -> 
     eligible = evaluated.counts.eligible
 
     def make() -> list[str]:
-        usable = view.nodes.matching(affinity) & view.nodes.tolerated((*tolerations, *_TOLERATED))
+        usable = view.nodes.matching(affinity) & view.nodes.tolerated((*tolerations, *PASSING))
         if eligible.nodes <= usable:
             return []
         return sorted(value for value, nodes in eligible.domains.items() if nodes.isdisjoint(usable))

@@ -3,13 +3,14 @@
 JSON Schemas (`config/*.schema.json`) are generated from the declarations, so shape and description cannot differ.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 import yaml
 from msgspec import Meta, Struct
 
+from rebalancer.assessment.sizes.layout import join_sizes
 from rebalancer.model.moves import Reference
 
 API_VERSION = "rebalancer.dev/v1alpha1"
@@ -31,6 +32,18 @@ class WorkloadName(CamelCaseStruct, frozen=True, kw_only=True):
 
     kind: Text
     name: Text
+
+
+class SizeRange(CamelCaseStruct, frozen=True, kw_only=True):
+    """The sizes from `first` to `last`, both among them."""
+
+    first: Annotated[int, Meta(ge=1)]
+    last: Annotated[int, Meta(ge=1)]
+
+
+def list_ranges(sizes: Sequence[int]) -> tuple[SizeRange, ...]:
+    """Write sizes as ranges."""
+    return tuple(SizeRange(first=first, last=last) for first, last in join_sizes(sizes))
 
 
 def workload_name(reference: Reference) -> WorkloadName:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from rebalancer.advice import constraints
+from rebalancer.advice.claims import ClaimRecipe, NoClaimRecipe
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import stray_reference
 from rebalancer.assessment.findings.domains import (
@@ -79,13 +80,15 @@ class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
 class ExplanationDetails(NamedTuple):
     """Details: relaxations of infeasible groups, the methods that the planner tried, what scale-downs would leave.
 
-    `blocked` is why the controller evicts nothing in the namespace of what is explained, None if it does.
+    `blocked` is why the controller evicts nothing in the namespace of what is explained, None if it does. `claims` is
+    what repairs a StatefulSet that its volumes pin, None where that is not asked.
     """
 
     relaxations: Relaxations = NO_RELAXATIONS
     verbose: bool = False
     scale_downs: tuple[ScaleDownAnswer, ...] = ()
     blocked: Refusal | None = None
+    claims: ClaimRecipe | NoClaimRecipe | None = None
 
 
 NO_DETAILS = ExplanationDetails()
@@ -111,6 +114,7 @@ def explain_pod(
         answer,
         *_blocked_answers(details),
         *_repair_answers(reference, plan, view.snapshot),
+        *_claim_answers(details),
         *_method_answers(reference, plan, details),
     ]
     path += _constraint_suggestions(reference, groups, limits, plan)
@@ -136,6 +140,7 @@ def explain_workload(
     path += [
         *planned.answers(),
         *_refusal_answers(reference, plan),
+        *_claim_answers(details),
         *_blocked_answers(details),
         *_scale_down_answers(details),
         *_method_answers(reference, plan, details),
@@ -225,6 +230,14 @@ def _refusal_answers(reference: Reference, plan: Plan) -> Iterator[Answer]:
             staying.setdefault((refusal.reason, str(refusal.refusal)), []).append(refusal.pod)
     for (reason, message), pods in staying.items():
         yield Answer(question=f"Why not {name_list(pods)}?", answer=reason, evidence=message)
+
+
+def _claim_answers(details: ExplanationDetails) -> Iterator[Answer]:
+    """Yield which claims would have to be given up where volumes pin the pods, and no eviction repairs it."""
+    recipe = details.claims
+    if recipe is not None:
+        answer = f"giving up {name_list(recipe.claims)}" if isinstance(recipe, ClaimRecipe) else "nothing is known"
+        yield Answer(question="What would repair it in spite of its volumes?", answer=answer, evidence=str(recipe))
 
 
 def _groups_of(reference: Reference, assessment: Assessment) -> Sequence[EvaluatedGroup]:

@@ -11,6 +11,7 @@ from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.domain_failures import DomainFailure, DomainFailures
 from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.assessment.sizes.find import WorkloadSizes
 from rebalancer.assessment.waiting_pods import find_waiting_pods
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind, State, ViolationCause
@@ -22,8 +23,10 @@ from rebalancer.reporting.documents.document import (
     CamelCaseStruct,
     Counts,
     Number,
+    SizeRange,
     Text,
     WorkloadName,
+    list_ranges,
     workload_name,
 )
 from rebalancer.reporting.domain_counts import list_counts
@@ -126,6 +129,26 @@ class ReportedFinding(CamelCaseStruct, frozen=True, kw_only=True):
     message: Text
 
 
+class ReportedSizes(CamelCaseStruct, frozen=True, kw_only=True):
+    """Numbers of replicas of a workload, from `first` to `last`, that have no placement, whatever capacity there is.
+
+    Of the `impossible` no placement satisfies the hard constraints; the `unreachable` have one, which pods that are
+    placed one by one do not reach from where they are now. `autoscaler` is the HorizontalPodAutoscaler that may choose
+    these sizes, null where they are twice the replicas (`--verbose`). `change` is the smallest change after which no
+    such size is left, empty where none of those that are tried is enough.
+    """
+
+    namespace: Text
+    workload: WorkloadName
+    autoscaler: str | None
+    first: Annotated[int, Meta(ge=1)]
+    last: Annotated[int, Meta(ge=1)]
+    impossible: tuple[SizeRange, ...]
+    unreachable: tuple[SizeRange, ...]
+    constraints: tuple[Text, ...]
+    change: str
+
+
 class LostGroup(CamelCaseStruct, frozen=True, kw_only=True):
     """What one set of pods loses: all pods of a group, or those that `limit` selects.
 
@@ -170,6 +193,7 @@ class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
     deadlocks: tuple[ReportedDeadlock, ...]
     waiting: tuple[ReportedWaiting, ...]
     findings: tuple[ReportedFinding, ...]
+    sizes: tuple[ReportedSizes, ...]
     failures: tuple[ReportedFailure, ...] | None
     """One for each domain that holds pods of the policy's groups; null without `--failures`."""
     failure_domains: Number | None
@@ -247,6 +271,9 @@ def report_document(
             for finding in findings
             if any(map(chosen, finding.workloads)) or (chosen is every_workload and not finding.workloads)
         ),
+        sizes=tuple(
+            _reported_sizes(sizes) for sizes in assessment.sizes if sizes.verdict.number and chosen(sizes.workload)
+        ),
         failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
         failure_domains=lost.domains if lost is not None else None,
     )
@@ -263,6 +290,20 @@ def _reported_waiting(assessment: Assessment, view: View, chosen: WorkloadFilter
             message=waiting.message,
             gated=waiting.gated,
         )
+
+
+def _reported_sizes(sizes: WorkloadSizes) -> ReportedSizes:
+    return ReportedSizes(
+        namespace=sizes.workload.namespace,
+        workload=workload_name(sizes.workload),
+        autoscaler=sizes.autoscaler or None,
+        first=sizes.first,
+        last=sizes.last,
+        impossible=list_ranges(sizes.verdict.impossible),
+        unreachable=list_ranges(sizes.verdict.unreachable),
+        constraints=sizes.forbidding,
+        change=sizes.change,
+    )
 
 
 def _reported_failures(failures: Sequence[DomainFailure], chosen: WorkloadFilter) -> Iterator[ReportedFailure]:

@@ -6,7 +6,14 @@ from msgspec import Meta
 
 from rebalancer.advice.suggestion import DeadlockSearch, HardConstraint, SuggestionRequest, suggest
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Number, Text
+from rebalancer.reporting.documents.document import (
+    API_VERSION,
+    CamelCaseStruct,
+    Number,
+    SizeRange,
+    Text,
+    list_ranges,
+)
 
 MaxSkew = Annotated[int, Meta(ge=1)]
 
@@ -45,7 +52,10 @@ class SuggestionDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
     The first of `constraints` is the loosest that can be enough. `cap` is the most that a domain may hold.
     `attainable`: some placement satisfies the limit. `unscalable` are the numbers of pods up to `size` for which none
-    does, so that scaling through them violates limit or constraint.
+    does, so that scaling through them violates limit or constraint. `zoneMaxSkew` is that of a hard constraint over the
+    larger domains, null without. `impossible` and `unreachable` are the sizes that the constraints leave without a
+    placement, or without one that pods which are placed one by one reach; `change` is the smallest change after which
+    there are none, empty where there are none now.
     """
 
     api_version: str = API_VERSION
@@ -61,6 +71,10 @@ class SuggestionDocument(CamelCaseStruct, frozen=True, kw_only=True):
     domains_needed: Number | None
     deadlock: SimulatedGroups | None
     unscalable: tuple[int, ...]
+    zone_max_skew: MaxSkew | None
+    impossible: tuple[SizeRange, ...]
+    unreachable: tuple[SizeRange, ...]
+    change: str
 
 
 def suggestion_document(request: SuggestionRequest) -> SuggestionDocument:
@@ -86,6 +100,10 @@ def suggestion_document(request: SuggestionRequest) -> SuggestionDocument:
         domains_needed=suggestion.tightest.domains_needed,
         deadlock=_simulated_groups(suggestion.deadlock),
         unscalable=suggestion.unscalable,
+        zone_max_skew=request.zone_max_skew,
+        impossible=list_ranges(suggestion.sizes.impossible),
+        unreachable=list_ranges(suggestion.sizes.unreachable),
+        change=suggestion.change,
     )
 
 

@@ -5,8 +5,10 @@ from typing import Final
 
 import yaml
 
+from rebalancer.model.nodes import ZONE
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import plural
+from rebalancer.reporting.documents.document import SizeRange
 from rebalancer.reporting.documents.suggestion import SuggestedConstraint, SuggestionDocument
 from rebalancer.reporting.text.layout import PLAIN, TextLayout
 
@@ -47,8 +49,25 @@ def suggestion_text(document: SuggestionDocument, layout: TextLayout = PLAIN) ->
         rest = f" and {more} more" if more > 0 else ""
         which = f"Sizes up to {document.size} for which no placement satisfies both: {sizes}{rest}."
         lines += ["", *layout.wrap(which)]
+    lines += [line for text in _size_lines(document) for line in layout.wrap(text)]
     lines += [line for text in _deadlock_lines(document) for line in layout.wrap(text)]
     return "\n".join([*lines, "", *_yaml_lines(document, hard[-1]), ""])
+
+
+def _size_lines(document: SuggestionDocument) -> Iterator[str]:
+    """Yield the sizes that the constraints leave without a placement, and the change."""
+    if not document.impossible and not document.unreachable:
+        return
+    yield ""
+    if document.impossible:
+        yield f"Sizes up to {document.size} without a placement under the constraints: {_ranges(document.impossible)}."
+    if document.unreachable:
+        yield f"Sizes that pods which are placed one by one do not reach: {_ranges(document.unreachable)}."
+    yield f"{document.change}: then each size has a placement."
+
+
+def _ranges(ranges: Sequence[SizeRange]) -> str:
+    return ", ".join(f"{one.first}-{one.last}" if one.first < one.last else str(one.first) for one in ranges)
 
 
 def _deadlock_lines(document: SuggestionDocument) -> Sequence[str]:
@@ -68,14 +87,17 @@ def _deadlock_lines(document: SuggestionDocument) -> Sequence[str]:
 def _yaml_lines(document: SuggestionDocument, hard: SuggestedConstraint) -> Sequence[str]:
     """Return the YAML to paste: the tightest suggested constraint, and the soft one where that is stricter."""
     chosen = [hard] if hard.max_skew == 1 else [hard, document.constraints[-1]]
+    rows = [(row.topology_key, row.max_skew, row.when_unsatisfiable) for row in chosen]
+    if document.zone_max_skew is not None:
+        rows.append((ZONE, document.zone_max_skew, WhenUnsatisfiable.DO_NOT_SCHEDULE))
     constraints = [
         {
-            "topologyKey": constraint.topology_key,
-            "maxSkew": constraint.max_skew,
-            "whenUnsatisfiable": str(constraint.when_unsatisfiable),
+            "topologyKey": key,
+            "maxSkew": max_skew,
+            "whenUnsatisfiable": str(action),
             "labelSelector": {"matchLabels": {"LABEL": "VALUE"}},
         }
-        for constraint in chosen
+        for key, max_skew, action in rows
     ]
     text: str = yaml.safe_dump({"topologySpreadConstraints": constraints}, sort_keys=False)
     comments = (

@@ -14,7 +14,7 @@ from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.simulator import ZONE
 from tests.build import a_cluster
-from tests.planning.build import cause_of, joined, limit, planned, policy
+from tests.planning.build import cause_of, joined, planned, policy
 
 NODES = 3
 
