@@ -10,7 +10,7 @@ from msgspec import structs
 
 from rebalancer.assessment.causes import MOST_STORED, causes_to_store, constraint_token
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue
+from rebalancer.controller.state import CycleDue, Leading
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory, ObservedChange
@@ -148,7 +148,8 @@ def test_what_changes_while_the_view_is_stale_is_compared_afterwards() -> None:
 
     Such a cycle stores no cause. The next view is compared with the last one that was not stale.
     """
-    after = same_pods(with_owners(EVEN, replicas=9), "c-1", 1)
+    young = {"c-1": {"ready_since": EVEN.taken_at}}  # by which the half alone looks like a domain that has returned
+    after = with_nodes(same_pods(with_owners(EVEN, replicas=9), "c-1", 1), young)
     half = replace(after, workloads=EVEN.workloads)
     state = a_state(eager(), EVEN.taken_at, since=NOW)
     causes = []
@@ -158,13 +159,22 @@ def test_what_changes_while_the_view_is_stale_is_compared_afterwards() -> None:
     assert causes == [[], [], [], [ViolationCause.SCALE_DOWN], [ViolationCause.SCALE_DOWN]]
 
 
+def test_a_process_that_leads_again_compares_with_nothing_from_before() -> None:
+    """Another leader has observed what changed meanwhile, and stored it."""
+    scaled = same_pods(with_owners(EVEN, replicas=9), "c-1", 1)
+    state, _ = step(a_state(eager(), EVEN.taken_at, since=NOW), CycleDue(snapshot=EVEN), EVEN.taken_at)
+    for event in (Leading(leads=False), Leading(leads=True), CycleDue(snapshot=scaled)):
+        state, _ = step(state, event, scaled.taken_at)
+    assert state.memory.changes == ()
+
+
 def test_a_loss_on_a_stale_view_leaves_no_cause() -> None:
     """The nodes seemed lost when their watch fell silent, and are Ready when it speaks again."""
     gone = same_pods(with_nodes(EVEN, {"c-1": {"ready": False}}), "c-1", 1)
     state = a_state(eager(), EVEN.taken_at, since=NOW)
     for look, stale in ((gone, "silent"), (later(with_nodes(gone, {"c-1": {"ready": True}})), "")):
         state, _ = step(state, CycleDue(snapshot=look, stale=stale), look.taken_at)
-    assert state.memory.causes == ()
+        assert state.memory.causes == ()
 
 
 def test_a_domain_that_returns() -> None:

@@ -354,8 +354,8 @@ def test_an_outage_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """While no watch is open it cannot miss anything: afterwards it goes on from its version, and is trusted."""
     monkeypatch.setattr(reflector_module, "STALE_AFTER", 2.0)
     monkeypatch.setattr(reflector_module, "_LONGEST_WAIT", 0.1)
-    refused: list[list[bytes | int]] = [[503]] * 20
-    script = Script([page(pod("a", "1"))], [*refused, [event("ADDED", pod("b", "11")), b""]])
+    refused: list[list[bytes | int]] = [[503] for _ in range(30)]
+    script = Script([page(pod("a", "1"))], [*refused, [], [event("ADDED", pod("b", "11")), b""]])
     with served(script) as transport:
         reflector = following(transport)
         until(lambda: reflector.age > 1.0, "an outage of half that time")
