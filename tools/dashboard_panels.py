@@ -234,7 +234,7 @@ _HEALTH: Final = (
     ),
     Panel(
         title="Age of the watches",
-        about="Time since the last message of the API server, by kind.",
+        about="Time since the objects of a kind were last known, by a message of the watch or by a list.",
         queries=(Query(expr=f"max by (kind) (rebalancer_watch_age_seconds{{{_CLUSTER}}})", legend="{{kind}}"),),
         unit="s",
         width=6,

@@ -103,8 +103,8 @@ EVENTS: Final[Mapping[EventReason, str]] = {
 }
 VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.SCALE_DOWN: "The workload was scaled down, and Kubernetes removes pods without regard to domains.",
-    ViolationCause.NODE_LOST: "The emptiest domain lost nodes, or all its nodes are not Ready or cordoned.",
-    ViolationCause.DOMAIN_RETURNED: "The emptiest domain has had nodes only since the pods were placed.",
+    ViolationCause.NODE_LOST: "The emptiest domain lost nodes that are not back, or all are not Ready or cordoned.",
+    ViolationCause.DOMAIN_RETURNED: "The emptiest domain got nodes, or lost ones back, after the pods were placed.",
     ViolationCause.ROLLOUT: "Pods were placed while pods of another template were still counted.",
     ViolationCause.LABELS_CHANGED: "Labels of running pods or of nodes changed.",
     ViolationCause.SOFT_CONSTRAINT: "A soft constraint is violated; for a limit, one that would satisfy it.",

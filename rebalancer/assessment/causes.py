@@ -2,7 +2,8 @@
 
 The scheduler enforces a hard constraint whenever it places a pod. So the cause of a violation came later: pods went,
 nodes went or came, labels changed, or pods were placed while others that counted still existed. The cause found when a
-violation is first seen remains its cause while the violation lasts.
+violation is first seen remains its cause while the violation lasts, unless the snapshot contradicts it: lost nodes of a
+domain that are all back are not what is to be put right, whoever has noted their loss.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,8 @@ from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, Evalua
 from rebalancer.assessment.controllers import PodController
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.creation.replacement import NODE_LABELS, REVISION_LABELS
-from rebalancer.model.moves import PlanningMemory, make_token
+from rebalancer.model.moves import ObservedChange, PlanningMemory, make_token
+from rebalancer.model.nodes import Node
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.scheduling.pod_topology_spread import Counts, DomainCounts, counts
 from rebalancer.scheduling.spread_constraints import constraints_of
@@ -68,19 +70,22 @@ class _CauseFinder:
     def __init__(self, view: View, memory: PlanningMemory) -> None:
         self._view = view
         self._known = dict(memory.causes)
-        self._changes: dict[str, ViolationCause] = {change.subject: change.cause for change in memory.changes}
+        lasting = [change for change in memory.changes if not self._is_undone(change)]
+        self._changes: dict[str, ViolationCause] = {change.subject: change.cause for change in lasting}
         """The newest change of each subject."""
-        self._order = {change.subject: place for place, change in enumerate(memory.changes)}
+        self._order = {change.subject: place for place, change in enumerate(lasting)}
 
     def constraint_cause(self, token: str, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> ViolationCause:
         if not evaluated.constraint.hard:
             return ViolationCause.SOFT_CONSTRAINT
         members = group.spread.members
-        return self._known.get(token) or self._find_cause(evaluated.constraint.key, evaluated.counts.by_domain, members)
+        key, counts = evaluated.constraint.key, evaluated.counts.by_domain
+        return self._known_cause(token, key, counts) or self._find_cause(key, counts, members)
 
     def limit_cause(self, token: str, limit: EvaluatedLimit) -> ViolationCause:
         members = [part.member for part in limit.parts]
-        cause = self._known.get(token) or self._find_cause(limit.topology_key, limit.counts, members)
+        known = self._known_cause(token, limit.topology_key, limit.counts)
+        cause = known or self._find_cause(limit.topology_key, limit.counts, members)
         if cause is ViolationCause.UNKNOWN and self._soft_constraint_violated(limit):
             return ViolationCause.SOFT_CONSTRAINT
         return cause
@@ -114,6 +119,41 @@ class _CauseFinder:
             if _is_broken(counts(constraint, sample, self._view), worst, empty=limit.min_pods is not None)
         }
         return broken == {False}
+
+    def _known_cause(self, token: str, key: str, counts: DomainCounts) -> ViolationCause | None:
+        """Return the stored cause, if the snapshot does not contradict it."""
+        known = self._known.get(token)
+        if known is not ViolationCause.NODE_LOST or any(
+            self._lacks_nodes(key, one) for one in _emptiest_domains(counts)
+        ):
+            return known
+        return None
+
+    def _lacks_nodes(self, key: str, value: str) -> bool:
+        """Return whether nodes of a domain are missing: lost ones are not back, or none takes pods."""
+        is_lost = self._changes.get(domain_subject(key, value)) is ViolationCause.NODE_LOST
+        return is_lost or not self._is_whole(key, value)
+
+    def _is_undone(self, change: ObservedChange) -> bool:
+        """Return whether the nodes that a domain lost are back; for one that was deleted a new one is there."""
+        if change.cause is not ViolationCause.NODE_LOST:
+            return False
+        key, _, value = change.subject.partition("=")
+        return self._is_whole(key, value) and (
+            not change.deleted or any(node.created > change.at for node in self._nodes_of(key, value))
+        )
+
+    def _is_whole(self, key: str, value: str) -> bool:
+        """Return whether a domain has nodes, and all of them take pods."""
+
+        def make() -> tuple[bool]:
+            nodes = self._nodes_of(key, value)
+            return (bool(nodes) and all(node.takes_pods for node in nodes),)
+
+        return self._view.memo(("is whole", key, value), make)[0]
+
+    def _nodes_of(self, key: str, value: str) -> list[Node]:
+        return [self._view.nodes.by_name[name] for name in self._view.nodes.groups(key).get(value, ())]
 
     def _find_cause(self, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause:
         return (
@@ -157,8 +197,7 @@ class _CauseFinder:
         """Return since when a domain has had a node that takes pods; None if it has none."""
 
         def make() -> tuple[datetime | None]:
-            nodes = map(self._view.nodes.by_name.__getitem__, self._view.nodes.groups(key).get(value, ()))
-            taking = [node for node in nodes if node.takes_pods]
+            taking = [node for node in self._nodes_of(key, value) if node.takes_pods]
             return (min((max(node.created, node.ready_since or node.created) for node in taking), default=None),)
 
         return self._view.memo(("taking pods since", key, value), make)[0]

@@ -50,7 +50,7 @@ class CycleInputs:
     context: AdmissionContext
     """What admission knows besides; it has the policy."""
     before: Snapshot | None = None
-    """The snapshot of the last cycle, None where there is none or its view was stale."""
+    """The snapshot of the last cycle whose view was not stale, None where there is none."""
     look: Look | None = None
     """The last look at the nodes, also while another process led; None where there was none."""
     known: Evaluation | None = None
@@ -223,6 +223,7 @@ def _observe(inputs: CycleInputs, view: View, snapshot: Snapshot, tracked: Memor
 
 
 def _remember(inputs: CycleInputs, evaluation: Evaluation, tracked: Memory, breaker: BreakerState) -> Memory:
-    """Return the memory with what was found."""
+    """Return the memory with what was found; a stale view shows no causes, since half of a change may be missing."""
     memory = update_memory(tracked, evaluation.assessment, evaluation.causes, evaluation.plan, inputs.context.now)
-    return structs.replace(memory, breaker=breaker)
+    causes = tracked.causes if inputs.context.stale else memory.causes
+    return structs.replace(memory, breaker=breaker, causes=causes)

@@ -201,7 +201,7 @@ GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     ),
     Gauge(
         name="rebalancer_watch_age_seconds",
-        help="Seconds since the API server last sent something on the watch of a kind.",
+        help="Seconds since the objects of a kind were last known: from an event, a bookmark or a whole list.",
         labels=("kind",),
         rows=lambda view: [((watch.kind,), watch.age) for watch in view.watches],
         leader_only=False,

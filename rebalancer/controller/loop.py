@@ -150,6 +150,7 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> tuple[Lo
         capacity=CapacityQueue(refused=state.capacity.refused),
         reported=replace(state.reported, violated=violated, limits=limits, unsettled=unsettled),
         cycle=None,
+        before=None,
     )
     return following, (*_publish_pause(following), *_publish(problem_events(following.in_force.team_problems)))
 
@@ -179,8 +180,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         profile=state.in_force.profile,
         memory=state.memory,
         context=context,
-        # Moves are not followed on a stale view, so it is no view to compare the next one with.
-        before=last.snapshot if last is not None and not last.context.stale else None,
+        before=state.before,
         look=state.look,
         known=last.evaluation if last is not None else None,
         capacity=_find_capacity(state, event),
@@ -205,6 +205,8 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     following = replace(
         state,
         cycle=cycle,
+        # Nothing is followed on a stale view: what changes meanwhile shows when the next one is compared.
+        before=state.before if event.stale else cycle.snapshot,
         read_at=event.read_at,
         turn=state.turn + 1,
         look=state.look if event.stale else Look(event.snapshot.node, now),

@@ -358,6 +358,8 @@ class LoopState:
     reported: Reported = Reported()
     cycle: Cycle | None = None
     """The last one, None before the first."""
+    before: Snapshot | None = None
+    """What the last cycle evaluated whose view was not stale, for the next one; None before the first."""
     read_at: float = 0.0
     """When the cluster was read for it, by the monotonic clock."""
     turn: int = 0

@@ -200,12 +200,16 @@ class ZoneSeen(Struct, frozen=True, gc=False, order=True):
     last: Moment
 
 
-class ObservedChange(Struct, frozen=True, gc=False):
-    """An observed change that can cause a violation; `subject` is a workload's name or a domain, KEY=VALUE."""
+class ObservedChange(Struct, frozen=True, gc=False, omit_defaults=True):
+    """An observed change that can cause a violation; `subject` is a workload's name or a domain, KEY=VALUE.
+
+    `deleted`: of the nodes that a domain lost one does not exist any more, so that it will not be seen to come back.
+    """
 
     cause: ViolationCause
     subject: str
     at: Moment
+    deleted: bool = False
 
 
 class StartWindow(Struct, frozen=True, gc=False, kw_only=True, order=True):

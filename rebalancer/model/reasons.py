@@ -214,7 +214,7 @@ class Reason(StrEnum):
             "evicted pods."
         ),
     )
-    STALE_DATA = "StaleData", "A watch is not synced, or has been silent for too long."
+    STALE_DATA = "StaleData", "A watch is not synced, misses changes, or has been silent for too long."
     MEMORY_NOT_SAVED = "MemoryNotSaved", "The moves in flight could not be stored for the next process."
     FORBIDDEN = "Forbidden", "The account has no right to evict in the namespace, or to read the workload before that."
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from msgspec import structs
+
 from rebalancer.model.moves import Memory, ObservedChange
 from rebalancer.model.nodes import Node
 from rebalancer.model.reasons import ViolationCause
@@ -30,19 +32,25 @@ def observe_changes(
     """
     now = after.taken_at
     known = {
-        (change.cause, change.subject): min(change.at, now)
+        (change.cause, change.subject): structs.replace(change, at=min(change.at, now))
         for change in memory.changes
         if now - change.at < CHANGE_LIFETIME
     }
     if before is not None and not before.holds_same(after):  # most cycles: to compare all pods takes most of such a one
+        interesting = sorted(keys)
         new = [
             *_workload_changes(before, after),
             *_pod_changes(before, after),
-            *_node_changes(before, after, sorted(keys)),
+            *_node_changes(before, after, interesting),
         ]
-        known |= dict.fromkeys(new, now)
-    changes = sorted((ObservedChange(cause, subject, at) for (cause, subject), at in known.items()), key=_sort_key)
-    return tuple(changes[-MOST_CHANGES:])
+        deleted = {
+            (ViolationCause.NODE_LOST, domain_subject(key, value))
+            for key in interesting
+            for value in _values((node for node in _nodes_lost(before, after) if node.name not in after.node), key)
+        }
+        deleted |= {key for key, change in known.items() if change.deleted}
+        known |= {key: ObservedChange(*key, now, deleted=key in deleted) for key in new}
+    return tuple(sorted(known.values(), key=_sort_key)[-MOST_CHANGES:])
 
 
 def _sort_key(change: ObservedChange) -> tuple[datetime, str, str]:
@@ -84,7 +92,10 @@ def _pod_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[ViolationC
 
 
 def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Iterator[tuple[ViolationCause, str]]:
-    """Yield domains that lost a node, that have a node again after a time without, or whose nodes changed the label."""
+    """Yield domains that lost a node, whose nodes are back, or whose nodes changed the label.
+
+    They are back where the domain had none that takes pods, or where those that took none do, and so all others.
+    """
     lost, came = _nodes_lost(before, after), _nodes_lost(after, before)
     relabelled = [
         (before.node[name], node)
@@ -95,11 +106,13 @@ def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Ite
         return
     for key in keys:
         served = {node.labels.get(key) for node in before.nodes if node.takes_pods} if came else set()
+        back = {*_values((node for node in came if node.name in before.node), key)}
+        back -= {node.labels.get(key, "") for node in after.nodes if not node.takes_pods} if back else set()
         yield from ((ViolationCause.NODE_LOST, domain_subject(key, value)) for value in _values(lost, key))
         yield from (
             (ViolationCause.DOMAIN_RETURNED, domain_subject(key, value))
             for value in _values(came, key)
-            if value not in served
+            if value not in served or value in back
         )
         for old, new in relabelled:
             yield from _label_changes(key, old.labels, new.labels)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from rebalancer.assessment.causes import MOST_STORED, causes_to_store, constraint_token
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue
+from rebalancer.controller.state import CycleDue, Leading
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory, ObservedChange
@@ -92,6 +92,89 @@ def test_a_node_that_is_lost() -> None:
     alone = with_nodes(EVEN, {"c-1": {"ready": False}})
     assert seen(EVEN, same_pods(alone, "c-1", 1)) is ViolationCause.NODE_LOST
     assert seen(EVEN, same_pods(cordoned(EVEN, "c-1"), "c-1", 1)) is ViolationCause.NODE_LOST
+
+
+def stored(snapshot: Snapshot, cause: ViolationCause, *changes: ObservedChange) -> Memory:
+    """Return the memory of a leader that has seen the violation of the only constraint, and why."""
+    (group,) = evaluate(snapshot, eager(), memory=NO_MEMORY).assessment.groups
+    return Memory(causes=((constraint_token(group, group.hard[0]), cause),), changes=changes)
+
+
+LOST = ObservedChange(ViolationCause.NODE_LOST, f"{ZONE}=c", EVEN.taken_at)
+
+
+def test_a_loss_that_is_over_is_no_cause_any_more() -> None:
+    """In a running process the nodes' return is seen, whether the zone was empty or lacked one node of two."""
+    gone = same_pods(with_nodes(EVEN, {"c-1": {"ready": False}}), "c-1", 1)
+    back = later(with_nodes(gone, {"c-1": {"ready": True}}))
+    assert seen(EVEN, gone) is ViolationCause.NODE_LOST
+    assert seen(EVEN, gone, back) is ViolationCause.DOMAIN_RETURNED
+    two = a_cluster("abc", 2, {f"{zone}-{n}": 2 for zone in "abc" for n in (1, 2)}, spread={ZONE: 1}).snapshot()
+    gone = same_pods(cordoned(two, "c-1"), "c-1", 0)
+    back = later(with_nodes(gone, {"c-1": {"unschedulable": False}}))
+    assert seen(two, gone) is ViolationCause.NODE_LOST
+    assert seen(two, gone, later(gone)) is ViolationCause.NODE_LOST
+    assert seen(two, gone, back) is ViolationCause.DOMAIN_RETURNED
+    half = cordoned(back, "c-2")
+    assert seen(two, gone, half) is ViolationCause.NODE_LOST, "another node of the zone is away"
+
+
+def test_a_stored_loss_that_the_snapshot_contradicts_is_replaced() -> None:
+    """After a restart nobody has seen the return: what the first snapshot shows counts, for the change too."""
+    known = stored(UNEVEN, ViolationCause.NODE_LOST, LOST)
+    assert report(UNEVEN, known).cause == "Unknown"
+    returned = {"c-1": {"ready_since": EVEN.taken_at + SECOND}}
+    assert report(with_nodes(UNEVEN, returned), known).cause == "DomainReturned"
+    assert report(with_nodes(UNEVEN, {"c-1": {"ready": False}}), known).cause == "NodeLost"
+    assert report(UNEVEN, stored(UNEVEN, ViolationCause.ROLLOUT, LOST)).cause == "Rollout", (
+        "no other cause is concerned"
+    )
+    scaled = ObservedChange(ViolationCause.SCALE_DOWN, "default/web (Deployment)", EVEN.taken_at - SECOND)
+    assert report(UNEVEN, stored(UNEVEN, ViolationCause.NODE_LOST, scaled, LOST)).cause == "ScaleDown"
+    assert limit_cause(standing({"a": 4, "b": 1, "c": 1}), memory=Memory(changes=(LOST,))) == "Unknown"
+
+
+def test_a_deleted_node_is_lost_until_a_new_one_comes() -> None:
+    """The others of its zone are all Ready, and it was lost nevertheless."""
+    deleted = structs.replace(LOST, deleted=True)
+    known = stored(UNEVEN, ViolationCause.NODE_LOST, deleted)
+    assert report(UNEVEN, known).cause == "NodeLost"
+    replaced = {"c-1": {"created": EVEN.taken_at + SECOND, "ready_since": EVEN.taken_at + SECOND}}
+    assert report(with_nodes(UNEVEN, replaced), known).cause == "DomainReturned"
+
+
+def test_what_changes_while_the_view_is_stale_is_compared_afterwards() -> None:
+    """Half of a change may be missing there: its pods are gone, and the watch of Deployments is silent.
+
+    Such a cycle stores no cause. The next view is compared with the last one that was not stale.
+    """
+    young = {"c-1": {"ready_since": EVEN.taken_at}}  # by which the half alone looks like a domain that has returned
+    after = with_nodes(same_pods(with_owners(EVEN, replicas=9), "c-1", 1), young)
+    half = replace(after, workloads=EVEN.workloads)
+    state = a_state(eager(), EVEN.taken_at, since=NOW)
+    causes = []
+    for look, stale in ((EVEN, ""), (half, "silent"), (later(half), "silent"), (later(after), ""), (later(after), "x")):
+        state, _ = step(state, CycleDue(snapshot=look, stale=stale), look.taken_at)
+        causes.append([cause for _, cause in state.memory.causes])
+    assert causes == [[], [], [], [ViolationCause.SCALE_DOWN], [ViolationCause.SCALE_DOWN]]
+
+
+def test_a_process_that_leads_again_compares_with_nothing_from_before() -> None:
+    """Another leader has observed what changed meanwhile, and stored it."""
+    scaled = same_pods(with_owners(EVEN, replicas=9), "c-1", 1)
+    state, _ = step(a_state(eager(), EVEN.taken_at, since=NOW), CycleDue(snapshot=EVEN), EVEN.taken_at)
+    for event in (Leading(leads=False), Leading(leads=True), CycleDue(snapshot=scaled)):
+        state, _ = step(state, event, scaled.taken_at)
+    assert state.memory.changes == ()
+
+
+def test_a_loss_on_a_stale_view_leaves_no_cause() -> None:
+    """The nodes seemed lost when their watch fell silent, and are Ready when it speaks again."""
+    gone = same_pods(with_nodes(EVEN, {"c-1": {"ready": False}}), "c-1", 1)
+    state = a_state(eager(), EVEN.taken_at, since=NOW)
+    for look, stale in ((gone, "silent"), (later(with_nodes(gone, {"c-1": {"ready": True}})), "")):
+        state, _ = step(state, CycleDue(snapshot=look, stale=stale), look.taken_at)
+        assert state.memory.causes == ()
 
 
 def test_a_domain_that_returns() -> None:

@@ -76,7 +76,7 @@ def test_the_watches_of_one_kind_in_several_namespaces_are_one_series() -> None:
         )
         deployments = [watch for watch in cluster.watches if watch.kind.name == "Deployment"]
         assert len(deployments) == 2
-        deployments[0]._last_heard -= 1000
+        deployments[0]._known_at -= 1000
         readings = list(Telemetry(cluster, None, transport, interval=60)._read_watches())
         assert len({reading.kind for reading in readings}) == len(readings)
         (reading,) = [reading for reading in readings if reading.kind == "Deployment"]

@@ -66,6 +66,34 @@ def test_a_node_that_gets_or_loses_a_label_changes_that_domain_alone() -> None:
     assert changes(bare, snapshot) == [(ViolationCause.LABELS_CHANGED, subject)]
 
 
+def test_lost_nodes_that_are_all_back_are_a_return() -> None:
+    """Of a domain with others too; as long as one is away, and where a further one joins, nothing has returned."""
+    snapshot = a_cluster("ab", 3, {"a-1": 2, "b-1": 2}, spread={ZONE: 1}).snapshot()
+
+    def away(*names: str) -> Snapshot:
+        nodes = tuple(structs.replace(node, ready=node.name not in names) for node in snapshot.nodes)
+        return replace(snapshot, nodes=nodes)
+
+    zone = f"{ZONE}=a"
+    assert changes(snapshot, away("a-1", "a-2")) == [(ViolationCause.NODE_LOST, zone)]
+    assert changes(away("a-1", "a-2"), away("a-2")) == []
+    assert changes(away("a-1"), snapshot) == [(ViolationCause.DOMAIN_RETURNED, zone)]
+    fewer = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "a-3"))
+    assert changes(fewer, snapshot) == []
+
+
+def test_that_a_lost_node_was_deleted_is_stored_with_the_loss() -> None:
+    """Also when another one is lost later; of one that is away nothing is stored besides."""
+    snapshot = a_cluster("ab", 3, {"a-1": 2, "b-1": 2}, spread={ZONE: 1}).snapshot()
+    away = replace(snapshot, nodes=tuple(structs.replace(node, ready=node.name != "a-1") for node in snapshot.nodes))
+    gone = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "a-2"))
+    (lost,) = observe_changes(NO_MEMORY, snapshot, away, (ZONE,))
+    (deleted,) = observe_changes(NO_MEMORY, snapshot, gone, (ZONE,))
+    assert (lost.deleted, deleted.deleted) == (False, True)
+    (both,) = observe_changes(structs.replace(NO_MEMORY, changes=(deleted,)), snapshot, away, (ZONE,))
+    assert both.deleted
+
+
 def test_another_revision_of_a_workload_is_its_rollout() -> None:
     """Of a StatefulSet its own, of a ReplicaSet that of its Deployment."""
     snapshot = shop()

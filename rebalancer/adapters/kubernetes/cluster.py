@@ -18,7 +18,7 @@ from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.listing import FORBIDDEN
 from rebalancer.adapters.kubernetes.owner_kinds import OwnerWatches
 from rebalancer.adapters.kubernetes.pages import read_pages
-from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
+from rebalancer.adapters.kubernetes.reflector import STALE_AFTER, Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.admission.pause import Pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS
@@ -41,6 +41,7 @@ from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import OPTIONAL, Fault, Snapshot
+from rebalancer.model.words import plural
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.ports import (
     Document,
@@ -54,9 +55,6 @@ from rebalancer.ports import (
 from rebalancer.prevention.plan import PodPatch
 
 T = TypeVar("T")
-
-STALE_AFTER = 150.0
-"""Seconds without an event of one watch after which nothing is evicted; bookmarks come about every 60 seconds."""
 
 FAILING_AFTER = 10.0
 """Seconds for which a watch may fail before its objects count as stale."""
@@ -180,7 +178,9 @@ class KubernetesCluster:
                 return f"{name}: not listed yet{f' ({reflector.error})' if reflector.error else ''}"
             if reflector.failing > FAILING_AFTER:
                 return f"{name}: the watch has failed for {reflector.failing:.0f}s: {reflector.error}"
-            if reflector.age > STALE_AFTER:
+            if reflector.undelivered:
+                return f"{name}: the watch did not deliver {plural(reflector.undelivered, 'change')} that a list shows"
+            if reflector.is_stale:
                 return f"{name}: no watch event from the API server for {reflector.age:.0f}s"
         return ""
 
@@ -410,7 +410,7 @@ def _is_out_of_date(reflector: Reflector) -> bool:
     Pools and autoscalers of nodes and workloads count as they were: what they say is no reason against an eviction.
     """
     kept = reflector.kind in KINDS or reflector.kind in (NODE_POOLS, AUTOSCALERS)
-    return not kept and max(reflector.failing, reflector.age) > STALE_AFTER
+    return not kept and (reflector.is_stale or reflector.failing > STALE_AFTER)
 
 
 def _watch_namespace(transport: Transport, namespace: str) -> tuple[Reflector, ...]:

@@ -1,8 +1,20 @@
 """A store of all objects of one kind, kept up to date by list and watch in a thread of its own.
 
 The client's informer is not used: it never requests bookmarks, has no read timeout and retries failed watches without
-back-off. The rules: page the list, resume a broken watch from the last version received, list again only on 410 or if
-versions go back, wait longer after each failure, and record when the server last sent something.
+back-off. The rules: page the list, resume a broken watch from the last version received, list again on 410, if
+versions go back or after silence, wait longer after each failure, and record as of when the contents are the server's.
+
+Silence is no failure: a server may skip bookmarks for minutes, and then a kind that nobody changes says nothing. But a
+watch that is dead says nothing either. So after half of `STALE_AFTER` a kind of few objects is listed whole, from etcd,
+and compared with the store. A list with limit 1 would prove nothing: its version is etcd's, which a quiet kind never
+reaches. A larger kind is watched again from the store's version, and listed after as much silence once more: many
+objects are hardly ever without a change for so long, where the watch works. That a server accepts the new watch is no
+sign of life. It would send at once what came after that version; so would a watch that is dead send nothing.
+
+What such a list shows and the watch has not sent is applied as if it had, and the watch counts as broken: until it
+sends something, or `_EQUAL_LISTS` lists in a row show nothing new, its contents are stale, however young the list. Else
+a dead watch and a list now and then would look like a live one, and each list is old when the next change happens. A
+change in the moment between the end of a watch and its list looks the same, and costs a pause of a bookmark's time.
 """
 
 import random
@@ -12,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -26,8 +38,15 @@ from rebalancer.decoding.kinds import OPTIONAL_KINDS, ResourceKind
 from rebalancer.decoding.lists import decode
 from rebalancer.model.snapshot import Fault
 
-_SILENCE = 150.0
-"""Read timeout of a watch in seconds; bookmarks come about every 60 seconds."""
+STALE_AFTER = 150.0
+"""Seconds after which what was known of a kind is stale, and nothing is evicted.
+
+Half of it is the read timeout of a watch; bookmarks come about every 60 seconds, where they come.
+"""
+MOST_COMPARED: Final = 500
+"""Objects of a kind that is listed after one silence: a page."""
+_EQUAL_LISTS: Final = 2
+"""Lists in a row without anything new, after which a watch that has missed something is trusted again."""
 _SHORTEST_WATCH = 5.0
 """A watch that ends sooner counts as a failure."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
@@ -112,7 +131,14 @@ class Reflector:
         self._version = ""
         self._stopping = threading.Event()
         self._response: BaseHTTPResponse | None = None
-        self._last_heard = time.monotonic()
+        self._heard_at = time.monotonic()
+        """When the server last sent something: an event, a bookmark, or a whole list."""
+        self._known_at = self._heard_at
+        """As of when the contents were the server's."""
+        self._silence = 0.0
+        """For how many seconds watches have been open since then without a word, up to the end of the last one."""
+        self._lists_left = 0
+        """How many lists without anything new it takes until the watch is trusted again."""
         self._failing_since: float | None = None
         self._opened_at: float | None = None
         """Since when the present watch is open."""
@@ -127,6 +153,8 @@ class Reflector:
         """What the last attempt failed with, "" while all is well."""
         self.status = 0
         """The HTTP code of the last refusal, 0 while all is well."""
+        self.undelivered = 0
+        """How many changes the watch did not deliver, as a list has shown; 0 while the watch is trusted."""
         self.thread = threading.Thread(target=self._run, name=f"reflect-{kind.plural}", daemon=True)
 
     def start(self) -> None:
@@ -150,8 +178,16 @@ class Reflector:
 
     @property
     def age(self) -> float:
-        """Seconds since the server last sent something."""
-        return time.monotonic() - self._last_heard
+        """Seconds since the contents were the server's: at the last event or bookmark, or the request of a list.
+
+        Lists beside a watch that does not deliver do not count.
+        """
+        return time.monotonic() - self._known_at
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the contents are too old to go by, or the watch does not deliver."""
+        return self.age > STALE_AFTER or self.undelivered > 0
 
     @property
     def failing(self) -> float:
@@ -186,10 +222,10 @@ class Reflector:
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                if not self._version:
+                if not self._version or self._is_to_be_compared():
                     self._list()
-                self._watch()
-                failed = time.monotonic() - began < _SHORTEST_WATCH
+                was_silent = self._watch()
+                failed = not was_silent and time.monotonic() - began < _SHORTEST_WATCH
             except RequestRefused as error:
                 if self._optional and error.status in _NOT_SERVED:
                     self._wait_until_served(error)
@@ -213,6 +249,7 @@ class Reflector:
         self.has_listed, self.error = False, str(error)
         with self._lock:
             self._objects, self._contents, self._version = {}, None, ""
+        self._intern = Interner()
         was_forbidden, self.is_forbidden = self.is_forbidden, error.status == _FORBIDDEN
         if self.is_forbidden and not was_forbidden:
             _log.warning("not allowed to list", kind=self.kind.name, error=str(error))
@@ -230,30 +267,74 @@ class Reflector:
             _log.warning("watch failed", kind=self.kind.name, error=self.error)
         return True
 
+    def _is_to_be_compared(self) -> bool:
+        """Return whether watches were silent for so long that the store has to be compared with a whole list.
+
+        It counts whoever ended them: a load balancer may do so sooner than the read timeout. While none is open, as in
+        an outage, there is nothing that it could have delivered.
+        """
+        return self._silence >= (STALE_AFTER / 2 if len(self) <= MOST_COMPARED else STALE_AFTER)
+
     def _list(self) -> None:
-        """Read all pages into a new store and exchange it at the end; readers never see a partial list."""
+        """Read all pages and exchange the store at the end; readers never see a partial list.
+
+        It is read from etcd, so that the contents are the server's as of the request. Objects that have not changed
+        stay the very same.
+        """
+        requested = time.monotonic()
         objects: dict[tuple[str, str], Any] = {}
-        intern = Interner()
         version = ""
-        for page in read_pages(self._transport, self.kind, self._path, query=self._query, intern=intern):
+        for page in read_pages(self._transport, self.kind, self._path, query=self._query, intern=self._intern):
             for item in (*page.objects, *page.faults):
-                objects[_get_key(item)] = item
+                key = _get_key(item)
+                held = self._objects.get(key)
+                objects[key] = held if held == item else item
             version = page.resource_version
-        intern.accept_size()
+        is_comparison, before = bool(self._version), self._objects
+        changes = [(held, objects.get(key)) for key, held in before.items() if objects.get(key) is not held]
+        changes += [(None, item) for key, item in objects.items() if key not in before]
         with self._lock:
-            self._objects, self._intern, self._version = objects, intern, version
-            self._contents = None
-        self._last_heard = time.monotonic()
-        self.error, self.status, self._failing_since = "", 0, None
+            self._objects, self._version = objects, version
+            if changes:
+                self._contents = None
+        self._bound_interner(is_new=not before)
+        self._note_list(requested, len(changes) if is_comparison else 0)
+        if self.has_listed and self.observe is not None:
+            for change in changes:
+                self.observe(*change)
         self.has_listed, self.is_forbidden = True, False
         self._notify()  # before `synced`: who waits for `synced` relies on it
         self.synced.set()
+
+    def _note_list(self, requested: float, undelivered: int) -> None:
+        """Note what a list has shown, and of which age the contents are now."""
+        self.error, self.status, self._failing_since = "", 0, None
+        self._heard_at, self._silence = time.monotonic(), 0.0
+        if undelivered:
+            _log.warning("watch did not deliver", kind=self.kind.name, changes=undelivered)
+            self.undelivered, self._lists_left = self.undelivered + undelivered, _EQUAL_LISTS
+        else:
+            self._trust(lists_left=max(0, self._lists_left - 1))
+        if not self.undelivered:
+            self._known_at = requested
+
+    def _trust(self, *, lists_left: int = 0) -> None:
+        self._lists_left = lists_left
+        if not lists_left:
+            self.undelivered = 0
+
+    def _bound_interner(self, *, is_new: bool) -> None:
+        if is_new:
+            self._intern.accept_size()
+        elif self._intern.is_overgrown:
+            self._intern.forget_unused(_list_values(self._objects.values()))
 
     def _notify(self) -> None:
         if self._changed is not None:
             self._changed(self.contents())
 
-    def _watch(self) -> None:
+    def _watch(self) -> bool:
+        """Apply what the server sends; return whether it ended in silence."""
         query = {
             **self._query,
             "watch": "true",
@@ -261,23 +342,29 @@ class Reflector:
             "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(240, 480)),  # noqa: S311  # spread, not a secret
         }
-        response = self._transport.stream(self._path, query=query, read_timeout=_SILENCE)
+        response = self._transport.stream(self._path, query=query, read_timeout=STALE_AFTER / 2)
         self._response, self._opened_at = response, (opened := time.monotonic())
         try:
             if self._stopping.is_set():  # `stop` came before there was a response that it could shut down
-                return
+                return False
             for line in _split_lines(response):
                 self._apply(_EVENT.decode(line))
-                self._last_heard, self._failing_since, self.error = time.monotonic(), None, ""
+                self._heard_at = self._known_at = time.monotonic()
+                self._silence, self._failing_since, self.error = 0.0, None, ""
+                self._trust()
                 if self._stopping.is_set():
-                    return
-            if self._last_heard < opened and time.monotonic() - opened < _SHORTEST_WATCH:
+                    return False
+            if self._heard_at < opened and time.monotonic() - opened < _SHORTEST_WATCH:
                 raise ClusterError(f"watch of {self.kind.plural}: it ended at once, without an event")
+        except urllib3.exceptions.ReadTimeoutError:
+            return True
         finally:
+            self._silence += time.monotonic() - max(opened, self._heard_at)
             if time.monotonic() - opened >= _SHORTEST_WATCH:
                 self._failing_since = None
             self._response = self._opened_at = None
             response.close()
+        return False
 
     def _apply(self, event: _WatchEvent) -> None:
         head = _OBJECT.decode(event.object)
@@ -303,8 +390,7 @@ class Reflector:
                 del self._objects[key]
         if self.observe is not None:
             self.observe(before, after)
-        if self._intern.is_overgrown:
-            self._intern.forget_unused(_list_values(self._objects.values()))
+        self._bound_interner(is_new=False)
         self._notify()
 
     def _check_version(self, version: str) -> None:

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -13,10 +14,9 @@ from urllib.parse import parse_qs
 import pytest
 from structlog.testing import capture_logs
 
-from rebalancer.adapters.kubernetes import cluster as clusters
 from rebalancer.adapters.kubernetes import reflector as reflectors
 from rebalancer.adapters.kubernetes import transport as transports
-from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, STALE_AFTER, KubernetesCluster
+from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import LIMIT, StatusMap
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.reflector import Reflector
@@ -151,35 +151,93 @@ def test_a_cluster_that_cannot_be_watched_is_stale() -> None:
         cluster.stop()
 
 
-def test_a_cluster_of_which_one_watch_is_silent_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its connection lives and delivers nothing, no bookmark either: that is no quiet cluster, and it is begun anew."""
-    monkeypatch.setattr(clusters, "STALE_AFTER", 0.5)
-    monkeypatch.setattr(reflectors, "_SILENCE", 2.0)
-    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "1"}}}
-    over = threading.Event()
-    watched: list[str] = []
+class SilentNodes:
+    """A server without bookmarks, whose watches deliver a bookmark all the time, but that of nodes nothing."""
 
-    def handle(request: BaseHTTPRequestHandler) -> None:
-        if "watch=" not in request.path:
-            answer(request, 200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
+    def __init__(self) -> None:
+        self.nodes: dict[str, bool] = {"n1": True}
+        """The nodes, and whether each is schedulable."""
+        self.code = 200
+        """What lists of nodes are answered with."""
+        self.over = threading.Event()
+        self.requests: list[str] = []
+        """Lists and watches of nodes."""
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        kind = request.path.partition("?")[0].rpartition("/")[2]
+        is_watch = "watch=" in request.path
+        if kind == "nodes":
+            self.requests.append("watch" if is_watch else "list")
+        if not is_watch:
+            items = [self._node(name) for name in self.nodes] if kind == "nodes" else []
+            body = {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}
+            answer(request, self.code if kind == "nodes" else 200, body)
             return
         begin_stream(request)
-        kind = request.path.partition("?")[0].rpartition("/")[2]
-        watched.append(kind)
-        silent = kind == "nodes" and watched.count("nodes") == 1
-        while not over.wait(0.05):
-            if not silent:
+        bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "1"}}}
+        while not self.over.wait(0.05):
+            if kind != "nodes":
                 chunk(request, json.dumps(bookmark).encode() + b"\n")
 
-    with served(handle) as transport:
+    def _node(self, name: str) -> dict[str, Any]:
+        metadata = {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
+        return {"metadata": metadata, "spec": {"unschedulable": not self.nodes[name]}, "status": {}}
+
+
+@contextmanager
+def watching(server: SilentNodes, monkeypatch: pytest.MonkeyPatch, stale_after: float) -> Iterator[KubernetesCluster]:
+    monkeypatch.setattr(reflectors, "STALE_AFTER", stale_after)
+    with served(server) as transport:
         cluster = make_cluster(transport)
+        RUNNING.append(cluster)
         cluster.start()
         until(lambda: cluster.synced, "the lists")
-        until(lambda: "Node: no watch event from the API server for" in cluster.staleness(), "the silence to be seen")
-        until(lambda: not cluster.staleness(), "another watch")
-        assert watched.count("nodes") > 1
-        over.set()
+        yield cluster
+        server.over.set()
         cluster.stop()
+
+
+def test_a_quiet_kind_without_bookmarks_is_listed_and_stays_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence of a kind that nobody changes makes nothing stale: it is compared with a list each time."""
+    server = SilentNodes()
+    with watching(server, monkeypatch, 2.0) as cluster:
+        before = cluster.snapshot(datetime.now(UTC))
+        seen = set()
+        ends = time.monotonic() + 7
+        while time.monotonic() < ends:
+            seen.add(cluster.staleness())
+            time.sleep(0.01)
+        assert seen == {""}
+        assert server.requests.count("list") >= 5
+        assert cluster.snapshot(datetime.now(UTC)).holds_same(before), "equal objects are the very same"
+
+
+def test_a_silent_watch_that_misses_changes_is_stale_though_its_lists_are_fresh(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the list shows is in the snapshot; the view is fresh again once two lists in a row have shown no more."""
+    server = SilentNodes()
+    with watching(server, monkeypatch, 1.0) as cluster:
+        server.nodes = {"n2": False}
+        until(lambda: "Node: the watch did not deliver 2 changes" in cluster.staleness(), "the first comparison")
+        assert [(node.name, node.unschedulable) for node in cluster.snapshot(datetime.now(UTC)).nodes] == [("n2", True)]
+        for missed in (3, 4):
+            server.nodes["n2"] = not server.nodes["n2"]
+            until(lambda: f"did not deliver {missed} changes" in cluster.staleness(), "the next comparison")  # noqa: B023
+        lists = server.requests.count("list")
+        until(lambda: not cluster.staleness(), "two equal lists")
+        assert server.requests.count("list") == lists + 2
+        assert cluster.reflectors["Node"].age < 1.0
+
+
+def test_a_silent_watch_that_cannot_be_compared_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The contents age on, whatever is tried; one list that is answered makes them fresh."""
+    server = SilentNodes()
+    with watching(server, monkeypatch, 1.0) as cluster:
+        server.code = 503
+        until(lambda: "Node: no watch event from the API server for" in cluster.staleness(), "the silence to be seen")
+        server.code = 200
+        until(lambda: not cluster.staleness(), "a list")
 
 
 def test_a_named_cluster_wins_over_the_pods_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +411,7 @@ def test_a_kind_whose_watch_has_long_been_silent_is_not_known_any_more() -> None
         now = datetime.now(UTC)
         assert len(cluster.snapshot(now).quotas) == 1
         for reflector in cluster._optional:
-            reflector._last_heard -= 2 * STALE_AFTER
+            reflector._known_at -= 2 * reflectors.STALE_AFTER
         made = cluster.snapshot(now)
         cluster.stop()
     assert (made.quotas, [pool.name for pool in made.node_pools]) == ((), ["general"])

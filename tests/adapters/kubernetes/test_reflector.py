@@ -291,6 +291,112 @@ def test_a_silent_watch_counts_once_it_has_been_open_for_a_while(monkeypatch: py
         ended(reflector)
 
 
+@pytest.mark.parametrize("most", [2, 1])
+def test_after_silence_the_store_is_compared_with_a_whole_list(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind of few objects at once, a larger one after a second silence, in which it was watched from its version."""
+    monkeypatch.setattr(reflector_module, "STALE_AFTER", 0.6)
+    monkeypatch.setattr(reflector_module, "MOST_COMPARED", most)
+    few = most == 2
+    lists = [page(pod("a", "1"), pod("b", "1")), page(pod("a", "1"), pod("b", "1"), version="20")]
+    script = Script([*lists, *[page(pod("a", "1"), pod("b", "1"), version="30")] * 50], [])
+    with served(script) as transport, capture_logs() as logs:
+        reflector = following(transport)
+        contents = reflector.contents()
+        until(lambda: len(script.watched) >= 3, "the third watch")
+        assert script.watched[:3] == (["10", "20", "30"] if few else ["10", "10", "20"])
+        assert all("resourceVersion" not in query for query in script.queries if "watch" not in query), "quorum"
+        assert reflector.contents() is contents, "nothing has changed"
+        assert (reflector.failing, reflector.undelivered, logs) == (0.0, 0, [])
+        ended(reflector)
+
+
+@pytest.mark.parametrize(
+    "sent", [event("BOOKMARK", {"metadata": {"resourceVersion": "21"}}), event("ADDED", pod("d", "21"))]
+)
+def test_what_a_watch_did_not_deliver_is_applied_from_the_list(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if events had come, deletions too. The watch is not trusted until it sends something again."""
+    monkeypatch.setattr(reflector_module, "STALE_AFTER", 0.6)
+    lists = [page(pod("a", "1"), pod("b", "1"), pod("c", "1"))]
+    lists += [page(pod("b", "15", nodeName="n9"), pod("c", "1"), pod("d", "16"), version="20")] * 2
+    script = Script(lists, [[b""], [b"\n", b""], [sent, b""]])
+    seen: list[tuple[str, str]] = []
+
+    def observe(before: Any, after: Any) -> None:
+        seen.append((before.name if before is not None else "", after.name if after is not None else ""))
+
+    with served(script) as transport, capture_logs() as logs:
+        reflector = Reflector(transport, PODS)
+        reflector.observe = observe
+        reflector.start()
+        until(lambda: bool(reflector.undelivered), "the comparison")
+        assert (reflector.undelivered, reflector.is_stale) == (3, True)
+        assert names(reflector) == ["b", "c", "d"]
+        assert sorted(seen[:3]) == [("", "d"), ("a", ""), ("b", "b")]
+        assert [(entry["event"], entry["changes"]) for entry in logs] == [("watch did not deliver", 3)]
+        until(lambda: not reflector.undelivered, "the third watch to send something")
+        assert script.watched == ["10", "20", "20"]
+        ended(reflector)
+
+
+def test_silence_counts_whoever_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load balancer ends silent connections before the read timeout; each new watch says nothing either."""
+    monkeypatch.setattr(reflector_module, "STALE_AFTER", 8.0)
+    monkeypatch.setattr(reflector_module, "_SHORTEST_WATCH", 0.1)
+    script = Script([page(pod("a", "1"))] * 50, [])
+    with served(script) as transport:
+        reflector = following(transport)
+        until(lambda: len(script.watched) >= 3, "the third watch")  # each ends after three seconds
+        assert [bool("watch" in query) for query in script.queries[:5]] == [False, True, True, False, True]
+        ended(reflector)
+
+
+def test_an_outage_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While no watch is open it cannot miss anything: afterwards it goes on from its version, and is trusted."""
+    monkeypatch.setattr(reflector_module, "STALE_AFTER", 2.0)
+    monkeypatch.setattr(reflector_module, "_LONGEST_WAIT", 0.1)
+    refused: list[list[bytes | int]] = [[503] for _ in range(30)]
+    script = Script([page(pod("a", "1"))], [*refused, [], [event("ADDED", pod("b", "11")), b""]])
+    with served(script) as transport:
+        reflector = following(transport)
+        until(lambda: reflector.age > 1.0, "an outage of half that time")
+        until(lambda: names(reflector) == ["a", "b"], "the end of the outage")
+        assert [query for query in script.queries if "watch" not in query] == script.queries[:1], "one list"
+        assert not reflector.undelivered
+        ended(reflector)
+
+
+def test_a_list_is_as_old_as_its_request() -> None:
+    """An answer that takes long says nothing of the moment in which it ends."""
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        if "watch=" in request.path:
+            begin_stream(request)
+            time.sleep(1)
+        else:
+            time.sleep(0.5)
+            answer(request, 200, page(pod("a", "1")))
+
+    with served(handle) as transport:
+        reflector = following(transport)
+        assert reflector.age >= 0.5
+        ended(reflector)
+
+
+def test_what_changed_before_a_new_list_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 410, too: who looks at each change must not miss those; the watch has said itself that they are missing."""
+    script = Script([page(pod("a", "1")), page(pod("b", "50"), version="50")], [[410]])
+    seen: list[tuple[Any, Any]] = []
+    with served(script) as transport:
+        reflector = Reflector(transport, PODS)
+        reflector.observe = lambda before, after: seen.append((before, after))
+        reflector.start()
+        until(lambda: names(reflector) == ["b"], "the second list")
+        until(lambda: len(seen) == 2, "the changes")
+        assert [(before is None, after is None) for before, after in seen] == [(False, True), (True, False)]
+        assert not reflector.undelivered
+        ended(reflector)
+
+
 def test_what_has_gone_is_forgotten() -> None:
     """Thousands of jobs come and go, each with labels of its own; pods that remain still share equal values."""
 
