@@ -26,7 +26,7 @@ def track(
     last: Look | None = None,
     profile: Profile = DEFAULT_PROFILE,
 ) -> Memory:
-    """Return the memory after a snapshot; `before` is the snapshot of the last cycle, None in the first cycle.
+    """Return the memory after a snapshot; `before` is that of the last cycle with a fresh view, None in the first one.
 
     `last` is the last look at the nodes, also while another process led; None where there was none.
     """

@@ -285,6 +285,20 @@ def test_moves_are_not_followed_on_a_stale_view() -> None:
     assert {move.uid: move for move in fresh.memory.moves}[uid] != before[uid]
 
 
+def test_a_replacement_that_came_while_the_view_was_stale_is_found() -> None:
+    """It was not in the last view that was not stale; that the owner was scaled meanwhile hides it no more."""
+    requested, _ = after(led(), CycleDue(snapshot=SNAPSHOT))
+    (move, *_) = requested.memory.in_flight
+    granted, _ = after(requested, Saved(), Answered(uid=move.uid, answer=EvictionAnswer(EvictionResult.EVICTED)))
+    victim = SNAPSHOT.pod[move.uid]
+    others = tuple(pod for pod in SNAPSHOT.pods if pod.uid != move.uid)
+    arrived = msgspec.structs.replace(victim, uid="new", name="web-new", created=NOW)
+    scaled = tuple(msgspec.structs.replace(one, replicas=one.replicas + 1) for one in SNAPSHOT.workloads)
+    later = replace(SNAPSHOT, pods=(*others, arrived), workloads=scaled)
+    state, _ = after(granted, CycleDue(snapshot=later, stale="silent"), CycleDue(snapshot=later))
+    assert {one.uid: one.replacement for one in state.memory.moves}[move.uid] == "new"
+
+
 def test_violations_are_published_once() -> None:
     """Cycle after cycle of an unchanged violation make one event, its end makes another."""
     observing = led(policy=eager(Mode.OBSERVE))
