@@ -5,9 +5,12 @@ from collections.abc import ItemsView
 from dataclasses import replace
 from datetime import timedelta
 
+from msgspec import structs
+
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, InForce, Leading, LoopRequest, LoopState, Publish
 from rebalancer.model.events import EventReason
+from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
@@ -20,6 +23,7 @@ NODES = machines("abc", 2)
 SPREAD = redis(NODES, [("a1", "b1"), ("b2", "c1"), ("c2", "a2")], zones="abc")
 CROWDED = redis(NODES, [("a1", "b1"), ("a1", "c1"), ("a1", "c2")], zones="abc")
 SKEWED = redis(NODES, [("a1", "b1"), ("a1", "c1"), ("a1", "a1")], zones="abc")
+EXCLUDED = Labels({"rebalancer.dev/exclude": "true"})
 NOW = SPREAD.taken_at
 
 
@@ -98,14 +102,15 @@ Seen = tuple[str, str | None, Counter[str]]
 
 
 def test_turning_unfixable_and_back_publishes_no_event() -> None:
-    """The limit is broken all the while: pods too young to be moved grow older, and what holds them back is over."""
+    """The limit is broken all the while: pods are excluded from moving, and no longer are."""
     state = step(
         LoopState(in_force=InForce(policy=NETEASE, policy_since=NOW)), Leading(leads=True, memory=Memory()), NOW
     )[0]
     limit = "R7-three-shards"
     seen: list[Seen] = []
-    for number in (0, 10, 1, 11):  # minutes after the pods came
-        state, requests = cycle(state, SKEWED, number)
+    excluded = replace(SKEWED, pods=tuple(structs.replace(pod, annotations=EXCLUDED) for pod in SKEWED.pods))
+    for number, snapshot in ((10, excluded), (20, SKEWED), (30, excluded), (40, SKEWED)):  # minutes
+        state, requests = cycle(state, snapshot, number)
         assert state.cycle is not None
         (now,) = (labels[-1] for labels, _ in of_limits(state, "state") if labels[1] == limit)
         worst = next((labels[-1] for labels, _ in of_limits(state, "worst_domain") if labels[1] == limit), None)
@@ -113,6 +118,6 @@ def test_turning_unfixable_and_back_publishes_no_event() -> None:
             request.event for request in requests if isinstance(request, Publish) and f"/{limit}:" in request.event.note
         ]
         seen.append((now, worst, Counter(event.reason for event in reported)))
-    young: Seen = (State.UNFIXABLE, "a", Counter())
-    grown: Seen = (State.VIOLATED, "a", Counter())
-    assert seen == [(State.UNFIXABLE, "a", Counter({EventReason.SHARE_LIMIT_VIOLATED: 7})), grown, young, grown]
+    held: Seen = (State.UNFIXABLE, "a", Counter())
+    free: Seen = (State.VIOLATED, "a", Counter())
+    assert seen == [(State.UNFIXABLE, "a", Counter({EventReason.SHARE_LIMIT_VIOLATED: 7})), free, held, free]
