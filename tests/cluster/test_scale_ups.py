@@ -113,7 +113,7 @@ def test_a_job_that_waits_for_nodes_that_are_not_there_does_not_delay_a_repair(
     assert opened == set()
 
 
-@pytest.mark.parametrize("rounds", [8, pytest.param(SCALE_DOWNS, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("rounds", [4, pytest.param(SCALE_DOWNS, marks=pytest.mark.thorough)])
 def test_scale_downs_stay_spread_though_the_pods_of_each_scale_up_wait(
     cluster: ControlPlane, tmp_path: Path, rounds: int
 ) -> None:

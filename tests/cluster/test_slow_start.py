@@ -155,6 +155,7 @@ def _stopped(plane: ControlPlane, process: int, how: str) -> Iterator[None]:
         os.kill(process, signal.SIGCONT)
 
 
+@pytest.mark.thorough
 def test_stateful_sets_in_a_full_namespace_cost_two(cluster: ControlPlane, tmp_path: Path) -> None:
     """Of twelve; before, all in three seconds: their controller reports nothing for half a minute."""
     install(cluster, "base", "evict")
