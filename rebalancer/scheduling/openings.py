@@ -110,7 +110,7 @@ def _say_freed(nodes: Sequence[str], pod: Pod, view: View) -> str:
         amounts = [
             plural(short.missing, "place")
             if short.resource == "pods"
-            else f"{format_amount(short.resource, short.missing)} of {short.resource}"
+            else f"{format_amount(short.resource, short.missing)} {short.resource}"
             for short in find_shortages(pod, node, view)
         ]
         parts.append(f"{' and '.join(amounts)} on {node}")

@@ -202,8 +202,8 @@ def freed(remedy: str, name: str) -> str:
 
 def enlarge(of: Any, what: str) -> Any:
     have: Resources = of.allocatable
-    cpu = re.search(r"(\S+) of cpu", what)
-    memory = re.search(r"(\S+) of memory", what)
+    cpu = re.search(r"(\S+) cpu", what)
+    memory = re.search(r"(\S+) memory", what)
     places = re.search(r"(\d+) places?", what)
     return structs.replace(
         of,

@@ -89,7 +89,7 @@ def test_a_taint(key: str, value: str, says: str, remedy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("resource", "amount", "short"), [("cpu", "50m", "50m of cpu"), ("memory", "32Mi", "32Mi of memory")]
+    ("resource", "amount", "short"), [("cpu", "50m", "50m cpu"), ("memory", "32Mi", "32Mi memory")]
 )
 def test_a_resource_is_named(resource: str, amount: str, short: str) -> None:
     """Its pods request 100m and 64Mi."""
@@ -137,7 +137,9 @@ def test_fewer_domains_than_min_domains_need_no_node_and_no_taint() -> None:
         namespace("shop"),
         *deployment(on=("a-0", "a-0", "b-0"), topologySpreadConstraints=spread),
     )
-    assert only_reason(state)[1].startswith("TooFewDomains: only 2 domains exist, fewer than minDomains")
+    assert only_reason(state)[1].startswith(
+        "TooFewDomains: only 2 domains exist and minDomains is 3, so that 1 is missing"
+    )
     (finding,) = state.find(FindingKind.REPLACEMENT_BLOCKED)
     assert finding.message.endswith(
         "of 2 nodes 2 are ruled out by a spread constraint. Set minDomains: 2 in its constraint over "

@@ -120,7 +120,7 @@ def test_too_few_domains(far: int, feasible: tuple[int, ...]) -> None:
     limits = SearchLimits(feasible_count_distance=far)
     (group,) = planned(pods(blueprint.snapshot(), demanding), limits=limits).components
     assert (group.state, group.reason) == (State.INFEASIBLE, Reason.TOO_FEW_DOMAINS)
-    assert cause_of(group) == TooFewDomains(domains=2, max_skew=1, pods=6, feasible=feasible)
+    assert cause_of(group) == TooFewDomains(domains=2, required=3, max_skew=1, pods=6, feasible=feasible)
 
 
 def test_an_unread_object_stops_what_it_may_touch() -> None:

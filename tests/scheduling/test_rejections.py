@@ -221,7 +221,7 @@ def test_several_nodes_where_one_is_not_enough() -> None:
     view = View(snapshot(nodes))
     rejected = reject_nodes(coming, view)
     together = find_opening(rejected, view.nodes.names, coming, view, lambda opened: len(opened) == 5)
-    assert together == "free 50m of cpu on n0, 50m of cpu on n1, 50m of cpu on n2 and likewise on 2 more"
+    assert together == "free 50m cpu on n0, 50m cpu on n1, 50m cpu on n2 and likewise on 2 more"
     assert find_opening(rejected, view.nodes.names, coming, view, lambda _: False) == ""
 
 

@@ -86,13 +86,14 @@ class DomainsCordoned(Refusal):
 
 
 class TooFewDomains(Refusal):
-    """Fewer domains exist than minDomains requires: each may hold at most maxSkew pods.
+    """Fewer domains exist than minDomains requires, which is `required`: each may hold at most maxSkew pods.
 
     `feasible` are the nearest numbers of pods that can be placed.
     """
 
     reason = Reason.TOO_FEW_DOMAINS
     domains: int
+    required: int
     max_skew: int
     pods: int
     feasible: tuple[int, ...]
@@ -100,8 +101,9 @@ class TooFewDomains(Refusal):
     def __str__(self) -> str:
         verb = "exists" if self.domains == 1 else "exist"
         return (
-            f"only {plural(self.domains, 'domain')} {verb}, fewer than minDomains, so each may hold {self.max_skew}: "
-            f"too few for {plural(self.pods, 'pod')}{_feasible_text(self.feasible)}"
+            f"only {plural(self.domains, 'domain')} {verb} and minDomains is {self.required}, so that "
+            f"{self.required - self.domains} {'is' if self.required - self.domains == 1 else 'are'} missing and each may "
+            f"hold {self.max_skew}: too few for {plural(self.pods, 'pod')}{_feasible_text(self.feasible)}"
         )
 
 
@@ -240,7 +242,8 @@ def _diagnose_arithmetic(
     feasible = tuple(_nearest_feasible(layout, requirements, ideal, total, cache))
     for level, bound in enumerate(layout.bounds, start=1):
         if bound.floor_at_zero:
-            return TooFewDomains(count_domains(ideal, level), bound.max_skew or 0, total, feasible)
+            required = max(one.min_domains for one in requirements if one.key == layout.keys[level - 1])
+            return TooFewDomains(count_domains(ideal, level), required, bound.max_skew or 0, total, feasible)
     return NoPlacement(total, feasible)
 
 

@@ -43,6 +43,11 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return selector is not None and selector.matches(labels)
 
     @property
+    def min_domains(self) -> int:
+        """The constraint's minDomains, 1 for a limit."""
+        return 1 if isinstance(self.source, EvaluatedLimit) else self.source.constraint.min_domains
+
+    @property
     def terms(self) -> tuple[str, int, Bound]:
         """The requirement without its pods and nodes, for comparison."""
         return self.key, self.domains, self.bound

@@ -40,7 +40,7 @@ def explained(limit: int) -> NodesTakeNoMore:
 
 def test_one_pod_shows_it_and_what_helps_is_tried() -> None:
     cause = explained(1000)
-    assert (cause.nodes, cause.remedy) == (NODES, "Free 50m of cpu on c-1")
+    assert (cause.nodes, cause.remedy) == (NODES, "Free 50m cpu on c-1")
     assert cause.pod
 
 
