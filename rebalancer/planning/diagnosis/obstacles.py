@@ -100,10 +100,11 @@ class TooFewDomains(Refusal):
 
     def __str__(self) -> str:
         verb = "exists" if self.domains == 1 else "exist"
+        missing = self.required - self.domains
         return (
-            f"only {plural(self.domains, 'domain')} {verb} and minDomains is {self.required}, so that "
-            f"{self.required - self.domains} {'is' if self.required - self.domains == 1 else 'are'} missing and each may "
-            f"hold {self.max_skew}: too few for {plural(self.pods, 'pod')}{_feasible_text(self.feasible)}"
+            f"only {plural(self.domains, 'domain')} {verb} and minDomains is {self.required}, so that {missing} "
+            f"{'is' if missing == 1 else 'are'} missing and each may hold {self.max_skew}: too few for "
+            f"{plural(self.pods, 'pod')}{_feasible_text(self.feasible)}"
         )
 
 
