@@ -129,6 +129,13 @@ def test_a_remedy_that_does_not_help_is_not_named() -> None:
     assert why.endswith("1 has the taint dedicated=db")
 
 
+def test_one_place_is_no_remedy_where_two_are_needed() -> None:
+    state = cluster(deployment(on=("b-0",) * 3 + ("c-0",) * 3))
+    state.get("Node", "a-0")["status"]["allocatable"]["cpu"] = "50m"
+    _, why = only_reason(state)
+    assert why.endswith("1 has not enough cpu")
+
+
 def test_fewer_domains_than_min_domains_need_no_node_and_no_taint() -> None:
     """What helps is another domain, or a lower minDomains: nothing is cordoned or tainted."""
     spread = [over_zones({"app": "web"}, minDomains=3)]

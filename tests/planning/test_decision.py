@@ -130,6 +130,24 @@ def test_a_step_waits_while_the_budgets_allow_no_second_eviction_just_now() -> N
     assert plan.components[0].reason is Reason.BLOCKED_BY_BUDGET
 
 
+def test_what_may_have_to_follow_an_unready_pod_may_be_ready() -> None:
+    """The first takes nothing, as it is unavailable; the second would, where another pod of each owner is starting."""
+    snapshot = joined(two_that_go_together())
+    two = policy().model_copy(
+        update={"budgets": policy().budgets.model_copy(update={"max_unavailable": Amount(value=2)})}
+    )
+    (first,) = planned(snapshot, two).evictions
+    unready = structs.replace(first.pod, ready=False)
+    alone = tuple(unready if pod.uid == unready.uid else pod for pod in snapshot.pods)
+    assert [one.pod.uid for one in planned(replace(snapshot, pods=alone), two).evictions] == [unready.uid]
+    starting = {pod.labels["app"]: pod.uid for pod in alone if pod.ready}.values()
+    both = tuple(
+        structs.replace(pod, ready=False, starting_since=snapshot.taken_at) if pod.uid in starting else pod
+        for pod in alone
+    )
+    assert planned(replace(snapshot, pods=both), two).evictions == ()
+
+
 def test_victims_with_too_many_outcomes_are_reported_as_not_visited() -> None:
     """Where the scheduler has more choices for the replacement than are followed, no step is not claimed as proved."""
     on = {f"a-{number}": 1 for number in range(1, 9)} | {f"b-{number}": 1 for number in range(1, 5)}
