@@ -340,11 +340,13 @@ class BudgetLedger:
     def _allows_following(self, first: Victim, granted: int, concurrent: int) -> bool:
         """Return whether the budgets allow what may have to follow where a replacement is stuck."""
         taken: list[Pod] = []
-        following = first.pod if not granted else structs.replace(first.pod, ready=True)
-        while granted + len(taken) < concurrent and self.blocked(following, first.member) is None:
+        for number in range(granted, concurrent):
+            # The others may be Ready, whatever the first is.
+            following = structs.replace(first.pod, ready=True) if number else first.pod
+            if self.blocked(following, first.member) is not None:
+                break
             self.take(following, first.member)
             taken.append(following)
-            following = structs.replace(first.pod, ready=True)  # another pod, which may be Ready
         for pod in taken:
             self.give_back(pod, first.member)
         return granted + len(taken) >= concurrent
