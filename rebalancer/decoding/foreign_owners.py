@@ -23,7 +23,8 @@ from rebalancer.decoding.metadata import (
     get_creation_time,
 )
 from rebalancer.decoding.pods import decode_template
-from rebalancer.model.workloads import DEFAULT_PROGRESS_DEADLINE, Workload, name_kind
+from rebalancer.decoding.workloads import read_deadline
+from rebalancer.model.workloads import Workload, name_kind
 
 _SELECTORS: Final = (".status.selector", ".status.labelSelector")
 """Where the selectors of most scale subresources are, where none says so."""
@@ -164,7 +165,7 @@ def decode_foreign_owner(source: wire.ForeignOwner, intern: Interner, *, kind: s
         updated=_default(status.updated_replicas, replicas),
         observed=_default(status.observed_generation, metadata.generation) >= metadata.generation,
         paused=spec.paused,
-        progress_deadline_seconds=_default(spec.progress_deadline_seconds, DEFAULT_PROGRESS_DEADLINE),
+        progress_deadline_seconds=read_deadline(spec.progress_deadline_seconds),
         ordered=(spec.pod_management_policy or _DEFAULT_POLICY.get(kind, "")) == "OrderedReady",
         owner=find_controller(metadata.owner_references),
         owning_pod=find_owning_pod(metadata.owner_references),

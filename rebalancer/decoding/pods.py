@@ -74,9 +74,9 @@ any kubelet (`SysctlForbidden`, `AppArmor`, `PodFeatureUnsupported` …), what t
 and `Evicted`, which pods that ran have too. Source: `admissionRejectionReasons` in `pkg/kubelet/kubelet.go`,
 `pkg/kubelet/lifecycle/predicate.go` and `pkg/kubelet/cm` of Kubernetes."""
 _LACKS_RESOURCE: Final = "OutOf"
-_DEFAULT_GRACE: Final = 30
 _FIRST_STATUS: Final = timedelta(seconds=2)
 """Between a pod's start time and the time of its first condition: both are in whole seconds."""
+_DEFAULT_GRACE: Final = 30
 """Seconds; the API server's default of terminationGracePeriodSeconds."""
 _INLINE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "iscsi", "rbd")
 
@@ -154,6 +154,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         start_failure=_read_start_failure(status, conditions),
         bound_at=bound_at,
         has_sandbox=conditions.has_sandbox,
+        unready_since=None if ready else conditions.ready_changed,
         starting_since=None if ready or not node else _find_start(status, conditions, bound_at or created),
         unstarted_since=None if ready or not node else _find_unstarted(status, conditions, bound_at or created),
         grace_seconds=_read_grace(grace),

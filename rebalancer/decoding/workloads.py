@@ -1,5 +1,7 @@
 """Owners of pods."""
 
+from typing import Final
+
 from msgspec import structs
 
 from rebalancer.decoding import wire
@@ -15,6 +17,8 @@ from rebalancer.decoding.metadata import (
 from rebalancer.decoding.pods import decode_template
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.workloads import DEFAULT_PROGRESS_DEADLINE, Workload
+
+_NO_DEADLINE: Final = 2**31 - 1
 
 
 def decode_deployment(source: wire.Owner, intern: Interner) -> Workload:
@@ -113,7 +117,7 @@ def _decode_owner(source: wire.Owner, kind: str, revision: str, intern: Interner
         observed=status.observed_generation >= metadata.generation,
         paused=spec.paused,
         min_ready_seconds=spec.min_ready_seconds,
-        progress_deadline_seconds=_default_deadline(spec.progress_deadline_seconds),
+        progress_deadline_seconds=read_deadline(spec.progress_deadline_seconds),
         owner=find_controller(metadata.owner_references),
         owning_pod=find_owning_pod(metadata.owner_references),
         created=get_creation_time(metadata),
@@ -121,8 +125,9 @@ def _decode_owner(source: wire.Owner, kind: str, revision: str, intern: Interner
     )
 
 
-def _default_deadline(seconds: int | None) -> int:
-    return DEFAULT_PROGRESS_DEADLINE if seconds is None else seconds
+def read_deadline(seconds: int | None) -> int:
+    """Return a progress deadline, the default for none and for the number that means none (MaxInt32)."""
+    return DEFAULT_PROGRESS_DEADLINE if seconds is None or seconds >= _NO_DEADLINE else seconds
 
 
 def _default_replicas(replicas: int | None) -> int:

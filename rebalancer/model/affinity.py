@@ -78,6 +78,10 @@ class Taint(Struct, frozen=True, gc=False):
     effect: TaintEffect
     value: str = ""
 
+    def __str__(self) -> str:
+        """Name it as messages do, without its effect."""
+        return f"{self.key}={self.value}" if self.value else self.key
+
 
 class Toleration(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True, omit_defaults=True):
     """A toleration of a pod: empty `effect` means any, empty `key` with Exists means every taint.

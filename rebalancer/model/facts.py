@@ -15,7 +15,7 @@ fact defines it. Example, whole:
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, dataclass_transform
+from typing import dataclass_transform
 
 from msgspec import Struct
 
@@ -49,8 +49,10 @@ def fact_kinds() -> Mapping[str, type[Fact]]:
 class Refusal(Fact):
     """Why something is not moved, or not yet."""
 
-    passes: ClassVar[bool] = False
-    """Whether it ends by itself: what it keeps is waited for, and is not beyond repair."""
+    @property
+    def passes(self) -> bool:
+        """Whether it ends by itself: what it keeps is waited for, and is not beyond repair."""
+        return False
 
     @property
     def reason(self) -> Reason:

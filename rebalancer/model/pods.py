@@ -126,7 +126,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     `spec.requests` is what it will have. `owning_pod` is the UID of the pod that is its only owner, "" without: the
     garbage collector deletes both together. `evicted_at` is when the Eviction API granted its eviction, as
     the condition DisruptionTarget says; else None. `starting_since` is since when a pod is on its node that has never
-    been Ready, as far as its status shows; None of every other.
+    been Ready, as far as its status shows; None of every other. `unready_since` is since when it is not Ready, None
+    while it is, and where that is not known.
     """
 
     namespace: str
@@ -151,6 +152,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     local_volumes: tuple[LocalVolume, ...] = ()
     evicted_at: datetime | None = None
     starting_since: datetime | None = None
+    unready_since: datetime | None = None
     start_failure: str = ""
     bound_at: datetime | None = None
     has_sandbox: bool | None = None

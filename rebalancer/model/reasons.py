@@ -60,7 +60,7 @@ class Reason(StrEnum):
     NO_CAPACITY = (
         "NoCapacity",
         "The nodes that need more of these pods lack capacity.",
-        "Free capacity in the emptier domains, or add nodes there.",
+        "Add nodes that take these pods in the emptier domains; the message names what else was tried and helps.",
     )
     NODES_REJECT = (
         "NodesReject",

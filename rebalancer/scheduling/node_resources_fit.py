@@ -88,6 +88,19 @@ class Shortage(NamedTuple):
         return "Too many pods" if self.resource == "pods" else f"Insufficient {self.resource}"
 
 
+def amount_of(requests: Resources, resource: str) -> int:
+    """Return how much of a resource is requested."""
+    match resource:
+        case "cpu":
+            return requests.cpu
+        case "memory":
+            return requests.memory
+        case "ephemeral-storage":
+            return requests.ephemeral_storage
+        case _:
+            return dict(requests.extended).get(resource, 0)
+
+
 def find_shortages(pod: Pod, node: str, view: View) -> Sequence[Shortage]:
     """Return what a node lacks for a pod."""
     requests = _drop_ignored_resources(pod.spec.requests, view.profile)

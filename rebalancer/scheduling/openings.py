@@ -12,13 +12,13 @@ from typing import Final
 
 from msgspec import structs
 
-from rebalancer.model.affinity import Toleration
+from rebalancer.model.affinity import Taint, Toleration
 from rebalancer.model.pods import Pod
 from rebalancer.model.quantities import format_amount
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.words import name_list, plural
 from rebalancer.scheduling.feasibility import FILTERS, feasible, prepare_filters
-from rebalancer.scheduling.node_resources_fit import NodeResourcesFit, find_shortages
+from rebalancer.scheduling.node_resources_fit import NodeResourcesFit, Shortage, amount_of, find_shortages
 from rebalancer.scheduling.node_unschedulable import CORDONED, NodeUnschedulable
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
@@ -28,6 +28,9 @@ from rebalancer.scheduling.view import View
 
 _TRIED: Final = 8
 """Nodes that are tried one by one, for each filter."""
+
+_MOST_SEARCHED: Final = 64
+"""Full nodes of which it is asked whether enough can be freed there."""
 
 _MOST_NAMED: Final = 3
 """Nodes of which it is said what they lack."""
@@ -64,22 +67,50 @@ def _openings(rejected: Iterable[Rejected], wanted: frozenset[str], pod: Pod, vi
     """Yield what might be done with the wanted nodes, the least first."""
     nodes = {row.plugin.name: row.nodes & wanted for row in rejected}
     cordoned = nodes.get(NodeUnschedulable.name, frozenset())
-    # The taint goes with the cordon.
-    yield _passing(_tolerating(pod, CORDONED.key), view, cordoned), lambda some: f"uncordon {name_list(some)}"
-    tainted, plugin = nodes.get(TaintToleration.name, frozenset[str]()), TaintToleration(pod, view)
-    by_taint: dict[str, set[str]] = {}
-    for node in tainted:
-        by_taint.setdefault(plugin.name_untolerated(node), set()).add(node)
-    for taint, those in sorted(by_taint.items()):
-        tolerating = _tolerating(pod, taint.partition("=")[0])
-        yield _passing(tolerating, view, frozenset(those)), partial(_say_untainted, taint)
+    yield _passing(uncordoned(pod), view, cordoned), lambda some: f"uncordon {name_list(some)}"
+    plugin, by_taint = TaintToleration(pod, view), dict[Taint, list[str]]()
+    for taint, tainted in plugin.group(nodes.get(TaintToleration.name, frozenset())):
+        by_taint.setdefault(taint, []).extend(tainted)
+    for taint, those in sorted(by_taint.items(), key=lambda row: row[0].key):
+        if is_not_ready(taint.key):  # all of that key go together
+            passing = Toleration(key=taint.key, operator="Exists")
+        else:
+            passing = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
+        tolerating = _tolerating(pod, passing)
+        yield _passing(tolerating, view, frozenset(those)), partial(_say_untainted, str(taint))
     full = nodes.get(NodeResourcesFit.name, frozenset())
     others = tuple(plugin for plugin in _OTHERS if plugin is not NodeResourcesFit)
-    yield _passing(pod, view, full, others), lambda some: _say_freed(some, pod, view)
+    able = [node for node in _passing(pod, view, full, others)[:_MOST_SEARCHED] if _can_be_freed(node, pod, view)]
+    yield able, lambda some: _say_freed(some, pod, view)
 
 
-def _tolerating(pod: Pod, key: str) -> Pod:
-    toleration = Toleration(key=key, operator="Exists")
+def _can_be_freed(name: str, pod: Pod, view: View) -> bool:
+    """Return whether pods that are neither the owner's own nor bound to the node use all that is missing there."""
+    node = view.nodes.by_name[name]
+    others = [
+        other
+        for other in view.pods_on(name)
+        if not other.mirror and (other.owner is None or (other.owner.kind != "DaemonSet" and other.owner != pod.owner))
+    ]
+    return all(
+        not short.exceeds_node and (short.resource != "pods" or node.pods) and short.missing <= _used(short, others)
+        for short in find_shortages(pod, name, view)
+    )
+
+
+def _used(short: Shortage, pods: Sequence[Pod]) -> int:
+    """Return how much of a resource pods use."""
+    if short.resource == "pods":
+        return len(pods)
+    return sum(amount_of(pod.requests, short.resource) for pod in pods)
+
+
+def uncordoned(pod: Pod) -> Pod:
+    """Return a pod for which no node is cordoned; the taint goes with the cordon."""
+    return _tolerating(pod, Toleration(key=CORDONED.key, operator="Exists"))
+
+
+def _tolerating(pod: Pod, toleration: Toleration) -> Pod:
     return structs.replace(pod, spec=structs.replace(pod.spec, tolerations=(*pod.spec.tolerations, toleration)))
 
 

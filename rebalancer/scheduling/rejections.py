@@ -113,26 +113,23 @@ def _reject(pod: Pod, view: View, plugins: Sequence[type[Filter]], left: frozens
     return [row for row in rejected if row.nodes]
 
 
-def count_rejections(rejected: Iterable[Rejected], view: View) -> tuple[Rejection, ...]:
+def count_rejections(rejected: Iterable[Rejected]) -> tuple[Rejection, ...]:
     """Count the nodes by the reason that rejects them, the most frequent first."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for plugin, nodes in rejected:
         if isinstance(plugin, TaintToleration):
-            counts.update(_count_taints(plugin, nodes, view))
+            counts.update(_count_taints(plugin, nodes))
         else:
             counts.update({(plugin.name, reason, ""): number for reason, number in plugin.count_reasons(nodes).items()})
     rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
     return tuple(Rejection(plugin, reason, number, taint) for (plugin, reason, taint), number in rows)
 
 
-def _count_taints(plugin: TaintToleration, nodes: Collection[str], view: View) -> Mapping[tuple[str, str, str], int]:
-    """Count the nodes by the first taint that repels; thousands of nodes share their taints."""
-    by_name = view.nodes.by_name
-    some = {by_name[name].taints: name for name in nodes}
+def _count_taints(plugin: TaintToleration, nodes: Collection[str]) -> Mapping[tuple[str, str, str], int]:
+    """Count the nodes by the first taint that repels."""
     counts: Counter[tuple[str, str, str]] = Counter()
-    for taints, number in Counter([by_name[name].taints for name in nodes]).items():
-        name = some[taints]
-        counts[plugin.name, plugin.verdict(name).message, plugin.name_untolerated(name)] += number
+    for taint, names in plugin.group(nodes):
+        counts[plugin.name, plugin.verdict(names[0]).message, str(taint)] += len(names)
     return counts
 
 

@@ -3,7 +3,7 @@
 Source: `tainttoleration/taint_toleration.go`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from rebalancer.model.affinity import Taint, TaintEffect
@@ -33,10 +33,13 @@ class TaintToleration(Filter):
             return unresolvable("node(s) had untolerated taint(s)")
         return unresolvable(f"node(s) had untolerated taint {_format_taint(self._first_untolerated(node))}")
 
-    def name_untolerated(self, node: str) -> str:
-        """Name the first taint of a node that rejects the pod, with its value where it has one."""
-        taint = self._first_untolerated(node)
-        return f"{taint.key}={taint.value}" if taint.value else taint.key
+    def group(self, nodes: Collection[str]) -> Iterator[tuple[Taint, Sequence[str]]]:
+        """Yield the first taint that rejects the pod with nodes that have it; thousands of nodes share their taints."""
+        alike: dict[tuple[Taint, ...], list[str]] = {}
+        for name in nodes:
+            alike.setdefault(self._view.nodes.by_name[name].taints, []).append(name)
+        for names in alike.values():
+            yield self._first_untolerated(names[0]), names
 
     def _first_untolerated(self, node: str) -> Taint:
         taints = self._view.nodes.by_name[node].taints

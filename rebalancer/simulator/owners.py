@@ -263,6 +263,7 @@ class PodSets(Controller):
                         deleted=None,
                         evicted_at=None,
                         starting_since=None,
+                        unready_since=None,
                         unstarted_since=None,
                         bound_at=None,
                         has_sandbox=None,

@@ -148,7 +148,7 @@ def _holds_extended(capacities: dict[str, int], used: Usage) -> bool:
 def _describe_rejections(pod: Pod, view: View) -> str:
     """Return how many nodes which filter rejects, and what was tried and helps."""
     rejected = reject_nodes(pod, view)
-    text = describe_rejections(len(view.nodes.names), count_rejections(rejected, view))
+    text = describe_rejections(len(view.nodes.names), count_rejections(rejected))
     opening = find_opening(rejected, admitted_by_spread(pod, view), pod, view)
     remedy = ", or ".join(filter(None, (opening, find_relaxed_constraint(pod, view))))
     return f"{text}. {remedy[0].upper()}{remedy[1:]}" if remedy else text

@@ -7,10 +7,11 @@ exists then.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
@@ -19,7 +20,7 @@ from rebalancer.planning.scope.capacity import count_fitting
 from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached
 from rebalancer.scheduling.feasibility import FILTERS
 from rebalancer.scheduling.node_resources_fit import NodeResourcesFit
-from rebalancer.scheduling.openings import admitted_by_spread, find_opening
+from rebalancer.scheduling.openings import admitted_by_spread, find_opening, uncordoned
 from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
 from rebalancer.scheduling.rejections import (
     Rejected,
@@ -28,6 +29,7 @@ from rebalancer.scheduling.rejections import (
     describe_rejections,
     reject_nodes,
 )
+from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 Trial = Callable[[Mapping[str, int]], bool]
@@ -80,15 +82,28 @@ class NodesTakeNoMore(Refusal):
         return f"{text}. {self.remedy}" if self.remedy else text
 
 
+class DomainsCordoned(Refusal):
+    """Every node of these domains is cordoned: a zone in maintenance."""
+
+    reason = Reason.ZONE_IN_MAINTENANCE
+    key: str
+    domains: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"every node of {name_of_key(self.key, self.domains)} is cordoned; waiting until they are uncordoned"
+
+
 class ClosedDomains(NamedTuple):
     """The domains of a component that take no more of its pods, of the coarsest key of which there are such.
 
-    Without such a key, `key` is "" and `others` are the nodes that take no more.
+    Without such a key, `key` is "" and `others` are the nodes that take no more. `cordoned` are those of the domains of
+    which every node is cordoned.
     """
 
     key: str = ""
     domains: Mapping[str, frozenset[str]] = {}
     others: frozenset[str] = frozenset()
+    cordoned: Mapping[str, frozenset[str]] = {}
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -116,6 +131,8 @@ class Explanations:
         """Take at how many nodes may be looked."""
         self.budget = SearchBudget(nodes)
         self._known: dict[str, NodesTakeNoMore] = {}
+        # In a zone that is down thousands of workloads request the same and are closed out of the same nodes.
+        self._rejected: dict[tuple[Hashable, frozenset[str]], tuple[Sequence[Rejected], tuple[Rejection, ...]]] = {}
 
     def explain(
         self,
@@ -125,15 +142,19 @@ class Explanations:
         placed: Sequence[Pod],
         closed: ClosedDomains,
         view: View,
+        alike: Hashable,
         helps: Trial | None = None,
-    ) -> NodesTakeNoMore:
+    ) -> "NodesTakeNoMore | DomainsCordoned":
         """Return why the nodes take no more pods of the component of that name.
 
-        `sample` is what replaces each of its `placed` pods; `pending` wait for a node. Where nothing is left of the
-        budget no example is looked for.
+        `sample` is what replaces its `placed` pods, those that would go first first; `pending` wait for a node. Equal
+        `alike` say that samples are rejected by the same nodes for the same reasons. Where nothing is left of the
+        budget no example is looked for, and no remedy.
         """
         if name not in self._known:
-            self._known[name] = self._explain(sample, pending, placed, closed, view, helps)
+            if self._is_maintenance(sample, closed, view, alike, helps):
+                return DomainsCordoned(closed.key, tuple(sorted(closed.cordoned)))
+            self._known[name] = self._explain(sample, pending, placed, closed, view, alike, helps)
         return self._known[name]
 
     def _explain(
@@ -143,29 +164,59 @@ class Explanations:
         placed: Sequence[Pod],
         closed: ClosedDomains,
         view: View,
+        alike: Hashable,
         helps: Trial | None,
     ) -> NodesTakeNoMore:
         every = len(view.nodes.names)
-        for example in islice(_examples(sample, pending, placed, closed.key, view), _EXAMPLES):
-            if not self._may_look(every):
-                continue
+        examples = _examples(pending, placed, closed.key, view) if self._may_look(every) else ()
+        for example in islice(examples, _EXAMPLES):
             rejected = reject_nodes(example.pod, example.view)
             if len(_nodes_of(rejected)) == every:
-                wanted = admitted_by_spread(example.pod, example.view)
+                wanted, rejections = admitted_by_spread(example.pod, example.view), count_rejections(rejected)
                 break
         else:
             example, wanted = _Example(sample, view), closed.nodes
-            rejected = reject_nodes(sample, view, _OTHERS, closed.nodes)
+            rejected, rejections = self._reject_closed(sample, closed.nodes, view, alike)
+        tries = helps is not None and self._may_look(len(wanted))
         return NodesTakeNoMore(
             key=closed.key,
             domains=closed.within(_nodes_of(rejected)) or closed.within(closed.nodes),
             nodes=len(_nodes_of(rejected)),
-            rejections=count_rejections(rejected, example.view),
+            rejections=rejections,
             lacking=_lack_resources(rejected, wanted),
             pod=example.name,
             pending=example.pending,
-            remedy=_find_remedy(rejected, wanted, example, helps) if helps is not None else "",
+            remedy=_find_remedy(rejected, wanted, example, helps) if tries and helps is not None else "",
         )
+
+    def _is_maintenance(
+        self, sample: Pod, closed: ClosedDomains, view: View, alike: Hashable, helps: Trial | None
+    ) -> bool:
+        """Return whether it is enough to uncordon the domains that are cordoned as a whole.
+
+        Where no more may be tried it counts as enough if these nodes take such pods then.
+        """
+        nodes = frozenset[str]().union(*closed.cordoned.values())
+        if not nodes:
+            return False
+        key = "uncordoned", alike
+        if (key, nodes) not in self._rejected:
+            rejected = reject_nodes(uncordoned(sample), view, _OTHERS, nodes)
+            self._rejected[key, nodes] = rejected, ()
+        opened = nodes - _nodes_of(self._rejected[key, nodes][0])
+        try:
+            return bool(opened) and (helps is None or helps(_count_places(sorted(opened), sample, view)))
+        except SearchLimitReached:
+            return True
+
+    def _reject_closed(
+        self, sample: Pod, nodes: frozenset[str], view: View, alike: Hashable
+    ) -> tuple[Sequence[Rejected], tuple[Rejection, ...]]:
+        known = self._rejected.get((alike, nodes))
+        if known is None:
+            rejected = reject_nodes(sample, view, _OTHERS, nodes)
+            known = self._rejected[alike, nodes] = rejected, count_rejections(rejected)
+        return known
 
     def _may_look(self, nodes: int) -> bool:
         try:
@@ -185,7 +236,7 @@ def _nodes_of(rejected: Sequence[Rejected]) -> frozenset[str]:
     return frozenset[str]().union(*(row.nodes for row in rejected))
 
 
-def _examples(sample: Pod, pending: Sequence[Pod], placed: Sequence[Pod], key: str, view: View) -> Iterator[_Example]:
+def _examples(pending: Sequence[Pod], placed: Sequence[Pod], key: str, view: View) -> Iterator[_Example]:
     """Yield a pending pod, then pods of the fullest domain that would be evicted."""
     for pod in pending[:1]:
         yield _Example(pod, view, pod.name, pending=True)
@@ -194,8 +245,9 @@ def _examples(sample: Pod, pending: Sequence[Pod], placed: Sequence[Pod], key: s
     counts = Counter(domains)
     fullest = max(counts.values(), default=0)
     for pod, domain in zip(placed, domains, strict=True):
-        if counts[domain] == fullest:
-            yield _Example(sample, view.without([pod]), pod.name)
+        made = replacement(pod, view) if counts[domain] == fullest else None
+        if made is not None and not isinstance(made, Unpredictable):
+            yield _Example(made, view.without([pod]), pod.name)
 
 
 def _find_remedy(rejected: Sequence[Rejected], wanted: frozenset[str], example: _Example, helps: Trial) -> str:
@@ -203,12 +255,16 @@ def _find_remedy(rejected: Sequence[Rejected], wanted: frozenset[str], example: 
     pod, view = example.pod, example.view
 
     def is_enough(nodes: Sequence[str]) -> bool:
-        """Try it with the places that each node has for such pods, and with one where that is what would be freed."""
-        requests, by_name = pod.spec.requests, view.nodes.by_name
-        return helps({node: max(1, count_fitting(requests, by_name[node], view.used(node))) for node in nodes})
+        return helps(_count_places(nodes, pod, view))
 
     try:
         text = find_opening(rejected, wanted, pod, view, is_enough)
     except SearchLimitReached:
         return ""
     return f"{text[:1].upper()}{text[1:]}"
+
+
+def _count_places(nodes: Sequence[str], pod: Pod, view: View) -> Mapping[str, int]:
+    """Return the places that nodes have for such pods, and one where that is what would be freed."""
+    requests, by_name = pod.spec.requests, view.nodes.by_name
+    return {node: max(1, count_fitting(requests, by_name[node], view.used(node))) for node in nodes}

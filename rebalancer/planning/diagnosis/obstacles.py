@@ -15,7 +15,7 @@ from rebalancer.assessment.controllers import PodController
 from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
-from rebalancer.model.words import name_of_key, plural
+from rebalancer.model.words import plural
 from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains
 from rebalancer.planning.multi_class.classes import PodClass, PodClasses
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
@@ -29,6 +29,7 @@ from rebalancer.planning.single_class.placement import Bounds, Inner, count_doma
 from rebalancer.scheduling.node_index import required_part
 
 Obstacle = tuple[State, Refusal]
+Explain = Callable[[ClosedDomains], Refusal]
 
 
 def _feasible_text(counts: tuple[int, ...]) -> str:
@@ -72,17 +73,6 @@ class OthersStay(Refusal):
 
     def __str__(self) -> str:
         return "pods of other workloads count too, and are not moved for this one"
-
-
-class DomainsCordoned(Refusal):
-    """Every node of these domains is cordoned: a zone in maintenance."""
-
-    reason = Reason.ZONE_IN_MAINTENANCE
-    key: str
-    domains: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"every node of {name_of_key(self.key, self.domains)} is cordoned; waiting until they are uncordoned"
 
 
 class TooFewDomains(Refusal):
@@ -147,7 +137,7 @@ def diagnose_single_class(
     requirements: Sequence[Requirement],
     pods: PodPartition,
     cache: SearchCache,
-    explain: Callable[[ClosedDomains], Refusal],
+    explain: Explain,
 ) -> Obstacle:
     """Return why no placement of equal pods satisfies everything; `explain` says why nodes take no more of them."""
     root, bounds, pending = layout.root, layout.bounds, pods.missing
@@ -278,14 +268,12 @@ def _bounds_for(layout: Layout, requirements: Sequence[Requirement], more: int) 
     return tuple(bounds)
 
 
-def _diagnose_capacity(layout: Layout, explain: Callable[[ClosedDomains], Refusal]) -> Refusal:
-    """Explain the coarsest domains that take no more of these pods, or name those that are cordoned."""
+def _diagnose_capacity(layout: Layout, explain: Explain) -> Refusal:
+    """Explain the coarsest domains that take no more of these pods."""
     without_room = layout.closed_nodes()
     for key, nodes_of in layout.domains():
         closed = {value: nodes for value, nodes in sorted(nodes_of.items()) if without_room.issuperset(nodes)}
-        cordoned = tuple(value for value, nodes in closed.items() if layout.topology.are_cordoned(nodes))
-        if cordoned:
-            return DomainsCordoned(key, cordoned)
+        cordoned = {value: nodes for value, nodes in closed.items() if layout.topology.are_cordoned(nodes)}
         if closed:
-            return explain(ClosedDomains(key, closed))
+            return explain(ClosedDomains(key, closed, cordoned=cordoned))
     return explain(ClosedDomains(others=without_room))

@@ -158,6 +158,11 @@ class PodClasses:
         """Return the component of which only pods may move whose eviction is allowed by then, by UID."""
         return replace(self, classes=tuple([one.within(allowed, latest) for one in self.classes]))
 
+    def with_cap(self, number: int, cap: Mapping[str, int]) -> "PodClasses":
+        """Return the component in which the nodes can hold so many pods of a class."""
+        classes = [replace(one, cap=cap) if at == number else one for at, one in enumerate(self.classes)]
+        return replace(self, classes=tuple(classes))
+
     def freed(self, pods: Iterable[Pod]) -> "PodClasses":
         """Return the component in which these of its pods may move, too."""
         moving = [Counter[str]() for _ in self.classes]

@@ -5,8 +5,15 @@ from functools import cached_property, partial
 
 from msgspec import Struct
 
+from rebalancer.model.facts import Refusal
+from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import State
-from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains, Explanations, NodesTakeNoMore
+from rebalancer.planning.diagnosis.closed_nodes import (
+    ClosedDomains,
+    DomainsCordoned,
+    Explanations,
+    NodesTakeNoMore,
+)
 from rebalancer.planning.diagnosis.obstacles import diagnose_multi_class
 from rebalancer.planning.diagnosis.relaxation import Relaxable, find_relaxation
 from rebalancer.planning.multi_class.classes import PodClass, PodClasses
@@ -93,15 +100,20 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return Infeasible(state, refusal)
         return Infeasible(state, refusal, Relaxable(partial(find_relaxation, self.classes, self.cache.limits)))
 
-    def _explain(self) -> NodesTakeNoMore:
+    def _explain(self) -> Refusal:
         """Return why nodes take no more pods of a class, of one that no node takes at all where there is such."""
-        classes = self.classes.classes
-        explained = [self._explain_class(number, pod_class) for number, pod_class in enumerate(classes)]
-        return min(explained, key=lambda one: (not one.pending, not one.pod))
+        explained = [self._explain_class(number) for number in range(len(self.classes.classes))]
+        return min(explained, key=_vagueness)
 
-    def _explain_class(self, number: int, pod_class: PodClass) -> NodesTakeNoMore:
-        nodes = frozenset(node for at in pod_class.requirements for node in self.requirements[at].nodes)
-        closed = {node for node in nodes if pod_class.cap.get(node, 0) <= pod_class.counts.get(node, 0)}
+    def _explain_class(self, number: int) -> NodesTakeNoMore | DomainsCordoned:
+        pod_class = self.classes.classes[number]
+
+        def helps(places: Mapping[str, int]) -> bool:
+            self.explanations.budget.spend(len(self.view.nodes.names))
+            more = {node: pod_class.counts.get(node, 0) + free for node, free in places.items()}
+            opened = self.classes.with_cap(number, {**pod_class.cap, **more})
+            return isinstance(solve(opened, self.cache.limits), Solution)
+
         pods = [pod for member in pod_class.members for pod in member.pods if pod_class.has(pod)]
         waiting = [pod for pod in self.pods.waiting if self.classes.class_of(pod) == number]
         return self.explanations.explain(
@@ -109,9 +121,25 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             pod_class.sample,
             waiting,
             pods,
-            ClosedDomains(others=frozenset(closed)),
+            self._closed_domains(pod_class),
             self.view,
+            pod_class.capacity,
+            helps,
         )
+
+    def _closed_domains(self, pod_class: PodClass) -> ClosedDomains:
+        """Return the domains that take no more pods of a class, of the first of its keys that has such."""
+        cap, counts, index = pod_class.cap, pod_class.counts, self.view.nodes
+        rules = [self.requirements[number] for number in sorted(pod_class.requirements)]
+        nodes = frozenset(node for rule in rules for node in rule.nodes)
+        full = frozenset(node for node in nodes if cap.get(node, 0) <= counts.get(node, 0))
+        for rule in rules:
+            of_key = {value: members & rule.nodes for value, members in index.groups(rule.key).items()}
+            closed = {value: members for value, members in of_key.items() if members and members <= full}
+            if closed and rule.key != HOSTNAME:
+                cordoned = {value: members for value, members in closed.items() if members <= index.cordoned}
+                return ClosedDomains(rule.key, closed, cordoned=cordoned)
+        return ClosedDomains(others=full)
 
     def lookahead_model(self, budget: SearchBudget) -> MultiClassModel:
         """Return the model for a search on the real nodes; its target is the cheapest placement, or the nearest."""
@@ -136,3 +164,8 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the outlook of a step: the nodes that the search followed."""
         nodes = step.nodes or frozenset()
         return NodesOutlook(self.requirements, nodes, self.view, self.cache.limits.expected_domains)
+
+
+def _vagueness(refusal: NodesTakeNoMore | DomainsCordoned) -> tuple[bool, bool]:
+    """Return a key that sorts what says most first: zones in maintenance, pending pods, pods that no node takes."""
+    return (False, False) if isinstance(refusal, DomainsCordoned) else (not refusal.pending, not refusal.pod)

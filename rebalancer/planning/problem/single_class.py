@@ -122,9 +122,10 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
             opened = self.layout.with_capacity(known)
             return min_evictions(opened.root, opened.bounds, self.pending, self.cache) is not None
 
-        component = self.component
+        component, movable = self.component, {pod.uid for pod in self.layout.ranked.pods}
+        placed = sorted(component.pods, key=lambda pod: pod.uid not in movable)
         return self.explanations.explain(
-            component.name, self.sample, self.pods.waiting, component.pods, closed, self.view, helps
+            component.name, self.sample, self.pods.waiting, placed, closed, self.view, self.capacity, helps
         )
 
     def _min_evictions(self) -> int | None:

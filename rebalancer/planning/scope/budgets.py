@@ -5,7 +5,8 @@ since. So the lesser of that number and an own count of one snapshot is allowed,
 once: a plan never grants the same disruption twice. Rules: docs/semantics.md, "Batches that never exceed a budget".
 
 A pod that is not Ready is unavailable already, so its eviction takes nothing: of our own limits, nor of a budget that
-the Eviction API would not ask. It is a move in flight like every other, and where our own limit is 0 nothing goes.
+the Eviction API would not ask. It is a move in flight like every other, and where our own limit is 0 nothing goes. One
+that has been unready for less than a minute may be Ready again before it is evicted, and counts as if it were.
 """
 
 from collections import Counter
@@ -21,6 +22,7 @@ from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.facts import Fact, Refusal
+from rebalancer.model.moments import Clock
 from rebalancer.model.moves import MoveState, PlanningMemory
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.reasons import Reason
@@ -37,6 +39,9 @@ _UID: Final = attrgetter("uid")
 
 _DELETION_TIMEOUT = timedelta(minutes=2)
 """How long the disruption controller holds a granted eviction against the budget if its pod stays."""
+
+_UNREADY_FOR: Final = timedelta(minutes=1)
+"""How long a pod must have been unready to count as out: in a restart it is unready for some seconds."""
 
 _ENDED = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE})
 
@@ -211,6 +216,7 @@ class StepExceedsBudget(Refusal):
     budgets: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     kept: KeptPods | None = None
+    unready: bool = False
 
     def __str__(self) -> str:
         return self._limits() if self.kept is None else f"{self._limits()}. {self.kept}"
@@ -221,9 +227,12 @@ class StepExceedsBudget(Refusal):
         if not self.workload:
             return f"{needs}; the budgets {allowed}. Raise maxUnavailable or lower minAvailable"
         allows = "never allows any" if not self.allowed else f"allows at most {self.allowed}"
+        otherwise = (
+            ", or set unhealthyPodEvictionPolicy: AlwaysAllow, since the pod is not Ready" if self.unready else ""
+        )
         limits = [
             *(
-                f"PodDisruptionBudget {name} {allows}. Raise its maxUnavailable or lower its minAvailable"
+                f"PodDisruptionBudget {name} {allows}. Raise its maxUnavailable or lower its minAvailable{otherwise}"
                 for name in self.budgets
             ),
             *(f"{field} {allows} for {self.workload}. Raise it in the policy" for field in self.fields),
@@ -278,7 +287,7 @@ class BudgetLedger:
         """Return why this pod may not be evicted now, or None."""
         for budget in self._asked(pod):
             if self._allowance(budget) < 1:
-                return self._budget_cause(budget, unready=not pod.ready)
+                return self._budget_cause(budget, unready=not self._serves(pod))
         limit = self._workload_limit(member, pod)
         if limit is not None:
             return limit
@@ -288,7 +297,7 @@ class BudgetLedger:
         """Spend one eviction of this pod."""
         for budget in self._asked(pod):
             self._taken[budget] += 1
-        self._taken_of_workload[_identity(member)] += pod.ready
+        self._taken_of_workload[_identity(member)] += self._serves(pod)
         self._planned.setdefault(_identity(member), []).append(pod.name)
         self._groups.take(pod, 1)
         self._quotas.take(pod, member, 1)
@@ -297,10 +306,14 @@ class BudgetLedger:
         """Undo `take`: the eviction does not happen after all."""
         for budget in self._asked(pod):
             self._taken[budget] -= 1
-        self._taken_of_workload[_identity(member)] -= pod.ready
+        self._taken_of_workload[_identity(member)] -= self._serves(pod)
         self._planned[_identity(member)].remove(pod.name)
         self._groups.take(pod, -1)
         self._quotas.take(pod, member, -1)
+
+    def _serves(self, pod: Pod) -> bool:
+        """Return whether a pod is Ready, or may be so again the next moment."""
+        return serves(pod, self._clock)
 
     def _asked(self, pod: Pod) -> Sequence[DisruptionBudget]:
         """Return the budgets that the Eviction API asks about a pod.
@@ -308,7 +321,7 @@ class BudgetLedger:
         Source: `pkg/registry/core/pod/storage/eviction.go`.
         """
         budgets = self.budgets_of(pod)
-        if pod.ready:
+        if self._serves(pod):
             return budgets
         if pod.phase is PodPhase.PENDING:
             return ()
@@ -383,7 +396,7 @@ class BudgetLedger:
         pod = victim.pod
         # Quotas read the pod's own requests.
         own = pod.uid if self._quotas.exist else ""
-        return _identity(victim.member), pod.ready, self._asked(pod), self._groups.terms_of(pod), own
+        return _identity(victim.member), self._serves(pod), self._asked(pod), self._groups.terms_of(pod), own
 
     def when_allowed(self, victims: Iterable[Victim], needed: int) -> dict[str, Allowed]:
         """Return for each pod by its UID when so many pods like it may be evicted at once."""
@@ -418,7 +431,7 @@ class BudgetLedger:
     def _most_of_fields(self, member: PodController, pod: Pod) -> Mapping[str, int]:
         """Return how many pods our own limits ever allow, this one among them, by field of the policy."""
         most = self._most_by_field(member)
-        if pod.ready:
+        if self._serves(pod):
             return most
         return {field: number + (number > 0 and field.startswith(MAX_UNAVAILABLE)) for field, number in most.items()}
 
@@ -474,6 +487,7 @@ class BudgetLedger:
             fields=tuple(
                 field for field, number in self._most_of_fields(first.member, first.pod).items() if number == most
             ),
+            unready=not self._serves(first.pod),
         )
 
     def _allowance(self, budget: DisruptionBudget) -> int:
@@ -543,13 +557,13 @@ class BudgetLedger:
         """Return which of our own limits allows no eviction of this pod now, None if all do."""
         identity = _identity(member)
         used, most = self._limits_by_field(member)
-        planned = self._planned.get(identity, ())
+        planned, serves = self._planned.get(identity, ()), self._serves(pod)
         left = {
             field: most[field]
             - used[field]
             - (len(planned) if field.startswith(PER_WORKLOAD) else self._taken_of_workload[identity])
             for field in most
-            if pod.ready or field.startswith(PER_WORKLOAD) or not most[field]
+            if serves or field.startswith(PER_WORKLOAD) or not most[field]
         }
         tightest = min(left, key=left.__getitem__)
         if left[tightest] >= 1:
@@ -564,6 +578,12 @@ class BudgetLedger:
             field=tightest,
             allowed=most[tightest],
         )
+
+
+def serves(pod: Pod, clock: Clock) -> bool:
+    """Return whether a pod is Ready, or has not been unready for long enough to be sure that it is out."""
+    since = pod.unready_since
+    return pod.ready or (since is not None and not clock.has_lasted(since, _UNREADY_FOR))
 
 
 def _most_by_budget(budget: DisruptionBudget) -> int:
@@ -642,10 +662,10 @@ class GroupBudgets:
         """Return why this pod's groups allow no further eviction now, or None."""
         for group in self._groups.get(pod.uid, ()):
             rule = group.policy_group.disruption
-            # One that is not Ready is counted already.
-            others = self._unavailable[group.name] - (not pod.ready)
-            unavailable = others + len(self._unexecuted[group.name] - {pod.uid})
-            if rule.max_in_flight is not None and unavailable >= rule.max_in_flight:
+            unavailable = self._unavailable[group.name] + len(self._unexecuted[group.name] - {pod.uid})
+            # One that is out is counted already, and as many are out after its eviction.
+            asked = serves(pod, self._clock) or not rule.max_in_flight
+            if rule.max_in_flight is not None and asked and unavailable >= rule.max_in_flight:
                 return GroupUnavailable(group.name, unavailable, rule.max_in_flight)
             since = self._last_ready.get(group.name)
             if since is not None and not self._clock.has_lasted(since, rule.settle):
@@ -654,12 +674,11 @@ class GroupBudgets:
 
     def take(self, pod: Pod, number: int) -> None:
         """Add `number` to the unavailable pods of a pod's groups: 1 for an eviction, -1 to undo it."""
-        for group in self._groups.get(pod.uid, ()) if pod.ready else ():
+        for group in self._groups.get(pod.uid, ()) if serves(pod, self._clock) else ():
             self._unavailable[group.name] += number
 
     def most(self, pod: Pod, otherwise: int) -> int:
         """Return how many of the pod's groups may ever be evicted at once, the pod among them."""
-        limits: Mapping[str, int | None] = {
-            group.name: group.policy_group.disruption.max_in_flight for group in self._groups.get(pod.uid, ())
-        }
-        return min((limit + (not pod.ready) for limit in limits.values() if limit is not None), default=otherwise)
+        limits = [group.policy_group.disruption.max_in_flight for group in self._groups.get(pod.uid, ())]
+        itself = not serves(pod, self._clock)
+        return min((limit + (itself and limit > 0) for limit in limits if limit is not None), default=otherwise)

@@ -1,7 +1,7 @@
 """Eligibility: which pods policy and owner let move. Refused pods have a reason and a cause; they still count."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from operator import attrgetter
 from typing import Final
@@ -203,6 +203,20 @@ class OnDeleteRevision(Refusal):
         )
 
 
+class NodeSilent(Refusal):
+    """Its node is not Ready, and its owner creates no other before it has ended, which only its kubelet can confirm."""
+
+    reason = Reason.CANNOT_CREATE
+    owner_kind: str
+    node: str
+
+    def __str__(self) -> str:
+        return (
+            f"node {self.node} is not Ready, so that nobody confirms that the pod has ended, and its {self.owner_kind} "
+            "creates none before. Bring the node back; or delete the pod by force, if it is certain that it has ended"
+        )
+
+
 class MirrorPod(Refusal):
     """Its node would create it again."""
 
@@ -213,16 +227,28 @@ class MirrorPod(Refusal):
 
 
 class Annotated(Refusal):
-    """An annotation excludes it from moving: on the pod, its owner of a kind, or its Namespace."""
+    """An annotation excludes it from moving: on the pod, its owner of a kind, or its Namespace.
+
+    `until` is when it is no longer in force, None where it is for as long as it is there.
+    """
 
     reason = Reason.EXCLUDED
     object_kind: str
     key: str
     value: str
+    until: datetime | None = None
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is in force for a time."""
+        return self.until is not None
 
     def __str__(self) -> str:
         on = {"Namespace": "its namespace", "Pod": "it"}.get(self.object_kind, f"its {self.object_kind}")
-        return f"{on} is annotated {self.key}: {self.value}; remove the annotation to allow the eviction"
+        text = f"{on} is annotated {self.key}: {self.value}"
+        if self.until is not None:
+            return f"{text}, until {self.until:%Y-%m-%d %H:%M:%SZ}"
+        return f"{text}; remove the annotation to allow the eviction"
 
 
 def local_storage_fields(kinds: Collection[LocalStorage]) -> str:
@@ -362,6 +388,7 @@ class EligibilityChecker:
         self._selects_every_pod = self._rules.selector is None
         self._refuse_volumes = cache(self._rules_on_volumes)
         self._refused_storage = self._rules.local_storage.refused
+        self._silent = frozenset(node.name for node in snapshot.nodes if not node.ready)
         self._first_unready = cache(lambda owner_uid: find_first_unready(snapshot.workload[owner_uid], snapshot))
 
     def _priority_bound(self) -> int | None:
@@ -468,6 +495,8 @@ class EligibilityChecker:
             return False
         if self._find_first_unready(pods[0]) is not None:
             return False
+        if self._silent and any(pod.node in self._silent for pod in pods):
+            return False
         return self._clock.has_lasted(max(map(_CREATED, pods)), self._rules.min_age)
 
     def refuse_pod(self, pod: Pod) -> Refusal | None:
@@ -489,7 +518,14 @@ class EligibilityChecker:
             or self._refuse_local_storage(pod)
             or self._refuse_young(pod)
             or self._refuse_before_its_turn(pod)
+            or self._refuse_on_silent_node(pod)
         )
+
+    def _refuse_on_silent_node(self, pod: Pod) -> NodeSilent | None:
+        """Refuse a pod that comes back under its name, on a node that is not Ready."""
+        owner = self._snapshot.owner_of(pod) if pod.node in self._silent else None
+        named = owner is not None and (owner.kind == "StatefulSet" or owner.ordered or owner.keeps_pods)
+        return NodeSilent(owner.kind, pod.node or "") if owner is not None and named else None
 
     def _refuse_spec(self, pod: Pod) -> Refusal | None:
         if pod.spec.scheduler != self._scheduler:
@@ -548,8 +584,8 @@ class EligibilityChecker:
         return None if self._clock.has_lasted(since, deadline) else Starting(self._clock.age_of(since), deadline)
 
     def _refuse_annotated(self, annotations: Mapping[str, str], kind: str, since: datetime | None) -> Refusal | None:
-        for key, value in _blocking_annotations(annotations, self._clock, since):
-            return Annotated(kind, key, value)
+        for key, value, until in _blocking_annotations(annotations, self._clock, since):
+            return Annotated(kind, key, value, until)
         return None
 
 
@@ -612,34 +648,42 @@ def _refuse_stateful_set(pods: Sequence[Pod], owner: Workload) -> Refusal | None
 
 def _blocking_annotations(
     annotations: Mapping[str, str], clock: Clock, since: datetime | None
-) -> Iterator[tuple[str, str]]:
-    """Yield the annotations that exclude a pod from moving; an annotation with an invalid value excludes it too."""
+) -> Iterator[tuple[str, str, datetime | None]]:
+    """Yield the annotations that exclude a pod from moving, and until when, the lasting ones first.
+
+    An annotation with an invalid value excludes it too.
+    """
     if annotations.get(_EXCLUDE, "false").lower() != "false":
-        yield _EXCLUDE, annotations[_EXCLUDE]
+        yield _EXCLUDE, annotations[_EXCLUDE], None
     if _NO_EVICTION in annotations:
-        yield _NO_EVICTION, annotations[_NO_EVICTION] or '""'
+        yield _NO_EVICTION, annotations[_NO_EVICTION] or '""', None
     if annotations.get(SAFE_TO_EVICT, "true").lower() == "false":
-        yield SAFE_TO_EVICT, "false"
-    if _PAUSE_UNTIL in annotations and not _is_past(annotations[_PAUSE_UNTIL], clock):
-        yield _PAUSE_UNTIL, annotations[_PAUSE_UNTIL]
-    if _DO_NOT_DISRUPT in annotations and _is_in_force(annotations[_DO_NOT_DISRUPT], clock, since):
-        yield _DO_NOT_DISRUPT, annotations[_DO_NOT_DISRUPT]
+        yield SAFE_TO_EVICT, "false", None
+    if _PAUSE_UNTIL in annotations:
+        pause = annotations[_PAUSE_UNTIL]
+        until = _end_of_pause(pause)
+        if until is None or not clock.has_passed(until):
+            yield _PAUSE_UNTIL, pause, until
+    if annotations.get(_DO_NOT_DISRUPT, "false") != "false":
+        protection = annotations[_DO_NOT_DISRUPT]
+        until = _end_of_protection(protection, since)
+        if until is None or not clock.has_passed(until):
+            yield _DO_NOT_DISRUPT, protection, until
 
 
-def _is_past(text: str, clock: Clock) -> bool:
+def _end_of_pause(text: str) -> datetime | None:
+    """Return when a pause ends, None for one whose value is no moment with its time zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return False
-    return moment.tzinfo is not None and clock.has_passed(moment)
+        return None
+    return moment.astimezone(UTC) if moment.tzinfo is not None else None
 
 
-def _is_in_force(text: str, clock: Clock, since: datetime | None) -> bool:
-    """Return whether Karpenter's annotation is in force: `true` always, a duration from the pod's creation on."""
-    if text == "false":
-        return False
+def _end_of_protection(text: str, since: datetime | None) -> datetime | None:
+    """Return when Karpenter's annotation ends: a duration counts from the pod's creation on, `true` has no end."""
     try:
         grace = parse_duration(text)
-    except ValueError:
-        return True
-    return since is None or not clock.has_lasted(since, grace)
+        return since + grace if since is not None else None
+    except (ValueError, OverflowError):
+        return None
