@@ -56,6 +56,7 @@ _PHRASES: Final[Mapping[str, tuple[str, str]]] = {
 """What is said of one node and of several, by the scheduler's reason."""
 
 _LACKS: Final = "Insufficient "
+_OF_NODES: Final = "node(s) "
 
 
 class Rejection(Struct, frozen=True, gc=False):
@@ -78,7 +79,9 @@ class Rejection(Struct, frozen=True, gc=False):
             return f"{self.nodes} {has} the taint {self.taint}"
         if self.reason.startswith(_LACKS):
             return f"{self.nodes} {has} not enough {self.reason.removeprefix(_LACKS)}"
-        return f"{self.nodes} {self.reason.removeprefix('node(s) ')}"
+        if self.reason.startswith(_OF_NODES):
+            return f"{self.nodes} {self.reason.removeprefix(_OF_NODES)}"
+        return f"{self.nodes} {'is' if one else 'are'} ruled out: {self.reason}"
 
 
 def reject_nodes(

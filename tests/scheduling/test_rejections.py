@@ -111,7 +111,7 @@ def test_other_words_are_the_schedulers() -> None:
 def test_a_claim_that_is_missing_rejects_every_node() -> None:
     coming = pod(claims=("data",))
     made = snapshot([node("a"), node("b")])
-    assert counted(made, coming) == ['2 persistentvolumeclaim "data" not found']
+    assert counted(made, coming) == ['2 are ruled out: persistentvolumeclaim "data" not found']
     assert reject_nodes(coming, View(made), nodes=frozenset()) == []
 
 
@@ -263,3 +263,9 @@ def test_more_skew_is_tried_up_to_a_bound() -> None:
     for held, said in ((2, f"set maxSkew: 3 in its constraint over {ZONE}"), (4, "")):
         full = [pod({"app": "web"}, "a1") for _ in range(held)]
         assert find_relaxed_constraint(coming, View(snapshot(nodes, full))) == said
+
+
+def test_a_reason_of_the_pod_is_not_said_of_its_nodes() -> None:
+    unbound = "pod has unbound immediate PersistentVolumeClaims"
+    assert str(Rejection("VolumeBinding", unbound, 3)) == f"3 are ruled out: {unbound}"
+    assert str(Rejection("VolumeBinding", unbound, 1)) == f"1 is ruled out: {unbound}"

@@ -17,6 +17,7 @@ from rebalancer import __version__
 
 CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Start": ("docs/quickstart", "docs/reading", "docs/faq", "docs/glossary"),
+    "Solve a problem": ("docs/after-a-zone-outage", "docs/statefulset-volumes", "docs/scale-up-pending"),
     "Understand": ("docs/how-it-decides", "docs/predictions", "docs/comparison", "docs/scale-downs"),
     "Use": ("docs/policy", "docs/limits", "docs/simulate", "docs/prevention"),
     "Operate": (
