@@ -386,5 +386,5 @@ def test_a_zone_that_is_down_needs_its_nodes_not_capacity() -> None:
     full, down = (report(with_nodes(UNEVEN, {"c-1": fields})) for fields in ({"pods": 1}, silent))
     assert (full.reason, down.reason) == ("NoCapacity", "NodesReject")
     assert (full.cause != "NodeLost", down.cause) == (True, "NodeLost")
-    assert full.remedy.startswith("Free capacity in the emptier domains, or add nodes there.")
+    assert full.remedy.startswith("Add nodes that take these pods in the emptier domains")
     assert down.remedy.startswith("Bring back or uncordon the nodes of the emptiest domain")

@@ -19,8 +19,6 @@ from msgspec import structs
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.engine import evaluate
-from rebalancer.model.pods import Resources
-from rebalancer.model.quantities import parse_milli, parse_units
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.plan import ComponentPlan
@@ -43,7 +41,7 @@ KEPT: Final = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
 SLOW: Final = {"key": "slow", "effect": "NoSchedule"}
 TOLERATED: Final = {"key": "dedicated", "operator": "Exists"}
 PORT: Final = [{"containerPort": 80, "hostPort": 8080}]
-SMALL_CPU, SMALL_MEMORY = "150m", "96Mi"
+SMALL_CPU, SMALL_MEMORY = "250m", "160Mi"
 
 
 class Batch(NamedTuple):
@@ -179,41 +177,21 @@ def is_repaired_by(remedy: str, snapshot: Snapshot, space: str) -> bool:
 
 
 def carry_out(remedy: str, snapshot: Snapshot) -> Snapshot:
-    """Do to the nodes what a remedy says."""
+    """Do what a remedy says: uncordon nodes, remove a taint, or take away the other pods of nodes."""
     named = set(re.findall(r"\b[abc]-\d\b", remedy))
+    if remedy.startswith("Free"):
+        pods = tuple(one for one in snapshot.pods if one.node not in named or one.namespace != "fillers")
+        return replace(snapshot, pods=pods)
     nodes = []
     for one in snapshot.nodes:
         changed = one
         if one.name in named and remedy.startswith("Uncordon"):
             changed = structs.replace(one, unschedulable=False, taints=())
-        elif one.name in named and remedy.startswith("Remove the taint"):
-            key = remedy.split()[3].partition("=")[0]
-            changed = structs.replace(one, taints=tuple(taint for taint in one.taints if taint.key != key))
         elif one.name in named:
-            changed = enlarge(one, freed(remedy, one.name))
+            assert remedy.startswith("Remove the taint")
+            changed = structs.replace(one, taints=tuple(each for each in one.taints if str(each) != remedy.split()[3]))
         nodes.append(changed)
     return replace(snapshot, nodes=tuple(nodes))
-
-
-def freed(remedy: str, name: str) -> str:
-    """Return what is to be freed on a node."""
-    return next(part for part in remedy.removeprefix("Free ").split(", ") if part.endswith(f" on {name}"))
-
-
-def enlarge(of: Any, what: str) -> Any:
-    have: Resources = of.allocatable
-    cpu = re.search(r"(\S+) cpu", what)
-    memory = re.search(r"(\S+) memory", what)
-    places = re.search(r"(\d+) places?", what)
-    return structs.replace(
-        of,
-        allocatable=structs.replace(
-            have,
-            cpu=have.cpu + (parse_milli(cpu.group(1)) if cpu else 0),
-            memory=have.memory + (parse_units(memory.group(1)) if memory else 0),
-        ),
-        pods=of.pods + (int(places.group(1)) if places else 0),
-    )
 
 
 def clear(plane: ControlPlane, batch: Batch) -> None:

@@ -12,9 +12,11 @@ from tests.known_states.build import (
     State as Cluster,
 )
 from tests.known_states.build import (
+    bound_claim,
     cluster,
     containers,
     deployment,
+    make,
     minutes_ago,
     namespace,
     over_zones,
@@ -89,11 +91,11 @@ def test_a_taint(key: str, value: str, says: str, remedy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("resource", "amount", "short"), [("cpu", "50m", "50m cpu"), ("memory", "32Mi", "32Mi memory")]
+    ("resource", "amount", "short"), [("cpu", "150m", "50m cpu"), ("memory", "96Mi", "32Mi memory")]
 )
 def test_a_resource_is_named(resource: str, amount: str, short: str) -> None:
-    """Its pods request 100m and 64Mi."""
-    state = cluster(deployment())
+    """Its pods request 100m and 64Mi, as another workload's pod on that node does."""
+    state = cluster(deployment(), deployment("other", ["c-0"], topologySpreadConstraints=[]))
     state.get("Node", "c-0")["status"]["allocatable"][resource] = amount
     found, why = only_reason(state)
     assert found is State.UNFIXABLE
@@ -134,6 +136,81 @@ def test_one_place_is_no_remedy_where_two_are_needed() -> None:
     state.get("Node", "a-0")["status"]["allocatable"]["cpu"] = "50m"
     _, why = only_reason(state)
     assert why.endswith("1 has not enough cpu")
+
+
+@pytest.mark.parametrize("obstacle", ["too small", "tainted", "another zone"])
+def test_a_cordoned_zone_is_no_reason_where_its_return_would_not_help(obstacle: str) -> None:
+    """Its node is too small, or has another taint besides, or a second zone is closed and needed, too."""
+    state = cluster(deployment())
+    node = state.get("Node", "c-0")
+    cordoned(node)
+    if obstacle == "too small":
+        node["status"]["allocatable"]["cpu"] = "50m"
+    elif obstacle == "tainted":
+        node["spec"]["taints"].append({"key": "dedicated", "value": "db", "effect": "NoSchedule"})
+    else:
+        (other,) = ready_nodes({"d": 1})
+        tainted(other, "dedicated", "db")
+        state = cluster([other], deployment(on=("a-0",) * 3 + ("b-0",) * 3))
+        cordoned(state.get("Node", "c-0"))
+    found, why = only_reason(state)
+    assert found is State.UNFIXABLE
+    assert why.startswith("NodesReject")
+    assert "1 is cordoned" in why
+    assert "ncordon" not in why
+
+
+def test_a_cordoned_zone_of_two_owners_is_in_maintenance() -> None:
+    constraint: dict[str, Any] = {"topologySpreadConstraints": [over_zones({"tier": "front"})]}
+    one = deployment("web", ("a-0", "a-0", "b-0"), labels={"tier": "front"}, cpu="200m", **constraint)
+    two = deployment("api", ("a-0", "b-0"), labels={"tier": "front"}, **constraint)
+    state = Cluster(*zones(), namespace("shop"), *one, *two)
+    cordoned(state.get("Node", "c-0"))
+    assert only_reason(state)[1].startswith("ZoneInMaintenance")
+    state.get("Node", "c-0")["spec"] = {}
+    tainted(state.get("Node", "c-0"), "dedicated", "db")
+    assert only_reason(state)[1].endswith("Remove the taint dedicated=db from c-0, or tolerate it")
+
+
+def test_the_volumes_of_the_pod_reject_nodes() -> None:
+    """The claim of `db-0` reaches zone a only; the message counts what rejects its replacement, not any pod's."""
+    claims = [bound_claim(f"data-db-{number}", {ZONE: zone}) for number, zone in enumerate("aaab")]
+    state = cluster(stateful_set(claims=["data"]), *claims, [make("storage.k8s.io/v1", "StorageClass", "zonal", None)])
+    state.get("Node", "c-0")["status"]["allocatable"]["cpu"] = "50m"
+    found, why = only_reason(state)
+    assert found is State.UNFIXABLE
+    assert "1 didn't match PersistentVolume's node affinity" in why
+
+
+@pytest.mark.parametrize(
+    ("annotation", "until"),
+    [
+        ({"karpenter.sh/do-not-disrupt": "1h"}, "12:30:00Z"),
+        ({"rebalancer.dev/pause-until": "2026-05-04T13:00:00Z"}, "13:00:00Z"),
+        ({"karpenter.sh/do-not-disrupt": "true"}, ""),
+    ],
+)
+def test_what_is_excluded_for_a_time_is_waited_for(annotation: dict[str, str], until: str) -> None:
+    state = cluster(deployment())
+    for pod in state.pods():
+        pod["metadata"] |= {"creationTimestamp": minutes_ago(30), "annotations": annotation}
+    found, why = only_reason(state)
+    assert found is (State.VIOLATED if until else State.UNFIXABLE)
+    assert why.endswith(f"until 2026-05-04 {until}" if until else "remove the annotation to allow the eviction")
+
+
+@pytest.mark.parametrize(("kind", "evicted"), [("StatefulSet", "shop/db-1"), ("Deployment", "shop/web-0")])
+def test_a_pod_on_a_silent_node_is_no_victim_where_its_owner_waits_for_its_end(kind: str, evicted: str) -> None:
+    """Zone a has two nodes, of which one is not Ready; its pod tolerates that. A ReplicaSet does not wait."""
+    nodes = ready_nodes({"a": 2, "b": 1, "c": 1})
+    nodes[0]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": minutes_ago(60)}]
+    nodes[0]["spec"] = {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}
+    on = ("a-0", "a-1", "a-1", "b-0")
+    owned = stateful_set(on=on, podManagementPolicy="Parallel") if kind == "StatefulSet" else deployment(on=on)
+    outcome = Cluster(*nodes, namespace("shop"), *owned).plan()
+    assert outcome.evicted == [evicted]
+    if kind == "StatefulSet":
+        assert "node a-0 is not Ready, so that nobody confirms" in outcome.refusals[Reason.CANNOT_CREATE]
 
 
 def test_fewer_domains_than_min_domains_need_no_node_and_no_taint() -> None:
@@ -222,8 +299,8 @@ def test_a_neighbour_that_is_bound_to_one_zone_is_no_lack_of_capacity() -> None:
 
 def test_an_unready_pod_is_not_named_as_what_lacks() -> None:
     """It is where it is; the node that would have to take it is what matters."""
-    state = cluster(deployment())
+    state = cluster(deployment(), deployment("other", ["c-0"], topologySpreadConstraints=[]))
     unready(state.pods()[0])
-    state.get("Node", "c-0")["status"]["allocatable"]["pods"] = "0"
+    state.get("Node", "c-0")["status"]["allocatable"]["pods"] = "1"
     _, why = only_reason(state)
     assert why.endswith("1 runs as many pods as it may. Free 1 place on c-0")

@@ -13,7 +13,7 @@ from msgspec import structs
 from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, PodAffinity, PodAffinityTerm, Toleration
 from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import HostPort, Pod, PodSpec, Resources
+from rebalancer.model.pods import HostPort, OwnerReference, Pod, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.openings import admitted_by_spread, find_opening, find_relaxed_constraint
@@ -29,7 +29,7 @@ FAR = SelectorRequirement("far", Operator("Exists"), ())
 
 def counted(made: Snapshot, coming: Pod) -> list[str]:
     view = View(made)
-    return [str(row) for row in count_rejections(reject_nodes(coming, view), view)]
+    return [str(row) for row in count_rejections(reject_nodes(coming, view))]
 
 
 def only(on: Node, coming: Pod, *others: Pod) -> list[str]:
@@ -175,7 +175,7 @@ def test_the_numbers_are_those_of_the_schedulers_message(state: tuple[Snapshot, 
     if left:
         return
     numbers = Counter[str]()
-    for row in count_rejections(rejected, view):
+    for row in count_rejections(rejected):
         numbers[row.reason] += row.nodes
     parts = sorted(f"{number} {reason}" for reason, number in numbers.items())
     assert predict(coming, view).failure == f"0/{len(made.nodes)} nodes are available: {', '.join(parts)}."
@@ -193,10 +193,10 @@ def test_what_would_open_nodes_does(state: tuple[Snapshot, Pod]) -> None:
     text = find_opening(rejected, admitted_by_spread(coming, view), coming, view)
     if not text:
         return
-    assert feasible(coming, View(_carried_out(text, made, coming)))
+    assert feasible(coming, View(_carried_out(text, made)))
 
 
-def _carried_out(text: str, made: Snapshot, coming: Pod) -> Snapshot:
+def _carried_out(text: str, made: Snapshot) -> Snapshot:
     name = text.split(", or tolerate it", maxsplit=1)[0].rsplit(maxsplit=1)[-1]
     (one,) = [each for each in made.nodes if each.name == name]
     if text.startswith("uncordon"):
@@ -207,9 +207,7 @@ def _carried_out(text: str, made: Snapshot, coming: Pod) -> Snapshot:
         changed = structs.replace(one, taints=tuple(each for each in one.taints if each.key != "gpu"))
     else:
         assert text.startswith("free ")
-        have, needs = one.allocatable, coming.spec.requests
-        more = structs.replace(have, cpu=have.cpu + needs.cpu, memory=have.memory + needs.memory)
-        changed = structs.replace(one, allocatable=more, pods=one.pods + 6)
+        return replace(made, pods=tuple(each for each in made.pods if each.node != name))
     nodes = tuple(changed if each is one else each for each in made.nodes)
     return replace(made, nodes=nodes)
 
@@ -217,12 +215,63 @@ def _carried_out(text: str, made: Snapshot, coming: Pod) -> Snapshot:
 def test_several_nodes_where_one_is_not_enough() -> None:
     """Those are tried one by one, then together; of many only the first say what they lack."""
     nodes = [node(f"n{number}", allocatable=SMALL) for number in range(5)]
-    coming = pod(spec=PodSpec(requests=Resources(cpu=150)))
-    view = View(snapshot(nodes))
+    others = [pod(on=one.name, requests=Resources(cpu=60), spec=PodSpec(requests=Resources(cpu=60))) for one in nodes]
+    coming = pod(spec=PodSpec(requests=Resources(cpu=90)))
+    view = View(snapshot(nodes, others))
     rejected = reject_nodes(coming, view)
     together = find_opening(rejected, view.nodes.names, coming, view, lambda opened: len(opened) == 5)
     assert together == "free 50m cpu on n0, 50m cpu on n1, 50m cpu on n2 and likewise on 2 more"
     assert find_opening(rejected, view.nodes.names, coming, view, lambda _: False) == ""
+
+
+def test_nothing_is_freed_that_does_not_go() -> None:
+    """A node that is too small, pods of its own owner, of a DaemonSet and static ones."""
+    takes: dict[str, Any] = {"requests": Resources(cpu=60), "spec": PodSpec(requests=Resources(cpu=60))}
+    own = OwnerReference(group="apps", kind="ReplicaSet", name="web", uid="w")
+    daemon = OwnerReference(group="apps", kind="DaemonSet", name="agent", uid="d")
+    for other, freed in (
+        (pod(on="a", **takes), True),
+        (pod(on="a", owner=own, **takes), False),
+        (pod(on="a", owner=daemon, **takes), False),
+        (pod(on="a", mirror=True, **takes), False),
+    ):
+        view = View(snapshot([node("a", allocatable=SMALL)], [other]))
+        for cpu, fits in ((90, freed), (101, False)):
+            coming = pod(owner=own, spec=PodSpec(requests=Resources(cpu=cpu)))
+            assert bool(find_opening(reject_nodes(coming, view), view.nodes.names, coming, view)) is fits
+    for pods, freed in ((1, True), (0, False)):
+        view = View(snapshot([node("a", pods=pods)], [pod(on="a")] if pods else []))
+        said = find_opening(reject_nodes(pod(), view), view.nodes.names, pod(), view)
+        assert said == ("free 1 place on a" if freed else "")
+
+
+def test_what_is_used_of_other_resources_is_freed() -> None:
+    have = Resources(cpu=1000, memory=2**30, ephemeral_storage=100, extended=(("gpu", 1),))
+    for needs, said in (
+        (Resources(ephemeral_storage=60), "free 20 ephemeral-storage on a"),
+        (Resources(extended=(("gpu", 1),)), "free 1 gpu on a"),
+        (Resources(memory=2**30), "free 1Mi memory on a"),
+    ):
+        used = Resources(memory=2**20, ephemeral_storage=60, extended=(("gpu", 1),))
+        other = pod(on="a", requests=used, spec=PodSpec(requests=used))
+        view = View(snapshot([node("a", allocatable=have)], [other]))
+        coming = pod(spec=PodSpec(requests=needs))
+        assert find_opening(reject_nodes(coming, view), view.nodes.names, coming, view) == said
+
+
+def test_of_two_taints_one_is_no_remedy() -> None:
+    """Of one key with two values, and of two keys; those of a node that is not Ready go together."""
+    for taints, said in (
+        ((taint("gpu", value="a"), taint("gpu", "NoExecute", "b")), ""),
+        ((taint("gpu", value="a"), taint("other")), ""),
+        ((taint("gpu", value="a"),), "remove the taint gpu=a from n, or tolerate it"),
+        (
+            (taint("node.kubernetes.io/unreachable"), taint("node.kubernetes.io/unreachable", "NoExecute")),
+            "bring back n",
+        ),
+    ):
+        view = View(snapshot([node("n", taints=taints)]))
+        assert find_opening(reject_nodes(pod(), view), view.nodes.names, pod(), view) == said
 
 
 @pytest.mark.parametrize(
