@@ -74,7 +74,14 @@ def draw(choice: random.Random, number: int) -> Batch:
             if closed:
                 port: dict[str, Any] = {"containers": [{"name": "app", "image": "registry.test/app", "ports": PORT}]}
                 fillers.append(
-                    pod(f"filler-{name}", on=name, namespace="fillers", **(port if choice.random() < 0.5 else {}))
+                    pod(
+                        f"filler-{name}",
+                        on=name,
+                        namespace="fillers",
+                        cpu="200m",
+                        memory="128Mi",
+                        **(port if choice.random() < 0.5 else {}),
+                    )
                 )
     with_port = choice.randrange(PER_BATCH)
     return Batch(nodes, fillers, [draw_workload(choice, f"r{number}-{at}", at == with_port) for at in range(PER_BATCH)])
@@ -207,11 +214,11 @@ def clear(plane: ControlPlane, batch: Batch) -> None:
 
 def test_thirty_unfixable_states(cluster: ControlPlane) -> None:
     """The same filters and numbers; each remedy repairs the state."""
-    assert check(cluster, range(4)) >= 30
+    assert check(cluster, range(5)) >= 30
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
 def test_three_hundred_unfixable_states(cluster: ControlPlane) -> None:
     """So in many more."""
-    assert check(cluster, range(4, 50)) >= 300
+    assert check(cluster, range(5, 60)) >= 300
