@@ -5,6 +5,10 @@ claims of the StatefulSet's templates are new, and play on the scheduler's model
 their claims. A recipe is certain: whatever feasible node the scheduler picks each time, all pods are placed in the end,
 and all hard constraints are satisfied. Pods that wait with volumes of their own are always among them.
 
+No healthy replica is given up while another is down: replicas that are not Ready are the first, in ascending order, as
+OrderedReady creates them, and where one of them has a node nothing but them is given up. Nor is anything scaled down
+then, or where a HorizontalPodAutoscaler would scale it up again. While a replica is missing there is no recipe.
+
 Tried in this order: one to three pods, each placed before the next is deleted, the fewest and the highest ordinals
 first; then scale-downs, which delete the highest ordinals together and create them in ascending order, the smallest
 first. Example: db-0 to db-3 in zones a:3 b:1 c:0. Without db-2 and its claim c alone is feasible: 2,1,1.
@@ -64,6 +68,10 @@ class ClaimRecipe(NamedTuple):
         if self.scaled_to is None:
             each = len(self.claims) // len(self.pods)
             for number, pod in enumerate(self.pods):
+                if number:
+                    before = self.pods[number - 1]
+                    yield f"  {where} wait --for=create pod/{before} --timeout=10m"  # without: not found is an error
+                    yield f"  {where} wait --for=condition=Ready pod/{before} --timeout=10m"
                 yield f"  {where} delete pvc {' '.join(self.claims[number * each :][:each])} --wait=false"
                 yield f"  {where} delete pod {pod}"
         else:
@@ -75,20 +83,44 @@ class ClaimRecipe(NamedTuple):
 class NoClaimRecipe(NamedTuple):
     """Why no claims are known whose loss would help."""
 
-    immediate: tuple[str, ...]
+    immediate: tuple[str, ...] = ()
     """The storage classes of the claims that bind a volume before the pod has a node."""
+    missing: tuple[str, ...] = ()
+    """Replicas that do not exist, or are being deleted."""
+    unready: tuple[str, ...] = ()
+    """Replicas that are not Ready: new claims of these alone are not enough."""
+    autoscaler: str = ""
+    """The HorizontalPodAutoscaler that would undo the scale-down that helps."""
 
     def __str__(self) -> str:
-        """Say what was tried."""
+        """Say what was tried, and what is in the way."""
         if self.immediate:
             return (
                 f"StorageClass {name_list(self.immediate)} binds a volume before its pod has a node, wherever that is: "
                 "use one with volumeBindingMode WaitForFirstConsumer"
             )
+        if self.missing:
+            return (
+                f"{_down(self.missing, 'is missing', 'are missing')} or being deleted: no replica is given up while "
+                "another is missing. Wait until the StatefulSet has created all of them"
+            )
+        if self.unready:
+            alone = "new claims alone do not help"
+            down = _down(self.unready, f"is not Ready, and its {alone}", f"are not Ready, and their {alone}")
+            return f"{down}: no healthy replica is given up while another is down. Repair what is not Ready first"
+        if self.autoscaler:
+            return (
+                f"a scale-down with new claims would help, but HorizontalPodAutoscaler {self.autoscaler} would undo "
+                "it: delete that first, and create it again afterwards"
+            )
         return (
             f"neither new claims of up to {_MOST_PODS} pods nor a scale-down with new claims are certain to end in a "
             "placement that satisfies all hard constraints"
         )
+
+
+def _down(pods: Sequence[str], one: str, several: str) -> str:
+    return f"pod {pods[0]} {one}" if len(pods) == 1 else f"pods {name_list(pods)} {several}"
 
 
 def find_claim_recipe(
@@ -129,6 +161,7 @@ class _Search:
         self._owner = owner
         self._group = group
         self._pods = sorted(pods, key=lambda pod: pod_ordinal(pod.name))
+        self._unready = [pod for pod in self._pods if not pod.ready]
         self._templates = owner.template.claim_templates if owner.template is not None else ()
         self._view = view
         given_up = {(pod.namespace, claim) for pod in pods for claim in self._claims(pod)}
@@ -145,32 +178,40 @@ class _Search:
             if claim.storage_class not in classes or not classes[claim.storage_class].delayed
         }
         if immediate:
-            return NoClaimRecipe(tuple(sorted(immediate)))
+            return NoClaimRecipe(immediate=tuple(sorted(immediate)))
+        present = {pod_ordinal(pod.name) for pod in self._pods}
+        missing = [ordinal for ordinal in self._owner.ordinals if ordinal not in present]
+        if missing:
+            return NoClaimRecipe(missing=tuple(f"{self._owner.name}-{ordinal}" for ordinal in missing))
         for chosen in self._choices():
             if self._ends_well(self._supposed, (), chosen):
                 return self._recipe(chosen)
+        if self._unready:
+            return NoClaimRecipe(unready=tuple(pod.name for pod in self._unready))
         self._states = 0
         for number in range(1, len(self._pods) + 1):
             highest = self._pods[-number:]
             if self._ends_well(self._remove(highest, self._supposed), highest, ()):
-                return self._recipe(highest, scaled_to=pod_ordinal(highest[0].name) - self._owner.first_ordinal)
-        return NoClaimRecipe(())
+                owner = self._owner
+                for scaler in self._view.snapshot.autoscalers_of.get((owner.namespace, owner.kind, owner.name), ()):
+                    return NoClaimRecipe(autoscaler=f"{scaler.namespace}/{scaler.name}")
+                return self._recipe(highest, scaled_to=pod_ordinal(highest[0].name) - owner.first_ordinal)
+        return NoClaimRecipe()
 
     def _choices(self) -> Iterator[Sequence[Pod]]:
-        """Yield pods to delete one by one: those that wait, and up to three more, the highest ordinals first.
+        """Yield pods to delete one by one: those that are not Ready, and up to three more, the highest ordinals first.
 
         Of pods on nodes with equal values of the constraints' keys the highest ordinals are enough.
         """
-        descending = self._pods[::-1]
-        waiting = [pod for pod in descending if self._view.where(pod) is None]
-        placed = [pod for pod in descending if self._view.where(pod) is not None]
-        for number in range(0 if waiting else 1, _MOST_PODS + 1):
+        healthy = [pod for pod in self._pods[::-1] if pod.ready]
+        most = 0 if any(self._view.where(pod) is not None for pod in self._unready) else _MOST_PODS
+        for number in range(0 if self._unready else 1, most + 1):
             seen: set[tuple[tuple[str, ...], ...]] = set()
-            for more in combinations(placed, number):
+            for more in combinations(healthy, number):
                 domains = tuple(sorted(self._domains(self._view.where(pod) or "") for pod in more))
                 if domains not in seen:
                     seen.add(domains)
-                    yield [*waiting, *more]
+                    yield [*self._unready, *more]
 
     def _recipe(self, chosen: Sequence[Pod], scaled_to: int | None = None) -> ClaimRecipe:
         return ClaimRecipe(

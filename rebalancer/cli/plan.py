@@ -45,11 +45,12 @@ def run(args: argparse.Namespace) -> int:
         case "name":
             sys.stdout.writelines(f"{eviction.pod.namespace}/pod/{eviction.pod.name}\n" for eviction in made.evictions)
         case _:
-            satisfied, unplanned = count_other_workloads(made, evaluation.assessment, workloads)
+            satisfied, unplanned, unknown = count_other_workloads(made, evaluation.assessment, workloads)
             view = PlanView(
                 acting=cluster.acting.line,
                 satisfied=satisfied,
                 unplanned=unplanned,
+                unknown=unknown,
                 relaxations=relaxations,
                 missing=(
                     *missing_domain_lines(evaluation.assessment.domains_without_nodes, workloads),

@@ -14,7 +14,7 @@ class State(StrEnum):
     UNFIXABLE = "Unfixable"
     """A placement that satisfies it exists, but no eviction leads there now."""
     UNKNOWN = "Unknown"
-    """Of a report only: no node has the key, or nodes were not read, so that nothing could be counted."""
+    """Of report, plan and explain only: no node has the key, or nodes were not read: nothing could be counted."""
 
 
 class Reason(StrEnum):

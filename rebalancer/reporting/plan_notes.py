@@ -2,7 +2,7 @@
 
 Domains without nodes in one line each: which workloads would violate their constraints with a node there. Repairs that
 lack nothing but capacity, in one line each: what they need, and why it is not there. The other workloads in numbers:
-those that satisfy everything, and those that evictions do not repair.
+those that satisfy everything, those that evictions do not repair, and those of which nothing could be counted.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,7 +16,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind, State
 from rebalancer.model.words import name_list, short_key
 from rebalancer.planning.plan import Plan, PlanRefusal
-from rebalancer.reporting.state_reasons import limit_workloads
+from rebalancer.reporting.state_reasons import is_constraint_unknown, is_limit_unknown, limit_workloads
 
 
 def missing_domain_lines(rows: Iterable[DomainWithoutNodes], chosen: Collection[Reference] | None = None) -> list[str]:
@@ -45,10 +45,14 @@ def needed_capacity_lines(refusals: Iterable[PlanRefusal], chosen: Collection[Re
 
 
 class OtherWorkloads(NamedTuple):
-    """How many workloads outside of a plan satisfy everything, and how many violate what evictions do not repair."""
+    """How many workloads outside of a plan satisfy everything, and how many violate what evictions do not repair.
+
+    `unknown` are the others: they violate nothing that could be counted, and not everything could.
+    """
 
     satisfied: int
     unplanned: int
+    unknown: int
 
 
 def count_other_workloads(plan: Plan, assessment: Assessment, chosen: frozenset[Reference] | None) -> OtherWorkloads:
@@ -56,18 +60,23 @@ def count_other_workloads(plan: Plan, assessment: Assessment, chosen: frozenset[
 
     Evictions repair neither soft constraints that `spread.actOn` does not list nor limits with `action: Alert`.
     """
-    violated: dict[Reference, bool] = {}
+    states: dict[Reference, set[State]] = {}
     for group in assessment.groups:
-        is_violated = any(evaluated.counts.violated for evaluated in (*group.hard, *group.soft))
+        found = {
+            State.UNKNOWN if is_constraint_unknown(evaluated) else evaluated.state
+            for evaluated in (*group.hard, *group.soft)
+        }
         for workload in group.spread.workloads:
-            violated[workload] = violated.get(workload, False) or is_violated
+            states.setdefault(workload, set()).update(found)
     for limit in assessment.limits:
+        state = State.UNKNOWN if is_limit_unknown(limit) else limit.state
         for workload in limit_workloads(limit):
-            violated[workload] = violated.get(workload, False) or limit.state is not State.SATISFIED
+            states.setdefault(workload, set()).add(state)
     planned = {workload for group in plan.components for workload in group.workloads}
     others = [
-        is_violated
-        for workload, is_violated in violated.items()
+        found - {State.SATISFIED}
+        for workload, found in states.items()
         if workload not in planned and (chosen is None or workload in chosen)
     ]
-    return OtherWorkloads(satisfied=others.count(False), unplanned=others.count(True))
+    satisfied, unknown = others.count(set()), others.count({State.UNKNOWN})
+    return OtherWorkloads(satisfied=satisfied, unplanned=len(others) - satisfied - unknown, unknown=unknown)

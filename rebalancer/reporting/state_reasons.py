@@ -51,6 +51,36 @@ class StateReasons:
         return StateReason(planned.state, planned.reason, message, planned.evictions)
 
 
+class ReportedStates(StateReasons):
+    """States and reasons, Unknown where no domain was counted: nothing is satisfied by an empty count."""
+
+    def for_constraint(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> StateReason:
+        """Return the state and reason of one constraint of a group."""
+        if is_constraint_unknown(evaluated):
+            return _nothing_counted(evaluated.constraint.key)
+        return super().for_constraint(group, evaluated)
+
+    def for_limit(self, limit: EvaluatedLimit) -> StateReason:
+        """Return the state and reason of a limit."""
+        if is_limit_unknown(limit):
+            return _nothing_counted(limit.topology_key)
+        return super().for_limit(limit)
+
+
+def is_constraint_unknown(evaluated: EvaluatedConstraint) -> bool:
+    """Return whether no domain of a constraint was counted."""
+    return not evaluated.counts.by_domain
+
+
+def is_limit_unknown(limit: EvaluatedLimit) -> bool:
+    """Return whether a limit has pods, and no domain of them was counted."""
+    return not limit.counts and limit.total > 0
+
+
+def _nothing_counted(key: str) -> StateReason:
+    return StateReason(State.UNKNOWN, message=f"no node that was read takes such pods and has the label {key}")
+
+
 def limit_workloads(limit: EvaluatedLimit) -> frozenset[Reference]:
     """Return the workloads whose pods a limit counts."""
     return frozenset(part.member.reference for part in limit.parts)

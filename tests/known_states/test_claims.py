@@ -11,7 +11,17 @@ from rebalancer.model.moves import Reference
 from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_pod, explain_workload
 from rebalancer.reporting.text.explanation import explanation_text
 from tests.control_plane.manifests import HOSTNAME, ZONE, spread
-from tests.known_states.build import CROWDED, State, bound_claim, cluster, stateful_set, storage_class
+from tests.known_states.build import (
+    CROWDED,
+    State,
+    bound_claim,
+    cluster,
+    make,
+    minutes_ago,
+    stateful_set,
+    storage_class,
+    unready,
+)
 
 DB = Reference("shop", "StatefulSet", "db")
 LABELS = {"app": "db"}
@@ -59,6 +69,14 @@ def test_as_many_as_are_needed_one_after_the_other() -> None:
     found = recipe(database(("a-0",) * 4 + ("b-0",)))
     assert isinstance(found, ClaimRecipe)
     assert (found.pods, found.scaled_to) == (("db-3", "db-2"), None)
+    assert str(found).splitlines()[1:] == [
+        "  kubectl -n shop delete pvc data-db-3 --wait=false",
+        "  kubectl -n shop delete pod db-3",
+        "  kubectl -n shop wait --for=create pod/db-3 --timeout=10m",
+        "  kubectl -n shop wait --for=condition=Ready pod/db-3 --timeout=10m",
+        "  kubectl -n shop delete pvc data-db-2 --wait=false",
+        "  kubectl -n shop delete pod db-2",
+    ]
 
 
 def test_more_than_three_are_scaled_down_together() -> None:
@@ -81,6 +99,63 @@ def test_a_pod_that_waits_for_its_volumes_zone_gives_up_its_claim() -> None:
     assert found.pods == ("db-3",)
 
 
+def down(state: State, *ordinals: int) -> State:
+    """Let pods run without being Ready."""
+    for ordinal in ordinals:
+        unready(state.get("Pod", f"db-{ordinal}"))
+    return state
+
+
+def test_no_healthy_replica_is_given_up_while_another_is_down() -> None:
+    """New claims of db-3, in zone b, do not help, and db-2, which would, is healthy."""
+    found = recipe(down(database(("a-0", "a-0", "a-0", "b-0")), 3))
+    assert found == NoClaimRecipe(unready=("db-3",))
+    assert str(found).startswith("pod db-3 is not Ready, and its new claims alone do not help: no healthy")
+    assert "pods db-0, db-1 are not Ready, and their new" in str(NoClaimRecipe(unready=("db-0", "db-1")))
+
+
+def test_the_one_that_is_down_may_be_given_up() -> None:
+    for ordinal in (0, 1, 2):
+        found = recipe(down(database(), ordinal))
+        assert isinstance(found, ClaimRecipe)
+        assert (found.pods, found.scaled_to) == ((f"db-{ordinal}",), None)
+
+
+def test_what_is_down_is_repaired_in_the_order_in_which_it_is_created() -> None:
+    """OrderedReady creates db-1 before db-3, and a healthy one is given up only after both."""
+    found = recipe(waiting(database(("a-0", "a-0", "a-0", "a-0", "b-0")), 1, 3))
+    assert isinstance(found, ClaimRecipe)
+    assert (found.pods[:2], found.scaled_to) == (("db-1", "db-3"), None)
+
+
+def test_nothing_is_scaled_down_while_a_replica_is_down() -> None:
+    for ordinal in (0, 8):
+        for state in (down(database(("a-0",) * 9), ordinal), waiting(database(("a-0",) * 9), ordinal)):
+            assert recipe(state) == NoClaimRecipe(unready=(f"db-{ordinal}",))
+
+
+def test_no_replica_is_given_up_while_another_is_missing() -> None:
+    state = waiting(database(("a-0", "a-0", "b-0", "a-0")), 3)
+    state.get("Pod", "db-0")["metadata"]["deletionTimestamp"] = minutes_ago(1)
+    found = recipe(state)
+    assert found == NoClaimRecipe(missing=("db-0",))
+    assert "pod db-0 is missing or being deleted" in str(found)
+
+
+def test_an_autoscaler_would_undo_a_scale_down() -> None:
+    for on, scaled in ((("a-0",) * 7, True), (CROWDED, False)):
+        state = database(on)
+        target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}
+        fields = {"scaleTargetRef": target, "minReplicas": len(on), "maxReplicas": 9}
+        state.add(make("autoscaling/v2", "HorizontalPodAutoscaler", "db-load", spec=fields))
+        found = recipe(state)
+        if scaled:
+            assert found == NoClaimRecipe(autoscaler="shop/db-load")
+            assert "HorizontalPodAutoscaler shop/db-load would undo it" in str(found)
+        else:
+            assert isinstance(found, ClaimRecipe)
+
+
 def test_volumes_that_reach_every_node_need_not_be_given_up() -> None:
     assert recipe(database(reach={"kubernetes.io/os": "linux"})) is None
 
@@ -98,7 +173,7 @@ def test_what_satisfies_its_constraints_has_no_recipe() -> None:
 
 def test_a_class_that_binds_at_once_is_named() -> None:
     found = recipe(database(binding="Immediate"))
-    assert found == NoClaimRecipe(("disks",))
+    assert found == NoClaimRecipe(immediate=("disks",))
     assert "use one with volumeBindingMode WaitForFirstConsumer" in str(found)
 
 
@@ -108,7 +183,7 @@ def test_where_new_volumes_can_be_made_nowhere_else_nothing_helps() -> None:
         {"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]}
     ]
     found = recipe(state)
-    assert found == NoClaimRecipe(())
+    assert found == NoClaimRecipe()
     assert "neither new claims of up to 3 pods nor a scale-down" in str(found)
 
 

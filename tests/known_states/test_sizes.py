@@ -18,11 +18,11 @@ PLACED: Final = ("a-0", "a-1", "a-1", "b-0", "b-0")
 LABELS: Final = {"app": "web"}
 
 
-def horizontal(most: int, least: int = 1) -> Manifest:
+def horizontal(most: int, least: int = 1, name: str = "web-load") -> Manifest:
     """Return a HorizontalPodAutoscaler of the Deployment."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     fields = {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most}
-    return make("autoscaling/v2", "HorizontalPodAutoscaler", "web-load", spec=fields)
+    return make("autoscaling/v2", "HorizontalPodAutoscaler", name, spec=fields)
 
 
 def constraints(node: dict[str, Any] | None = None, zone: dict[str, Any] | None = None) -> list[Manifest]:
@@ -64,6 +64,18 @@ def test_a_size_behind_one_without_a_placement_is_not_reached() -> None:
     said = find(state(horizontal(8)))
     assert "no placement of 6, 8 satisfies its hard constraints" in said
     assert "and pods that are placed one by one do not reach 7 from where they are now" in said
+
+
+def test_the_most_replicas_are_named_and_where_the_evaluation_ends() -> None:
+    said = find(state(horizontal(2000)))
+    assert "may scale it to 2000 replicas (sizes above 1000 are not evaluated): " in said
+    assert "may scale it to 1000 replicas: " in find(state(horizontal(1000)))
+
+
+def test_of_two_autoscalers_the_one_with_more_replicas_counts() -> None:
+    few, many = horizontal(4, name="few"), horizontal(8, name="many")
+    for both in ((few, many), (many, few)):
+        assert "HorizontalPodAutoscaler shop/many may scale it to 8 replicas: " in find(state(*both))
 
 
 def test_the_change_is_the_first_that_is_enough_for_all_sizes() -> None:

@@ -1,7 +1,7 @@
 """Converts the bytes of a file in JSON or YAML to JSON documents; anything else is refused with what the file is.
 
 JSON is passed on unchanged, since files of large clusters are JSON; documents may follow each other, in lines or not.
-YAML is loaded by libyaml and written as JSON: the same code decodes the objects of both. Either may be compressed.
+YAML is loaded by libyaml and written as JSON: the same code decodes the objects of both. Either may be within gzip.
 """
 
 import codecs
@@ -23,6 +23,16 @@ _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 _TEXTS: Final = (_TIMESTAMP, "tag:yaml.org,2002:value")
 """Times, and `=`: YAML 1.1 takes it for something else than text, and kubectl prints it of Prometheus' kinds."""
 _GZIP: Final = b"\x1f\x8b"
+_UNREAD: Final = {
+    _GZIP: ("compressed by gzip", "gunzip -c"),
+    b"PK\x03\x04": ("a zip archive", "unzip -p"),
+    b"BZh": ("compressed by bzip2", "bunzip2 -c"),
+    b"\xfd7zXZ\0": ("compressed by xz", "xz -dc"),
+    b"\x28\xb5\x2f\xfd": ("compressed by zstd", "zstd -dc"),
+}
+"""What is not decompressed here, by its first bytes: what it is, and the command that prints what is in it."""
+_ERROR_OUTPUT: Final = re.compile(rb"((Warning: |[IWEF][0-9]{4} )[^\n]*\n\s*)+[{\[]")
+"""The standard error of kubectl before its JSON: warnings of the server, and lines of klog, which begin with a date."""
 _TRAILING: Final = re.compile(r"trailing characters \(byte ([0-9]+)\)\Z")
 _LOGS: Final = b"==== START logs"
 
@@ -43,8 +53,10 @@ _YamlLoader.yaml_implicit_resolvers = {
 
 def read_documents(data: bytes, source: str) -> list[bytes]:
     """Return a file's documents as JSON; raise UnreadableSnapshot where there is none."""
-    if data.startswith(_GZIP):
+    is_gzip = data.startswith(_GZIP)
+    if is_gzip:
         data = _decompress(data, source)
+    _check_decompressed(data, source, is_gzip=is_gzip)
     if data.startswith(_UTF_16):
         raise UnreadableSnapshot(
             f"{source} is UTF-16, as PowerShell's > writes it; expected UTF-8 (use kubectl … | Out-File -Encoding utf8)"
@@ -54,6 +66,11 @@ def read_documents(data: bytes, source: str) -> list[bytes]:
     beginning = data[:_CHUNK].lstrip()
     if not beginning:
         raise UnreadableSnapshot(f"{source} is empty; expected what kubectl get … -o json prints")
+    if _ERROR_OUTPUT.match(beginning):
+        raise UnreadableSnapshot(
+            f"{source} has warnings of kubectl before its JSON, as 2>&1 adds them; expected JSON alone (kubectl get … "
+            "-o json 2>/dev/null)"
+        )
     return _divide(data, source) if beginning.startswith(_BEGINNINGS_OF_JSON) else list(_from_yaml(data, source))
 
 
@@ -62,6 +79,14 @@ def _decompress(data: bytes, source: str) -> bytes:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise UnreadableSnapshot(f"{source} begins as gzip does, and cannot be decompressed ({error})") from None
+
+
+def _check_decompressed(data: bytes, source: str, *, is_gzip: bool) -> None:
+    """Refuse what is compressed in another way than once by gzip, with the command that makes it readable."""
+    for magic, (what, command) in _UNREAD.items():
+        if data.startswith(magic):
+            within, use = (" within gzip", "gunzip -c") if is_gzip else ("", command)
+            raise UnreadableSnapshot(f"{source} is {what}{within}; expected text or gzip (use {use} FILE > OTHER)")
 
 
 def _divide(data: bytes, source: str) -> list[bytes]:

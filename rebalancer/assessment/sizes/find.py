@@ -53,7 +53,8 @@ _AUTOSCALERS: Final = ("cluster-autoscaler", "karpenter")
 class WorkloadSizes(Struct, frozen=True, gc=False):
     """The sizes of one workload from `first` to `last` that have no placement, or none that pods reach one by one.
 
-    `autoscaler` is the HorizontalPodAutoscaler that may choose these sizes, "" without. `forbidding` are the
+    `autoscaler` is the HorizontalPodAutoscaler that may choose these sizes, "" without; it may choose up to `most`, of
+    which none above `MOST_SIZES` is evaluated. `forbidding` are the
     constraints, `change` the smallest change after which no such size is left, "" where there are none, or none is
     enough.
     """
@@ -62,6 +63,7 @@ class WorkloadSizes(Struct, frozen=True, gc=False):
     autoscaler: str
     first: int
     last: int
+    most: int
     verdict: SizeVerdict
     forbidding: tuple[str, ...] = ()
     change: str = ""
@@ -74,20 +76,23 @@ class WorkloadSizes(Struct, frozen=True, gc=False):
             parts.append(f"pods that are placed one by one do not reach {unreachable} from where they are now")
         who = f"HorizontalPodAutoscaler {self.autoscaler} may scale it" if self.autoscaler else "if it is scaled"
         twice = "" if self.autoscaler else ", twice its number"
+        unseen = f" (sizes above {self.last} are not evaluated)" if self.most > self.last else ""
         together = " together" if len(self.forbidding) > 1 else ""
         change = f"{self.change}: then each size has a placement" if self.change else "No single change is enough"
         return (
-            f"{who} to {plural(self.last, 'replica')}{twice}: {', and '.join(parts)}. {' and '.join(self.forbidding)} "
-            f"{'forbid' if together else 'forbids'} it{together}, whatever capacity there is. {change}"
+            f"{who} to {plural(self.most, 'replica')}{twice}{unseen}: {', and '.join(parts)}. "
+            f"{' and '.join(self.forbidding)} {'forbid' if together else 'forbids'} it{together}, "
+            f"whatever capacity there is. {change}"
         )
 
 
 class _Range(NamedTuple):
-    """The sizes that are evaluated, and the HorizontalPodAutoscaler that they are of."""
+    """The sizes that are evaluated, the HorizontalPodAutoscaler that they are of, and the largest that it allows."""
 
     autoscaler: str
     first: int
     last: int
+    most: int
 
 
 def find_workload_sizes(
@@ -191,15 +196,21 @@ class _Finder:
         yield WorkloadSizes(workload, *sizes, verdict, forbidding, change)
 
     def _range(self, workload: Reference, group: SpreadGroup, *, autoscaled: bool) -> _Range | None:
-        scaled = self._view.snapshot.autoscalers_of.get((workload.namespace, workload.kind, workload.name), ())
-        scaler = scaled[0] if scaled and scaled[0].max_replicas is not None else None
+        scalers = self._view.snapshot.autoscalers_of.get((workload.namespace, workload.kind, workload.name), ())
+        bounded = [scaler for scaler in scalers if scaler.max_replicas is not None]
+        # Of several, which fight each other, the one that may scale it furthest.
+        scaler = max(bounded, key=lambda scaler: scaler.max_replicas or 0, default=None)
         if (scaler is not None) is not autoscaled:
             return None
         if scaler is not None:
-            first, most = max(1, scaler.min_replicas), scaler.max_replicas or 0
-            sizes = _Range(f"{scaler.namespace}/{scaler.name}", first, min(MOST_SIZES, most))
+            name, first, most = (
+                f"{scaler.namespace}/{scaler.name}",
+                max(1, scaler.min_replicas),
+                scaler.max_replicas or 0,
+            )
         else:
-            sizes = _Range("", 1, min(MOST_SIZES, 2 * _replicas(workload, group)))
+            name, first, most = "", 1, 2 * _replicas(workload, group)
+        sizes = _Range(name, first, min(MOST_SIZES, most), most)
         return sizes if sizes.first <= sizes.last else None
 
     def _levels(self, group: SpreadGroup, counts: Sequence[Counts]) -> Sequence[Counts]:

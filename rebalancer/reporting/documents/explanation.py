@@ -48,7 +48,13 @@ from rebalancer.reporting.phrases import (
 )
 from rebalancer.reporting.plan_numbers import group_numbers
 from rebalancer.reporting.searches import method_lines
-from rebalancer.reporting.state_reasons import StateReasons
+from rebalancer.reporting.state_reasons import (
+    ReportedStates,
+    StateReason,
+    StateReasons,
+    is_constraint_unknown,
+    is_limit_unknown,
+)
 from rebalancer.scheduling.predict import Prediction, predict
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
@@ -105,7 +111,7 @@ def explain_pod(
     node = view.nodes.by_name.get(pod.node or "")
     labels = node.labels if node is not None else {}
     path = [
-        *_state_answers(groups, limits, labels, StateReasons(plan, details.relaxations)),
+        *_state_answers(groups, limits, labels, ReportedStates(plan, details.relaxations)),
         *_missing_domain_answers(reference, assessment),
         *_replacement_answers(pod, view),
     ]
@@ -132,7 +138,7 @@ def explain_workload(
     plan = _hold_back(plan, reference.namespace, details.blocked)
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     path = [
-        *_state_answers(groups, limits, {}, StateReasons(plan, details.relaxations)),
+        *_state_answers(groups, limits, {}, ReportedStates(plan, details.relaxations)),
         *_missing_domain_answers(reference, assessment),
         *_repair_answers(reference, plan, snapshot),
     ]
@@ -259,7 +265,7 @@ def _state_answers(
         yield _no_constraint_answer()
     for group in groups:
         for evaluated in (*group.hard, *group.soft):
-            yield _constraint_answer(evaluated, reasons.for_constraint(group, evaluated).state, labels)
+            yield _constraint_answer(evaluated, reasons.for_constraint(group, evaluated), labels)
     for limit in limits:
         name = f"{limit.group}/{limit.limit} ({limit.rule.bound} per {limit.topology_key}, {key_text(limit.key)})"
         guarantee = (
@@ -267,9 +273,13 @@ def _state_answers(
             if limit.state is State.SATISFIED
             else "satisfying the pods' own constraints satisfies it too"
         )
-        state = reasons.for_limit(limit).state
-        answer = f"{state}; {guarantee}" if limit.guaranteed else str(state)
-        yield Answer(question=f"Is limit {name} satisfied?", answer=answer, evidence=limit.message)
+        state, _, message, _ = reasons.for_limit(limit)
+        is_unknown = state is State.UNKNOWN
+        yield Answer(
+            question=f"Is limit {name} satisfied?",
+            answer=f"{state}; {guarantee}" if limit.guaranteed and not is_unknown else str(state),
+            evidence=message if is_unknown else limit.message,
+        )
 
 
 def _missing_domain_answers(reference: Reference, assessment: Assessment) -> Iterator[Answer]:
@@ -349,9 +359,12 @@ def _no_constraint_answer() -> Answer:
     )
 
 
-def _constraint_answer(evaluated: EvaluatedConstraint, state: State, labels: Mapping[str, str]) -> Answer:
+def _constraint_answer(evaluated: EvaluatedConstraint, state: StateReason, labels: Mapping[str, str]) -> Answer:
     constraint = evaluated.constraint
     action = "hard" if constraint.hard else f"soft, {constraint.origin}"
+    question = f"Is {constraint.key} (maxSkew {constraint.max_skew}, {action}) satisfied?"
+    if state.state is State.UNKNOWN:
+        return Answer(question=question, answer=str(state.state), evidence=state.message)
     domains = evaluated.counts.by_domain
     counts = sorted(list_counts(domains).before.items(), key=lambda item: (-item[1], item[0]))
     shown = " ".join(f"{domain or '(empty)'}:{count}" for domain, count in counts[:_MOST])
@@ -359,9 +372,9 @@ def _constraint_answer(evaluated: EvaluatedConstraint, state: State, labels: Map
     domain = labels.get(constraint.key)
     this_pod = f"; this pod is in {domain!r}" if domain is not None else ""
     return Answer(
-        question=f"Is {constraint.key} (maxSkew {constraint.max_skew}, {action}) satisfied?",
-        answer=f"{state}: skew {evaluated.counts.skew}",
-        evidence=f"{shown or 'no eligible domain'}{more}{this_pod}",
+        question=question,
+        answer=f"{state.state}: skew {evaluated.counts.skew}",
+        evidence=f"{shown}{more}{this_pod}",
     )
 
 
@@ -413,9 +426,16 @@ def _why_not_needed(groups: Sequence[EvaluatedGroup], limits: Sequence[Evaluated
     evicts = any(limit.state is State.VIOLATED and limit.action is LimitAction.EVICT for limit in limits)
     if evicts or any(group.violated for group in groups):
         return "the repair does not need this eviction"
-    unsatisfied = [f"{limit.group}/{limit.limit}" for limit in limits if limit.state is not State.SATISFIED]
+    unsatisfied = [
+        f"{limit.group}/{limit.limit}"
+        for limit in limits
+        if limit.state is not State.SATISFIED and not is_limit_unknown(limit)
+    ]
     if unsatisfied:
         return f"limit {name_list(unsatisfied)} is not repaired by eviction"
+    counted = [evaluated for group in groups for evaluated in (*group.hard, *group.soft)]
+    if any(map(is_constraint_unknown, counted)) or any(map(is_limit_unknown, limits)):
+        return f"whether all constraints and limits that count this pod are satisfied is {State.UNKNOWN}"
     return "all constraints and limits that count this pod are satisfied"
 
 

@@ -31,7 +31,7 @@ from rebalancer.reporting.documents.document import (
 )
 from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.remedies import Violation, limit_remedy, remedy
-from rebalancer.reporting.state_reasons import StateReason, StateReasons, limit_workloads
+from rebalancer.reporting.state_reasons import ReportedStates, StateReason, StateReasons, limit_workloads
 from rebalancer.scheduling.view import View
 
 WorkloadFilter = Callable[[Reference], bool]
@@ -200,26 +200,6 @@ class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """How many domains these topology keys have in all; null without `--failures`."""
 
 
-class _ReportedStates(StateReasons):
-    """States and reasons, Unknown where no domain was counted: nothing is satisfied by an empty count."""
-
-    def for_constraint(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> StateReason:
-        """Return the state and reason of one constraint of a group."""
-        if not evaluated.counts.by_domain:
-            return _nothing_counted(evaluated.constraint.key)
-        return super().for_constraint(group, evaluated)
-
-    def for_limit(self, limit: EvaluatedLimit) -> StateReason:
-        """Return the state and reason of a limit."""
-        if not limit.counts and limit.total:
-            return _nothing_counted(limit.topology_key)
-        return super().for_limit(limit)
-
-
-def _nothing_counted(key: str) -> StateReason:
-    return StateReason(State.UNKNOWN, message=f"no node that was read takes such pods and has the label {key}")
-
-
 def every_workload(_: Reference) -> bool:
     """Select every workload."""
     return True
@@ -241,7 +221,7 @@ def report_document(
 
     `causes`, `findings` and `relaxations` are the results of `find_causes`, `find_findings` and `find_relaxations`.
     """
-    reasons = _ReportedStates(plan, relaxations)
+    reasons = ReportedStates(plan, relaxations)
     zero_budgets = _zero_budgets(findings)
     constraints = [
         row

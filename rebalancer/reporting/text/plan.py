@@ -41,6 +41,9 @@ _MOST_REASONS = 2
 _EXPLAINED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 """Kinds of workloads that `rebalancer explain` accepts."""
 
+_NEEDED = frozenset({"Pod", "Node"})
+"""Kinds without which nothing is known of what is to be repaired."""
+
 _NOW, _WAITS, _STAYS = ">", "~", "x"
 _LEGEND: Final = f"{_NOW} moves now   {_WAITS} waits   {_STAYS} stays"
 _STYLES: Final = {_NOW: Style.GOOD, _WAITS: Style.CAUTION, _STAYS: Style.BAD}
@@ -51,14 +54,16 @@ class PlanView(NamedTuple):
 
     `acting` says what the controller does with it. `relaxations` say what would make infeasible groups feasible.
     `satisfied` is how many other workloads satisfy all constraints and limits, `unplanned` how many violate only
-    constraints and limits that no eviction repairs. `missing` are lines about domains without nodes and about capacity
-    that is needed. If `verbose`, each group says why no fewer evictions are enough, which method found its step, and
-    why others did not. `most` is how many groups are shown, None for all; `wide` shows every domain and name.
+    constraints and limits that no eviction repairs, `unknown` of how many nothing could be counted. `missing` are lines
+    about domains without nodes and about capacity that is needed. If `verbose`, each group says why no fewer evictions
+    are enough, which method found its step, and why others did not. `most` is how many groups are shown, None for all;
+    `wide` shows every domain and name.
     """
 
     acting: str
     satisfied: int
     unplanned: int = 0
+    unknown: int = 0
     relaxations: Relaxations = NO_RELAXATIONS
     missing: Sequence[str] = ()
     verbose: bool = False
@@ -123,7 +128,7 @@ class _PlanText:
         """Say in one line how many pods move now, later and not, and what stands in the way."""
         numbers, groups = self._total, self._plan.components
         if not groups:
-            return "Nothing to repair."
+            return self._nothing_planned()
         parts = [f"{plural(numbers.now, 'pod')} to move now"]
         following = numbers.waiting + numbers.later
         if following:
@@ -133,6 +138,14 @@ class _PlanText:
         if blocked:
             parts.append(f"{numbers.blocked} blocked ({_reasons(blocked)})")
         return ", ".join((*parts, *self._without_number()))
+
+    def _nothing_planned(self) -> str:
+        unread = sorted(self._snapshot.unknown & _NEEDED)
+        if unread:
+            return (
+                f"Unknown what is to be repaired: the snapshot has no {' and no '.join(f'{kind}s' for kind in unread)}."
+            )
+        return "Nothing to repair is known." if self._view.unknown else "Nothing to repair."
 
     def _without_number(self) -> Iterator[str]:
         """Yield the violations for which no number of evictions is known: they wait, or cannot be repaired."""
@@ -148,7 +161,7 @@ class _PlanText:
             yield f"{plural(len(others), 'violation')} cannot be repaired ({_reasons(others)})"
 
     def _closing(self, has_groups: bool) -> Iterator[str]:
-        satisfied, unplanned = self._view.satisfied, self._view.unplanned
+        satisfied, unplanned, unknown = self._view.satisfied, self._view.unplanned, self._view.unknown
         if has_groups:
             yield self._layout.paint(_LEGEND, Style.QUIET)
         if satisfied:
@@ -158,7 +171,13 @@ class _PlanText:
             verb = "violates" if unplanned == 1 else "violate"
             which = "constraints or limits that Rebalancer does not repair by eviction; see rebalancer report"
             yield f"{plural(unplanned, 'other workload')} {verb} only {which}."
-        if not satisfied and not unplanned:
+        if unknown:
+            verb = "is" if unknown == 1 else "are"
+            yield (
+                f"{plural(unknown, 'other workload')} {verb} {State.UNKNOWN}: no node that was read has the label of a "
+                "constraint or limit and takes the pods; see rebalancer report."
+            )
+        if not (satisfied or unplanned or unknown or self._snapshot.unknown & _NEEDED):
             yield "All other workloads: none."
         taken_at = get_known_time(self._plan.made_at)
         time = f"{taken_at:%Y-%m-%d %H:%M:%SZ}" if taken_at else "unknown time"

@@ -1,8 +1,12 @@
 """Snapshots from files."""
 
+import bz2
 import gzip
+import io
 import json
+import lzma
 import re
+import zipfile
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +48,14 @@ def listed(*items: Any) -> dict[str, Any]:
 def read(document: Any, at: datetime | None = None) -> tuple[Snapshot, tuple[str, ...]]:
     data = document if isinstance(document, bytes) else json.dumps(document).encode()
     return read_snapshot(data, version=NEWEST, at=at, source="cluster.json")
+
+
+def zipped() -> bytes:
+    """Return an archive of one file."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("cluster.json", "{}")
+    return archive.getvalue()
 
 
 def test_json_and_yaml_of_the_same_cluster_are_the_same_snapshot() -> None:
@@ -171,6 +183,17 @@ def test_a_byte_order_mark_does_no_harm() -> None:
         (b'{"kind": "RebalancePolicy", "apiVersion": "rebalancer.dev/v1alpha1"}', "it is a single RebalancePolicy"),
         (b'{"items": []}\n==== START logs for container a ====\n', "cluster-info dump --all-namespaces --output-dir"),
         (b"\x1f\x8bx", "cannot be decompressed"),
+        (zipped(), "is a zip archive; expected text or gzip (use unzip -p FILE > OTHER)"),
+        (bz2.compress(b"{}"), "is compressed by bzip2; expected text or gzip (use bunzip2 -c FILE > OTHER)"),
+        (lzma.compress(b"{}"), "is compressed by xz; expected text or gzip (use xz -dc FILE > OTHER)"),
+        (b"\x28\xb5\x2f\xfd\x24", "is compressed by zstd; expected text or gzip (use zstd -dc FILE > OTHER)"),
+        (
+            gzip.compress(gzip.compress(b"{}")),
+            "is compressed by gzip within gzip; expected text or gzip (use gunzip -c",
+        ),
+        (gzip.compress(lzma.compress(b"{}")), "is compressed by xz within gzip; expected text or gzip (use gunzip -c"),
+        (b'Warning: v1 ComponentStatus is deprecated\n{"items": []}', "has warnings of kubectl before its JSON"),
+        (b'Warning: old\r\nW0504 12:00:00.1 1 x.go:1] y\n\n{"items":[]}', "-o json 2>/dev/null"),
         (b'{"kind": "List", "items": [5]}', "one of its items is not a Kubernetes object"),
         (b"items: [", "line 2: neither JSON nor YAML"),
         (b"\tx: 1", "neither JSON nor YAML"),
