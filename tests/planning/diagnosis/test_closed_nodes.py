@@ -121,3 +121,34 @@ def test_a_pod_whose_containers_were_never_made_asks_no_budget() -> None:
     pending = structs.replace(first, ready=False, phase=PodPhase.PENDING)
     pods = tuple(pending if pod is first else pod for pod in snapshot.pods)
     assert [one.pod.uid for one in planned(replace(snapshot, pods=pods, budgets=(budget,))).evictions] == [first.uid]
+
+
+def test_what_helps_is_not_tried_beyond_the_limit() -> None:
+    """One pod shows it, and the trial would look at more nodes than are left."""
+    assert (explained(5).nodes, explained(5).remedy) == (NODES, "")
+
+
+def test_a_zone_in_maintenance_is_said_of_every_workload_within_the_limit_and_beyond() -> None:
+    """Two workloads request the same; with nothing left to try it counts that its nodes take such pods then."""
+    blueprint = a_cluster("abc", 1)
+    for name in ("one", "two"):
+        blueprint.deployment(name, on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100)
+    closed = with_node(blueprint.snapshot(), "c-1", unschedulable=True)
+    for limits in (SearchLimits(), SearchLimits(diagnosis_nodes_of_plan=0)):
+        plan = planned(closed, limits=limits)
+        assert [component.reason for component in plan.components] == [Reason.ZONE_IN_MAINTENANCE] * 2
+    small = with_node(closed, "c-1", allocatable=structs.replace(closed.nodes[-1].allocatable, cpu=50))
+    for limits in (SearchLimits(), SearchLimits(diagnosis_nodes_of_plan=0)):
+        plan = planned(small, limits=limits)
+        assert [component.reason for component in plan.components] == [Reason.NODES_REJECT] * 2
+
+
+def test_a_pod_of_a_stateful_set_on_a_silent_node_is_refused() -> None:
+    """So is none of a Deployment: its ReplicaSet does not wait until the pod has ended."""
+    for stateful, reasons in ((True, {Reason.CANNOT_CREATE}), (False, set())):
+        blueprint = a_cluster("abc", 2, {"a-1": 1, "a-2": 2, "b-1": 1}, spread={ZONE: 1}, stateful=stateful)
+        silent = with_node(blueprint.snapshot(), "a-1", ready=False, ready_since=None)
+        plan = planned(silent)
+        assert {one.refusal.reason for one in plan.refusals if one.pod} == reasons
+        assert len(plan.evictions) == 1
+        assert (plan.evictions[0].pod.node == "a-2") or not stateful
