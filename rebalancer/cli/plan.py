@@ -34,23 +34,23 @@ def run(args: argparse.Namespace) -> int:
     evaluation = cluster.evaluation
     made = narrow_plan(evaluation.plan, workloads)
     relaxations = find_relaxations(made)
+    satisfied, unplanned, unknown = count_other_workloads(made, evaluation.assessment, workloads)
     if args.out:
         with Path(args.out).open("w", encoding="utf-8") as file:
-            file.writelines(json_chunks(plan_document(made, cluster.snapshot, relaxations)))
+            file.writelines(json_chunks(plan_document(made, cluster.snapshot, relaxations, unknown)))
     match options.output:
         case "json":
-            sys.stdout.writelines(json_chunks(plan_document(made, cluster.snapshot, relaxations)))
+            sys.stdout.writelines(json_chunks(plan_document(made, cluster.snapshot, relaxations, unknown)))
         case "yaml":
-            sys.stdout.write(to_yaml(plan_document(made, cluster.snapshot, relaxations)))
+            sys.stdout.write(to_yaml(plan_document(made, cluster.snapshot, relaxations, unknown)))
         case "name":
             sys.stdout.writelines(f"{eviction.pod.namespace}/pod/{eviction.pod.name}\n" for eviction in made.evictions)
         case _:
-            satisfied, unplanned, unknown = count_other_workloads(made, evaluation.assessment, workloads)
             view = PlanView(
                 acting=cluster.acting.line,
                 satisfied=satisfied,
                 unplanned=unplanned,
-                unknown=unknown,
+                unknown=len(unknown),
                 relaxations=relaxations,
                 missing=(
                     *missing_domain_lines(evaluation.assessment.domains_without_nodes, workloads),

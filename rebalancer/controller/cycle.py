@@ -33,6 +33,7 @@ from rebalancer.planning.planner import find_relaxations
 from rebalancer.ports import ReplicaCount
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.plan import plan_document, proposal_document
+from rebalancer.reporting.plan_notes import count_other_workloads
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.evicted import SeenEviction, note_evictions
@@ -136,7 +137,8 @@ class Cycle:
         """
         proposal = self.memory.proposal
         if proposal is None:
-            return to_json(plan_document(self.plan, self.snapshot, self.relaxations)).decode()
+            unknown = count_other_workloads(self.plan, self.assessment, None).unknown
+            return to_json(plan_document(self.plan, self.snapshot, self.relaxations, unknown)).decode()
         document = proposal_document(self.plan, proposal, expires_at(proposal, self.context.policy), self.snapshot)
         return to_json(document).decode()
 

@@ -47,12 +47,12 @@ def needed_capacity_lines(refusals: Iterable[PlanRefusal], chosen: Collection[Re
 class OtherWorkloads(NamedTuple):
     """How many workloads outside of a plan satisfy everything, and how many violate what evictions do not repair.
 
-    `unknown` are the others: they violate nothing that could be counted, and not everything could.
+    `unknown` are the others, in order: they violate nothing that could be counted, and not everything could.
     """
 
     satisfied: int
     unplanned: int
-    unknown: int
+    unknown: tuple[Reference, ...]
 
 
 def count_other_workloads(plan: Plan, assessment: Assessment, chosen: frozenset[Reference] | None) -> OtherWorkloads:
@@ -73,10 +73,11 @@ def count_other_workloads(plan: Plan, assessment: Assessment, chosen: frozenset[
         for workload in limit_workloads(limit):
             states.setdefault(workload, set()).add(state)
     planned = {workload for group in plan.components for workload in group.workloads}
-    others = [
-        found - {State.SATISFIED}
+    others = {
+        workload: found - {State.SATISFIED}
         for workload, found in states.items()
         if workload not in planned and (chosen is None or workload in chosen)
-    ]
-    satisfied, unknown = others.count(set()), others.count({State.UNKNOWN})
-    return OtherWorkloads(satisfied=satisfied, unplanned=len(others) - satisfied - unknown, unknown=unknown)
+    }
+    unknown = tuple(sorted(workload for workload, found in others.items() if found == {State.UNKNOWN}))
+    satisfied = sum(not found for found in others.values())
+    return OtherWorkloads(satisfied=satisfied, unplanned=len(others) - satisfied - len(unknown), unknown=unknown)

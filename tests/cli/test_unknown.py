@@ -1,5 +1,6 @@
 """What cannot be counted is never called satisfied: `plan` and `explain` say Unknown where `report` does."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,8 @@ class TestUnknown:
         assert "Nothing to repair is known." in told
         assert "1 other workload is Unknown: no node that was read has the label" in told
         assert "satisf" not in told
+        (unknown,) = json.loads(self.says(state.items, "plan", "-o", "json"))["unknown"]
+        assert unknown == {"namespace": "shop", "workload": {"kind": "Deployment", "name": "web"}}
         for name in ("deployment/web", "pod/web-0"):
             told = self.says(state.items, "explain", name)
             assert "satisfied? Unknown no node that was read takes such pods and has the label rack" in told

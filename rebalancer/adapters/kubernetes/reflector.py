@@ -250,6 +250,7 @@ class Reflector:
         with self._lock:
             self._objects, self._contents, self._version = {}, None, ""
         self._intern = Interner()
+        self._trust()  # nothing is held that a watch could have missed
         was_forbidden, self.is_forbidden = self.is_forbidden, error.status == _FORBIDDEN
         if self.is_forbidden and not was_forbidden:
             _log.warning("not allowed to list", kind=self.kind.name, error=str(error))
@@ -298,7 +299,7 @@ class Reflector:
             if changes:
                 self._contents = None
         self._bound_interner(is_new=not before)
-        self._note_list(requested, len(changes) if is_comparison else 0)
+        self._note_list(requested, len(changes) if is_comparison else None)
         if self.has_listed and self.observe is not None:
             for change in changes:
                 self.observe(*change)
@@ -306,14 +307,17 @@ class Reflector:
         self._notify()  # before `synced`: who waits for `synced` relies on it
         self.synced.set()
 
-    def _note_list(self, requested: float, undelivered: int) -> None:
-        """Note what a list has shown, and of which age the contents are now."""
+    def _note_list(self, requested: float, undelivered: int | None) -> None:
+        """Note what a list has shown, None where it was compared with nothing, and of which age the contents are now.
+
+        A list after 410 says nothing of a watch that is not trusted: there is none whose silence it could confirm.
+        """
         self.error, self.status, self._failing_since = "", 0, None
         self._heard_at, self._silence = time.monotonic(), 0.0
         if undelivered:
             _log.warning("watch did not deliver", kind=self.kind.name, changes=undelivered)
             self.undelivered, self._lists_left = self.undelivered + undelivered, _EQUAL_LISTS
-        else:
+        elif undelivered is not None:
             self._trust(lists_left=max(0, self._lists_left - 1))
         if not self.undelivered:
             self._known_at = requested

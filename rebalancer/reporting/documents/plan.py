@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from rebalancer.admission.approval import plan_hash
 from rebalancer.assessment.assess import EvaluatedGroup
-from rebalancer.model.moves import Proposal
+from rebalancer.model.moves import Proposal, Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
@@ -157,10 +157,18 @@ class PlannedRefusal(CamelCaseStruct, frozen=True, kw_only=True):
     message: str
 
 
+class UnknownWorkload(CamelCaseStruct, frozen=True, kw_only=True):
+    """A workload that violates nothing that could be counted, and of which not everything could."""
+
+    namespace: Text
+    workload: WorkloadName
+
+
 class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """A plan. `generatedAt` is the snapshot's time; it and `expiresAt` are null where the snapshot has none.
 
     `planHash` stands for the evictions, their order and the policy; in mode Approve also for the time of the proposal.
+    Of the `unknown` workloads nobody can say from what was read whether they satisfy their constraints and limits.
     """
 
     api_version: str = API_VERSION
@@ -175,10 +183,19 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     waiting: tuple[WaitingEviction, ...]
     groups: tuple[PlannedGroup, ...]
     refusals: tuple[PlannedRefusal, ...]
+    unknown: tuple[UnknownWorkload, ...] = ()
 
 
-def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_RELAXATIONS) -> PlanDocument:
-    """Convert a plan to its document; `relaxations` say what would make infeasible groups feasible."""
+def plan_document(
+    plan: Plan,
+    snapshot: Snapshot,
+    relaxations: Relaxations = NO_RELAXATIONS,
+    unknown: Iterable[Reference] = (),
+) -> PlanDocument:
+    """Convert a plan to its document; `relaxations` say what would make infeasible groups feasible.
+
+    `unknown` are the workloads outside of the plan of which not everything could be counted.
+    """
     numbers = group_numbers(plan)
     known = get_known_time(plan.made_at)
     return PlanDocument(
@@ -192,6 +209,9 @@ def plan_document(plan: Plan, snapshot: Snapshot, relaxations: Relaxations = NO_
         waiting=tuple(_waiting_evictions(plan)),
         groups=tuple(_planned_groups(plan, numbers, snapshot, relaxations)),
         refusals=(*map(_planned_refusal, plan.refusals), *_never_allowed(plan)),
+        unknown=tuple(
+            UnknownWorkload(namespace=reference.namespace, workload=workload_name(reference)) for reference in unknown
+        ),
     )
 
 

@@ -338,6 +338,36 @@ def test_what_a_watch_did_not_deliver_is_applied_from_the_list(sent: bytes, monk
         ended(reflector)
 
 
+def test_a_list_that_is_compared_with_nothing_does_not_confirm_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that has missed something is trusted after two equal lists; the whole list after 410 is none of these."""
+    monkeypatch.setattr(reflector_module, "STALE_AFTER", 0.6)
+    lists = [page(pod("a", "1")), *[page(pod("b", "15"), version="20")] * 50]
+    script = Script(lists, [[b""], [410]])
+    with served(script) as transport:
+        reflector = following(transport)
+        until(lambda: bool(reflector.undelivered), "the comparison")
+        until(lambda: not reflector.undelivered, "the second equal list")
+        kinds = ["watch" if "watch" in query else "list" for query in script.queries]
+        assert kinds[:9] == ["list", "watch", "list", "watch", "list", "watch", "list", "watch", "list"]
+        ended(reflector)
+
+
+def test_what_a_watch_missed_is_forgotten_with_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the kind is not served nothing is held; what is listed afterwards is as new as at the start."""
+    monkeypatch.setattr(reflector_module, "STALE_AFTER", 0.6)
+    monkeypatch.setattr(reflector_module, "_UNSERVED_WAIT", 0.01)
+    pool = {"metadata": {"name": "general", "resourceVersion": "9"}, "spec": {"template": {"spec": {}}}}
+    lists = [{"metadata": {"resourceVersion": "10"}, "items": items} for items in ([pool], [], *[[pool]] * 50)]
+    script = Script(lists, [[b""], [404]])
+    with served(script) as transport, capture_logs() as logs:
+        reflector = Reflector(transport, NODE_POOLS, optional=True)
+        reflector.start()
+        until(lambda: len(script.watched) == 3, "the watch after it was not served")
+        assert (reflector.undelivered, reflector.is_stale, names(reflector)) == (0, False, ["general"])
+        assert [entry["event"] for entry in logs] == ["watch did not deliver"]
+        ended(reflector)
+
+
 def test_silence_counts_whoever_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A load balancer ends silent connections before the read timeout; each new watch says nothing either."""
     monkeypatch.setattr(reflector_module, "STALE_AFTER", 8.0)
