@@ -101,6 +101,7 @@ def webhook_down(api: Api) -> Iterator[None]:
         api.delete("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/pods")
 
 
+@pytest.mark.thorough
 def test_a_webhook_that_refuses_all_pods_costs_six(cluster: ControlPlane, tmp_path: Path) -> None:
     """Of 90 workloads in 30 namespaces, in a minute; before, 60. It goes on within a minute after it answers again."""
     install(cluster, "base", "evict")

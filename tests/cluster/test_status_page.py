@@ -17,6 +17,7 @@ from playwright.sync_api import Browser
 from tests.cluster.browser import DESKTOP, PHONE, browser, keep, opened, serious_findings
 from tests.cluster.controller import NAMESPACE, Controller, install, policy
 from tests.cluster.test_observing import skewed
+from tests.control_plane.api import wait_until
 from tests.control_plane.layout import deployment, lay_out, lay_out_owned, nodes, pdb, spread
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
@@ -130,7 +131,10 @@ def test_it_works_without_scripts_and_follows_links(cluster: ControlPlane, chrom
         page.get_by_label("Namespace or workload").fill("cart")
         page.get_by_role("button", name="Search").click()
         grid = page.get_by_role("region", name="Pods by domain")
-        assert grid.get_by_role("rowheader", name="shop/cart (Deployment)").is_visible()
+        cart = grid.get_by_role("rowheader", name="shop/cart (Deployment)")
+        # Without scripts a page stays as it was when it was asked for, perhaps before the first cycle was shown.
+        wait_until(lambda: cart.is_visible() or not page.reload(), what="the workload in the grid", timeout=20)
+        assert cart.is_visible()
         assert not grid.get_by_role("rowheader", name="shop/web (Deployment)").is_visible()
         page.get_by_role("link", name=HOSTNAME).click()
         assert grid.get_by_role("columnheader", name="a-1").is_visible()
