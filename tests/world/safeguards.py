@@ -160,7 +160,7 @@ def _begun_steps_are_finished(patch: pytest.MonkeyPatch) -> None:
 
 
 def _workloads_keep_enough_pods(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BudgetLedger, "_allowance_of_workload", lambda self, member: 99)
+    patch.setattr(BudgetLedger, "_workload_limit", lambda self, member, pod: None)
 
 
 def _overloaded_servers_are_left_alone(patch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ NOTICED: Mapping[str, tuple[int, str]] = {
     "pause is read before a request": (12, "after a pause was stored"),
     "pause is read again soon": (7, "after a pause was stored"),
     "slow answers about a pause hold": (20, "after a pause was stored"),
-    "ready pods are read before a step": (35, "are not Ready"),
+    "ready pods are read before a step": (56, "are not Ready"),
     "silent watches hold": (14, "on a view that is"),
     "memory is saved before requests": (7, "the stored memory does not know"),
     "lease runs out before others take it": (9, "after another process took the lease"),
