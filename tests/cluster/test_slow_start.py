@@ -178,6 +178,7 @@ def test_stateful_sets_in_a_full_namespace_cost_two(cluster: ControlPlane, tmp_p
         wait_until(lambda: len(repaired(cluster.api)) == 12, what="the repair of all", timeout=120)
 
 
+@pytest.mark.thorough
 def test_a_registry_that_refuses_costs_eight(cluster: ControlPlane, tmp_path: Path) -> None:
     """Of 60 workloads in ten namespaces: no image can be pulled on the nodes of zone c."""
     install(cluster, "base", "evict")
@@ -239,6 +240,7 @@ def test_two_tenants_with_full_quotas_stop_themselves_alone(cluster: ControlPlan
         assert controller.log("cycle")[-1]["waiting_for"].keys() == {"CannotCreate"}
 
 
+@pytest.mark.thorough
 def test_a_pod_that_ends_within_a_long_grace_period_is_no_lost_move(cluster: ControlPlane, tmp_path: Path) -> None:
     """Twenty minutes, of which a finalizer keeps it for one and a half. Its workload waits, others are repaired."""
     install(cluster, "base", "evict")
