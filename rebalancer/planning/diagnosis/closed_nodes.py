@@ -124,60 +124,56 @@ class _Example(NamedTuple):
     pending: bool = False
 
 
+class ClosedNodes(NamedTuple):
+    """What is to be explained: nodes that take no more pods of a component, or of a class of it.
+
+    `sample` is what replaces its `placed` pods, those that would go first first; `pending` wait for a node. Equal
+    `alike` say that samples are rejected by the same nodes for the same reasons. `helps` tries what would open nodes.
+    """
+
+    sample: Pod
+    pending: Sequence[Pod]
+    placed: Sequence[Pod]
+    closed: ClosedDomains
+    view: View
+    alike: Hashable
+    helps: Trial
+
+
 class Explanations:
     """Explains closed nodes for one plan, each component once: what is decided about it is decided up to twice."""
 
     def __init__(self, nodes: int) -> None:
         """Take at how many nodes may be looked."""
         self.budget = SearchBudget(nodes)
-        self._known: dict[str, NodesTakeNoMore] = {}
+        self._known: dict[str, NodesTakeNoMore | DomainsCordoned] = {}
         # In a zone that is down thousands of workloads request the same and are closed out of the same nodes.
         self._rejected: dict[tuple[Hashable, frozenset[str]], tuple[Sequence[Rejected], tuple[Rejection, ...]]] = {}
 
-    def explain(
-        self,
-        name: str,
-        sample: Pod,
-        pending: Sequence[Pod],
-        placed: Sequence[Pod],
-        closed: ClosedDomains,
-        view: View,
-        alike: Hashable,
-        helps: Trial | None = None,
-    ) -> "NodesTakeNoMore | DomainsCordoned":
+    def explain(self, name: str, nodes: ClosedNodes) -> NodesTakeNoMore | DomainsCordoned:
         """Return why the nodes take no more pods of the component of that name.
 
-        `sample` is what replaces its `placed` pods, those that would go first first; `pending` wait for a node. Equal
-        `alike` say that samples are rejected by the same nodes for the same reasons. Where nothing is left of the
-        budget no example is looked for, and no remedy.
+        Where nothing is left of the budget no example is looked for, and no remedy.
         """
         if name not in self._known:
-            if self._is_maintenance(sample, closed, view, alike, helps):
-                return DomainsCordoned(closed.key, tuple(sorted(closed.cordoned)))
-            self._known[name] = self._explain(sample, pending, placed, closed, view, alike, helps)
+            closed = nodes.closed
+            in_maintenance = self._is_maintenance(nodes)
+            cordoned = tuple(sorted(closed.cordoned))
+            self._known[name] = DomainsCordoned(closed.key, cordoned) if in_maintenance else self._explain(nodes)
         return self._known[name]
 
-    def _explain(
-        self,
-        sample: Pod,
-        pending: Sequence[Pod],
-        placed: Sequence[Pod],
-        closed: ClosedDomains,
-        view: View,
-        alike: Hashable,
-        helps: Trial | None,
-    ) -> NodesTakeNoMore:
+    def _explain(self, nodes: ClosedNodes) -> NodesTakeNoMore:
+        closed, view = nodes.closed, nodes.view
         every = len(view.nodes.names)
-        examples = _examples(pending, placed, closed.key, view) if self._may_look(every) else ()
+        examples = _examples(nodes) if self._may_look(every) else ()
         for example in islice(examples, _EXAMPLES):
             rejected = reject_nodes(example.pod, example.view)
             if len(_nodes_of(rejected)) == every:
                 wanted, rejections = admitted_by_spread(example.pod, example.view), count_rejections(rejected)
                 break
         else:
-            example, wanted = _Example(sample, view), closed.nodes
-            rejected, rejections = self._reject_closed(sample, closed.nodes, view, alike)
-        tries = helps is not None and self._may_look(len(wanted))
+            example, wanted = _Example(nodes.sample, view), closed.nodes
+            rejected, rejections = self._reject_closed(nodes.sample, closed.nodes, view, nodes.alike)
         return NodesTakeNoMore(
             key=closed.key,
             domains=closed.within(_nodes_of(rejected)) or closed.within(closed.nodes),
@@ -186,26 +182,21 @@ class Explanations:
             lacking=_lack_resources(rejected, wanted),
             pod=example.name,
             pending=example.pending,
-            remedy=_find_remedy(rejected, wanted, example, helps) if tries and helps is not None else "",
+            remedy=_find_remedy(rejected, wanted, example, nodes.helps) if self._may_look(len(wanted)) else "",
         )
 
-    def _is_maintenance(
-        self, sample: Pod, closed: ClosedDomains, view: View, alike: Hashable, helps: Trial | None
-    ) -> bool:
+    def _is_maintenance(self, nodes: ClosedNodes) -> bool:
         """Return whether it is enough to uncordon the domains that are cordoned as a whole.
 
         Where no more may be tried it counts as enough if these nodes take such pods then.
         """
-        nodes = frozenset[str]().union(*closed.cordoned.values())
-        if not nodes:
+        cordoned = frozenset[str]().union(*nodes.closed.cordoned.values())
+        if not cordoned:
             return False
-        key = "uncordoned", alike
-        if (key, nodes) not in self._rejected:
-            rejected = reject_nodes(uncordoned(sample), view, _OTHERS, nodes)
-            self._rejected[key, nodes] = rejected, ()
-        opened = nodes - _nodes_of(self._rejected[key, nodes][0])
+        rejected, _ = self._reject_closed(uncordoned(nodes.sample), cordoned, nodes.view, ("uncordoned", nodes.alike))
+        opened = cordoned - _nodes_of(rejected)
         try:
-            return bool(opened) and (helps is None or helps(_count_places(sorted(opened), sample, view)))
+            return bool(opened) and nodes.helps(_count_places(sorted(opened), nodes.sample, nodes.view))
         except SearchLimitReached:
             return True
 
@@ -236,9 +227,10 @@ def _nodes_of(rejected: Sequence[Rejected]) -> frozenset[str]:
     return frozenset[str]().union(*(row.nodes for row in rejected))
 
 
-def _examples(pending: Sequence[Pod], placed: Sequence[Pod], key: str, view: View) -> Iterator[_Example]:
+def _examples(nodes: ClosedNodes) -> Iterator[_Example]:
     """Yield a pending pod, then pods of the fullest domain that would be evicted."""
-    for pod in pending[:1]:
+    placed, key, view = nodes.placed, nodes.closed.key, nodes.view
+    for pod in nodes.pending[:1]:
         yield _Example(pod, view, pod.name, pending=True)
     values = view.nodes.values(key) if key else {}
     domains = [values.get(pod.node or "", pod.node) for pod in placed]

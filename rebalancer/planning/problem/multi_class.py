@@ -10,6 +10,7 @@ from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import State
 from rebalancer.planning.diagnosis.closed_nodes import (
     ClosedDomains,
+    ClosedNodes,
     DomainsCordoned,
     Explanations,
     NodesTakeNoMore,
@@ -116,16 +117,9 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
         pods = [pod for member in pod_class.members for pod in member.pods if pod_class.has(pod)]
         waiting = [pod for pod in self.pods.waiting if self.classes.class_of(pod) == number]
-        return self.explanations.explain(
-            f"{self.component.name} {number}",
-            pod_class.sample,
-            waiting,
-            pods,
-            self._closed_domains(pod_class),
-            self.view,
-            pod_class.capacity,
-            helps,
-        )
+        closed, capacity = self._closed_domains(pod_class), pod_class.capacity
+        nodes = ClosedNodes(pod_class.sample, waiting, pods, closed, self.view, capacity, helps)
+        return self.explanations.explain(f"{self.component.name} {number}", nodes)
 
     def _closed_domains(self, pod_class: PodClass) -> ClosedDomains:
         """Return the domains that take no more pods of a class, of the first of its keys that has such."""

@@ -9,7 +9,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.words import plural
-from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains, Explanations
+from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains, ClosedNodes, Explanations
 from rebalancer.planning.diagnosis.obstacles import diagnose_single_class
 from rebalancer.planning.plan import Proof
 from rebalancer.planning.problem.protocol import Infeasible, ProvedMinimum, Reservation, Step, StepSearch
@@ -124,9 +124,8 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
         component, movable = self.component, {pod.uid for pod in self.layout.ranked.pods}
         placed = sorted(component.pods, key=lambda pod: pod.uid not in movable)
-        return self.explanations.explain(
-            component.name, self.sample, self.pods.waiting, placed, closed, self.view, self.capacity, helps
-        )
+        nodes = ClosedNodes(self.sample, self.pods.waiting, placed, closed, self.view, self.capacity, helps)
+        return self.explanations.explain(component.name, nodes)
 
     def _min_evictions(self) -> int | None:
         return min_evictions(self.layout.root, self.layout.bounds, self.pending, self.cache)
