@@ -32,6 +32,9 @@ TO_BE_REMOVED: Final = BEING_REMOVED | {"DeletionCandidateOfClusterAutoscaler"}
 """The same, and that of a node that the cluster-autoscaler may remove soon."""
 
 
+NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+"""Keys of the taints that the node controller gives to a node that is not Ready."""
+
 _REGISTRATION: Final = timedelta(seconds=5)
 """Between a node's creation and the condition with which its kubelet registers it; none is Ready that early."""
 

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import structs
 
 from rebalancer.model.affinity import Taint, Toleration
+from rebalancer.model.nodes import NOT_READY
 from rebalancer.model.pods import Pod
 from rebalancer.model.quantities import format_amount
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
@@ -23,7 +24,7 @@ from rebalancer.scheduling.node_unschedulable import CORDONED, NodeUnschedulable
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
 from rebalancer.scheduling.rejections import Rejected, reject_nodes
-from rebalancer.scheduling.taint_toleration import TaintToleration, is_not_ready
+from rebalancer.scheduling.taint_toleration import TaintToleration
 from rebalancer.scheduling.view import View
 
 _TRIED: Final = 8
@@ -72,7 +73,7 @@ def _openings(rejected: Iterable[Rejected], wanted: frozenset[str], pod: Pod, vi
     for taint, tainted in plugin.group(nodes.get(TaintToleration.name, frozenset())):
         by_taint.setdefault(taint, []).extend(tainted)
     for taint, those in sorted(by_taint.items(), key=lambda row: row[0].key):
-        if is_not_ready(taint.key):  # all of that key go together
+        if taint.key in NOT_READY:  # all of that key go together
             passing = Toleration(key=taint.key, operator="Exists")
         else:
             passing = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
@@ -132,7 +133,7 @@ def admitted_by_spread(pod: Pod, view: View) -> frozenset[str]:
 
 def _say_untainted(taint: str, nodes: Sequence[str]) -> str:
     named = name_list(nodes)
-    return f"bring back {named}" if is_not_ready(taint) else f"remove the taint {taint} from {named}, or tolerate it"
+    return f"bring back {named}" if taint in NOT_READY else f"remove the taint {taint} from {named}, or tolerate it"
 
 
 def _say_freed(nodes: Sequence[str], pod: Pod, view: View) -> str:

@@ -13,13 +13,14 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from rebalancer.model.nodes import NOT_READY
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling import inter_pod_affinity, node_affinity, node_name, node_ports, node_unschedulable
 from rebalancer.scheduling import pod_topology_spread as spread
 from rebalancer.scheduling.feasibility import FILTERS, iterate_nominated_nodes, prepare_filters
 from rebalancer.scheduling.node_affinity import NodeAffinityFilter
 from rebalancer.scheduling.plugin import Filter
-from rebalancer.scheduling.taint_toleration import TaintToleration, is_not_ready
+from rebalancer.scheduling.taint_toleration import TaintToleration
 from rebalancer.scheduling.view import View
 
 
@@ -73,7 +74,7 @@ class Rejection(Struct, frozen=True, gc=False):
         if self.reason in _PHRASES:
             return f"{self.nodes} {_PHRASES[self.reason][0 if one else 1]}"
         has = "has" if one else "have"
-        if is_not_ready(self.taint):
+        if self.taint in NOT_READY:
             return f"{self.nodes} {'is' if one else 'are'} not Ready"
         if self.taint:
             return f"{self.nodes} {has} the taint {self.taint}"

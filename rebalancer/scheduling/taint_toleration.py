@@ -50,11 +50,6 @@ class TaintToleration(Filter):
         return nodes & self._tolerated
 
 
-def is_not_ready(taint: str) -> bool:
-    """Say whether the name of a taint is one that the node controller gives to a node that is not Ready."""
-    return taint in {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
-
-
 def _format_taint(taint: Taint) -> str:
     return f"{{{taint.key}: {taint.value}}}"
 

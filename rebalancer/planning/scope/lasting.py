@@ -27,7 +27,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import PlanningMemory, make_token
-from rebalancer.model.nodes import Node
+from rebalancer.model.nodes import NOT_READY, Node
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import InclusionPolicy
 from rebalancer.model.words import format_duration
@@ -38,7 +38,7 @@ from rebalancer.scheduling.node_unschedulable import CORDONED
 from rebalancer.scheduling.pod_topology_spread import counts
 from rebalancer.scheduling.view import View
 
-_TRANSIENT = frozenset({CORDONED.key, "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+_TRANSIENT = NOT_READY | {CORDONED.key}
 """Keys of the taints that follow a cordon, and a node's being not Ready."""
 
 
