@@ -17,7 +17,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, pod_ordinal
 from rebalancer.planning.diagnosis.obstacles import PodsStay
 from rebalancer.planning.plan import Plan
-from rebalancer.planning.scope.eligibility import EligibilityChecker, OwnerRollingOut
+from rebalancer.planning.scope.eligibility import EligibilityChecker, NodeSilent, OwnerRollingOut
 from rebalancer.planning.scope.movable import TemplatesDiffer
 from rebalancer.planning.scope.owners import (
     AutoscalerScales,
@@ -237,6 +237,34 @@ class TestOrder:
         alike = same(database())
         late = named(alike, "db-0", ready=False)
         for snapshot, movable in ((alike, True), (late, False)):
+            checker = EligibilityChecker(snapshot, policy(), View(snapshot).clock)
+            assert checker.are_all_movable(snapshot.pods) == movable
+
+
+class TestPodsOnNodesThatAreNotReady:
+    """A pod that comes back under its name waits until its node says that it is gone; others do not."""
+
+    def with_silent_nodes(self, snapshot: Snapshot) -> Snapshot:
+        held = {pod.node for pod in snapshot.pods}
+        nodes = [structs.replace(node, ready=False) if node.name in held else node for node in snapshot.nodes]
+        return replace(snapshot, nodes=nodes)
+
+    def refuse(self, snapshot: Snapshot) -> set[object]:
+        checker = EligibilityChecker(snapshot, policy(), View(snapshot).clock)
+        return {checker.refuse_pod(pod) for pod in snapshot.pods}
+
+    def test_a_pod_of_a_stateful_set_stays(self) -> None:
+        snapshot = database()
+        assert self.refuse(snapshot) == {None}
+        silent = self.with_silent_nodes(snapshot)
+        assert self.refuse(silent) == {NodeSilent("StatefulSet", pod.node or "") for pod in silent.pods}
+
+    def test_a_pod_of_a_deployment_is_not_held(self) -> None:
+        assert self.refuse(self.with_silent_nodes(returned())) == {None}
+
+    def test_pods_that_are_alike_are_examined_one_by_one_then(self) -> None:
+        alike = same(database())
+        for snapshot, movable in ((alike, True), (self.with_silent_nodes(alike), False)):
             checker = EligibilityChecker(snapshot, policy(), View(snapshot).clock)
             assert checker.are_all_movable(snapshot.pods) == movable
 
