@@ -10,7 +10,7 @@ from rebalancer.scheduling.feasibility import feasible, iterate_nominated_nodes,
 from rebalancer.scheduling.node_affinity import NOT_NAMED, NodeAffinityFilter
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import constraints_of
-from rebalancer.scheduling.scoring import count_examined_nodes, scores, totals
+from rebalancer.scheduling.scoring import best, is_sampled, scores, totals
 from rebalancer.scheduling.tie_breaking import find_top, guess_winner
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.verdicts import SUCCESS, Code, Verdict
@@ -57,9 +57,9 @@ class NodePrediction:
 class Prediction:
     """What would happen to a pod if the scheduler placed it now.
 
-    `candidates` are the nodes that the scheduler may pick. `sampled`: the cluster is so large that the scheduler
-    examines only some of its nodes, so every feasible node is a candidate. `unpredictable`: why the prediction is not
-    reliable, None where it is.
+    `candidates` are the nodes that the scheduler may pick. `sampled`: the cluster is so large that the scheduler scores
+    only some of the feasible nodes; the candidates are those that rank highest in any sample, and scores and totals are
+    those of a sample of all. `unpredictable`: why the prediction is not reliable, None where it is.
     """
 
     pod: Pod
@@ -93,10 +93,10 @@ def predict(pod: Pod, view: View) -> Prediction:
     filters = prepare_filters(pod, view)
     admitted = feasible(pod, view)
     ordered = [name for name in view.nodes.by_name if name in admitted]
-    sampled = len(ordered) > count_examined_nodes(len(view.nodes.by_name), view.profile.percentage)
+    sampled = is_sampled(pod, view, len(ordered))
     scored = scores(pod, view, ordered) if len(ordered) > 1 else {}
     sums = totals(scored, view, ordered) if scored else {}
-    candidates = admitted if sampled or not sums else find_top(sums)
+    candidates = best(pod, view, admitted) if sampled else find_top(sums) if sums else admitted
     crowded = _evaluate_nominated_nodes(pod, view)
     nodes = tuple(
         _make_node_prediction(name, crowded.get(name) or _evaluate_node(name, filters), scored, sums)
@@ -111,7 +111,7 @@ def predict(pod: Pod, view: View) -> Prediction:
         failure="" if admitted else describe_failure(nodes, filters, view.rules),
         sampled=sampled,
         may_preempt=not admitted and _may_preempt(pod, nodes, view),
-        likely=guess_winner(candidates, sums, view),
+        likely=guess_winner(candidates, {name: sums[name] for name in candidates} if sampled else sums, view),
         unpredictable=unpredictable(pod, view),
     )
 
