@@ -60,12 +60,19 @@ class _Scale(NamedTuple):
     by_least: bool
 
 
+def _count_untolerated(pod: Pod, view: View, _: Sequence[str]) -> Mapping[str, int]:
+    """Count for all nodes, once for all pods of equal tolerations."""
+    names = tuple(view.nodes.by_name)
+    key = "untolerated", pod.spec.tolerations
+    return view.memo(key, lambda: taint_toleration.count_untolerated(pod, view, names))
+
+
 def _scale_reversed(raw: Mapping[int, int]) -> Mapping[int, int]:
     return scale_to_hundred(raw, reverse=True)
 
 
 SCALED: Final[Mapping[str, _Scale]] = {
-    "TaintToleration": _Scale(taint_toleration.count_untolerated, _scale_reversed, by_least=False),
+    "TaintToleration": _Scale(_count_untolerated, _scale_reversed, by_least=False),
     "NodeAffinity": _Scale(node_affinity.sum_weights, scale_to_hundred, by_least=False),
     "InterPodAffinity": _Scale(inter_pod_affinity_score.sum_weights, inter_pod_affinity_score.normalize, by_least=True),
 }
@@ -108,12 +115,7 @@ def best_of_samples(pod: Pod, view: View, nodes: frozenset[str], search: Search)
         for name, scale in SCALED.items()
         if name in weights and (raw := scale.raw(pod, view, ordered)) is not None
     ]
-    alone = dict.fromkeys(ordered, 0)
-    for name, score in ALONE.items():
-        scored = score(pod, view, ordered) if name in weights else None
-        if scored is not None:
-            for node in ordered:
-                alone[node] += weights[name] * scored[node]
+    alone = _score_alone(pod, view)
     members: dict[_Group, list[str]] = {}
     for node in ordered:
         group = _Group(
@@ -139,6 +141,18 @@ def best_of_samples(pod: Pod, view: View, nodes: frozenset[str], search: Search)
         for case in product(*cases):
             candidates.update(samples.find_highest(case))
     return frozenset([node for group in candidates for node in members[group]])
+
+
+def _score_alone(pod: Pod, view: View) -> Mapping[str, int]:
+    """Return the weighted sum of the plugins that score each node by itself, of all nodes."""
+
+    def add_up(state: View, nodes: Sequence[str]) -> Mapping[str, int]:
+        weights = state.profile.weights
+        parts = [(weights[name], score(pod, state, nodes)) for name, score in ALONE.items() if name in weights]
+        return {node: sum([weight * scored[node] for weight, scored in parts if scored is not None]) for node in nodes}
+
+    spec = pod.spec
+    return view.scored_nodes(("alone", spec.requests, spec.scored, spec.images, spec.containers), add_up)
 
 
 def _count_terms(pod: Pod, view: View, ordered: Sequence[str]) -> Sequence[Term] | None:

@@ -59,13 +59,13 @@ def best(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
     search = prepare_search(pod, view)
     if len(nodes) > search.enough:
         return nodes if _may_be_hinted(pod, view) else best_of_samples(pod, view, nodes, search)
+    return best_of_all(pod, view, nodes)
+
+
+def best_of_all(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
+    """Return the top-scoring nodes where the scheduler scores all of these."""
     ordered = sorted(nodes)
     return find_top(totals(scores(pod, view, ordered), view, ordered))
-
-
-def is_sampled(pod: Pod, view: View, feasible: int) -> bool:
-    """Say whether the scheduler scores only some of so many feasible nodes for a pod."""
-    return feasible > prepare_search(pod, view).enough
 
 
 def _may_be_hinted(pod: Pod, view: View) -> bool:
