@@ -171,7 +171,12 @@ def decode_csi_node(source: wire.CSINode, _: Interner) -> CSINode:
 
 def decode_csi_driver(source: wire.CSIDriver, _: Interner) -> CSIDriver:
     """Convert a CSIDriver to the model's; one that does not say so attaches its volumes."""
-    return CSIDriver(name=source.metadata.name, attach_required=source.spec.attach_required is not False)
+    return CSIDriver(
+        name=source.metadata.name,
+        attach_required=source.spec.attach_required is not False,
+        publishes_capacity=source.spec.storage_capacity is True,
+        keeps_pods_from_nodes_without=source.spec.prevent_pod_scheduling_if_missing is True,
+    )
 
 
 def decode_node(source: wire.Node, intern: Interner) -> Node:

@@ -290,6 +290,8 @@ class PodStatus(Wire, frozen=True):
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: Amounts | None = None
     nominated_node_name: str = ""
 
 
@@ -359,6 +361,8 @@ class RawPodStatus(Wire, frozen=True):
     conditions: list[Condition] | None = None
     container_statuses: list[RawContainerStatus] | None = None
     init_container_statuses: list[RawContainerStatus] | None = None
+    allocated_resources: Raw = _NULL
+    resources: Raw = _NULL
     nominated_node_name: str = ""
 
 
@@ -755,6 +759,8 @@ class Allocatable(Wire, frozen=True):
 
 class CSIDriverSpec(Wire, frozen=True):
     attach_required: bool | None = None
+    storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CSIDriver(Wire, frozen=True):

@@ -381,6 +381,11 @@ class Snapshot:
         return {storage_class.name: storage_class for storage_class in self.storage_classes}
 
     @_Index
+    def csi_driver(self) -> Mapping[str, CSIDriver]:
+        """CSI drivers by name."""
+        return {driver.name: driver for driver in self.csi_drivers}
+
+    @_Index
     def attaching_nothing(self) -> Collection[str]:
         """Names of the CSI drivers that attach nothing; for one without a CSIDriver, Kubernetes attaches."""
         return {driver.name for driver in self.csi_drivers if not driver.attach_required}
