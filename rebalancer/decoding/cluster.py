@@ -22,7 +22,15 @@ from rebalancer.decoding.metadata import (
     get_creation_time,
 )
 from rebalancer.model.affinity import NodeSelectorTerm, Taint, TaintEffect
-from rebalancer.model.cluster import Autoscaler, DisruptionBudget, Namespace, NodePool, PriorityClass, Service
+from rebalancer.model.cluster import (
+    Autoscaler,
+    DisruptionBudget,
+    Namespace,
+    NodePool,
+    PriorityClass,
+    SchedulingGroup,
+    Service,
+)
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.nodes import Node
 from rebalancer.model.requests import make_resources
@@ -172,6 +180,13 @@ def decode_csi_node(source: wire.CSINode, _: Interner) -> CSINode:
 def decode_csi_driver(source: wire.CSIDriver, _: Interner) -> CSIDriver:
     """Convert a CSIDriver to the model's; one that does not say so attaches its volumes."""
     return CSIDriver(name=source.metadata.name, attach_required=source.spec.attach_required is not False)
+
+
+def decode_pod_group(source: wire.PodGroup, _: Interner) -> SchedulingGroup:
+    """Convert a PodGroup to the model's."""
+    mode = source.spec.disruption_mode
+    whole = mode is not None and mode.all is not None
+    return SchedulingGroup(namespace=source.metadata.namespace, name=source.metadata.name, whole=whole)
 
 
 def decode_node(source: wire.Node, intern: Interner) -> Node:

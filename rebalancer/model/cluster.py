@@ -100,6 +100,17 @@ class PriorityClass(Struct, frozen=True, gc=False, kw_only=True):
     preempts: bool = True
 
 
+class SchedulingGroup(Struct, frozen=True, gc=False, kw_only=True):
+    """A PodGroup, which `spec.schedulingGroup` of its pods names. `whole`: only all of them may be disrupted, together.
+
+    Source: `k8s.io/api/scheduling/v1beta1/types.go` (DisruptionMode); one that does not say so lets each pod go.
+    """
+
+    namespace: str
+    name: str
+    whole: bool = False
+
+
 class Version(Struct, frozen=True, gc=False, order=True):
     """The API server's version; the scheduler is assumed to have the same."""
 
