@@ -119,21 +119,21 @@ class Version(Struct, frozen=True, gc=False, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `1.36`, `v1.36.3`, `1.33+`; raise ValueError for anything else."""
+        """Read `1.37`, `v1.37.2`, `1.33+`; raise ValueError for anything else."""
         parts = text.removeprefix("v").split(".")
         try:
             return cls(int(parts[0]), int(parts[1].rstrip("+")))
         except (ValueError, IndexError):
-            raise ValueError(f"{text!r} is not a Kubernetes version; expected one such as 1.36") from None
+            raise ValueError(f"{text!r} is not a Kubernetes version; expected one such as 1.37") from None
 
     def __str__(self) -> str:
-        """Show it as `1.36`."""
+        """Show it as `1.37`."""
         return f"{self.major}.{self.minor}"
 
 
 OLDEST = Version(1, 30)
 """The oldest version whose scheduler is modelled."""
-NEWEST = Version(1, 36)
+NEWEST = Version(1, 37)
 """The version that is assumed if none is given."""
 
 

@@ -89,15 +89,6 @@ class Site:
 
 PORTS = ("etcd", "etcd-peers", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
-UNWANTED_CONTROLLERS = (
-    "bootstrap-signer-controller",
-    "cloud-node-lifecycle-controller",
-    "node-route-controller",
-    "service-lb-controller",
-    "token-cleaner-controller",
-    "ttl-controller",
-)
-
 
 def etcd(site: Site) -> Command:
     """Return the command of etcd."""
@@ -161,7 +152,8 @@ def kube_controller_manager(site: Site) -> Command:
         f"--secure-port={site.ports['kube-controller-manager']}",
         f"--cert-dir={site.folder / 'kube-controller-manager'}",
         "--leader-elect=false",
-        f"--controllers={','.join(('*', *(f'-{name}' for name in UNWANTED_CONTROLLERS)))}",
+        # All that are on by default but the one that writes an annotation to every node.
+        "--controllers=*,-ttl-controller",
         f"--service-account-private-key-file={site.signing_key}",
         # Published to every namespace as `kube-root-ca.crt`.
         f"--root-ca-file={site.ca_file}",
