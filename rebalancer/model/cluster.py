@@ -137,6 +137,18 @@ NEWEST = Version(1, 37)
 """The version that is assumed if none is given."""
 
 
+def describe_unmodelled(version: Version) -> str:
+    """Say that the scheduler of an API server's version is not modelled, and what to do; "" where it is."""
+    if OLDEST <= version <= NEWEST:
+        return ""
+    known, remedy = (
+        (f"newest release whose scheduler is modelled is {NEWEST}", "Look for a newer release of Rebalancer")
+        if version > NEWEST
+        else (f"oldest release whose scheduler is modelled is {OLDEST}", "Upgrade the cluster")
+    )
+    return f"the API server is Kubernetes {version}, the {known}: pods may be placed otherwise than predicted. {remedy}"
+
+
 class ConfigMap(Struct, frozen=True, kw_only=True):
     """A ConfigMap: its keys with text, and the names of its keys with binary data."""
 
