@@ -32,7 +32,7 @@ from rebalancer.model.cluster import (
     Service,
 )
 from rebalancer.model.labels import Operator, SelectorRequirement
-from rebalancer.model.nodes import Node
+from rebalancer.model.nodes import DRAINING, Node
 from rebalancer.model.requests import make_resources
 from rebalancer.model.storage import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.scheduling.node_unschedulable import CORDONED
@@ -210,6 +210,7 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
         ready=ready,
         ready_since=condition.last_transition_time if condition is not None and ready else None,
         lost_since=_find_loss(source, None if ready else condition),
+        draining=_find_drain(status.conditions or ()),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
     )
@@ -224,6 +225,11 @@ def _find_loss(source: wire.Node, unready: wire.Condition | None) -> datetime | 
     if source.spec.unschedulable:
         times += [taint.time_added for taint in source.spec.taints or () if taint.key == CORDONED.key]
     return min((moment for moment in times if moment is not None), default=None)
+
+
+def _find_drain(conditions: Sequence[wire.Condition]) -> str:
+    """Return the type of the first condition, by name, that says that a node is drained, "" without."""
+    return min((one.type for one in conditions if one.type in DRAINING and one.status == "True"), default="")
 
 
 def _find_cordoner(source: wire.Node) -> str:

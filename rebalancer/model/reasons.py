@@ -155,7 +155,7 @@ class Reason(StrEnum):
             "ordinal."
         ),
     )
-    NODE_LEAVING = "NodeLeaving", "An autoscaler is removing the node."
+    NODE_LEAVING = "NodeLeaving", "The node is being removed or drained."
     NODE_SETTLING = (
         "NodeSettling",
         (

@@ -115,6 +115,23 @@ def test_a_rollout_that_takes_several_pods_down_is_one(cluster: ControlPlane, tm
     assert {refusal["reason"] for refusal in planned["refusals"]} == {"RolloutInProgress"}
 
 
+def test_a_node_that_is_drained_is_no_target(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Whatever gates are on: the API server keeps the condition, and kube-scheduler places pods there all the same."""
+    install(cluster, "base")
+    rule = spread(ZONE, labels={"app": "web"})
+    web = deployment("web", ["a-0", "a-0", "b-0"], namespace="shop", topologySpreadConstraints=[rule])
+    lay_out(cluster, [*nodes({"a": 1, "b": 1, "c": 1}), web])
+    assert plan(cluster, tmp_path)["totals"]["now"] == 1
+    node = cluster.api.get("/api/v1/nodes/c-0")
+    node["status"]["conditions"].append({"type": "DrainInProgress", "status": "True", "reason": "Upgrade"})
+    cluster.api.replace(node, subresource="status")
+    planned = plan(cluster, tmp_path)
+    assert planned["totals"]["now"] == 0
+    assert "its condition DrainInProgress says that it is drained" in json.dumps(planned)
+    cluster.api.patch(f"{SHOP}/deployments/web", {"spec": {"replicas": 4}})
+    wait_until(lambda: "c-0" in {pod["spec"].get("nodeName") for pod in pods_of(cluster, "web").values()}, what="c-0")
+
+
 def test_the_current_revision_under_on_delete_follows_from_1_37_on(cluster: ControlPlane) -> None:
     """Once every pod has been deleted by hand; before, it stays at the first revision. Nothing is decided by it."""
     by_hand = {"updateStrategy": {"type": "OnDelete"}}

@@ -238,7 +238,7 @@ class TestNotPredicted:
 
 
 class TestLeavingNodes:
-    """An autoscaler has tainted a node that it removes."""
+    """An autoscaler has tainted a node that it removes, or a condition says that a node is drained."""
 
     REMOVED = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted")
 
@@ -263,6 +263,35 @@ class TestLeavingNodes:
         outcome = self.tainted("c-0", "DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule")
         assert (outcome.evicted, outcome.reasons) == ([], {Reason.NODE_LEAVING})
         assert "node c-0" in outcome.refusals[Reason.NODE_LEAVING]
+
+    def drained(self, node: str, condition: str, status: str = "True", *, cordoned: bool = False) -> Outcome:
+        state = cluster(deployment())
+        changed = state.get("Node", node)
+        changed["status"]["conditions"].append({"type": condition, "status": status})
+        if cordoned:
+            taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+            changed["spec"] |= {"unschedulable": True, "taints": [taint]}
+        return state.plan()
+
+    @pytest.mark.parametrize("condition", ["DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"])
+    def test_nothing_is_evicted_to_a_node_that_is_drained(self, condition: str) -> None:
+        """Its administrator has set the condition; kube-scheduler does not heed it."""
+        outcome = self.drained("c-0", condition)
+        assert (outcome.evicted, outcome.reasons) == ([], {Reason.NODE_LEAVING})
+        assert (
+            f"node c-0 may take a replacement, and its condition {condition}" in outcome.refusals[Reason.NODE_LEAVING]
+        )
+
+    @pytest.mark.parametrize(
+        ("condition", "status"),
+        [("DrainInProgress", "False"), ("Drained", "Unknown"), ("MaintenancePlanned", "True"), ("Ready", "True")],
+    )
+    def test_other_conditions_say_nothing_about_leaving(self, condition: str, status: str) -> None:
+        assert self.drained("c-0", condition, status).evicted == ["shop/web-0"]
+
+    def test_a_drained_node_that_is_cordoned_takes_no_pods_anyway(self) -> None:
+        outcome = self.drained("b-0", "DrainInProgress", cordoned=True)
+        assert outcome.evicted == ["shop/web-0"]
 
     def test_a_taint_of_another_kind_that_only_prefers_others_stops_nothing(self) -> None:
         assert self.tainted("c-0", "spot.test/interruptible", "PreferNoSchedule").evicted == ["shop/web-0"]
