@@ -347,6 +347,7 @@ def _decode_spec(source: wire.PodSpec, requested: PodRequests, requests: Resourc
         scheduler=source.scheduler_name or "default-scheduler",
         gated=bool(source.scheduling_gates),
         unpredictable=_list_unpredictable_fields(source),
+        pod_group=source.scheduling_group.pod_group_name if source.scheduling_group is not None else "",
         eviction_responders=bool(source.eviction_responders),
         runtime_class=source.runtime_class_name,
         os=source.os.name if source.os is not None else "",

@@ -233,6 +233,10 @@ class OperatingSystem(Wire, frozen=True):
     name: str = ""
 
 
+class SchedulingGroup(Wire, frozen=True):
+    pod_group_name: str = ""
+
+
 class PodSpec(Wire, frozen=True):
     node_name: str = ""
     termination_grace_period_seconds: int | None = None
@@ -252,7 +256,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_gates: list[Present] | None = None
     resource_claims: list[Present] | None = None
     workload_ref: Present | None = None
-    scheduling_group: Present | None = None
+    scheduling_group: SchedulingGroup | None = None
     eviction_responders: list[Present] | None = None
     runtime_class_name: str = ""
     host_network: bool = False
@@ -766,6 +770,19 @@ class CSIDriverSpec(Wire, frozen=True):
 class CSIDriver(Wire, frozen=True):
     metadata: BareMetadata
     spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class DisruptionMode(Wire, frozen=True):
+    all: Present | None = None
+
+
+class PodGroupSpec(Wire, frozen=True):
+    disruption_mode: DisruptionMode | None = None
+
+
+class PodGroup(Wire, frozen=True):
+    metadata: BareMetadata
+    spec: PodGroupSpec = PodGroupSpec()
 
 
 class NodeDriver(Wire, frozen=True):

@@ -100,6 +100,17 @@ class PriorityClass(Struct, frozen=True, gc=False, kw_only=True):
     preempts: bool = True
 
 
+class SchedulingGroup(Struct, frozen=True, gc=False, kw_only=True):
+    """A PodGroup, which `spec.schedulingGroup` of its pods names. `whole`: only all of them may be disrupted, together.
+
+    Source: `k8s.io/api/scheduling/v1beta1/types.go` (DisruptionMode); one that does not say so lets each pod go.
+    """
+
+    namespace: str
+    name: str
+    whole: bool = False
+
+
 class Version(Struct, frozen=True, gc=False, order=True):
     """The API server's version; the scheduler is assumed to have the same."""
 
@@ -124,6 +135,18 @@ OLDEST = Version(1, 30)
 """The oldest version whose scheduler is modelled."""
 NEWEST = Version(1, 37)
 """The version that is assumed if none is given."""
+
+
+def describe_unmodelled(version: Version) -> str:
+    """Say that the scheduler of an API server's version is not modelled, and what to do; "" where it is."""
+    if OLDEST <= version <= NEWEST:
+        return ""
+    known, remedy = (
+        (f"newest release whose scheduler is modelled is {NEWEST}", "Look for a newer release of Rebalancer")
+        if version > NEWEST
+        else (f"oldest release whose scheduler is modelled is {OLDEST}", "Upgrade the cluster")
+    )
+    return f"the API server is Kubernetes {version}, the {known}: pods may be placed otherwise than predicted. {remedy}"
 
 
 class ConfigMap(Struct, frozen=True, kw_only=True):
