@@ -12,7 +12,7 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefuse
 from rebalancer.cli.controller_state import describe_other_policy, read_acting
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.options import ReadOptions
-from rebalancer.model.cluster import ConfigMap
+from rebalancer.model.cluster import ConfigMap, describe_unmodelled
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode
 from rebalancer.policy.team_maps import POLICY_MAP
@@ -39,7 +39,8 @@ class Cluster:
                 warn(filter(None, [describe_other_policy(self._transport, options.policy)]))
         except ClusterError as error:
             raise CliError(str(error)) from None
-        warnings = tuple(f"left out: {fault}" for fault in snapshot.faults)
+        warnings = tuple(filter(None, [describe_unmodelled(snapshot.version)]))
+        warnings += tuple(f"left out: {fault}" for fault in snapshot.faults)
         if snapshot.unknown:
             warnings += (f"not allowed to list {', '.join(sorted(snapshot.unknown))}",)
         warnings += tuple(f"owners of kind {kind} are not read: {why}" for kind, why in snapshot.unread_owners.items())

@@ -35,7 +35,7 @@ from rebalancer.controller.switches import watch_approvals, watch_pauses
 from rebalancer.controller.takeover import find_remaining
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
-from rebalancer.model.cluster import ConfigMap
+from rebalancer.model.cluster import ConfigMap, Version, describe_unmodelled
 from rebalancer.model.events import Regarding
 from rebalancer.model.moves import Memory, Proposal
 from rebalancer.policy import Mode, select_team_namespaces
@@ -141,6 +141,14 @@ def _run(
     _log.info("ended")
 
 
+def _read_version(transport: Transport) -> Version:
+    """Return the API server's version; warn of one whose scheduler is not modelled."""
+    version = server_version(transport)
+    if unmodelled := describe_unmodelled(version):
+        _log.warning(unmodelled)
+    return version
+
+
 class _Controller:
     """The parts of the process, and the order in which they start and end."""
 
@@ -166,7 +174,7 @@ class _Controller:
             transport,
             namespace=settings.namespace,
             instance=self._identity,
-            version=server_version(transport),
+            version=_read_version(transport),
             control=watch_pauses(transport, settings.namespace, self._tell),
             scope=frozenset(settings.workload_namespaces) or None,
         )

@@ -22,9 +22,17 @@ from rebalancer.decoding.metadata import (
     get_creation_time,
 )
 from rebalancer.model.affinity import NodeSelectorTerm, Taint, TaintEffect
-from rebalancer.model.cluster import Autoscaler, DisruptionBudget, Namespace, NodePool, PriorityClass, Service
+from rebalancer.model.cluster import (
+    Autoscaler,
+    DisruptionBudget,
+    Namespace,
+    NodePool,
+    PriorityClass,
+    SchedulingGroup,
+    Service,
+)
 from rebalancer.model.labels import Operator, SelectorRequirement
-from rebalancer.model.nodes import Node
+from rebalancer.model.nodes import DRAINING, Node
 from rebalancer.model.requests import make_resources
 from rebalancer.model.storage import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.scheduling.node_unschedulable import CORDONED
@@ -171,7 +179,19 @@ def decode_csi_node(source: wire.CSINode, _: Interner) -> CSINode:
 
 def decode_csi_driver(source: wire.CSIDriver, _: Interner) -> CSIDriver:
     """Convert a CSIDriver to the model's; one that does not say so attaches its volumes."""
-    return CSIDriver(name=source.metadata.name, attach_required=source.spec.attach_required is not False)
+    return CSIDriver(
+        name=source.metadata.name,
+        attach_required=source.spec.attach_required is not False,
+        publishes_capacity=source.spec.storage_capacity is True,
+        keeps_pods_from_nodes_without=source.spec.prevent_pod_scheduling_if_missing is True,
+    )
+
+
+def decode_pod_group(source: wire.PodGroup, _: Interner) -> SchedulingGroup:
+    """Convert a PodGroup to the model's."""
+    mode = source.spec.disruption_mode
+    whole = mode is not None and mode.all is not None
+    return SchedulingGroup(namespace=source.metadata.namespace, name=source.metadata.name, whole=whole)
 
 
 def decode_node(source: wire.Node, intern: Interner) -> Node:
@@ -195,6 +215,7 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
         ready=ready,
         ready_since=condition.last_transition_time if condition is not None and ready else None,
         lost_since=_find_loss(source, None if ready else condition),
+        draining=_find_drain(status.conditions or ()),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
     )
@@ -209,6 +230,11 @@ def _find_loss(source: wire.Node, unready: wire.Condition | None) -> datetime | 
     if source.spec.unschedulable:
         times += [taint.time_added for taint in source.spec.taints or () if taint.key == CORDONED.key]
     return min((moment for moment in times if moment is not None), default=None)
+
+
+def _find_drain(conditions: Sequence[wire.Condition]) -> str:
+    """Return the type of the first condition, by name, that says that a node is drained, "" without."""
+    return min((one.type for one in conditions if one.type in DRAINING and one.status == "True"), default="")
 
 
 def _find_cordoner(source: wire.Node) -> str:

@@ -189,6 +189,7 @@ OPTIONAL_KINDS = (
     make_kind(
         wire.CSIDriver, cluster.decode_csi_driver, "storage.k8s.io/v1/csidrivers", "csi_drivers", namespaced=False
     ),
+    make_kind(wire.PodGroup, cluster.decode_pod_group, "scheduling.k8s.io/v1beta1/podgroups", "pod_groups"),
     make_kind(creation_wire.ResourceQuota, creation.decode_quota, "v1/resourcequotas", "quotas"),
     make_kind(
         creation_wire.ClusterResourceQuota,

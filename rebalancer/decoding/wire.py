@@ -233,6 +233,10 @@ class OperatingSystem(Wire, frozen=True):
     name: str = ""
 
 
+class SchedulingGroup(Wire, frozen=True):
+    pod_group_name: str = ""
+
+
 class PodSpec(Wire, frozen=True):
     node_name: str = ""
     termination_grace_period_seconds: int | None = None
@@ -252,7 +256,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_gates: list[Present] | None = None
     resource_claims: list[Present] | None = None
     workload_ref: Present | None = None
-    scheduling_group: Present | None = None
+    scheduling_group: SchedulingGroup | None = None
     eviction_responders: list[Present] | None = None
     runtime_class_name: str = ""
     host_network: bool = False
@@ -290,6 +294,8 @@ class PodStatus(Wire, frozen=True):
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: Amounts | None = None
     nominated_node_name: str = ""
 
 
@@ -359,6 +365,8 @@ class RawPodStatus(Wire, frozen=True):
     conditions: list[Condition] | None = None
     container_statuses: list[RawContainerStatus] | None = None
     init_container_statuses: list[RawContainerStatus] | None = None
+    allocated_resources: Raw = _NULL
+    resources: Raw = _NULL
     nominated_node_name: str = ""
 
 
@@ -755,11 +763,26 @@ class Allocatable(Wire, frozen=True):
 
 class CSIDriverSpec(Wire, frozen=True):
     attach_required: bool | None = None
+    storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CSIDriver(Wire, frozen=True):
     metadata: BareMetadata
     spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class DisruptionMode(Wire, frozen=True):
+    all: Present | None = None
+
+
+class PodGroupSpec(Wire, frozen=True):
+    disruption_mode: DisruptionMode | None = None
+
+
+class PodGroup(Wire, frozen=True):
+    metadata: BareMetadata
+    spec: PodGroupSpec = PodGroupSpec()
 
 
 class NodeDriver(Wire, frozen=True):

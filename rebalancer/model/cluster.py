@@ -100,6 +100,17 @@ class PriorityClass(Struct, frozen=True, gc=False, kw_only=True):
     preempts: bool = True
 
 
+class SchedulingGroup(Struct, frozen=True, gc=False, kw_only=True):
+    """A PodGroup, which `spec.schedulingGroup` of its pods names. `whole`: only all of them may be disrupted, together.
+
+    Source: `k8s.io/api/scheduling/v1beta1/types.go` (DisruptionMode); one that does not say so lets each pod go.
+    """
+
+    namespace: str
+    name: str
+    whole: bool = False
+
+
 class Version(Struct, frozen=True, gc=False, order=True):
     """The API server's version; the scheduler is assumed to have the same."""
 
@@ -108,22 +119,34 @@ class Version(Struct, frozen=True, gc=False, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `1.36`, `v1.36.3`, `1.33+`; raise ValueError for anything else."""
+        """Read `1.37`, `v1.37.2`, `1.33+`; raise ValueError for anything else."""
         parts = text.removeprefix("v").split(".")
         try:
             return cls(int(parts[0]), int(parts[1].rstrip("+")))
         except (ValueError, IndexError):
-            raise ValueError(f"{text!r} is not a Kubernetes version; expected one such as 1.36") from None
+            raise ValueError(f"{text!r} is not a Kubernetes version; expected one such as 1.37") from None
 
     def __str__(self) -> str:
-        """Show it as `1.36`."""
+        """Show it as `1.37`."""
         return f"{self.major}.{self.minor}"
 
 
 OLDEST = Version(1, 30)
 """The oldest version whose scheduler is modelled."""
-NEWEST = Version(1, 36)
+NEWEST = Version(1, 37)
 """The version that is assumed if none is given."""
+
+
+def describe_unmodelled(version: Version) -> str:
+    """Say that the scheduler of an API server's version is not modelled, and what to do; "" where it is."""
+    if OLDEST <= version <= NEWEST:
+        return ""
+    known, remedy = (
+        (f"newest release whose scheduler is modelled is {NEWEST}", "Look for a newer release of Rebalancer")
+        if version > NEWEST
+        else (f"oldest release whose scheduler is modelled is {OLDEST}", "Upgrade the cluster")
+    )
+    return f"the API server is Kubernetes {version}, the {known}: pods may be placed otherwise than predicted. {remedy}"
 
 
 class ConfigMap(Struct, frozen=True, kw_only=True):

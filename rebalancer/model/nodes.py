@@ -31,6 +31,12 @@ BEING_REMOVED: Final = frozenset(
 TO_BE_REMOVED: Final = BEING_REMOVED | {"DeletionCandidateOfClusterAutoscaler"}
 """The same, and that of a node that the cluster-autoscaler may remove soon."""
 
+DRAINING: Final = frozenset({"DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"})
+"""Types of the conditions that say that a node gets rid of its pods; administrators set them.
+
+`MaintenancePlanned` and `MaintenanceInProgress` are none: where maintenance concerns pods, the node is drained before.
+Source: `k8s.io/api/core/v1/types.go` (NodeConditionType).
+"""
 
 NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 """Keys of the taints that the node controller gives to a node that is not Ready."""
@@ -50,7 +56,8 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
 
     `ready_since` is when its Ready condition last became true, None while it is not. `lost_since` is since when it has
     been cordoned or not Ready, None while it is neither or where that is not known. `cordoned_by` is the field manager
-    that has cordoned it, "" where that is not known.
+    that has cordoned it, "" where that is not known. `draining` is the type of a condition that says that it is
+    drained, "" without.
     """
 
     name: str
@@ -66,6 +73,7 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     ready: bool = True
     ready_since: datetime | None = None
     lost_since: datetime | None = None
+    draining: str = ""
     created: datetime
     deleted: datetime | None = None
     resource_version: str = ""

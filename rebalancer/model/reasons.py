@@ -137,7 +137,7 @@ class Reason(StrEnum):
         ),
     )
     TOO_FEW_REPLICAS = "TooFewReplicas", "The workload has fewer replicas than `eligibility.minReplicas`."
-    POD_GROUP_DISRUPTION = "PodGroupDisruption", "Its PodGroup may be disrupted only as a whole."
+    POD_GROUP_DISRUPTION = "PodGroupDisruption", "Its PodGroup may be disrupted only as a whole, or is not known."
     ROLLOUT_IN_PROGRESS = (
         "RolloutInProgress",
         "The owner is being rolled out (under OnDelete: not yet), scaled, paused or deleted.",
@@ -155,7 +155,7 @@ class Reason(StrEnum):
             "ordinal."
         ),
     )
-    NODE_LEAVING = "NodeLeaving", "An autoscaler is removing the node."
+    NODE_LEAVING = "NodeLeaving", "The node is being removed or drained."
     NODE_SETTLING = (
         "NodeSettling",
         (

@@ -15,6 +15,7 @@ from rebalancer.model.cluster import (
     Namespace,
     NodePool,
     PriorityClass,
+    SchedulingGroup,
     Service,
     Version,
 )
@@ -47,6 +48,7 @@ OPTIONAL: Final = frozenset(
         "NodePool",
         "HorizontalPodAutoscaler",
         "CSIDriver",
+        "PodGroup",
         "ResourceQuota",
         "ClusterResourceQuota",
         "LimitRange",
@@ -129,6 +131,7 @@ class Snapshot:
     node_pools: Sequence[NodePool] = ()
     autoscalers: Sequence[Autoscaler] = ()
     csi_drivers: Sequence[CSIDriver] = ()
+    pod_groups: Sequence[SchedulingGroup] = ()
     quotas: Sequence[ResourceQuota] = ()
     cluster_quotas: Sequence[ClusterQuota] = ()
     limit_ranges: Sequence[LimitRange] = ()
@@ -381,9 +384,19 @@ class Snapshot:
         return {storage_class.name: storage_class for storage_class in self.storage_classes}
 
     @_Index
+    def csi_driver(self) -> Mapping[str, CSIDriver]:
+        """CSI drivers by name."""
+        return {driver.name: driver for driver in self.csi_drivers}
+
+    @_Index
     def attaching_nothing(self) -> Collection[str]:
         """Names of the CSI drivers that attach nothing; for one without a CSIDriver, Kubernetes attaches."""
         return {driver.name for driver in self.csi_drivers if not driver.attach_required}
+
+    @_Index
+    def pod_group(self) -> Mapping[tuple[str, str], SchedulingGroup]:
+        """PodGroups by (namespace, name)."""
+        return {(group.namespace, group.name): group for group in self.pod_groups}
 
     @_Index
     def csi_node(self) -> Mapping[str, CSINode]:

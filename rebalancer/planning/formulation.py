@@ -103,6 +103,20 @@ class NodeToBeRemoved(Refusal):
         return f"node {self.node} may take a replacement, and an autoscaler is about to remove it (taint {self.taint})"
 
 
+class NodeDraining(Refusal):
+    """A condition of a node that may take a replacement says that it gets rid of its pods."""
+
+    reason = Reason.NODE_LEAVING
+    node: str
+    condition: str
+
+    def __str__(self) -> str:
+        return (
+            f"node {self.node} may take a replacement, and its condition {self.condition} says that it is drained. "
+            "Cordon the node, or clear the condition"
+        )
+
+
 class PodsNodeBeingRemoved(Refusal):
     """An autoscaler is removing the node of a pod, which it will evict."""
 
@@ -387,17 +401,19 @@ class ProblemBuilder:
         return None
 
     def _refuse_leaving(self, capacity: NodeCapacity) -> Refusal | None:
-        """Refuse while a node that has capacity is being deleted, or an autoscaler is about to remove it."""
+        """Refuse while a node that has capacity is being deleted or drained, or an autoscaler is about to remove it."""
         return next((refusal for name, refusal in self._leaving.items() if name in capacity.nodes), None)
 
     @cached_property
     def _leaving(self) -> Mapping[str, Refusal]:
-        """The nodes that are being deleted, or that an autoscaler is about to remove."""
+        """The nodes that are being deleted or drained, or that an autoscaler is about to remove."""
         leaving: dict[str, Refusal] = {}
         for node in self.view.snapshot.nodes:
             for taint in node.taints:
                 if taint.key in TO_BE_REMOVED:
                     leaving.setdefault(node.name, NodeToBeRemoved(node.name, taint.key))
+            if node.draining:
+                leaving.setdefault(node.name, NodeDraining(node.name, node.draining))
             if node.deleted is not None:
                 leaving[node.name] = NodeBeingDeleted(node.name)
         return leaving

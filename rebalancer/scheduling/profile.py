@@ -17,11 +17,12 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = MappingProxyType(
         "NodeResourcesFit": 1,
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
+        "VolumeBinding": 1,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
     }
 )
-"""Weights of the score plugins that are on by default (1.23 and newer)."""
+"""Weights of the score plugins that are on by default (1.23 and newer; VolumeBinding scores from 1.37 on)."""
 
 Strategy: TypeAlias = tuple[tuple[str, int], ...]
 """Resources with their weights, as a score takes them into account."""

@@ -15,6 +15,7 @@ from rebalancer.scheduling import (
     node_resources_fit,
     pod_topology_spread_score,
     taint_toleration,
+    volume_binding,
 )
 from rebalancer.scheduling.sampled_scores import SPREAD, best_of_samples
 from rebalancer.scheduling.sampling import prepare_search
@@ -29,6 +30,7 @@ SCORERS: Final[Mapping[str, Scorer]] = {
     "NodeResourcesFit": node_resources_fit.score,
     "PodTopologySpread": pod_topology_spread_score.score,
     "InterPodAffinity": inter_pod_affinity_score.score,
+    "VolumeBinding": volume_binding.score,
     "NodeResourcesBalancedAllocation": node_resources_balanced_allocation.score,
     "ImageLocality": image_locality.score,
 }

@@ -4,6 +4,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.scheduling.view import View
+from rebalancer.scheduling.volume_binding import find_driver_with_capacity
 
 FOR_CLAIMS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 
@@ -39,6 +40,10 @@ def unpredictable(pod: Pod, view: View) -> Unpredictable | None:
         return Unpredictable(
             Reason.NOT_PREDICTABLE, "it has tolerations with Lt or Gt, which depend on an alpha feature gate"
         )
+    driver = find_driver_with_capacity(pod, view) if pod.claims else None
+    if driver is not None:
+        message = f"a volume of it would be made by {driver}, whose CSIStorageCapacity objects are not read"
+        return Unpredictable(Reason.NOT_PREDICTABLE, message)
     unknown = view.snapshot.unknown
     unread = [kind for kind in FOR_CLAIMS if kind in unknown]
     if pod.claims and unread:

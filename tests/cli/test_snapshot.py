@@ -100,6 +100,9 @@ DECIDERS: dict[tuple[str, str], dict[str, Any]] = {
     ("storage.k8s.io/v1", "CSIDriver"): {
         "spec": {"attachRequired": False, "tokenRequests": [{"audience": f"{PRIVATE}audience"}]},
     },
+    ("scheduling.k8s.io/v1beta1", "PodGroup"): {
+        "spec": {"disruptionMode": {"all": {}}, "workloadRef": {"name": f"{PRIVATE}workload"}},
+    },
     ("v1", "LimitRange"): {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}},
     ("node.k8s.io/v1", "RuntimeClass"): {
         "handler": f"{PRIVATE}handler",

@@ -38,6 +38,10 @@ class Options:
     """A deleted pod is gone after this many seconds."""
     max_requests: int = 1000
     """Requests in flight that the API server bears before it answers 429."""
+    features: tuple[str, ...] = ()
+    """Feature gates that are off by default, of all servers of Kubernetes."""
+    apis: tuple[str, ...] = ()
+    """API groups with their versions that are not served by default: `scheduling.k8s.io/v1beta1`."""
     storage_bytes: int = 8 * 1024**3
     """etcd refuses writes beyond this."""
 
@@ -89,14 +93,9 @@ class Site:
 
 PORTS = ("etcd", "etcd-peers", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
-UNWANTED_CONTROLLERS = (
-    "bootstrap-signer-controller",
-    "cloud-node-lifecycle-controller",
-    "node-route-controller",
-    "service-lb-controller",
-    "token-cleaner-controller",
-    "ttl-controller",
-)
+
+def _switch_on(flag: str, names: tuple[str, ...]) -> Command:
+    return [f"--{flag}={','.join(f'{name}=true' for name in names)}"] if names else []
 
 
 def etcd(site: Site) -> Command:
@@ -149,6 +148,8 @@ def kube_apiserver(site: Site) -> Command:
         f"--audit-log-path={site.audit_log}",
         # One file: readers keep their place in it.
         "--audit-log-maxsize=100000",
+        *_switch_on("feature-gates", site.options.features),
+        *_switch_on("runtime-config", site.options.apis),
     ]
 
 
@@ -161,12 +162,14 @@ def kube_controller_manager(site: Site) -> Command:
         f"--secure-port={site.ports['kube-controller-manager']}",
         f"--cert-dir={site.folder / 'kube-controller-manager'}",
         "--leader-elect=false",
-        f"--controllers={','.join(('*', *(f'-{name}' for name in UNWANTED_CONTROLLERS)))}",
+        # All that are on by default but the one that writes an annotation to every node.
+        "--controllers=*,-ttl-controller",
         f"--service-account-private-key-file={site.signing_key}",
         # Published to every namespace as `kube-root-ca.crt`.
         f"--root-ca-file={site.ca_file}",
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
+        *_switch_on("feature-gates", site.options.features),
     ]
 
 
@@ -186,6 +189,7 @@ def kube_scheduler(site: Site) -> Command:
         # Verbosity by file exists for text only; all files at 10 would log every request's body.
         *([f"--vmodule={modules}"] if (modules := site.options.scheduler_modules) else ["--logging-format=json"]),
         f"--v={site.options.scheduler_verbosity}",
+        *_switch_on("feature-gates", site.options.features),
     ]
 
 

@@ -25,6 +25,7 @@ from rebalancer.controller import process
 from rebalancer.controller.policy_source import POLL_SECONDS, open_policy
 from rebalancer.controller.runner import Runner
 from rebalancer.controller.state import UnderWay
+from rebalancer.model.cluster import NEWEST, OLDEST
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import ApiServer, answer, begin_stream, chunk, served, write_kubeconfig
 from tests.build import HEAD
@@ -102,6 +103,29 @@ def test_a_silent_server_does_not_delay_the_end(run: Callable[..., None], termin
     run(handle, once=False, mode="Observe")
     silent.set()
     assert time.monotonic() - sent[0] < 4
+
+
+@pytest.mark.parametrize(
+    ("minor", "words"),
+    [
+        (NEWEST.minor + 1, f"the newest release whose scheduler is modelled is {NEWEST}: "),
+        (OLDEST.minor - 1, f"the oldest release whose scheduler is modelled is {OLDEST}: "),
+        (NEWEST.minor, ""),
+        (OLDEST.minor, ""),
+    ],
+)
+def test_a_release_that_is_not_modelled_is_accepted_with_one_warning(
+    run: Callable[..., None], minor: int, words: str
+) -> None:
+    """It names both releases; of one that is modelled nothing is said."""
+    server = ApiServer()
+    server.answers["GET", "/version"] = 200, {"major": "1", "minor": f"{minor}+"}
+    with capture_logs() as logs:
+        run(server, mode="Observe")
+    said = [entry["event"] for entry in logs if "is modelled" in entry["event"]]
+    assert len(said) == bool(words)
+    assert all(text.startswith(f"the API server is Kubernetes 1.{minor}, {words}") for text in said)
+    assert {"starting", "ended"} <= {entry["event"] for entry in logs}
 
 
 def test_a_process_that_plans_at_its_end_releases_the_lease(

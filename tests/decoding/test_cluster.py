@@ -10,6 +10,7 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, OPTIONAL_KINDS
 from rebalancer.decoding.lists import decode
 from rebalancer.decoding.reduction import reduce_object
+from rebalancer.model.cluster import SchedulingGroup
 from rebalancer.model.storage import CSIDriver
 
 
@@ -101,6 +102,23 @@ def test_since_when_a_node_takes_no_pods_is_known_by_its_taint_and_condition(
     for data in (json.dumps(node).encode(), reduce_object(kind, msgspec.Raw(json.dumps(node).encode()))):
         since = decode(kind, data, Interner()).lost_since
         assert (since and since.isoformat()) == lost_since
+
+
+@pytest.mark.parametrize(
+    ("fields", "whole"),
+    [
+        ({}, False),
+        ({"spec": {}}, False),
+        ({"spec": {"disruptionMode": None}}, False),
+        ({"spec": {"disruptionMode": {"single": {}}}}, False),
+        ({"spec": {"disruptionMode": {"all": {}}, "schedulingPolicy": {"gang": {"minCount": 2}}}}, True),
+    ],
+)
+def test_a_pod_group_is_disrupted_as_a_whole_where_its_mode_is_all(fields: dict[str, Any], whole: bool) -> None:
+    (kind,) = (kind for kind in OPTIONAL_KINDS if kind.name == "PodGroup")
+    text = json.dumps({"metadata": {"namespace": "shop", "name": "train"}, **fields}).encode()
+    for data in (text, reduce_object(kind, msgspec.Raw(text))):
+        assert decode(kind, data, Interner()) == SchedulingGroup(namespace="shop", name="train", whole=whole)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.deploy.manifests import DEPLOY, Manifest, identity
 
 CHART = DEPLOY / "chart" / "rebalancer"
 NAMESPACE = "rebalancer-system"
-VERSION = "1.36.0"
+VERSION = "1.37.0"
 
 Objects = dict[tuple[str, str, str], Manifest]
 

@@ -405,3 +405,11 @@ def pod_set(name: str = "web", on: Sequence[str] = CROWDED, **fields: Any) -> li
 def csi_driver(name: str = "disks.test", **fields: Any) -> Manifest:
     """Return the driver of these volumes."""
     return make("storage.k8s.io/v1", "CSIDriver", name, None, **fields)
+
+
+def pod_group(mode: str | None) -> Manifest:
+    """Return the PodGroup `train` of the namespace, with this disruption mode; None: it does not say."""
+    spec: Manifest = {"schedulingPolicy": {"basic": {}}}
+    if mode is not None:
+        spec["disruptionMode"] = {mode: {}}
+    return make("scheduling.k8s.io/v1beta1", "PodGroup", "train", spec=spec)

@@ -17,6 +17,7 @@ from tests.known_states.build import (
     cluster,
     csi_driver,
     deployment,
+    pod_group,
     stateful_set,
     storage_class,
     unbound_claim,
@@ -237,7 +238,7 @@ class TestNotPredicted:
 
 
 class TestLeavingNodes:
-    """An autoscaler has tainted a node that it removes."""
+    """An autoscaler has tainted a node that it removes, or a condition says that a node is drained."""
 
     REMOVED = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted")
 
@@ -263,5 +264,90 @@ class TestLeavingNodes:
         assert (outcome.evicted, outcome.reasons) == ([], {Reason.NODE_LEAVING})
         assert "node c-0" in outcome.refusals[Reason.NODE_LEAVING]
 
+    def drained(self, node: str, condition: str, status: str = "True", *, cordoned: bool = False) -> Outcome:
+        state = cluster(deployment())
+        changed = state.get("Node", node)
+        changed["status"]["conditions"].append({"type": condition, "status": status})
+        if cordoned:
+            taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+            changed["spec"] |= {"unschedulable": True, "taints": [taint]}
+        return state.plan()
+
+    @pytest.mark.parametrize("condition", ["DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"])
+    def test_nothing_is_evicted_to_a_node_that_is_drained(self, condition: str) -> None:
+        """Its administrator has set the condition; kube-scheduler does not heed it."""
+        outcome = self.drained("c-0", condition)
+        assert (outcome.evicted, outcome.reasons) == ([], {Reason.NODE_LEAVING})
+        assert (
+            f"node c-0 may take a replacement, and its condition {condition}" in outcome.refusals[Reason.NODE_LEAVING]
+        )
+
+    @pytest.mark.parametrize(
+        ("condition", "status"),
+        [("DrainInProgress", "False"), ("Drained", "Unknown"), ("MaintenancePlanned", "True"), ("Ready", "True")],
+    )
+    def test_other_conditions_say_nothing_about_leaving(self, condition: str, status: str) -> None:
+        assert self.drained("c-0", condition, status).evicted == ["shop/web-0"]
+
+    def test_a_drained_node_that_is_cordoned_takes_no_pods_anyway(self) -> None:
+        outcome = self.drained("b-0", "DrainInProgress", cordoned=True)
+        assert outcome.evicted == ["shop/web-0"]
+
     def test_a_taint_of_another_kind_that_only_prefers_others_stops_nothing(self) -> None:
         assert self.tainted("c-0", "spot.test/interruptible", "PreferNoSchedule").evicted == ["shop/web-0"]
+
+
+class TestPodGroups:
+    """What `spec.schedulingGroup` keeps in place: kube-scheduler places such pods by rules that are not predicted."""
+
+    def grouped(self, *others: Manifest) -> State:
+        return cluster(deployment(schedulingGroup={"podGroupName": "train"}), others)
+
+    def assert_kept(self, state: State, reason: Reason, *words: str) -> None:
+        outcome = state.plan()
+        assert (outcome.evicted, outcome.reasons) == ([], {reason})
+        assert all(word in outcome.refusals[reason] for word in words), outcome.refusals
+
+    def test_a_group_that_may_only_be_disrupted_as_a_whole_stays_and_is_named(self) -> None:
+        group = ("disruptionMode of PodGroup shop/train is All",)
+        self.assert_kept(self.grouped(pod_group("all")), Reason.POD_GROUP_DISRUPTION, *group)
+
+    @pytest.mark.parametrize("mode", ["single", None])
+    def test_where_each_pod_may_go_the_placement_is_still_not_predictable(self, mode: str | None) -> None:
+        self.assert_kept(self.grouped(pod_group(mode)), Reason.NOT_PREDICTABLE, "schedulingGroup")
+
+    def test_a_group_that_was_not_read_may_be_one_that_goes_as_a_whole(self) -> None:
+        words = ("PodGroup shop/train was not read", "podgroups of scheduling.k8s.io/v1beta1")
+        self.assert_kept(self.grouped(), Reason.POD_GROUP_DISRUPTION, *words)
+
+    def test_so_may_one_that_does_not_exist(self) -> None:
+        other = pod_group("single")
+        other["metadata"]["name"] = "other"
+        self.assert_kept(self.grouped(other), Reason.POD_GROUP_DISRUPTION, "PodGroup shop/train does not exist")
+
+    def test_one_of_another_namespace_is_another_one(self) -> None:
+        other = pod_group("single")
+        other["metadata"]["namespace"] = "store"
+        self.assert_kept(self.grouped(other), Reason.POD_GROUP_DISRUPTION, "PodGroup shop/train does not exist")
+
+    def test_a_group_of_another_api_group_says_nothing(self) -> None:
+        """Other schedulers have PodGroups too: `scheduling.x-k8s.io`, `scheduling.volcano.sh`."""
+        other = {**pod_group("single"), "apiVersion": "scheduling.x-k8s.io/v1alpha1"}
+        self.assert_kept(self.grouped(other), Reason.POD_GROUP_DISRUPTION, "PodGroup shop/train was not read")
+
+    def test_the_reference_of_kubernetes_1_35_is_not_predictable_either(self) -> None:
+        reference = {"name": "train", "podGroup": "workers"}
+        self.assert_kept(cluster(deployment(workloadRef=reference)), Reason.NOT_PREDICTABLE, "workloadRef")
+
+    def test_an_older_pod_of_such_a_group_does_not_hold_the_others(self) -> None:
+        """A webhook has put it into the group; the template has none, nor have the newest pods."""
+        first = cluster(deployment()).plan().evicted
+        state = cluster(deployment(), [pod_group("all")])
+        for pod in state.pods():
+            if pod["metadata"]["name"] in {name.partition("/")[2] for name in first}:
+                pod["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+                pod["metadata"]["creationTimestamp"] = "2019-01-01T00:00:00Z"
+        outcome = state.plan()
+        assert outcome.evicted
+        assert not set(outcome.evicted) & set(first)
+        assert "PodGroup shop/train is All" in outcome.refusals[Reason.POD_GROUP_DISRUPTION]

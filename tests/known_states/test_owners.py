@@ -176,6 +176,6 @@ class TestAutoscaler:
         assert "HorizontalPodAutoscaler shop/web-load" in said
         assert "minReplicas is 6" in said
 
-    @pytest.mark.parametrize(("least", "most"), [(4, 9), (2, 9), (1, 4)])
+    @pytest.mark.parametrize(("least", "most"), [(4, 9), (2, 9), (1, 4), (0, 4)])
     def test_one_within_its_bounds_is_repaired(self, least: int, most: int) -> None:
         assert self.scaled(least, most).plan().evicted == ["shop/web-0"]

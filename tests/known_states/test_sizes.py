@@ -50,6 +50,10 @@ def find(made: State, policy: str = "") -> str:
     return "\n".join(finding.message for finding in made.find(FindingKind.SIZES_WITHOUT_PLACEMENT, policy))
 
 
+def test_a_workload_that_may_be_scaled_to_zero_is_judged_from_one_pod_on() -> None:
+    assert find(state(horizontal(6, least=0))) == find(state(horizontal(6, least=1))) != ""
+
+
 def test_the_sixth_pod_is_known_to_find_no_node_before_it_comes() -> None:
     assert find(state(horizontal(6))) == (
         "HorizontalPodAutoscaler shop/web-load may scale it to 6 replicas: no placement of 6 satisfies its hard "

@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from rebalancer.model.affinity import Taint, TaintEffect
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import HostPort, Pod
@@ -15,7 +16,13 @@ from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import OPTIONAL, Fault
 from rebalancer.planning.decision import PendingWillSatisfy, StepSearchLimit
 from rebalancer.planning.diagnosis.obstacles import NoPlacement, OthersStay, PodsStay, TooFewDomains
-from rebalancer.planning.formulation import NodeToBeRemoved, ObjectUnreadable, PodsNodeBeingRemoved
+from rebalancer.planning.formulation import (
+    NodeBeingDeleted,
+    NodeDraining,
+    NodeToBeRemoved,
+    ObjectUnreadable,
+    PodsNodeBeingRemoved,
+)
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.problem.single_class import CapacityReserved
 from rebalancer.planning.scope.components import current_counts
@@ -165,6 +172,22 @@ def test_a_target_that_an_autoscaler_is_about_to_remove_is_none(key: str) -> Non
     plan = planned(nodes(returned(), lambda n: structs.replace(n, taints=taints) if n.name == "c-1" else n))
     assert plan.evictions == ()
     assert plan.components[0].refusal == NodeToBeRemoved("c-1", key)
+
+
+def test_a_target_that_is_drained_is_none() -> None:
+    """A taint of an autoscaler, or a deletion, is the plainer reason; without a condition the node is a target."""
+
+    def refusal(draining: str, **change: Any) -> Refusal | None:
+        change["draining"] = draining
+        plan = planned(nodes(returned(), lambda n: structs.replace(n, **change) if n.name == "c-1" else n))
+        assert bool(plan.evictions) is (plan.components[0].refusal is None)
+        return plan.components[0].refusal
+
+    taint = Taint("karpenter.sh/disrupted", TaintEffect.PREFER_NO_SCHEDULE)
+    assert refusal("DrainInProgress") == NodeDraining("c-1", "DrainInProgress")
+    assert refusal("DrainInProgress", taints=(taint,)) == NodeToBeRemoved("c-1", taint.key)
+    assert refusal("DrainInProgress", deleted=returned().taken_at) == NodeBeingDeleted("c-1")
+    assert refusal("") is None
 
 
 def test_evictions_wait_while_an_autoscaler_removes_a_node_of_the_group() -> None:

@@ -97,6 +97,8 @@ def test_an_autoscaler_says_where_the_night_ends() -> None:
     assert risks[4].before == 12
     assert (risks[4].topology_key, risks[4].domain, risks[4].held) == (ZONE, "a", 4)
     assert 3 not in risks
+    to_zero = View(replace(snapshot, autoscalers=(structs.replace(autoscaler, min_replicas=0),)))
+    assert {risk.after for risk in find_risks(results, to_zero, rules)} == set(risks) - {4}, "of none, none is skewed"
     without = View(replace(snapshot, autoscalers=()))
     assert 3 in {risk.after for risk in find_risks(results, without, rules)}
 

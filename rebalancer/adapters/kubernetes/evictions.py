@@ -21,8 +21,11 @@ _LONGEST_WAIT = 600.0
 
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
+_BUDGET_CAUSE: Final = "DisruptionBudget"
+"""The cause in the Status of what a budget refuses: in every 429, and from Kubernetes 1.37 on in every 403."""
+
 _BUDGET_KINDS: Final = frozenset({"poddisruptionbudget", "poddisruptionbudgets"})
-"""What a 403 names whose reason is a budget: it has too many disrupted pods, or a negative allowance."""
+"""What a 403 of an older server names whose reason is a budget: too many disrupted pods, or a negative allowance."""
 
 _FAILED_POLICY: Final = "AdmissionPolicy '"
 """What a 403 of a policy contains; one that refuses on purpose is a denial, so this one could not be evaluated."""
@@ -82,7 +85,7 @@ def _classify(error: RequestRefused) -> EvictionResult:
             return EvictionResult.CONFLICT
         case 429:
             return _classify_too_many(status, details)
-        case 403 if str(details.get("kind")) in _BUDGET_KINDS:
+        case 403 if _BUDGET_CAUSE in list_causes(status) or str(details.get("kind")) in _BUDGET_KINDS:
             return EvictionResult.BUDGET
         case 403 if _FAILED_POLICY in message:
             return EvictionResult.FAILED
@@ -95,7 +98,7 @@ def _classify(error: RequestRefused) -> EvictionResult:
 
 
 def _classify_too_many(status: Mapping[str, Any], details: Mapping[str, Any]) -> EvictionResult:
-    if "DisruptionBudget" in list_causes(status):
+    if _BUDGET_CAUSE in list_causes(status):
         return EvictionResult.STALE if details.get("retryAfterSeconds") else EvictionResult.BUDGET
     if status and not details.get("retryAfterSeconds"):
         return EvictionResult.FAILED

@@ -24,6 +24,7 @@ from rebalancer.planning.scope.owners import (
     refuse_owning,
     refuse_scaled,
 )
+from rebalancer.planning.scope.pod_groups import refuse_group
 from rebalancer.policy import Policy
 from rebalancer.policy.durations import parse_duration
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -419,8 +420,8 @@ class EligibilityChecker:
                 refusal = self._refuse_annotated(annotated.annotations, kind, since=None)
                 if refusal is not None:
                     return refusal
-        if isinstance(member.next_pod, Unpredictable):
-            return member.next_pod
+        if isinstance(member.next_pod, Unpredictable):  # a PodGroup always is the reason of that, too
+            return refuse_group(member.pods[0], self._snapshot) or member.next_pod
         return self._refuse_changing(member) or self._refuse_uncreatable(owner, member.next_pod, member.pods)
 
     def _refuse_without_owner(self, member: PodController) -> Refusal:
@@ -532,6 +533,9 @@ class EligibilityChecker:
             return OtherScheduler(pod.spec.scheduler, self._scheduler)
         if pod.spec.eviction_responders:
             return EvictionResponders()
+        refusal = refuse_group(pod, self._snapshot)
+        if refusal is not None:
+            return refusal
         return self._refuse_important(pod)
 
     def _refuse_important(self, pod: Pod) -> Refusal | None:

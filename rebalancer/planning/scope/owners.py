@@ -120,8 +120,9 @@ def _wants_or_has_pods(owner: Workload, snapshot: Snapshot) -> bool:
 
 
 def refuse_scaled(workload: Workload, snapshot: Snapshot) -> Refusal | None:
-    """Refuse a workload with fewer or more replicas than an autoscaler leaves it; with none it has switched that off.
+    """Refuse a workload with fewer or more replicas than an autoscaler leaves it.
 
+    One of 0 replicas has switched its autoscaler off, or was scaled to zero by it: it has no pods that could move.
     Source: `pkg/controller/podautoscaler/horizontal.go` (reconcileAutoscaler): it needs no metrics for that.
     """
     if not workload.replicas:

@@ -322,6 +322,7 @@ def test_only_workloads_are_read_by_namespace() -> None:
     assert inside == {
         *("deployments", "replicasets", "statefulsets", "replicationcontrollers", "services", "poddisruptionbudgets"),
         *("resourcequotas", "limitranges", "serviceaccounts", "horizontalpodautoscalers", "verticalpodautoscalers"),
+        "podgroups",
     }
     everywhere = {path.rsplit("/", 1)[1] for path in lists if "/namespaces/" not in path}
     assert {"pods", "nodes", "namespaces", "persistentvolumeclaims"} <= everywhere

@@ -52,6 +52,8 @@ BUDGET_IN_DISORDER = 'poddisruptionbudgets.policy "web" is forbidden: pdb disrup
         (403, failure(403, DENIED, causes=[{"reason": "NamespaceTerminating"}]), Result.REFUSED),
         (403, failure(403, NO_RIGHT, kind="pods", name="web-0"), Result.FORBIDDEN),
         (403, failure(403, BUDGET_IN_DISORDER, kind="poddisruptionbudget", name="web"), Result.BUDGET),
+        (403, failure(403, BUDGET_IN_DISORDER, **BUDGET), Result.BUDGET),
+        (403, failure(403, DENIED, **BUDGET), Result.REFUSED),
         (404, failure(404, kind="pods"), Result.GONE),
         (404, failure(404, kind="poddisruptionbudgets"), Result.STALE),
         (404, failure(404, DENIED, kind="pods", name="web-0"), Result.REFUSED),

@@ -51,7 +51,7 @@ def test_selectors(soft: bool) -> None:
     other = LabelSelector.of({"app": "shop"})
     assert "has no labelSelector" in only(shop(selects=None, soft=soft), FindingKind.SELECTOR_NULL)
     empty = shop(selects=LabelSelector(), soft=soft)
-    assert "with which kube-scheduler 1.36 counts no pod" in only(empty, FindingKind.SELECTOR_EMPTY)
+    assert "with which kube-scheduler 1.37 counts no pod" in only(empty, FindingKind.SELECTOR_EMPTY)
     assert findings(replace(empty, version=Version(1, 38)), FindingKind.SELECTOR_EMPTY) == []
     missing = only(shop(selects=other, soft=soft), FindingKind.SELECTOR_MISSES_OWN_PODS)
     assert missing.startswith(f"its constraint over {ZONE} selects app=shop, which its own pods do not match")

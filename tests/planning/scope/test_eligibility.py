@@ -291,13 +291,15 @@ def test_nothing_is_evicted_in_a_namespace_that_is_being_deleted() -> None:
 
 
 def test_others_decide() -> None:
-    """Another scheduler's pods, pods with responders to their eviction, owners being deleted: left alone."""
+    """Pods of another scheduler, with responders to their eviction, of a PodGroup; owners being deleted: left alone."""
     snapshot = returned()
     spec = snapshot.pods[0].spec
     other = structs.replace(spec, scheduler="other")
     responding = structs.replace(spec, eviction_responders=True)
+    grouped = structs.replace(spec, pod_group="train")
     for changed, reason in (
         (pods(snapshot, lambda pod: structs.replace(pod, spec=other)), Reason.OTHER_SCHEDULER),
+        (pods(snapshot, lambda pod: structs.replace(pod, spec=grouped)), Reason.POD_GROUP_DISRUPTION),
         (pods(snapshot, lambda pod: structs.replace(pod, spec=responding)), Reason.EXCLUDED),
         (
             owners(snapshot, lambda owner: structs.replace(owner, deleted=snapshot.taken_at)),

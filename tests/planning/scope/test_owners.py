@@ -401,7 +401,7 @@ class TestAutoscaler:
         assert causes(plan) == {AutoscalerScales("shop/hpa", "minReplicas", 13, 12)}
         assert {refused.reason for refused in plan.refusals} == {Reason.ROLLOUT_IN_PROGRESS}
 
-    @pytest.mark.parametrize("least", [1, 11, 12])
+    @pytest.mark.parametrize("least", [0, 1, 11, 12])
     def test_one_at_or_above_that_number_is_not(self, least: int) -> None:
         assert len(self.scaled(least).evictions) == 4
 
