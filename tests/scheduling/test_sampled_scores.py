@@ -1,10 +1,12 @@
 """Candidates in a large cluster, against the samples that a played search draws."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from rebalancer.model.cluster import Version
 from rebalancer.model.pods import Pod, PodSpec, Resources
 from rebalancer.model.spread import SpreadConstraint
 from rebalancer.scheduling import sampled_scores
@@ -13,7 +15,7 @@ from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.sampled_scores import best_of_samples
 from rebalancer.scheduling.sampling import Search, chunk_size, prepare_search, zone_of
-from rebalancer.scheduling.scoring import best, scores, totals
+from rebalancer.scheduling.scoring import SCORERS, best, scores, totals
 from rebalancer.scheduling.tie_breaking import find_top
 from rebalancer.scheduling.view import View
 from tests.fidelity.offline import decoded
@@ -50,7 +52,7 @@ def test_the_highest_of_any_sample_is_a_candidate() -> None:
     cases = fewer = 0
     for seed in range(400):
         state, newcomers = decoded(scene(seed, family=random.choice(FAMILIES), newcomers=3))
-        view = View(state)
+        view = View(replace(state, version=random.choice((Version(1, 33), Version(1, 37)))))
         for newcomer in newcomers:
             admitted = feasible(newcomer, view)
             if len(admitted) < 2:
@@ -136,6 +138,13 @@ def thirds(nodes: int, held: Sequence[int], key: str = ZONE) -> View:
         for number in range(several)
     ]
     return View(snapshot(made, pods))
+
+
+def test_every_plugin_that_scores_is_known() -> None:
+    """A plugin that is left out would make candidates of the wrong nodes."""
+    assert {*sampled_scores.ALONE, *sampled_scores.SCALED, sampled_scores.SPREAD, sampled_scores.VOLUMES} == set(
+        SCORERS
+    )
 
 
 class TestCandidates:
