@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from rebalancer.model.cluster import Version
 from rebalancer.model.pods import Pod, PodSpec, Resources
@@ -71,6 +72,28 @@ def test_the_highest_of_any_sample_is_a_candidate() -> None:
     assert min(cases - fewer, fewer) > 100
 
 
+def test_the_highest_of_any_sample_is_a_candidate_whatever_domains_it_has() -> None:
+    """Zones of very unequal size, of which a sample may lack one: the number of domains changes the weights."""
+    random = Random(7)
+    cases = 0
+    for _ in range(600):
+        sizes = random.choice(((6, 1, 1), (5, 2, 1), (4, 4, 1), (6, 2)))
+        made = [node(f"{zone}{number}", {ZONE: str(zone)}) for zone, size in enumerate(sizes) for number in range(size)]
+        pods = [pod({"app": "web"}, on=random.choice(made).name) for _ in range(random.randint(3, 25))]
+        constraints = (
+            spread(ZONE, soft=True, selects=WEB),
+            spread(HOSTNAME, random.choice((1, 3)), soft=True, selects=WEB),
+        )
+        view, newcomer = View(snapshot(made, pods)), pod({"app": "web"}, spec=PodSpec(spread=constraints))
+        search = Search(random.randint(3, len(made) - 1), random.randint(1, 3), zones_of(view))
+        candidates = best_of_samples(newcomer, view, view.nodes.names, search)
+        for _, top in zip(range(10), winners(newcomer, view, search, 2, random), strict=False):
+            assert top <= candidates
+        cases += len(candidates) < len(made)
+    print(f"600 pods, fewer candidates than nodes for {cases}")
+    assert cases > 100
+
+
 def mixed_cluster(random: Random, nodes: int) -> tuple[View, Pod]:
     """Return a large cluster, nodes and pods of several shapes, and a pod with soft constraints and preferences."""
     zones = random.choice(("abc", "abc", "ab", "abcd"))
@@ -127,6 +150,23 @@ def test_the_highest_of_any_sample_of_a_large_cluster_is_a_candidate() -> None:
         certain += len({view.nodes.by_name[name].labels[ZONE] for name in candidates}) == 1
     print(f"{cases} pods, fewer candidates than feasible nodes for {fewer}, one zone for {certain}")
     assert min(fewer, certain) > cases // 3
+
+
+def test_a_supposed_state_has_the_candidates_of_the_same_state_observed() -> None:
+    """Pods that move change what their nodes score, and nothing else is scored again."""
+    random = Random(5)
+    for _ in range(10):
+        view, newcomer = mixed_cluster(random, 150)
+        best(newcomer, view, feasible(newcomer, view))
+        moved = random.sample(view.snapshot.pods, 10)
+        places = {one.uid: random.choice(sorted(view.nodes.names)) for one in moved}
+        supposed = view
+        for one in moved:
+            supposed = supposed.with_placed(one, places[one.uid])
+        pods = [structs.replace(one, node=places.get(one.uid, one.node)) for one in view.snapshot.pods]
+        observed = View(snapshot(view.snapshot.nodes, pods))
+        names = feasible(newcomer, observed)
+        assert best(newcomer, supposed, names) == best(newcomer, observed, names)
 
 
 def thirds(nodes: int, held: Sequence[int], key: str = ZONE) -> View:
