@@ -44,7 +44,7 @@ PODS: Final = 20
 @pytest.fixture(scope="module")
 def started() -> Iterator[tuple[ControlPlane, Cleaner]]:
     """Return a control plane whose scheduler has no default constraints, and says when it goes by a hint."""
-    with ControlPlane(Options(scheduler_modules="batch=3", scheduler_profiles=[PROFILE])) as made:
+    with ControlPlane(Options(scheduler_modules="batch=3", scheduler_profiles=(PROFILE,))) as made:
         yield made, Cleaner(made.api)
 
 
