@@ -88,9 +88,9 @@ def _bound_of_one(
         bound = sum(1 for part in parts for pod in part.pods if pod.node is not None)
         others = max(0, sum(seen.by_domain.filled.values()) - bound)
         there = len(seen.by_domain)
-        unmet = there < constraint.min_domains
         bound_by_all = min(
-            bound_by_all, constraint.max_skew if unmet else most_under(pods + others, there, constraint.max_skew)
+            bound_by_all,
+            constraint.max_skew if seen.floor_at_zero else most_under(pods + others, there, constraint.max_skew),
         )
     return bound_by_all
 

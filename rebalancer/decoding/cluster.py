@@ -24,6 +24,7 @@ from rebalancer.decoding.metadata import (
 from rebalancer.model.affinity import NodeSelectorTerm, Taint, TaintEffect
 from rebalancer.model.cluster import (
     Autoscaler,
+    DeviceClass,
     DisruptionBudget,
     Namespace,
     NodePool,
@@ -177,9 +178,19 @@ def decode_csi_node(source: wire.CSINode, _: Interner) -> CSINode:
     return CSINode(name=source.metadata.name, drivers=drivers)
 
 
+def decode_device_class(source: wire.DeviceClass, _: Interner) -> DeviceClass:
+    """Convert a DeviceClass to the model's."""
+    return DeviceClass(name=source.metadata.name, extended_resource=source.spec.extended_resource_name)
+
+
 def decode_csi_driver(source: wire.CSIDriver, _: Interner) -> CSIDriver:
     """Convert a CSIDriver to the model's; one that does not say so attaches its volumes."""
-    return CSIDriver(name=source.metadata.name, attach_required=source.spec.attach_required is not False)
+    return CSIDriver(
+        name=source.metadata.name,
+        attach_required=source.spec.attach_required is not False,
+        publishes_capacity=source.spec.storage_capacity is True,
+        keeps_pods_from_nodes_without=source.spec.prevent_pod_scheduling_if_missing is True,
+    )
 
 
 def decode_pod_group(source: wire.PodGroup, _: Interner) -> SchedulingGroup:

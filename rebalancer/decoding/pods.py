@@ -28,10 +28,12 @@ from rebalancer.model.pods import (
     PodSpec,
     Resources,
 )
-from rebalancer.model.requests import sum_requests, sum_scored_requests, sum_scored_sidecars_as_init
+from rebalancer.model.requests import sum_requests, sum_resized, sum_scored_requests, sum_scored_sidecars_as_init
 from rebalancer.model.workloads import PodTemplate
 
 _OWN_ANNOTATIONS = frozenset({DELETION_COST, OWN_DELETION_COST})
+_RESTART_ALL: Final = "RestartAllContainers"
+"""An action on the exit of a container, which only nodes that declare its feature know (NodeDeclaredFeatures)."""
 _MIRROR = "kubernetes.io/config.mirror"
 _EVICTION: Final = "EvictionByEvictionAPI"
 """The reason of DisruptionTarget that somebody's request leaves; the scheduler and kubelets, say, leave others."""
@@ -89,6 +91,7 @@ class _Shared(Struct, frozen=True):
     spec: PodSpec
     requests: Resources
     scored: tuple[int, int]
+    resized: tuple[Resources, tuple[int, int]] | None
     requested: PodRequests
 
 
@@ -100,6 +103,8 @@ class _SharedSource(Struct, frozen=True, array_like=True):
     containers: list[wire.ContainerStatus] | None
     init_containers: list[wire.ContainerStatus] | None
     resizes: list[wire.Condition]
+    allocated_resources: dict[str, wire.Quantity] | None
+    resources: wire.Amounts | None
 
 
 _SHARED_SOURCE = msgspec.json.Decoder(_SharedSource)
@@ -121,7 +126,15 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
     # The pod's own, which would make every text another one. The names of volumes are drawn.
     spec.node_name, spec.volumes = "", volumes if disks else None
     text = _ENCODE(
-        (metadata.owner_references, spec, status.container_statuses, status.init_container_statuses, conditions.resizes)
+        (
+            metadata.owner_references,
+            spec,
+            status.container_statuses,
+            status.init_container_statuses,
+            conditions.resizes,
+            status.allocated_resources,
+            status.resources,
+        )
     )
     shared = intern.convert(text, partial(_convert_shared, intern))
     annotations, own_cost = intern.annotations(metadata.annotations or {}, _read_annotations)
@@ -146,6 +159,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         claims=claims,
         requests=shared.requests,
         scored=shared.scored,
+        resized=shared.resized,
         requested=shared.requested,
         generation=metadata.generation,
         mirror=_MIRROR in (metadata.annotations or ()),
@@ -255,10 +269,13 @@ def _convert_shared(intern: Interner, text: bytes) -> _Shared:
         container_statuses=source.containers,
         init_container_statuses=source.init_containers,
         conditions=source.resizes,
+        allocated_resources=source.allocated_resources,
+        resources=source.resources,
     )
     requested, running = resources.read_requested(source.spec), resources.read_requested(source.spec, status)
     requests, scored = sum_requests(requested)
     spec = intern(_decode_spec(source.spec, requested, requests))
+    resized = sum_resized(requested, resources.read_resized(requested, status))
     if running != requested:
         requests, scored = sum_requests(running)
     return _Shared(
@@ -267,6 +284,7 @@ def _convert_shared(intern: Interner, text: bytes) -> _Shared:
         spec=spec,
         requests=intern(requests),
         scored=scored,
+        resized=intern(resized) if resized != (requests, scored) else None,
         requested=intern(requested),
     )
 
@@ -387,4 +405,8 @@ def _list_unpredictable_fields(source: wire.PodSpec) -> tuple[str, ...]:
     ]
     for volume in source.volumes or ():
         names += [disk for disk in _INLINE_DISKS if getattr(volume, disk) is not None]
+    for container in (*(source.init_containers or ()), *source.containers):
+        if any(rule.action == _RESTART_ALL for rule in container.restart_policy_rules or ()):
+            names.append(f"the node feature {_RESTART_ALL}OnContainerExits")
+            break
     return tuple(names)

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Mapping
 
+from msgspec import structs
+
 from rebalancer.decoding import wire
 from rebalancer.decoding.errors import parse_amount
-from rebalancer.model.containers import Amounts, ContainerRequests, PodRequests, Role
+from rebalancer.model.containers import Amounts, ContainerRequests, PodRequests, Resized, Role
 from rebalancer.model.quantities import parse_milli, parse_units
 from rebalancer.model.requests import make_amounts, take_maximum
 
 _Amounts = dict[str, int]
 _CPU = "cpu"
+_STATUSES = "status.containerStatuses"
 
 
 def decode_amounts(quantities: Mapping[str, wire.Quantity] | None, field: str) -> _Amounts:
@@ -48,15 +51,13 @@ def read_requested(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> 
     Where a container has a limit and no request, the request is the limit: in pods the API server has written that, in
     templates it has not (`SetDefaults_Pod`). With a status, a container that is resized in place counts with the
     maximum of its requests, its allocated and its actual resources; if the resize is infeasible, without its requests.
+    So does the pod as a whole. That is the rule until 1.36; for that from 1.37 on see `read_resized`.
     """
     resized: dict[str, list[_Amounts]] = {}
     infeasible = False
     if status is not None:
         resized = _read_resized(status)
-        infeasible = any(
-            condition.type == "PodResizePending" and condition.reason == "Infeasible"
-            for condition in status.conditions or ()
-        )
+        infeasible = _is_infeasible(status)
 
     def count(container: wire.Container, requests: _Amounts) -> _Amounts:
         lists = resized.get(container.name)
@@ -75,11 +76,56 @@ def read_requested(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> 
         for position, container in enumerate(spec.containers)
     ]
     level = spec.resources
+    pod_level = decode_amounts(level.requests if level else None, "spec.resources.requests")
+    if status is not None and status.resources is not None:
+        lists = [
+            decode_amounts(status.resources.requests, "status.resources.requests"),
+            decode_amounts(status.allocated_resources, "status.allocatedResources"),
+        ]
+        most = take_maximum(lists if infeasible else [pod_level, *lists])
+        pod_level = {name: most[name] for name in pod_level if name in most}
     return PodRequests(
         containers=(*init_containers, *containers),
-        pod_level=make_amounts(decode_amounts(level.requests if level else None, "spec.resources.requests")),
+        pod_level=make_amounts(pod_level),
         pod_limits=make_amounts(decode_amounts(level.limits if level else None, "spec.resources.limits")),
         overhead=make_amounts(decode_amounts(spec.overhead, "spec.overhead")),
+    )
+
+
+def read_resized(requested: PodRequests, status: wire.PodStatus) -> Resized:
+    """Read what the status of a pod says of its resources; `requested` is what its spec requests."""
+    infeasible = _is_infeasible(status)
+    statuses = {one.name: one for one in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
+    allocated, actual = [], []
+    for container in requested.containers:
+        said = statuses.get(container.name)
+        wanted = () if infeasible else container.requests
+        promised = said.allocated_resources if said is not None else None
+        has = said.resources.requests if said is not None and said.resources is not None else None
+        granted = (
+            wanted if promised is None else make_amounts(decode_amounts(promised, f"{_STATUSES}.allocatedResources"))
+        )
+        held = granted if has is None else make_amounts(decode_amounts(has, f"{_STATUSES}.resources"))
+        allocated.append(structs.replace(container, requests=granted))
+        actual.append(structs.replace(container, requests=held))
+    promised, level = status.allocated_resources, status.resources
+    return Resized(
+        allocated=tuple(allocated),
+        actual=tuple(actual),
+        pod_allocated=_read_level(promised, "status.allocatedResources"),
+        pod_actual=_read_level(level.requests if level is not None else None, "status.resources.requests"),
+        infeasible=infeasible,
+    )
+
+
+def _read_level(quantities: Mapping[str, wire.Quantity] | None, field: str) -> Amounts | None:
+    return None if quantities is None else make_amounts(decode_amounts(quantities, field))
+
+
+def _is_infeasible(status: wire.PodStatus) -> bool:
+    return any(
+        condition.type == "PodResizePending" and condition.reason == "Infeasible"
+        for condition in status.conditions or ()
     )
 
 
@@ -99,11 +145,10 @@ def _read_container(
 
 def _read_resized(status: wire.PodStatus) -> dict[str, list[_Amounts]]:
     """Return the actual and the allocated resources of the containers whose status has them, by name."""
-    field = "status.containerStatuses"
     return {
         container.name: [
-            decode_amounts(container.resources.requests, f"{field}.resources"),
-            decode_amounts(container.allocated_resources, f"{field}.allocatedResources"),
+            decode_amounts(container.resources.requests, f"{_STATUSES}.resources"),
+            decode_amounts(container.allocated_resources, f"{_STATUSES}.allocatedResources"),
         ]
         for container in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
         if container.resources is not None

@@ -185,12 +185,17 @@ class Port(Wire, frozen=True):
     protocol: str = "TCP"
 
 
+class RestartRule(Wire, frozen=True):
+    action: str = ""
+
+
 class Container(Wire, frozen=True):
     name: str = ""
     image: str = ""
     ports: list[Port] | None = None
     resources: Amounts | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
 
 
 class ClaimSource(Wire, frozen=True):
@@ -294,6 +299,8 @@ class PodStatus(Wire, frozen=True):
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: Amounts | None = None
     nominated_node_name: str = ""
 
 
@@ -314,6 +321,7 @@ class RawContainer(Wire, frozen=True):
     ports: Raw = _NULL
     resources: Raw = _NULL
     restart_policy: str | None = None
+    restart_policy_rules: Raw = _NULL
 
 
 class RawContainerStatus(Wire, frozen=True):
@@ -363,6 +371,8 @@ class RawPodStatus(Wire, frozen=True):
     conditions: list[Condition] | None = None
     container_statuses: list[RawContainerStatus] | None = None
     init_container_statuses: list[RawContainerStatus] | None = None
+    allocated_resources: Raw = _NULL
+    resources: Raw = _NULL
     nominated_node_name: str = ""
 
 
@@ -759,6 +769,8 @@ class Allocatable(Wire, frozen=True):
 
 class CSIDriverSpec(Wire, frozen=True):
     attach_required: bool | None = None
+    storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CSIDriver(Wire, frozen=True):
@@ -777,6 +789,15 @@ class PodGroupSpec(Wire, frozen=True):
 class PodGroup(Wire, frozen=True):
     metadata: BareMetadata
     spec: PodGroupSpec = PodGroupSpec()
+
+
+class DeviceClassSpec(Wire, frozen=True):
+    extended_resource_name: str = ""
+
+
+class DeviceClass(Wire, frozen=True):
+    metadata: BareMetadata
+    spec: DeviceClassSpec = DeviceClassSpec()
 
 
 class NodeDriver(Wire, frozen=True):

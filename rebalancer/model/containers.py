@@ -38,3 +38,17 @@ class PodRequests(Struct, frozen=True, gc=False, kw_only=True):
 
     pod_limits: Amounts = ()
     overhead: Amounts = ()
+
+
+class Resized(Struct, frozen=True, gc=False, kw_only=True):
+    """What the status of a pod says of its resources, which differs from its spec while it is resized in place."""
+
+    allocated: tuple[ContainerRequests, ...] = ()
+    """What its kubelet has promised each container; the spec's where it does not say so."""
+    actual: tuple[ContainerRequests, ...] = ()
+    """What each container has; what was promised where its kubelet does not say so."""
+    pod_allocated: Amounts | None = None
+    """What was promised to the pod as a whole, None where its kubelet does not say so."""
+    pod_actual: Amounts | None = None
+    infeasible: bool = False
+    """Its node can never give what the spec asks for."""

@@ -113,7 +113,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     """A pod as the API server returns it.
 
     `node` is None until it is bound. `claims` are the names of its PersistentVolumeClaims, with those that ephemeral
-    volumes create. `requests` are the spec's, or more during an in-place resize. `local_volumes` do not affect
+    volumes create. `requests` are the spec's, or more during an in-place resize (`resized` are they and
+    `scored` as they count from 1.37 on, None where that is the same). `local_volumes` do not affect
     scheduling, so they are no part of the spec. `deleted` is its deletionTimestamp: such a pod is terminating.
     `own_deletion_cost` is the cost that the rebalancer itself has written, 0 if none; it is not among `annotations`.
     `finished` means Succeeded or Failed. `start_failure` is why a container of it does not run, as the kubelet says it
@@ -150,6 +151,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     claims: tuple[str, ...] = ()
     requests: Resources = NOTHING
     scored: tuple[int, int] = (0, 0)
+    resized: tuple[Resources, tuple[int, int]] | None = None
     mirror: bool = False
     local_volumes: tuple[LocalVolume, ...] = ()
     evicted_at: datetime | None = None

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import structs
 
-from rebalancer.model.containers import Amounts, PodRequests, Role
+from rebalancer.model.containers import Amounts, ContainerRequests, PodRequests, Resized, Role
 from rebalancer.model.pods import NOTHING, Resources
 
 _CPU, _MEMORY, _STORAGE = "cpu", "memory", "ephemeral-storage"
@@ -59,12 +59,57 @@ def sum_limits(requested: PodRequests) -> dict[str, int]:
 def sum_requests(requested: PodRequests) -> tuple[Resources, tuple[int, int]]:
     """Return the pod's requests as PodRequests sums them up, and (CPU, memory) as LeastAllocated counts them."""
     plain = _sum_pod(requested, _NO_DEFAULTS)
-    defaults = _SCORING_DEFAULTS
-    if requested.pod_level:
-        # With requests on the pod's level, defaults apply only to resources that are requested nowhere.
-        defaults = {name: value for name, value in defaults.items() if name not in plain}
-    scored = _sum_pod(requested, defaults)
+    scored = _sum_pod(requested, _get_scoring_defaults(requested, plain))
     return make_resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
+
+
+def sum_resized(requested: PodRequests, resized: Resized) -> tuple[Resources, tuple[int, int]]:
+    """Return what `sum_requests` returns, of a pod that may be resized in place, as it is summed up from 1.37 on.
+
+    What the spec asks for, what was promised and what there is are summed up each; the most of the three counts. Until
+    1.36 the most of each container's three is summed up.
+    """
+    plain = _sum_resized(requested, resized, _NO_DEFAULTS)
+    scored = _sum_resized(requested, resized, _get_scoring_defaults(requested, plain))
+    return make_resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
+
+
+def _sum_resized(requested: PodRequests, resized: Resized, defaults: Mapping[str, int]) -> dict[str, int]:
+    sums = [] if resized.infeasible else [_sum_containers(requested.containers, defaults)]
+    allocated, actual = resized.pod_allocated, resized.pod_actual
+    if allocated is not None and actual is not None:
+        sums += [dict(allocated), dict(actual)]
+    else:
+        sums += [_sum_containers(resized.allocated, defaults), _sum_containers(resized.actual, defaults)]
+    total = take_maximum(sums)
+    if _has_level(requested.pod_level):
+        levels = [dict(level) for level in (allocated, actual) if level is not None and actual is not None]
+        if not (resized.infeasible and levels):
+            levels.append(dict(requested.pod_level))
+        _override(total, take_maximum(levels))
+    _add(total, requested.overhead)
+    return total
+
+
+def _has_level(amounts: Amounts) -> bool:
+    return any(map(_is_of_pod, dict(amounts)))
+
+
+def _is_of_pod(name: str) -> bool:
+    """Return whether a resource may be requested on the pod's level."""
+    return name in {_CPU, _MEMORY} or name.startswith("hugepages-")
+
+
+def _override(total: dict[str, int], level: Mapping[str, int]) -> None:
+    """Let the requests on the pod's level count instead of the sum of its containers."""
+    total.update({name: value for name, value in level.items() if _is_of_pod(name)})
+
+
+def _get_scoring_defaults(requested: PodRequests, plain: Mapping[str, int]) -> Mapping[str, int]:
+    """Return what counts for a container without requests; with some on the pod's level, what is requested nowhere."""
+    if not requested.pod_level:
+        return _SCORING_DEFAULTS
+    return {name: value for name, value in _SCORING_DEFAULTS.items() if name not in plain}
 
 
 def sum_scored_requests(requested: PodRequests) -> tuple[int, int]:
@@ -73,7 +118,7 @@ def sum_scored_requests(requested: PodRequests) -> tuple[int, int]:
     Pod-level resources count for running pods, but not for the pod being scheduled (1.36.3, `noderesources/fit.go`:
     the gate of pod-level resources does not reach its scorer).
     """
-    total = _sum_containers(requested, _SCORING_DEFAULTS)
+    total = _sum_containers(requested.containers, _SCORING_DEFAULTS)
     _add(total, requested.overhead)
     return total.get(_CPU, 0), total.get(_MEMORY, 0)
 
@@ -104,20 +149,18 @@ def sum_scored_sidecars_as_init(requested: PodRequests) -> tuple[int, int] | Non
 
 def _sum_pod(requested: PodRequests, defaults: Mapping[str, int]) -> dict[str, int]:
     """Sum up as PodRequests does: the containers, or the requests on the pod's level instead, and the overhead."""
-    total = _sum_containers(requested, defaults)
-    for name, value in requested.pod_level:
-        if name in {_CPU, _MEMORY} or name.startswith("hugepages-"):
-            total[name] = value
+    total = _sum_containers(requested.containers, defaults)
+    _override(total, dict(requested.pod_level))
     _add(total, requested.overhead)
     return total
 
 
-def _sum_containers(requested: PodRequests, defaults: Mapping[str, int]) -> dict[str, int]:
+def _sum_containers(containers: Iterable[ContainerRequests], defaults: Mapping[str, int]) -> dict[str, int]:
     """Sum up containers: containers and sidecars run together, ordinary init containers one by one."""
     total: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container in requested.containers:
+    for container in containers:
         needed = {**defaults, **dict(container.requests)}
         if container.role is Role.MAIN:
             _add(total, tuple(needed.items()))

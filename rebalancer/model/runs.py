@@ -41,6 +41,7 @@ def find_runs(pods: Iterable[Pod]) -> Sequence[Run]:
             or pod.requests is not last.requests
             or pod.requested is not last.requested
             or pod.scored is not last.scored
+            or pod.resized is not last.resized
             or pod.deleted is not last.deleted
             or pod.namespace != last.namespace
         ):

@@ -70,6 +70,10 @@ class CSIDriver(Struct, frozen=True, gc=False, kw_only=True):
 
     name: str
     attach_required: bool = True
+    publishes_capacity: bool = False
+    """Whether CSIStorageCapacity objects say where a volume can be made, and the scheduler goes by them."""
+    keeps_pods_from_nodes_without: bool = False
+    """`preventPodSchedulingIfMissing`: its pods stay away from nodes whose CSINode does not name it."""
 
 
 class CSINode(Struct, frozen=True, gc=False, kw_only=True):

@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 
 from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.moves import MAX_FAILED_PREDICTIONS
+from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.model.words import plural
 from rebalancer.planning.diagnosis.relaxation import Relaxable
@@ -18,6 +19,9 @@ from rebalancer.planning.search.driver import StepGoal
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.planning.search.report import Attempt, Method
 from rebalancer.planning.steps.lookahead import LookaheadModel, lookahead_step
+from rebalancer.scheduling.place import any_feasible, top_scoring
+from rebalancer.scheduling.sampling import count_examined_nodes
+from rebalancer.scheduling.scoring import best_of_all
 from rebalancer.scheduling.view import View
 
 P = TypeVar("P", bound=Problem)
@@ -155,8 +159,9 @@ class Case(Generic[P]):
             self.deferred = True
             return None
         budget = (self.context.quick if quick else whole).part(self._limits.lookahead_nodes)
+        choose = any_feasible if forced else top_scoring
         predicted, attempt = lookahead_step(
-            self._view, self._lookahead_model, goal, budget, self._limits, forced=forced, quick=quick
+            self._view, self._lookahead_model, goal, budget, self._limits, choose=choose, quick=quick
         )
         self.attempts.append(attempt)
         if predicted is None:
@@ -165,6 +170,32 @@ class Case(Generic[P]):
         extra = goal is StepGoal.ONE_EXTRA
         detour = Detour(decision.evictions, decision.evictions + 1, None) if extra else None
         return structs.replace(decision, step=step, forced=forced, extra=extra, method=attempt.method, detour=detour)
+
+    def find_deciding_sample(self, decision: Decision) -> tuple[int, int] | None:
+        """Return how many feasible nodes the scheduler scores, of how many nodes, where scoring all gives a step.
+
+        None where the sample makes no difference, or no step is found quickly.
+        """
+        nodes = len(self._view.nodes.by_name)
+        examined = count_examined_nodes(nodes, self._view.profile.percentage)
+        if examined == nodes or self.context.lookahead is None:
+            return None
+        differs = False
+
+        def choose_of_all(pod: Pod, view: View, feasible: frozenset[str]) -> frozenset[str]:
+            nonlocal differs
+            chosen = best_of_all(pod, view, feasible)
+            differs = differs or chosen != top_scoring(pod, view, feasible)
+            return chosen
+
+        for goal in self.context.goals(decision.evictions):
+            budget = self.context.quick.part(self._limits.lookahead_nodes)
+            step, _ = lookahead_step(
+                self._view, self._lookahead_model, goal, budget, self._limits, choose=choose_of_all, quick=True
+            )
+            if step is not None:
+                return (examined, nodes) if differs else None
+        return None
 
     def _detour(self, decision: Decision, step: Step) -> Detour:
         at_once = min(self.concurrent, self._limits.concurrent)

@@ -78,6 +78,21 @@ class NoSafeEviction(Refusal):
         return "no safe eviction found: the scheduler could place the replacement where it does not help"
 
 
+class SampleDecides(Refusal):
+    """The scheduler scores only some of the nodes; which ones decides where the replacement is placed."""
+
+    reason = Reason.NOT_FORCED
+    scored: int
+    nodes: int
+
+    def __str__(self) -> str:
+        return (
+            f"no safe eviction found: kube-scheduler scores only {self.scored:,} of {self.nodes:,} nodes for a pod, "
+            "and which ones decides where the replacement is placed; with percentageOfNodesToScore: 100 it filters "
+            f"and scores all {self.nodes:,} for each pod, and an eviction is safe"
+        )
+
+
 class StepSearchLimit(Refusal):
     """The search for a safe step reached its limit."""
 
@@ -229,14 +244,17 @@ def _refuse(case: Case[P], proved: Decision, methods: Methods[P]) -> Decision:
     search = case.last_search
     if search.refusal is not None:
         return structs.replace(proved, state=search.state, refusal=search.refusal)
-    refusal = methods.prove_none(case.problem) or _why_no_step(case)
+    refusal = methods.prove_none(case.problem) or _why_no_step(case, proved)
     return structs.replace(proved, state=State.UNFIXABLE, refusal=refusal)
 
 
-def _why_no_step(case: Case[P]) -> FailedPredictions | StepSearchLimit | NoSafeEviction:
+def _why_no_step(case: Case[P], proved: Decision) -> Refusal:
     context = case.context
     if context.predictions_failed:
         return FailedPredictions(context.failed_predictions)
+    sampled = case.find_deciding_sample(proved)
+    if sampled is not None:
+        return SampleDecides(*sampled)
     looked_ahead = context.lookahead is not None and context.lookahead.limit_reached
     if not case.last_search.complete or case.deferred or looked_ahead:
         return StepSearchLimit()

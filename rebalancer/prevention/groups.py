@@ -181,7 +181,7 @@ def _constraint_rule(evaluated: EvaluatedConstraint, living: Sequence[Pod], pods
         return values[node] if matches and node is not None and node in eligible else None
 
     many = len(counts.by_domain)
-    bound = Bound(max_skew=constraint.max_skew, floor_at_zero=many < constraint.min_domains)
+    bound = Bound(max_skew=constraint.max_skew, floor_at_zero=counts.floor_at_zero)
     return _make_rule(
         constraint.key,
         [find_domain(pod) for pod in pods],

@@ -200,9 +200,13 @@ def prediction_summary(prediction: Prediction) -> str:
 
 
 def _scheduler_choice(prediction: Prediction) -> str:
+    sample = ""
     if prediction.sampled:
-        return "kube-scheduler may pick any of them, since it samples the nodes of a cluster of this size"
+        sample = f" of the {prediction.scored:,} that it scores (percentageOfNodesToScore: 100 makes it score all)"
+        if prediction.candidates == prediction.feasible:
+            return f"kube-scheduler may pick any of them: it picks the best{sample}"
     names = sorted(prediction.candidates)
     more = f" or {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
     one_of = "" if len(names) == 1 else "one of "
-    return f"kube-scheduler picks {one_of}{', '.join(names[:_MOST_NODES])}{more}"
+    best = f": the best{sample}" if sample else ""
+    return f"kube-scheduler picks {one_of}{', '.join(names[:_MOST_NODES])}{more}{best}"

@@ -14,7 +14,7 @@ from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, PreferredN
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
 from rebalancer.scheduling.feasibility import FILTERS
-from rebalancer.scheduling.profile import DEFAULT_WEIGHTS, Profile, Strategy
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, DEFAULT_WEIGHTS, Profile, Strategy
 from rebalancer.yaml_tree import Path, Tree, UnreadableError, read_tree
 
 API_GROUP: Final = "kubescheduler.config.k8s.io/"
@@ -64,10 +64,11 @@ def read_profiles(data: bytes) -> Mapping[str, Profile]:
     if kind.text() != KIND:
         kind.refuse(f"found another kind; expected {KIND}")
     everywhere = root.get("percentageOfNodesToScore").whole(0, 100, 0)
+    parallelism = root.get("parallelism").whole(1, 2**31 - 1, DEFAULT_PROFILE.parallelism)
     extenders = ("extenders",) if root.get("extenders").items() else ()
     by_name: dict[str, Profile] = {}
     for field in root.get("profiles").items() or [root.empty("profiles", 0)]:
-        made = _read_profile(field.mapping(), everywhere, extenders)
+        made = _read_profile(field.mapping(), everywhere, parallelism, extenders)
         if made.name in by_name:
             field.get("schedulerName").refuse("found the name of an earlier profile; give each profile its own name")
         by_name[made.name] = made
@@ -90,7 +91,7 @@ def _read_tree(data: bytes) -> Tree:
     return tree
 
 
-def _read_profile(field: "_Field", everywhere: int, unmodelled: tuple[str, ...]) -> Profile:
+def _read_profile(field: "_Field", everywhere: int, parallelism: int, unmodelled: tuple[str, ...]) -> Profile:
     plugins = field.get("plugins").mapping()
     on, weights, foreign = _read_plugins(plugins)
     arguments = {entry.get("name").text(): entry.get("args").mapping() for entry in field.get("pluginConfig").items()}
@@ -113,6 +114,7 @@ def _read_profile(field: "_Field", everywhere: int, unmodelled: tuple[str, ...])
         strategy=strategy,
         balanced_resources=tuple(resource.get("name").text() for resource in balanced) or ("cpu", "memory"),
         percentage=field.get("percentageOfNodesToScore").whole(0, 100, everywhere),
+        parallelism=parallelism,
         unmodelled=(*unmodelled, *foreign, *exotic),
     )
 

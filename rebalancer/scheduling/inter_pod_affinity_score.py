@@ -5,30 +5,43 @@ profile's `hardPodAffinityWeight` (1).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.affinity_terms import count_matching_pods, selects
 from rebalancer.scheduling.view import View
 
+T = TypeVar("T")
+
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
     """Return 0 to 100 between the worst and the best node; None where no term applies at all."""
-    weights = _sum_weights(pod, view)
+    raw = sum_weights(pod, view, nodes)
+    return normalize(raw) if raw is not None else None
+
+
+def sum_weights(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
+    """Return the raw score: the weights that apply to each node; None where no term applies at all."""
+    weights = _sum_by_domain(pod, view)
     if not weights:
         return None
     labels = {node: view.nodes.by_name[node].labels for node in nodes}
-    raw = {
+    return {
         node: sum(values.get(labels[node][key], 0) for key, values in weights.items() if key in labels[node])
         for node in nodes
     }
+
+
+def normalize(raw: Mapping[T, int]) -> Mapping[T, int]:
+    """Scale raw scores to 0…100 between the least and the greatest; all are 0 where these are equal."""
     least, most = min(raw.values()), max(raw.values())
     if least == most:
         return dict.fromkeys(raw, 0)
     return {node: int(100 * ((value - least) / (most - least))) for node, value in raw.items()}
 
 
-def _sum_weights(pod: Pod, view: View) -> Mapping[str, Mapping[str, int]]:
+def _sum_by_domain(pod: Pod, view: View) -> Mapping[str, Mapping[str, int]]:
     """Return the sum of the terms' weights by topology key and value."""
     weights: dict[str, dict[str, int]] = {}
 

@@ -65,6 +65,12 @@ def find_named_nodes(pod: Pod) -> frozenset[str] | None:
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
     """Return 0 to 100 by the weights of the preferred terms that match; None where there is no such term."""
+    weights = sum_weights(pod, view, nodes)
+    return scale_to_hundred(weights) if weights is not None else None
+
+
+def sum_weights(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
+    """Return the raw score: the weights of the preferred terms that match a node; None where there is no term."""
     preferred = (*pod.spec.node_affinity.preferred, *view.profile.added_affinity.preferred)
     if not preferred:
         return None
@@ -72,4 +78,4 @@ def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | Non
     for entry in preferred:
         for node in view.nodes.selected(entry.term).intersection(weights):
             weights[node] += entry.weight
-    return scale_to_hundred(weights)
+    return weights

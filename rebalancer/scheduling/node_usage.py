@@ -36,6 +36,8 @@ NOTHING_USED = Usage()
 
 def get_charge(pod: Pod, rules: VersionRules) -> Charge:
     """Return what a pod takes of its node (docs/semantics.md, "Versions")."""
+    if rules.resizes_summed and pod.resized is not None:
+        return pod.resized
     if rules.status_resources_count:
         return pod.requests, pod.scored
     spec = pod.spec

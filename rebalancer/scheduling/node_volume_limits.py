@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node.
+"""NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node, and none where it is missing.
 
 Source: `nodevolumelimits/csi.go`. Leftover VolumeAttachment objects without a pod on the node are not read; in-tree
 volumes that are migrated to CSI are not counted.
@@ -41,6 +41,9 @@ class NodeVolumeLimits(Filter):
         """Prepare for a pod."""
         self._view = view
         self._new = find_attached_volumes([pod], view) if pod.claims else frozenset()
+        drivers = sorted({driver for driver, _ in self._new}) if view.rules.drivers_required else ()
+        known = view.snapshot.csi_driver
+        self._required = [name for name in drivers if name in known and known[name].keeps_pods_from_nodes_without]
 
     def _limits(self, node: str) -> Mapping[str, int]:
         csi_node = self._view.snapshot.csi_node.get(node)
@@ -48,6 +51,9 @@ class NodeVolumeLimits(Filter):
 
     def verdict(self, node: str) -> Verdict:
         """Evaluate one node."""
+        missing = next((name for name in self._required if node not in self._find_nodes_with(name)), None)
+        if missing is not None:
+            return unschedulable(f"{missing} CSI driver is not installed on the node")
         limits = self._limits(node) if self._new else {}
         if not limits:
             return SUCCESS
@@ -62,8 +68,22 @@ class NodeVolumeLimits(Filter):
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
         """Return the nodes that pass."""
+        for driver in self._required:
+            nodes &= self._find_nodes_with(driver)
         limited = [nodes & self._find_limited(driver) for driver in {driver for driver, _ in self._new}]
         return nodes.difference(node for node in frozenset().union(*limited) if not self.verdict(node))
+
+    def _find_nodes_with(self, driver: str) -> frozenset[str]:
+        """Return the nodes whose CSINode names a driver."""
+
+        def make() -> frozenset[str]:
+            return frozenset(
+                csi_node.name
+                for csi_node in self._view.snapshot.csi_nodes
+                if any(name == driver for name, _, _ in csi_node.drivers)
+            )
+
+        return self._view.memo(("nodes with a CSI driver", driver), make)
 
     def _find_limited(self, driver: str) -> frozenset[str]:
         """Return the nodes that state a limit for a driver."""

@@ -3,11 +3,13 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.verdicts import Verdict
 from rebalancer.scheduling.view import View
+
+T = TypeVar("T")
 
 
 class Filter(ABC):
@@ -43,7 +45,7 @@ class Filter(ABC):
         return Counter(reason for node in nodes for reason in self.verdict(node).reasons)
 
 
-def scale_to_hundred(raw: Mapping[str, int], *, reverse: bool = False) -> Mapping[str, int]:
+def scale_to_hundred(raw: Mapping[T, int], *, reverse: bool = False) -> Mapping[T, int]:
     """Scale to the greatest, in integer division; `reverse` makes the least the best.
 
     Source: `plugins/helper/normalize_score.go`. All zero stays zero, or becomes 100 in reverse.

@@ -53,7 +53,8 @@ class EligibleNodes:
     One object for all pods that see the same nodes, so it serves as a dictionary key by identity.
     """
 
-    def __init__(self, nodes: frozenset[str], key: str, index: NodeIndex) -> None:
+    def __init__(self, nodes: frozenset[str], key: str, index: NodeIndex, closed: frozenset[str] = frozenset()) -> None:
+        """Take the nodes that take part, and those whose taints alone keep them out but whose domains are there."""
         self.nodes: Final = nodes
         domains = index.groups(key)
         if len(nodes) < len(index.values(key)):
@@ -61,6 +62,8 @@ class EligibleNodes:
             domains = {value: members for value, members in eligible.items() if members}
         self.domains: Final = domains
         """Eligible nodes by domain; a value without an eligible node is no domain, even if it has pods."""
+        self.there: Final = len({*domains, *index.by_value(key, dict.fromkeys(closed, 1))}) if closed else len(domains)
+        """How many domains count for `minDomains`."""
 
 
 def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> EligibleNodes:
@@ -78,9 +81,11 @@ def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> Eligib
         nodes = index.carrying(constraint.required_keys)
         if affinity is not None:
             nodes = nodes & index.matching(affinity)
-        if tolerations is not None:
-            nodes = nodes & index.tolerated(tolerations)
-        return EligibleNodes(nodes, constraint.key, index)
+        if tolerations is None:
+            return EligibleNodes(nodes, constraint.key, index)
+        open_nodes = nodes & index.tolerated(tolerations)
+        closed = nodes - open_nodes if view.rules.tainted_domains_count else frozenset[str]()
+        return EligibleNodes(open_nodes, constraint.key, index, closed)
 
     return view.memo(("eligible", constraint.key, constraint.required_keys, affinity, tolerations), make)
 
@@ -156,7 +161,7 @@ class Counts:
         """Counted pods by domain."""
         held, many = filled.values(), len(domains)
         least = min(held) if held and len(filled) == many else 0
-        self.minimum: Final = least if many >= constraint.min_domains else 0
+        self.minimum: Final = 0 if self.floor_at_zero else least
         """The global minimum: 0 while there are fewer domains than `minDomains`, else the least count."""
         self.maximum: Final = max(held) if held else 0
         """The greatest count of a domain."""
@@ -177,6 +182,11 @@ class Counts:
     def __hash__(self) -> int:
         """Hash the constraint and the numbers."""
         return hash((self.constraint, self.minimum, self.maximum))
+
+    @property
+    def floor_at_zero(self) -> bool:
+        """Whether there are fewer domains than `minDomains`: the minimum is 0 then."""
+        return self.eligible.there < self.constraint.min_domains
 
     @property
     def violated(self) -> bool:

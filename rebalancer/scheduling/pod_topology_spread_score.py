@@ -3,8 +3,9 @@
 Source: `podtopologyspread/scoring.go`; docs/semantics.md, "Soft constraints".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import log
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -19,6 +20,8 @@ from rebalancer.scheduling.pod_topology_spread import (
     per_node_counts,
 )
 from rebalancer.scheduling.view import View
+
+T = TypeVar("T")
 
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
@@ -38,32 +41,72 @@ def requires_all_keys(constraint: EffectiveConstraint, view: View) -> bool:
     return constraint.origin is not Origin.DEFAULT or view.profile.default_constraints is not None
 
 
+class Term(NamedTuple):
+    """What one soft constraint adds to the raw scores.
+
+    `pods` are those that it counts for each candidate that carries its key. `domains` has the domain of each candidate
+    that takes part; None for the host name: each node is its own domain then, whatever its label says.
+    """
+
+    key: str
+    max_skew: int
+    pods: Mapping[str, int]
+    domains: Mapping[str, str] | None
+
+
 def compute_raw_scores(constraints: Constraints, pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int]:
     """Return the raw score of each candidate that takes part; fewer is better."""
-    soft = constraints.soft
-    index = view.nodes
-    taking_part: Sequence[str] = nodes
-    if requires_all_keys(soft[0], view):
-        carrying = index.carrying(soft[0].required_keys)
-        taking_part = [node for node in nodes if node in carrying]
-    sums = dict.fromkeys(taking_part, 0.0)
-    for constraint in soft:
-        values = index.values(constraint.key)
+    taking_part = find_taking_part(constraints, view, nodes)
+    terms = count_terms(constraints, pod, view, taking_part)
+    sizes = [len(taking_part if term.domains is None else set(term.domains.values())) for term in terms]
+    counts = {node: tuple([term.pods.get(node) for term in terms]) for node in taking_part}
+    raw = weigh(terms, sizes, set(counts.values()))
+    return {node: raw[counted] for node, counted in counts.items()}
+
+
+def find_taking_part(constraints: Constraints, view: View, nodes: Sequence[str]) -> Sequence[str]:
+    """Return the candidates that are scored: those with every soft key, unless the constraints are system defaults."""
+    if not requires_all_keys(constraints.soft[0], view):
+        return nodes
+    carrying = view.nodes.carrying(constraints.soft[0].required_keys)
+    return [node for node in nodes if node in carrying]
+
+
+def count_terms(constraints: Constraints, pod: Pod, view: View, taking_part: Sequence[str]) -> Sequence[Term]:
+    """Count for each soft constraint."""
+    terms = []
+    for constraint in constraints.soft:
+        values = view.nodes.values(constraint.key)
         counted = per_node_counts(constraint, pod, view)
         if constraint.key == HOSTNAME:
-            # Each node is its own domain here, whatever its label says, and inclusion policies do not apply.
-            by_place: Mapping[str, int] = counted
-            place = {node: node for node in taking_part if node in values}
-            size = len(taking_part)
+            # Inclusion policies do not apply here.
+            pods = {node: counted.get(node, 0) for node in taking_part if node in values}
+            terms.append(Term(constraint.key, constraint.max_skew, pods, None))
         else:
-            place = {node: values[node] for node in taking_part if node in values}
-            by_place = _sum_by_value(constraint, pod, view, counted)
+            by_value = _sum_by_value(constraint, pod, view, counted)
+            pods = {node: by_value.get(values[node], 0) for node in taking_part if node in values}
             # Where keys are not required, candidates without the label make up one more domain.
-            size = len(set(place.values()) | ({""} if len(place) < len(taking_part) else set()))
-        weight = log(size + 2)
-        for node, domain in place.items():
-            sums[node] += by_place.get(domain, 0) * weight + (constraint.max_skew - 1)
-    return {node: _round_half_up(total) for node, total in sums.items()}
+            domains = {node: values.get(node, "") for node in taking_part}
+            terms.append(Term(constraint.key, constraint.max_skew, pods, domains))
+    return terms
+
+
+def weigh(
+    terms: Sequence[Term], sizes: Sequence[int], counts: Iterable[tuple[int | None, ...]]
+) -> Mapping[tuple[int | None, ...], int]:
+    """Return the raw score by pods counted for each term; None where a node lacks the key.
+
+    `sizes` has the number of domains of each term among the candidates that take part.
+    """
+    weights = [log(size + 2) for size in sizes]
+    raw = {}
+    for counted in counts:
+        total = 0.0
+        for pods, term, weight in zip(counted, terms, weights, strict=True):
+            if pods is not None:
+                total += pods * weight + (term.max_skew - 1)
+        raw[counted] = _round_half_up(total)
+    return raw
 
 
 def _round_half_up(value: float) -> int:
@@ -88,7 +131,7 @@ def _sum_by_value(
     return totals
 
 
-def normalize_scores(raw: Mapping[str, int]) -> Mapping[str, int]:
+def normalize_scores(raw: Mapping[T, int]) -> Mapping[T, int]:
     """Scale raw scores to 0…100 in integer division: 100 * (max + min - raw) / max."""
     if not raw:
         return {}

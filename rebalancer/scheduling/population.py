@@ -116,6 +116,8 @@ class Population:
             self.all_on_nodes = False
         """`all_on_nodes`: every pod of the snapshot that names a node is on one that exists."""
         self._fitting: dict[Hashable, frozenset[str]] = {}
+        self.scored: dict[Hashable, Mapping[str, int]] = {}
+        """What `View.scored_nodes` has computed for these pods."""
         self.live: dict[str, LabelSets] = {}
         """Pods that are not terminating, by namespace: these count for spread."""
         self.terminating: dict[str, LabelSets] = {}

@@ -10,7 +10,8 @@ from rebalancer.scheduling.feasibility import feasible, iterate_nominated_nodes,
 from rebalancer.scheduling.node_affinity import NOT_NAMED, NodeAffinityFilter
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import constraints_of
-from rebalancer.scheduling.scoring import count_examined_nodes, scores, totals
+from rebalancer.scheduling.sampling import prepare_search
+from rebalancer.scheduling.scoring import best, scores, totals
 from rebalancer.scheduling.tie_breaking import find_top, guess_winner
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.verdicts import SUCCESS, Code, Verdict
@@ -57,9 +58,9 @@ class NodePrediction:
 class Prediction:
     """What would happen to a pod if the scheduler placed it now.
 
-    `candidates` are the nodes that the scheduler may pick. `sampled`: the cluster is so large that the scheduler
-    examines only some of its nodes, so every feasible node is a candidate. `unpredictable`: why the prediction is not
-    reliable, None where it is.
+    `candidates` are the nodes that the scheduler may pick. It scores `scored` of the feasible nodes: in a large cluster
+    not all of them. The candidates are then those that rank highest in any sample, while scores and totals are those of
+    a sample of all. `unpredictable`: why the prediction is not reliable, None where it is.
     """
 
     pod: Pod
@@ -70,12 +71,17 @@ class Prediction:
     """Label values that all candidates share, for the keys of the pod's constraints, the zone and the host name."""
     failure: str
     """The FailedScheduling message where nothing fits, as far as its first full stop; else empty."""
-    sampled: bool
+    scored: int
     may_preempt: bool
     """No node is feasible, but preempting pods of lower priority may make one feasible."""
     likely: str | None
     """The most likely node; None where the scheduler picks one of several candidates at random."""
     unpredictable: Unpredictable | None
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the scheduler scores only some of the feasible nodes."""
+        return self.scored < len(self.feasible)
 
     @cached_property
     def node(self) -> Mapping[str, NodePrediction]:
@@ -93,10 +99,11 @@ def predict(pod: Pod, view: View) -> Prediction:
     filters = prepare_filters(pod, view)
     admitted = feasible(pod, view)
     ordered = [name for name in view.nodes.by_name if name in admitted]
-    sampled = len(ordered) > count_examined_nodes(len(view.nodes.by_name), view.profile.percentage)
+    scored_nodes = min(len(ordered), prepare_search(pod, view).enough)
+    sampled = scored_nodes < len(ordered)
     scored = scores(pod, view, ordered) if len(ordered) > 1 else {}
     sums = totals(scored, view, ordered) if scored else {}
-    candidates = admitted if sampled or not sums else find_top(sums)
+    candidates = best(pod, view, admitted) if sampled else find_top(sums) if sums else admitted
     crowded = _evaluate_nominated_nodes(pod, view)
     nodes = tuple(
         _make_node_prediction(name, crowded.get(name) or _evaluate_node(name, filters), scored, sums)
@@ -109,9 +116,9 @@ def predict(pod: Pod, view: View) -> Prediction:
         candidates=candidates,
         certain=_find_common_values(pod, candidates, view),
         failure="" if admitted else describe_failure(nodes, filters, view.rules),
-        sampled=sampled,
+        scored=scored_nodes,
         may_preempt=not admitted and _may_preempt(pod, nodes, view),
-        likely=guess_winner(candidates, sums, view),
+        likely=guess_winner(candidates, {name: sums[name] for name in candidates} if sampled else sums, view),
         unpredictable=unpredictable(pod, view),
     )
 

@@ -17,11 +17,12 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = MappingProxyType(
         "NodeResourcesFit": 1,
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
+        "VolumeBinding": 1,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
     }
 )
-"""Weights of the score plugins that are on by default (1.23 and newer)."""
+"""Weights of the score plugins that are on by default (1.23 and newer; VolumeBinding scores from 1.37 on)."""
 
 Strategy: TypeAlias = tuple[tuple[str, int], ...]
 """Resources with their weights, as a score takes them into account."""
@@ -35,8 +36,9 @@ class Profile:
 
     `default_constraints` None means the system's own (`defaultingType: System`); an empty tuple switches defaults off.
     A score plugin that is not in `weights` is off; `filters_off` names the filter plugins that are off.
-    `percentage` is `percentageOfNodesToScore`, 0 for the scheduler's own choice. `unmodelled` names what the
-    configuration uses and this package does not model (extenders, plugins of others): then nothing is predicted.
+    `percentage` is `percentageOfNodesToScore`, 0 for the scheduler's own choice; `parallelism` is the number of its
+    workers. `unmodelled` names what the configuration uses and this package does not model (extenders, plugins of
+    others): then nothing is predicted.
     """
 
     name: str = "default-scheduler"
@@ -52,6 +54,7 @@ class Profile:
     strategy: Strategy = CPU_AND_MEMORY
     balanced_resources: tuple[str, ...] = ("cpu", "memory")
     percentage: int = 0
+    parallelism: int = 16
     unmodelled: tuple[str, ...] = ()
 
 

@@ -1,6 +1,6 @@
 """The score plugins together, and the nodes with the highest total.
 
-Source: `schedule_one.go` (prioritizeNodes, numFeasibleNodesToFind). Each plugin gives 0 to 100, times its weight.
+Source: `schedule_one.go` (prioritizeNodes). Each plugin gives 0 to 100, times its weight.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,10 @@ from rebalancer.scheduling import (
     node_resources_fit,
     pod_topology_spread_score,
     taint_toleration,
+    volume_binding,
 )
+from rebalancer.scheduling.sampled_scores import SPREAD, best_of_samples
+from rebalancer.scheduling.sampling import prepare_search
 from rebalancer.scheduling.tie_breaking import find_top
 from rebalancer.scheduling.view import View
 
@@ -27,13 +30,10 @@ SCORERS: Final[Mapping[str, Scorer]] = {
     "NodeResourcesFit": node_resources_fit.score,
     "PodTopologySpread": pod_topology_spread_score.score,
     "InterPodAffinity": inter_pod_affinity_score.score,
+    "VolumeBinding": volume_binding.score,
     "NodeResourcesBalancedAllocation": node_resources_balanced_allocation.score,
     "ImageLocality": image_locality.score,
 }
-
-ALWAYS_EXAMINED: Final = 100
-"""The scheduler searches for at least this many feasible nodes."""
-LEAST_PERCENTAGE: Final = 5
 
 
 def scores(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
@@ -54,21 +54,28 @@ def totals(scored: Mapping[str, Mapping[str, int]], view: View, nodes: Sequence[
 def best(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
     """Return the nodes, of the feasible ones, that the scheduler may pick: the top-scoring ones.
 
-    Where the scheduler would not examine all of them (`count_examined_nodes`), it may pick any.
+    Where it does not score all of them (`is_sampled`), they are the top-scoring ones of any sample.
     """
-    if len(nodes) <= 1 or len(nodes) > count_examined_nodes(len(view.nodes.by_name), view.profile.percentage):
+    if len(nodes) <= 1:
         return nodes
+    search = prepare_search(pod, view)
+    if len(nodes) > search.enough:
+        return nodes if _may_be_hinted(pod, view) else best_of_samples(pod, view, nodes, search)
+    return best_of_all(pod, view, nodes)
+
+
+def best_of_all(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
+    """Return the top-scoring nodes where the scheduler scores all of these."""
     ordered = sorted(nodes)
     return find_top(totals(scores(pod, view, ordered), view, ordered))
 
 
-def count_examined_nodes(nodes: int, percentage: int = 0) -> int:
-    """Return after how many feasible nodes the scheduler stops its search in a cluster of `nodes` nodes.
+def _may_be_hinted(pod: Pod, view: View) -> bool:
+    """Say whether a pod may get the next node of the sample of an equal pod before it: from 1.35 on.
 
-    Below 100 nodes it examines all; from there on `percentage` percent of them, by default 50 less one for each 125
-    nodes. It starts where it stopped the last time, so which nodes these are cannot be known.
+    Source: `runtime/batch.go`; PodTopologySpread excludes pods with constraints, its default ones included (SignPod).
     """
-    if nodes < ALWAYS_EXAMINED:
-        return nodes
-    share = percentage or max(LEAST_PERCENTAGE, 50 - nodes // 125)
-    return max(ALWAYS_EXAMINED, nodes * share // 100)
+    profile = view.profile
+    if SPREAD in profile.filters_off and SPREAD not in profile.weights:
+        return True
+    return not pod.spec.spread and profile.default_constraints == ()

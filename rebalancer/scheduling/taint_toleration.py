@@ -56,13 +56,17 @@ def _format_taint(taint: Taint) -> str:
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int]:
     """Return 0 to 100: the fewer PreferNoSchedule taints are not tolerated, the better."""
+    return scale_to_hundred(count_untolerated(pod, view, nodes), reverse=True)
+
+
+def count_untolerated(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int]:
+    """Return the raw score: how many PreferNoSchedule taints of each node the pod does not tolerate."""
     tolerations = [
         toleration for toleration in pod.spec.tolerations if toleration.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}
     ]
     index = view.nodes.by_name
     soft = TaintEffect.PREFER_NO_SCHEDULE
-    untolerated = {
+    return {
         node: sum(1 for taint in index[node].taints if taint.effect is soft and not tolerates(tolerations, taint))
         for node in nodes
     }
-    return scale_to_hundred(untolerated, reverse=True)

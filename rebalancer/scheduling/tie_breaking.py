@@ -7,7 +7,7 @@ after the fix of kubernetes/kubernetes#141024) draw ties at random.
 
 from collections.abc import Mapping, Sequence
 
-from rebalancer.model.nodes import BETA_REGION, BETA_ZONE, REGION, ZONE
+from rebalancer.scheduling.sampling import zone_of
 from rebalancer.scheduling.view import View
 
 
@@ -22,10 +22,7 @@ def node_order(view: View) -> Sequence[str]:
 def _interleave_zones(view: View) -> Sequence[str]:
     zones: dict[tuple[str, str], list[str]] = {}
     for node in view.nodes.by_name.values():
-        labels = node.labels
-        zone = labels.get(BETA_ZONE) or labels.get(ZONE, "")
-        region = labels.get(BETA_REGION) or labels.get(REGION, "")
-        zones.setdefault((region, zone), []).append(node.name)
+        zones.setdefault(zone_of(node), []).append(node.name)
     longest = max(map(len, zones.values()), default=0)
     return [members[turn] for turn in range(longest) for members in zones.values() if turn < len(members)]
 

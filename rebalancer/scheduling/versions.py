@@ -19,6 +19,11 @@ class VersionRules:
 
     empty_selector_counts: bool
     """Whether `labelSelector: {}` of a spread constraint counts all pods of the namespace, or none."""
+    tainted_domains_count: bool
+    """Whether a domain counts for `minDomains` under `nodeTaintsPolicy: Honor` although all its nodes are tainted.
+
+    Proposed for a later release (kubernetes/enhancements#6211); no release does.
+    """
     balance_by_improvement: bool
     """Whether BalancedAllocation compares the node with and without the pod, or scores the node with the pod only."""
     balance_skips_idle: bool
@@ -29,6 +34,12 @@ class VersionRules:
     """Whether a resize in place counts on the pod's node, by the resources in the pod's status, or the spec alone."""
     ties_random: bool
     """Whether the winner among equal totals is drawn at random, or is the first in the scheduler's node order."""
+    storage_scored: bool
+    """Whether VolumeBinding scores nodes by how little of a volume's capacity is used (StorageCapacityScoring)."""
+    drivers_required: bool
+    """Whether a CSI driver may keep pods from nodes that do not have it (VolumeLimitScaling)."""
+    resizes_summed: bool
+    """Whether a pod that is being resized counts the most of three sums, or the sum of each container's most."""
     taint_reason_short: bool
     """Whether TaintToleration's reason leaves out which taint it was (kubernetes/kubernetes#134740).
 
@@ -46,11 +57,15 @@ def get_version_rules(version: Version) -> VersionRules:
     """Return the rules of a version; unknown newer ones follow the newest known."""
     return VersionRules(
         empty_selector_counts=version >= EMPTY_SELECTOR_FIXED,
+        tainted_domains_count=False,
         balance_by_improvement=version >= Version(1, 36),
         balance_skips_idle=version >= Version(1, 33),
         sidecars_score_as_init=version < Version(1, 32),
         status_resources_count=version >= Version(1, 33),
         ties_random=version < Version(1, 35) or version >= EMPTY_SELECTOR_FIXED,
+        storage_scored=version >= Version(1, 37),
+        drivers_required=version >= Version(1, 37),
+        resizes_summed=version >= Version(1, 37),
         taint_reason_short=version >= Version(1, 35),
         unexamined_nodes_counted=version >= Version(1, 32),
         volume_reason=(

@@ -358,6 +358,21 @@ class View:
         by_name = self.nodes.by_name
         return nodes.difference(changed).union(node for node in changed if fits(by_name[node], self.used(node)))
 
+    def scored_nodes(
+        self, key: Hashable, score: Callable[[View, Sequence[str]], Mapping[str, int]]
+    ) -> Mapping[str, int]:
+        """Return a score by node that depends on what runs there; computed once for each `key`.
+
+        Only nodes on which pods have moved are scored again.
+        """
+        known = self._population.scored
+        scored = known.get((self.nodes, key))
+        if scored is None:
+            before = self._derive(self._population, {}, {}, {})
+            scored = known[self.nodes, key] = score(before, tuple(self.nodes.by_name))
+        changed = self.changes_on
+        return {**scored, **score(self, tuple(changed))} if changed else scored
+
     def claim_users(self, namespace: str, name: str) -> int:
         """Return how many pods use a claim, including terminating pods."""
         changes = self.changes_in.get(namespace, ())

@@ -1,11 +1,12 @@
 """VolumeBinding: a bound volume must be reachable from the node, an unbound claim must be servable there.
 
-Source: `volumebinding/volume_binding.go`, `binder.go`, component-helpers `storage/volume.FindMatchingVolume`. Storage
-capacity (CSIStorageCapacity) is not read: a driver that publishes it may reject more nodes.
+Source: `volumebinding/volume_binding.go`, `scorer.go`, `binder.go`, component-helpers
+`storage/volume.FindMatchingVolume`. Storage capacity (CSIStorageCapacity) is not read: a pod that needs a volume of a
+driver that publishes it is not predicted (`find_driver_with_capacity`).
 """
 
-from collections.abc import Sequence
-from typing import ClassVar, Final
+from collections.abc import Container, Mapping, Sequence
+from typing import ClassVar, Final, NamedTuple
 
 from rebalancer.model.affinity import NodeSelectorTerm
 from rebalancer.model.pods import Pod
@@ -16,6 +17,13 @@ from rebalancer.scheduling.view import View
 
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
 NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
+
+
+class Bindings(NamedTuple):
+    """What claims that wait for a node would get on one: volumes that exist, and those that would be made."""
+
+    existing: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...]
+    made: tuple[PersistentVolumeClaim, ...]
 
 
 class VolumeBinding(Filter):
@@ -62,24 +70,69 @@ class VolumeBinding(Filter):
             return nodes
         return nodes & self._view.memo(self._key, lambda: Filter.admit(self, self._view.nodes.names))
 
+    @property
+    def waits(self) -> bool:
+        """Whether the pod has claims that are bound only when it has a node."""
+        return bool(self._delayed)
+
     def _servable(self, node: str) -> bool:
-        provisioned = []
+        found = self.find_bindings(node)
+        return found is not None and all(_can_be_provisioned(claim, node, self._view) for claim in found.made)
+
+    def find_bindings(self, node: str) -> Bindings | None:
+        """Return what the claims that wait would get on a node; None where one is being made on another node."""
+        made = []
         open_claims = []
         for claim in self._delayed:
             if not claim.selected_node:
                 open_claims.append(claim)
             elif claim.selected_node == node:
-                provisioned.append(claim)
+                made.append(claim)
             else:
-                return False
-        chosen: set[str] = set()
+                return None
+        existing: dict[str, tuple[PersistentVolumeClaim, PersistentVolume]] = {}
         for claim in sorted(open_claims, key=lambda claim: claim.request):
-            volume = _find_volume(claim, node, chosen, self._view)
+            volume = _find_volume(claim, node, existing, self._view)
             if volume is None:
-                provisioned.append(claim)
+                made.append(claim)
             else:
-                chosen.add(volume.name)
-        return all(_can_be_provisioned(claim, node, self._view) for claim in provisioned)
+                existing[volume.name] = (claim, volume)
+        return Bindings(tuple(existing.values()), tuple(made))
+
+
+def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
+    """Return 0 to 100: the less of the volumes that it would get is asked for, the more; by storage class, the mean.
+
+    0 for a node on which all volumes would be made. None where nothing waits for a node, or before 1.37.
+    """
+    binding = VolumeBinding(pod, view)
+    if not view.rules.storage_scored or not binding.waits:
+        return None
+    return {node: _score_bindings(binding.find_bindings(node)) for node in nodes}
+
+
+def _score_bindings(found: Bindings | None) -> int:
+    by_class: dict[str, tuple[int, int]] = {}
+    for claim, volume in found.existing if found is not None else ():
+        requested, capacity = by_class.get(claim.storage_class, (0, 0))
+        by_class[claim.storage_class] = requested + claim.request, capacity + volume.capacity
+    if not by_class:
+        return 0
+    used = [100 if not capacity else min(100, 100 * requested // capacity) for requested, capacity in by_class.values()]
+    return (2 * sum(100 - share for share in used) + len(used)) // (2 * len(used))
+
+
+def find_driver_with_capacity(pod: Pod, view: View) -> str | None:
+    """Return the CSI driver that would make a volume of the pod and publishes where it can, or None."""
+    for name in pod.claims:
+        claim = view.snapshot.claim.get((pod.namespace, name))
+        if claim is None or claim.bound or claim.volume:
+            continue
+        storage_class = view.snapshot.storage_class.get(claim.storage_class)
+        driver = view.snapshot.csi_driver.get(storage_class.provisioner) if storage_class is not None else None
+        if driver is not None and driver.publishes_capacity:
+            return driver.name
+    return None
 
 
 def find_reachable_nodes(volume: PersistentVolume, view: View) -> frozenset[str]:
@@ -98,7 +151,7 @@ def _is_delayed(claim: PersistentVolumeClaim, view: View) -> bool:
 
 
 # Many branches: the conditions of kube-scheduler's volume binder, in its order.
-def _find_volume(claim: PersistentVolumeClaim, node: str, taken: set[str], view: View) -> PersistentVolume | None:
+def _find_volume(claim: PersistentVolumeClaim, node: str, taken: Container[str], view: View) -> PersistentVolume | None:
     """Find the smallest available volume for a claim on a node, or the one that is reserved for it."""
     smallest: PersistentVolume | None = None
     for volume in view.snapshot.volumes:

@@ -20,7 +20,7 @@ from tests.fidelity.arena import Arena, arena
 from tests.fidelity.scenes import DISK, GPU, scene
 from tests.fidelity.tally import FLOORS, Tally
 
-ORDINARY = 80
+ORDINARY = 150
 CONFIGURED = 15
 THOROUGH = 3000
 THOROUGH_OLDER = 300

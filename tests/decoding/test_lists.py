@@ -318,6 +318,55 @@ def test_resize_in_place(reason: str, expected: int) -> None:
     assert decode_file(FileContents.of(listed(pod))).objects["pods"][0].requests.cpu == expected
 
 
+def sized(cpu: str | None) -> dict[str, Any] | None:
+    return None if cpu is None else {"requests": {"cpu": cpu}}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "level", "infeasible", "before", "from_1_37"),
+    [
+        # Container a grows, the other one shrinks: 300 and 300 at most, but never more than 400 together.
+        ({"a": ("300m", "300m"), "other": ("100m", "100m")}, None, False, 600, None),
+        ({"a": ("300m", "100m"), "other": ("300m", "300m")}, None, False, 600, 600),
+        # What its kubelet does not say is what was promised, or else what the spec asks for.
+        ({"a": (None, "200m"), "other": ("100m", None)}, None, False, 400, 500),
+        ({"a": (None, None)}, None, False, 400, 400),
+        # An infeasible wish counts only where nothing else is known.
+        ({"a": ("50m", "50m"), "other": ("100m", "100m")}, None, True, 150, 150),
+        ({"a": ("50m", "50m")}, None, True, 350, 50),
+        # The pod as a whole, if its kubelet says so.
+        ({"a": ("300m", "300m"), "other": ("100m", "100m")}, ("700m", "500m"), False, 600, 700),
+        ({"a": ("300m", "300m")}, ("50m", "60m"), True, 600, 60),
+    ],
+)
+def test_resizes_of_several_containers(
+    statuses: dict[str, tuple[str | None, str | None]],
+    level: tuple[str, str] | None,
+    infeasible: bool,
+    before: int,
+    from_1_37: int | None,
+) -> None:
+    """Until 1.36 each container counts with the most of three; from 1.37 on the most of three sums does."""
+    pod = changed("spec.containers.0.resources.requests", {"cpu": "100m"})
+    pod["spec"]["containers"].append({"name": "other", "image": "b", "resources": {"requests": {"cpu": "300m"}}})
+    pod["status"]["containerStatuses"] = [
+        {
+            "name": name,
+            **({"resources": sized(actual)} if actual else {}),
+            **({"allocatedResources": {"cpu": promised}} if promised else {}),
+        }
+        for name, (actual, promised) in statuses.items()
+    ]
+    if level is not None:
+        pod["status"] |= {"resources": sized(level[0]), "allocatedResources": {"cpu": level[1]}}
+    if infeasible:
+        pod["status"]["conditions"].append({"type": "PodResizePending", "status": "True", "reason": "Infeasible"})
+    decoded = decode_file(FileContents.of(listed(pod))).objects["pods"][0]
+    assert decoded.requests.cpu == before
+    summed = decoded.requests if decoded.resized is None else decoded.resized[0]
+    assert summed.cpu == (400 if from_1_37 is None else from_1_37)
+
+
 def node_pool(**template: Any) -> dict[str, Any]:
     return {
         "apiVersion": "karpenter.sh/v1",

@@ -25,7 +25,7 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest, object_path
 from tests.control_plane.servers import Options
 from tests.fidelity.comparison import differences
-from tests.fidelity.reading import Objects, read_kinds, read_version, view_of
+from tests.fidelity.reading import SCENE_KINDS, Objects, read_kinds, read_version, view_of
 from tests.fidelity.scenes import OTHER_NAMESPACE, Scene
 from tests.fidelity.scheduler_log import MODULES, Decision, SchedulerLog, ScheduleTimeoutError
 
@@ -37,6 +37,7 @@ COLLECTIONS: Final = (
     "/api/v1/persistentvolumes",
     "/apis/storage.k8s.io/v1/storageclasses",
     "/apis/storage.k8s.io/v1/csinodes",
+    "/apis/storage.k8s.io/v1/csidrivers",
     "/api/v1/namespaces/default/services",
     "/apis/apps/v1/namespaces/default/replicasets",
     "/api/v1/nodes",
@@ -44,7 +45,7 @@ COLLECTIONS: Final = (
     f"/api/v1/namespaces/{OTHER_NAMESPACE}/events",
 )
 MOVING: Final = tuple(kind for kind in KINDS if kind.field in {"pods", "claims", "volumes"})
-STILL: Final = tuple(kind for kind in KINDS if kind not in MOVING)
+STILL: Final = tuple(kind for kind in SCENE_KINDS if kind not in MOVING)
 """Kinds that do not change while a scene lasts."""
 UNSEEN_SECONDS: Final = 0.05
 """Time for kinds whose arrival the scheduler does not log."""

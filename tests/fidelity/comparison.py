@@ -11,8 +11,8 @@ from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from tests.fidelity.scheduler_log import Decision
 
-DYNAMIC_RESOURCES: Final = "DynamicResources"
-"""Gives 0 to every node for a pod without resource claims; pods with claims are not predicted."""
+QUIET: Final = ("DynamicResources", "VolumeBinding")
+"""They give 0 to every node where they have nothing to say; pods with resource claims are not predicted."""
 
 
 def differences(prediction: Prediction, decision: Decision, view: View) -> list[str]:
@@ -47,7 +47,7 @@ def _scores(prediction: Prediction, decision: Decision, profile: Profile) -> Ite
             if plugin in node.scores
         }
         theirs = decision.scores.get(plugin, {})
-        if plugin == DYNAMIC_RESOURCES and not any(theirs.values()):
+        if plugin in QUIET and not ours and not any(theirs.values()):
             continue
         if ours != theirs:
             wrong = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KINDS, ResourceKind
+from rebalancer.decoding.kinds import KINDS, OPTIONAL_KINDS, ResourceKind
 from rebalancer.decoding.lists import decode_items, divide_page, make_snapshot
 from rebalancer.model.cluster import Version
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
@@ -16,6 +16,9 @@ from rebalancer.scheduling.view import View
 from tests.control_plane.api import Api, in_parallel
 
 Objects = dict[str, list[Any]]
+
+SCENE_KINDS: Final = (*KINDS, *(kind for kind in OPTIONAL_KINDS if kind.field == "csi_drivers"))
+"""The kinds that a scene may have objects of."""
 
 
 def read_kinds(api: Api, kinds: Sequence[ResourceKind], intern: Interner) -> Objects:

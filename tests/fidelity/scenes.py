@@ -110,7 +110,7 @@ class _Maker:
             where = random.choices(range(count), weights=[0.1 + node for node in crowded])[0]
             self._existing(number, f"n{where:02}")
         if self.wild:
-            self.scene.others += volumes.classes()
+            self.scene.others += [*volumes.classes(), volumes.driver(random)]
         self.scene.newcomers = [self._newcomer(number) for number in range(newcomers)]
         if self.wild and self.chance(0.3):
             volumes.limit_nodes(self.scene, random)
@@ -193,23 +193,36 @@ class _Maker:
 
     def _resize(self, pod: Manifest) -> None:
         """Put the pod into an in-place resize: its actual and allocated resources differ from its requests."""
-        container = pod["spec"]["containers"][0]
+        if self.chance(0.5):
+            another = {"name": "other", "image": IMAGES[1], "resources": {"requests": dict(self.random.choice(SHAPES))}}
+            pod["spec"]["containers"].append(another)
+            pod["spec"].pop("resources", None)  # it must not be less than what the containers ask for
         pod["status"] = {
             "phase": "Running",
-            "containerStatuses": [
-                {
-                    "name": container["name"],
-                    "image": container["image"],
-                    "imageID": "",
-                    "ready": True,
-                    "restartCount": 0,
-                    "resources": {"requests": dict(self.random.choice(SHAPES))},
-                    "allocatedResources": dict(self.random.choice(SHAPES)),
-                }
-            ],
+            "containerStatuses": [self._resized(container) for container in pod["spec"]["containers"]],
         }
         if self.chance(0.3):
+            pod["status"] |= {
+                "resources": {"requests": dict(self.random.choice(SHAPES))},
+                "allocatedResources": dict(self.random.choice(SHAPES)),
+            }
+        if self.chance(0.3):
             pod["status"]["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+
+    def _resized(self, container: Manifest) -> Manifest:
+        """Return the status of a container; its kubelet may leave out what it has promised, and what there is."""
+        status = {
+            "name": container["name"],
+            "image": container["image"],
+            "imageID": "",
+            "ready": True,
+            "restartCount": 0,
+        }
+        if self.chance(0.8):
+            status["resources"] = {"requests": dict(self.random.choice(SHAPES))}
+        if self.chance(0.8):
+            status["allocatedResources"] = dict(self.random.choice(SHAPES))
+        return status
 
     def _pod(self, name: str) -> Manifest:
         random = self.random

@@ -16,6 +16,11 @@ IMMEDIATE: Final = "immediate"
 DELAYED: Final = "delayed"
 ZONAL: Final = "zonal"
 STATIC: Final = "static"
+STATES: Final = (
+    *("zonal", "zonal", "local", "labelled", "labelled", "single", "missing", "immediate"),
+    *("unbound", "static", "static"),
+)
+"""What may become of a pod's claim; some of them keep the pod from being placed."""
 
 
 def classes() -> list[Manifest]:
@@ -45,9 +50,7 @@ def give(scene: Scene, pod: Manifest, random: Random) -> None:
     namespace = pod["metadata"]["namespace"]
     name = f"data-{pod['metadata']['name']}"
     pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
-    state = random.choice(
-        ("zonal", "zonal", "local", "labelled", "labelled", "single", "missing", "immediate", "unbound")
-    )
+    state = random.choice(STATES)
     if state == "missing":
         return
     modes = ["ReadWriteOncePod"] if state == "single" else ["ReadWriteOnce"]
@@ -55,12 +58,10 @@ def give(scene: Scene, pod: Manifest, random: Random) -> None:
     scene.others.append(claim)
     if state == "unbound":
         claim["spec"]["storageClassName"] = random.choice((DELAYED, ZONAL, STATIC))
-        if claim["spec"]["storageClassName"] == STATIC:
-            for number in range(random.randint(0, 2)):
-                free = _volume(f"free-{name}-{number}", modes, nodeAffinity=_on(ZONE, f"z{random.randrange(4)}"))
-                free["spec"]["storageClassName"] = STATIC
-                free["status"] = {"phase": "Available"}
-                scene.others.append(free)
+    if state == "static":
+        claim["spec"]["storageClassName"] = STATIC
+        scene.others += [_free_volume(f"free-{name}-{number}", modes, random) for number in range(random.randint(1, 6))]
+    if state in {"unbound", "static"}:
         return
     if state == "immediate":
         return
@@ -86,6 +87,16 @@ def give(scene: Scene, pod: Manifest, random: Random) -> None:
             user["spec"]["volumes"] = pod["spec"]["volumes"]
 
 
+def driver(random: Random) -> Manifest:
+    """Return the object of the driver, which may keep its pods from nodes that do not have it."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": DRIVER},
+        "spec": {"preventPodSchedulingIfMissing": random.random() < 0.5},
+    }
+
+
 def limit_nodes(scene: Scene, random: Random) -> None:
     """Give some nodes a CSINode with a low limit."""
     for node in scene.nodes:
@@ -103,6 +114,13 @@ def limit_nodes(scene: Scene, random: Random) -> None:
                     "spec": {"drivers": [driver]},
                 }
             )
+
+
+def _free_volume(name: str, modes: list[str], random: Random) -> Manifest:
+    """Return a volume of some size that waits in one zone for a claim."""
+    free = _volume(name, modes, nodeAffinity=_on(ZONE, f"z{random.randrange(4)}"))
+    free["spec"] |= {"storageClassName": STATIC, "capacity": {"storage": random.choice(("1Gi", "3Gi", "7Gi"))}}
+    return {**free, "status": {"phase": "Available"}}
 
 
 def _claim(namespace: str, name: str, modes: list[str]) -> Manifest:

@@ -55,6 +55,12 @@ def test_profiles_are_found_by_the_name_that_pods_give() -> None:
     assert {name: profile.percentage for name, profile in profiles.items()} == {"a": 0, "b": 30}
 
 
+def test_the_parallelism_is_that_of_all_profiles() -> None:
+    made = read_profiles(written({"schedulerName": "a"}, {"schedulerName": "b"}, parallelism=4))
+    assert {name: profile.parallelism for name, profile in made.items()} == {"a": 4, "b": 4}
+    assert only(written()).parallelism == 16
+
+
 def test_weights_change_and_score_plugins_go() -> None:
     plugins = {
         "multiPoint": {"enabled": [{"name": "NodeAffinity", "weight": 7}]},
@@ -207,7 +213,9 @@ def test_no_error_has_a_value_of_the_file(place: str) -> None:
     assert SECRET[:4] not in str(caught.value)
 
 
-@pytest.mark.parametrize("field", ["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"])
+@pytest.mark.parametrize(
+    "field", ["schedulerName", "percentageOfNodesToScore", "parallelism", "plugins", "pluginConfig"]
+)
 def test_no_error_about_a_field_has_its_value(field: str) -> None:
     data = written(
         {"schedulerName": SECRET}, {"schedulerName": SECRET, **({} if field == "schedulerName" else {field: SECRET})}

@@ -17,7 +17,7 @@ from rebalancer.model.cluster import Namespace, Version
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import HostPort, OwnerReference, Pod, PodSpec, Resources
-from rebalancer.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from rebalancer.model.storage import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.scheduling.feasibility import FILTERS, feasible, static_feasible
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.profile import Profile
@@ -486,6 +486,45 @@ class TestVolumes:
         assert feasible(self.user("one"), view) == {"a1", "b1", "x"}
         larger = View(replace(view.snapshot, csi_nodes=(CSINode(name="a1", drivers=(("d", 2, ()),)),)))
         assert feasible(self.user("two"), larger) == {"a1", "b1", "x"}
+
+    def test_a_driver_may_keep_its_pods_from_nodes_without_it(self) -> None:
+        """From 1.37 on, by `preventPodSchedulingIfMissing` of its CSIDriver."""
+        claims = [self.claim("one", volume="one", bound=True)]
+        volumes = [PersistentVolume(name="one", driver="d", handle="one")]
+        there = [CSINode(name="a1", drivers=(("d", None, ()),)), CSINode(name="b1", drivers=(("e", None, ()),))]
+        for keeps, minor, admitted in (
+            (True, 37, {"a1"}),
+            (True, 36, {"a1", "b1", "x"}),
+            (False, 37, {"a1", "b1", "x"}),
+        ):
+            drivers = [CSIDriver(name="d", keeps_pods_from_nodes_without=keeps)]
+            made = self.view(*claims, volumes=volumes, csi_nodes=there, csi_drivers=drivers)
+            view = View(replace(made.snapshot, version=Version(1, minor)))
+            assert feasible(self.user("one"), view) == admitted
+            assert {name for name in ("a1", "b1", "x") if not rejection(self.user("one"), view, name)[0]} == admitted
+            if len(admitted) == 1:
+                words = "d CSI driver is not installed on the node"
+                assert rejection(self.user("one"), view, "x") == ("NodeVolumeLimits", words)
+
+    @pytest.mark.parametrize(
+        ("fields", "publishes", "known"),
+        [
+            ({"storage_class": "later"}, True, False),
+            ({"storage_class": "later"}, False, True),
+            ({"storage_class": "other"}, True, True),
+            ({"storage_class": "later", "volume": "pv", "bound": True}, True, True),
+        ],
+    )
+    def test_where_a_driver_publishes_capacity_a_new_volume_is_not_predicted(
+        self, fields: dict[str, Any], publishes: bool, known: bool
+    ) -> None:
+        kind = StorageClass(name="later", provisioner="d", delayed=True)
+        drivers = [CSIDriver(name="d", publishes_capacity=publishes)]
+        view = self.view(self.claim(**fields), storage_classes=[kind], csi_drivers=drivers)
+        why = predict(self.user(), view).unpredictable
+        words = "a volume of it would be made by d, whose CSIStorageCapacity objects are not read"
+        assert (str(why) if why is not None else None) == (None if known else words)
+        assert predict(self.user("missing"), view).unpredictable is None
 
 
 class TestWhatAPlannerMayRelyOn:

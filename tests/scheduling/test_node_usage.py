@@ -27,6 +27,16 @@ def test_a_resize_in_place_counts_from_1_33() -> None:
         assert view.without([resized]).used("a").cpu == 0
 
 
+def test_a_resize_in_place_counts_the_most_of_three_sums_from_1_37() -> None:
+    """Until 1.36 the most of each container's three is summed up, which may be more."""
+    spec = PodSpec(requests=Resources(cpu=500), scored=(500, 0))
+    fields = {"requests": Resources(cpu=2000), "scored": (2000, 0), "resized": (Resources(cpu=1500), (1600, 0))}
+    resized = structs.replace(pod(on="a", spec=spec), **fields)
+    for minor, cpu, scored in ((32, 500, 500), (36, 2000, 2000), (37, 1500, 1600)):
+        view = View(snapshot([node("a")], [resized], version=Version(1, minor)))
+        assert (view.used("a").cpu, view.used("a").scored_cpu) == (cpu, scored)
+
+
 def test_sidecars_scored_as_init_containers_until_1_31() -> None:
     """What is free does not change, only what LeastAllocated takes for it."""
     spec = PodSpec(requests=Resources(cpu=500), scored=(500, 0), scored_sidecars_as_init=(300, 0))

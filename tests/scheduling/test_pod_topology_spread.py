@@ -1,6 +1,7 @@
 """Counting for topology spread, where a naive count goes wrong."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,6 +140,18 @@ class TestSelectors:
         incoming = web(spread(selects=EVERYTHING))
         assert letters(incoming, view) == expected
         assert ineffective(constraints_of(incoming, view).hard[0], view) == (expected == "SS")
+
+    def test_tainted_domains_count_for_min_domains_in_no_release(self) -> None:
+        """With nodeTaintsPolicy Honor the skew leaves them out; where they counted, the minimum would not be 0."""
+        nodes = [*zones("a", "b"), node("c-1", {ZONE: "c"}, taints=(taint("k"),))]
+        incoming = web(spread(selects=WEB, min_domains=3, taints="Honor"))
+        for minor in (30, 37, 38):
+            counted = first(incoming, View(snapshot(nodes, webs(a_1=2, b_1=1), version=Version(1, minor))))
+            assert (counted.minimum, counted.floor_at_zero, dict(counted.by_domain)) == (0, True, {"a": 2, "b": 1})
+        proposed = View(snapshot(nodes, webs(a_1=2, b_1=1)))
+        proposed.rules = replace(proposed.rules, tainted_domains_count=True)
+        counted = first(incoming, proposed)
+        assert (counted.minimum, counted.floor_at_zero, dict(counted.by_domain)) == (1, False, {"a": 2, "b": 1})
 
     def test_match_label_keys_narrow_to_the_pods_own_value(self) -> None:
         old = [pod({"app": "web", "hash": "1"}, on="a-1") for _ in range(3)]

@@ -63,13 +63,16 @@ class TestPredict:
         assert not predict(pod(spec=PodSpec(requests=Resources(cpu=500), priority=5, preempts=False)), view).may_preempt
         assert not predict(pod(spec=PodSpec(requests=Resources(cpu=5000), priority=5)), view).may_preempt
 
-    def test_a_large_cluster_makes_every_feasible_node_a_candidate(self) -> None:
-        nodes = [node(f"n{number}", {ZONE: "ab"[number % 2]}) for number in range(130)]
-        busy = [pod(on=f"n{number}", scored=(9999, 1)) for number in range(0, 130, 2)]
-        prediction = predict(pod(), View(snapshot(nodes, busy)))
-        assert prediction.sampled
-        assert prediction.candidates == prediction.feasible
-        assert prediction.certain == {}
+    def test_a_large_cluster_makes_candidates_of_the_best_of_any_sample(self) -> None:
+        """60 of 150 nodes are idle: every sample of 100 has one of them; of 40 idle ones it may have none."""
+        for idle, certain in ((60, True), (40, False)):
+            nodes = [node(f"n{number}", {ZONE: "ab"[number % 2]}) for number in range(150)]
+            busy = [pod(on=f"n{number}", scored=(9999, 1)) for number in range(idle, 150)]
+            prediction = predict(pod(), View(snapshot(nodes, busy)))
+            assert prediction.sampled
+            names = {f"n{number}" for number in range(idle)} if certain else prediction.feasible
+            assert prediction.candidates == names
+            assert prediction.certain == {}
 
     @pytest.mark.parametrize(
         ("fields", "reason"),

@@ -1,8 +1,10 @@
 """Scores, worked out by hand; that they equal the scheduler's is shown in tests/cluster/test_fidelity.py."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rebalancer.model.affinity import NodeAffinity, PodAffinity, PodAffinityTerm, PreferredNodeTerm, PreferredPodTerm
 from rebalancer.model.cluster import Service, Version
@@ -10,6 +12,7 @@ from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.model.workloads import Workload
 from rebalancer.scheduling import (
     image_locality,
@@ -19,9 +22,10 @@ from rebalancer.scheduling import (
     node_resources_fit,
     pod_topology_spread_score,
     taint_toleration,
+    volume_binding,
 )
 from rebalancer.scheduling.profile import Profile
-from rebalancer.scheduling.scoring import best, count_examined_nodes, scores
+from rebalancer.scheduling.scoring import best, scores
 from rebalancer.scheduling.view import View
 from tests.scheduling.build import HOSTNAME, NOW, ZONE, node, pod, selector, snapshot, spread, taint, term
 
@@ -51,6 +55,66 @@ class TestTaintToleration:
 
     def test_without_any_all_are_equal(self) -> None:
         assert taint_toleration.score(pod(), View(snapshot([node("a")])), ["a"]) == {"a": 100}
+
+
+class TestVolumeBinding:
+    """The less of a volume's capacity is asked for, the better; what would be made counts nothing."""
+
+    def view(self, *claims: PersistentVolumeClaim, minor: int = 37) -> View:
+        """Return two nodes: on a there are volumes of 20 and 40 bytes of one class and 30 of another, on b none."""
+        on_a = (term((HOSTNAME, "In", ("a",))),)
+        volumes = [
+            PersistentVolume(
+                name=f"pv-{kind}-{capacity}",
+                storage_class=kind,
+                capacity=capacity,
+                phase="Available",
+                node_affinity=on_a,
+            )
+            for kind, capacity in (("one", 20), ("one", 40), ("two", 30))
+        ]
+        kinds = [StorageClass(name=name, provisioner="p", delayed=True) for name in ("one", "two")]
+        nodes = [node("a", {HOSTNAME: "a"}), node("b", {HOSTNAME: "b"})]
+        made = snapshot(nodes, claims=claims, volumes=volumes, storage_classes=kinds, version=Version(1, minor))
+        return View(made)
+
+    def claim(self, name: str, kind: str, request: int, **fields: Any) -> PersistentVolumeClaim:
+        return PersistentVolumeClaim(namespace="default", name=name, storage_class=kind, request=request, **fields)
+
+    @pytest.mark.parametrize(
+        ("asked", "expected"),
+        [
+            ([("one", 10)], 50),
+            ([("one", 20)], 0),
+            ([("one", 7)], 65),
+            ([("one", 10), ("one", 20)], 50),
+            ([("one", 10), ("two", 5)], 67),
+            ([("one", 10), ("two", 31)], 50),
+        ],
+    )
+    def test_each_class_counts_with_the_share_that_is_left(self, asked: list[tuple[str, int]], expected: int) -> None:
+        claims = [self.claim(str(number), kind, request) for number, (kind, request) in enumerate(asked)]
+        user = structs.replace(pod(), claims=tuple(claim.name for claim in claims))
+        assert volume_binding.score(user, self.view(*claims), ["a", "b"]) == {"a": expected, "b": 0}
+
+    def test_a_volume_that_is_made_on_another_node_counts_nothing(self) -> None:
+        claim = self.claim("data", "one", 10, selected_node="b")
+        user = structs.replace(pod(), claims=("data",))
+        assert volume_binding.score(user, self.view(claim), ["a", "b"]) == {"a": 0, "b": 0}
+
+    def test_a_volume_without_capacity_is_full(self) -> None:
+        volume = PersistentVolume(name="pv", storage_class="one", phase="Available", capacity=0)
+        kinds = [StorageClass(name="one", delayed=True)]
+        claim = self.claim("data", "one", 0)
+        view = View(snapshot([node("a")], claims=[claim], volumes=[volume], storage_classes=kinds))
+        assert volume_binding.score(structs.replace(pod(), claims=("data",)), view, ["a"]) == {"a": 0}
+
+    def test_it_says_nothing_before_1_37_or_of_pods_whose_volumes_are_there(self) -> None:
+        claim = self.claim("data", "one", 10)
+        user = structs.replace(pod(), claims=("data",))
+        assert volume_binding.score(user, self.view(claim, minor=36), ["a", "b"]) is None
+        assert "VolumeBinding" not in scores(pod(), self.view(), ["a", "b"])
+        assert "VolumeBinding" in scores(user, self.view(claim), ["a", "b"])
 
 
 class TestNodeAffinity:
@@ -250,27 +314,12 @@ class TestTogether:
         assert best(pod(), view, view.nodes.names) == {"a", "b"}
         assert best(pod(), view, frozenset({"c"})) == {"c"}
 
-    @pytest.mark.parametrize(
-        ("nodes", "percentage", "expected"),
-        [
-            (99, 0, 99),
-            (100, 0, 100),
-            (130, 0, 100),
-            (300, 0, 144),
-            (1000, 0, 420),
-            (5000, 0, 500),
-            (9000, 0, 450),
-            (1000, 70, 700),
-            (150, 10, 100),
-            (50, 10, 50),
-        ],
-    )
-    def test_large_clusters_are_examined_in_part(self, nodes: int, percentage: int, expected: int) -> None:
-        assert count_examined_nodes(nodes, percentage) == expected
-
-    def test_any_feasible_node_may_win_if_only_a_part_is_examined(self) -> None:
-        view = View(snapshot([node(f"n{number}") for number in range(130)], [pod(on="n0", scored=(9999, GIBI))]))
-        assert best(pod(), view, view.nodes.names) == view.nodes.names
+    def test_the_best_of_any_sample_may_win_if_only_a_part_is_examined(self) -> None:
+        """A sample has 100 of 130 nodes: one of 31 better ones at least, perhaps none of 30."""
+        for busy, expected in ((99, 31), (100, 130)):
+            load = [pod(on=f"n{number}", scored=(9999, GIBI)) for number in range(busy)]
+            view = View(snapshot([node(f"n{number}") for number in range(130)], load))
+            assert len(best(pod(), view, view.nodes.names)) == expected
 
 
 def test_a_null_selector_is_scored_as_nobody() -> None:

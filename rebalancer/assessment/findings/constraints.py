@@ -154,7 +154,7 @@ def contradiction_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iter
 def _closed_domain_finding(evaluated: EvaluatedConstraint, group: EvaluatedGroup, view: View) -> Iterator[Finding]:
     """Yield a finding where domains that are closed for good prevent some of the pods from ever being placed."""
     sample, counts, constraint = group.spread.sample, evaluated.counts, evaluated.constraint
-    if len(counts.eligible.domains) < constraint.min_domains or ineffective(constraint, view):
+    if counts.floor_at_zero or ineffective(constraint, view):
         return
     closed = _closed_domains(evaluated, sample, view)
     if not closed or len(closed) == len(counts.eligible.domains):

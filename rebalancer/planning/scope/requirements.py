@@ -122,7 +122,7 @@ def _requirement_of(evaluated: EvaluatedConstraint, view: View) -> Requirement:
         bound=Bound(
             max_skew=constraint.max_skew,
             enforced=constraint.max_skew if constraint.hard else None,
-            floor_at_zero=domains < constraint.min_domains,
+            floor_at_zero=counts.floor_at_zero,
         ),
     )
 

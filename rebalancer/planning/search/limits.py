@@ -50,6 +50,8 @@ class SearchLimits:
     """Least cost of finding the nodes for one pod."""
     nodes_per_set_operation: int = 50
     """How many nodes a set operation examines at the price of one."""
+    nodes_per_group: int = 5
+    """How many nodes are scored at the price of one in a cluster of which the scheduler samples: by groups."""
     lookahead_chain: int = 8
     """Evictions that may follow each other until everything is placed."""
     single_class_choices: int = 64

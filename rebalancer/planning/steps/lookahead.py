@@ -26,6 +26,7 @@ from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached, 
 from rebalancer.planning.search.report import Attempt, Method, Tally
 from rebalancer.planning.single_class.placement import is_no_worse
 from rebalancer.scheduling.place import Choose, any_feasible, candidate_nodes, next_placement, queue, top_scoring
+from rebalancer.scheduling.sampling import ALWAYS_EXAMINED
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
@@ -104,14 +105,15 @@ def lookahead_step(
     budget: SearchBudget,
     limits: SearchLimits,
     *,
-    forced: bool,
+    choose: Choose,
     quick: bool = False,
 ) -> tuple[PredictedStep | None, Attempt]:
     """Return a victim whose every outcome reaches the goal, None if none is found; and the attempt.
 
+    `choose` is the scheduler's rule: with `any_feasible` the step is forced, with `top_scoring` it is predicted.
     Where its replacement is stuck, further evictions may have to follow: they are searched too, unless `quick`.
     """
-    search = _Lookahead(view, model, goal, budget, limits, forced=forced, quick=quick)
+    search = _Lookahead(view, model, goal, budget, limits, choose=choose, quick=quick)
     step = search.step()
     return step, search.tally.attempt(Method.PARTIAL if goal is StepGoal.PARTIAL else Method.LOOKAHEAD)
 
@@ -160,12 +162,14 @@ class ViewMoves:
                 present = present.with_placed(ghost, ghost.node or "")
             nodes |= self._candidates(pod, present.terminating(terminating))
         self.visited |= nodes
-        self._budget.spend(len(nodes))
+        self._budget.spend(self._cost(len(nodes), state.view))
         # Others may have taken reserved capacity by then: where the pod would be placed is not known.
         if not all(self._model.has_capacity(pod, node) for node in nodes):
             raise _NotFollowed
         ordered = sorted(nodes)
-        if self._choose is any_feasible:
+        # After the last pod only the bounds count; before it, equal nodes may differ to the next pod's scores.
+        last = len(state.waiting) == 1 and _is_large(state.view)
+        if self._choose is any_feasible or last:
             ordered = list(self._model.distinct_nodes(dict(state.deltas), ordered))
         if len(ordered) > self._model.most_choices:
             raise _NotFollowed
@@ -175,8 +179,17 @@ class ViewMoves:
         feasible, chosen = candidate_nodes(pod, view, self._choose)
         limits = self._limits
         sets = len(view.nodes.by_name) // limits.nodes_per_set_operation
-        self._budget.spend(limits.lookahead_pod + sets + len(feasible))
+        self._budget.spend(limits.lookahead_pod + sets + self._cost(len(feasible), view))
         return frozenset(chosen)
+
+    def _cost(self, nodes: int, view: View) -> int:
+        by_groups = self._choose is top_scoring and _is_large(view)
+        return nodes // self._limits.nodes_per_group if by_groups else nodes
+
+
+def _is_large(view: View) -> bool:
+    """Return whether the scheduler may score only some of the nodes: its choices are many then."""
+    return len(view.nodes.by_name) >= ALWAYS_EXAMINED
 
 
 class _Lookahead:
@@ -190,7 +203,7 @@ class _Lookahead:
         budget: SearchBudget,
         limits: SearchLimits,
         *,
-        forced: bool,
+        choose: Choose,
         quick: bool,
     ) -> None:
         self._view = view
@@ -199,8 +212,8 @@ class _Lookahead:
         self._budget = budget
         self._limits = limits
         self._quick = quick
-        self._forced = forced
-        self._moves = ViewMoves(model, any_feasible if forced else top_scoring, budget, limits)
+        self._forced = choose is any_feasible
+        self._moves = ViewMoves(model, choose, budget, limits)
         self._start = ViewState(view, (), (*model.pods.waiting, *_uncreated(model.pods)), ())
         self._reached_alone = model.sum_of_minima({}), len(self._start.waiting)
         self._excess = model.excess({})

@@ -72,9 +72,15 @@ class SingleClassModel:
         site = self._layout.sites.get(node)
         return self._layout.cap(node) > 0 if site is None else self._layout.spare(site) > 0
 
-    def distinct_nodes(self, _: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
-        """Return all nodes: which of them are equal is not known here."""
-        return nodes
+    def distinct_nodes(self, deltas: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
+        """Return one node for each domain and number of pods: no bound tells them apart."""
+        layout = self._layout
+        seen: dict[Hashable, str] = {}
+        for node in nodes:
+            site = layout.sites.get(node)
+            leaf = (0, 0, layout.cap(node), 0) if site is None else site.leaf
+            seen.setdefault((layout.topology.path.get(node), leaf, deltas.get(node, 0)), node)
+        return seen.values()
 
     def _shifted(self, deltas: Mapping[Hashable, int]) -> Inner:
         return self._layout.shifted(cast("Mapping[str, int]", deltas))

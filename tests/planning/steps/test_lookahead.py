@@ -1,6 +1,7 @@
 """Steps on the real nodes: every outcome is followed, by the scheduler's own rules."""
 
 from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -44,7 +45,7 @@ def model_of(cluster: Snapshot, rules: Policy | None = None) -> tuple[View, Sing
 def look(
     view: View, model: SingleClassModel, budget: SearchBudget, *, forced: bool
 ) -> tuple[PredictedStep | None, Attempt]:
-    return lookahead_step(view, model, StepGoal.FULL, budget, LIMITS, forced=forced)
+    return lookahead_step(view, model, StepGoal.FULL, budget, LIMITS, choose=any_feasible if forced else top_scoring)
 
 
 def test_a_victim_whose_next_pod_is_unknown_is_not_followed() -> None:
@@ -72,13 +73,24 @@ def test_without_a_minimum_no_victim_is_good() -> None:
 
 
 def test_more_nodes_than_the_limit_are_not_followed() -> None:
-    """Where a replacement may go to more than 64 nodes that are not alike, nothing is predicted."""
+    """Where a replacement may go to more than 64 nodes, nothing is predicted."""
     view, model = model_of(
-        a_cluster("ab", 60, {"a-1": 3, "b-1": 1}, spread={HOSTNAME: 3}).snapshot(), policy(limit("maxPods: 2"))
+        a_cluster("ab", 49, {"a-1": 3, "b-1": 1}, spread={HOSTNAME: 3}).snapshot(), policy(limit("maxPods: 2"))
     )
     budget = SearchBudget(100_000)
     assert look(view, model, budget, forced=False)[0] is None
     assert budget.limit_reached
+
+
+def test_of_a_large_cluster_one_node_stands_for_all_that_no_bound_tells_apart() -> None:
+    """The last pod may go to any of 118 nodes without pods: its landing on one of them is followed."""
+    cluster = softly(a_cluster("ab", 60, {"a-1": 3, "b-1": 1}, spread={HOSTNAME: 1}).snapshot())
+    view, model = model_of(cluster, policy(limit("maxPods: 2")))
+    assert len(list(model.distinct_nodes({}, view.nodes.names))) == 3
+    assert len(list(model.distinct_nodes({"a-7": 1}, view.nodes.names))) == 4
+    step, _ = look(view, model, SearchBudget(100_000), forced=False)
+    assert step is not None
+    assert len(step.nodes) == 118
 
 
 def test_a_second_eviction_that_frees_the_first_replacement_is_followed() -> None:
@@ -108,6 +120,9 @@ class AnyNode(SingleClassModel):
 
     def has_capacity(self, _: Pod, __: str) -> bool:
         return True
+
+    def distinct_nodes(self, _: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
+        return nodes
 
 
 def outcomes(view: View, waiting: list[Pod], choose: Choose) -> list[tuple[dict[str, str], tuple[str, ...]]]:
@@ -238,6 +253,8 @@ def test_a_quick_search_follows_no_second_eviction(*, quick: bool) -> None:
     blueprint.zones("b", 2)
     blueprint.deployment("web", on={"a-1": 2, "b-1": 4, "b-2": 1}, spread={ZONE: 2, HOSTNAME: 1})
     view, model = model_of(blueprint.snapshot())
-    step, attempt = lookahead_step(view, model, StepGoal.FULL, SearchBudget(100_000), LIMITS, forced=True, quick=quick)
+    step, attempt = lookahead_step(
+        view, model, StepGoal.FULL, SearchBudget(100_000), LIMITS, choose=any_feasible, quick=quick
+    )
     assert (step is None) == quick
     assert not quick or Flaw.PENDING in dict(attempt.rejected)

@@ -1,0 +1,153 @@
+"""What every sample of nodes contains, where kube-scheduler stops filtering before it has seen all nodes.
+
+Problem: from 100 nodes on the scheduler scores the first feasible nodes that it finds. Where it starts is not known.
+
+Idea: its list takes one node of each zone in turn. Workers take chunks of the list in order, so all chunks that were
+taken are finished, but one for each worker. A sample without any wanted node needs enough other nodes before them. The
+wanted nodes in the taken part of the list can only be in unfinished chunks, and whatever follows the first of them in
+its chunk is not found: one node of each other zone for each further wanted node.
+
+Example: 150 nodes, three zones of 50, all feasible; the scheduler wants 100. Without a node of zone c, it finds only
+the nodes before the first one of zone c in each chunk: 2 in each of 15 chunks. So every sample has a node of zone c.
+
+Nothing is assumed of the order of zones, the order of nodes within a zone, the start, or the speed of the workers. The
+bound is sound and not exact: a node that is in every sample may go unnoticed.
+
+Cost: zones times the logarithm of their nodes.
+Source: `schedule_one.go` (findNodesThatPassFilters, numFeasibleNodesToFind), `backend/cache/node_tree.go`,
+`framework/parallelize/parallelism.go`, client-go `util/workqueue/parallelizer.go`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isqrt
+from typing import Final
+
+from rebalancer.model.nodes import BETA_REGION, BETA_ZONE, REGION, ZONE, Node
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.node_affinity import find_named_nodes
+from rebalancer.scheduling.view import View
+
+ALWAYS_EXAMINED: Final = 100
+"""The scheduler searches for at least this many feasible nodes."""
+LEAST_PERCENTAGE: Final = 5
+
+
+@dataclass(frozen=True)
+class Search:
+    """How the scheduler searches a list of nodes for feasible ones.
+
+    `enough` is the number of feasible nodes after which it stops. `workers` are the chunks of the list that may be
+    unfinished when it stops. `zones` is the number of nodes of each zone, in any order.
+    """
+
+    enough: int
+    workers: int
+    zones: tuple[int, ...]
+
+    def must_find(self, feasible: Sequence[int], wanted: Sequence[int]) -> bool:
+        """Say whether every sample has a wanted node; False where that is not proved.
+
+        `feasible` and `wanted` count nodes by zone, in the order of `zones`; wanted nodes are feasible. With fewer than
+        `enough` feasible nodes there is no sample: all of them are scored.
+        """
+        others = [number - chosen for number, chosen in zip(feasible, wanted, strict=True)]
+        if sum(others) < self.enough:
+            return any(wanted)
+        return any(
+            number and self._most_before(zone, number, others) < self.enough for zone, number in enumerate(wanted)
+        )
+
+    def _most_before(self, zone: int, wanted: int, others: Sequence[int]) -> int:
+        """Return a bound for the nodes, `others` by zone, that are found before any of the wanted ones of one zone."""
+        size = self.zones[zone]
+        rest = [(size_there, others[there]) for there, size_there in enumerate(self.zones) if there != zone]
+
+        def find_most(inside: int) -> int:
+            """Return the bound for a taken part of the list that has `inside` nodes of the zone."""
+            reached = [min(size_there, inside + 1 + max(0, size_there - size)) for size_there, _ in rest]
+            forced = max(0, wanted - (size - inside))
+            lost = self._count_lost(size, forced - self.workers, rest)
+            elsewhere = min(
+                sum(min(number, most) for (_, number), most in zip(rest, reached, strict=True)), sum(reached) - lost
+            )
+            return elsewhere + min(others[zone], inside - forced)
+
+        # It rises to its greatest value and falls from there: each part is concave.
+        low, high = 0, size
+        while low < high:
+            middle = (low + high) // 2
+            if find_most(middle + 1) > find_most(middle):
+                low = middle + 1
+            else:
+                high = middle
+        return find_most(low)
+
+    def _count_lost(self, size: int, following: int, rest: Sequence[tuple[int, int]]) -> int:
+        """Return how many nodes of other zones lie between wanted nodes of one chunk, at least.
+
+        `following` wanted nodes follow another one of their chunk. Between two of neighbouring turns lies a node of
+        each zone that has not run out; one pair may be where the list ends and begins again, with none between.
+        """
+        turns = following - 1
+        return sum(min(max(0, there - size + turns), turns) for there, _ in rest) if turns > 0 else 0
+
+
+def prepare_search(pod: Pod, view: View) -> Search:
+    """Return how the scheduler searches the nodes for a pod.
+
+    Where the pod's affinity names its nodes, the list has only these, in any order: one zone.
+    """
+    profile = view.profile
+    named = find_named_nodes(pod)
+    if named is None:
+        return view.memo("search", lambda: make_search(_count_by_zone(view), profile.percentage, profile.parallelism))
+    return make_search((len(named & view.nodes.names),), profile.percentage, profile.parallelism)
+
+
+def make_search(zones: tuple[int, ...], percentage: int, parallelism: int) -> Search:
+    """Return the search of a list with these numbers of nodes by zone."""
+    nodes = sum(zones)
+    chunks = -(-nodes // chunk_size(nodes, parallelism))
+    return Search(count_examined_nodes(nodes, percentage), min(chunks, parallelism), zones)
+
+
+def count_examined_nodes(nodes: int, percentage: int = 0) -> int:
+    """Return after how many feasible nodes the scheduler stops its search in a list of `nodes` nodes.
+
+    Below 100 nodes it examines all; from there on `percentage` percent of them, by default 50 less one for each 125
+    nodes.
+    """
+    if nodes < ALWAYS_EXAMINED:
+        return nodes
+    share = percentage or max(LEAST_PERCENTAGE, 50 - nodes // 125)
+    return max(ALWAYS_EXAMINED, nodes * share // 100)
+
+
+def chunk_size(nodes: int, parallelism: int) -> int:
+    """Return how many nodes of the list a worker takes at once."""
+    return max(1, min(isqrt(nodes), nodes // parallelism + 1))
+
+
+def zone_numbers(view: View) -> Mapping[str, int]:
+    """Return the position in `Search.zones` of each node's zone."""
+    return view.memo("zone numbers", lambda: _number_zones(view))
+
+
+def zone_of(node: Node) -> tuple[str, str]:
+    """Return region and zone, by which the scheduler's list takes turns (component-helpers `GetZoneKey`)."""
+    labels = node.labels
+    return labels.get(BETA_REGION, labels.get(REGION, "")), labels.get(BETA_ZONE, labels.get(ZONE, ""))
+
+
+def _number_zones(view: View) -> Mapping[str, int]:
+    numbers: dict[tuple[str, str], int] = {}
+    return {name: numbers.setdefault(zone_of(node), len(numbers)) for name, node in view.nodes.by_name.items()}
+
+
+def _count_by_zone(view: View) -> tuple[int, ...]:
+    numbers = zone_numbers(view)
+    counts = [0] * (max(numbers.values(), default=-1) + 1)
+    for number in numbers.values():
+        counts[number] += 1
+    return tuple(counts)

@@ -1,0 +1,195 @@
+"""Clusters of which kube-scheduler scores a sample of nodes: landings and repairs as foretold, on the real one."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from rebalancer.model.labels import Labels
+from rebalancer.scheduling.predict import predict
+from tests.closed_loop.ours import ALL_AT_ONCE
+from tests.closed_loop.trial import wait_at_rest
+from tests.cluster.controller import USER, Controller, install, policy
+from tests.control_plane.api import wait_until
+from tests.control_plane.layout import Workload, deployment, lay_out, node, nodes, pod, spread
+from tests.control_plane.manifests import HOSTNAME, ZONE
+from tests.control_plane.plane import ControlPlane
+from tests.control_plane.resources import Manifest
+from tests.fidelity.reading import read_view
+
+BOTH_KINDS = {"actOn": ["DoNotSchedule", "ScheduleAnyway"]}
+
+
+def repair(plane: ControlPlane, folder: Path, **changes: Any) -> Counter[str]:
+    """Run the controller until nothing is left to do; return the evictions by namespace."""
+    install(plane, "base", "evict")
+    before = plane.audit.mark()
+    text = policy("Evict", interval="1s", budgets=ALL_AT_ONCE, spread=BOTH_KINDS, **changes)
+    with Controller(plane, folder, text, "--once") as controller:
+        assert controller.wait(600) == 0, controller.log_file.read_text()[-4000:]
+    wait_at_rest(plane)
+    return Counter(request.namespace for request in plane.audit.evictions(user=USER, since=before))
+
+
+def pods_by_zone(plane: ControlPlane, namespace: str) -> Counter[str]:
+    """Count the pods of a namespace by zone, which is the first part of a node's name; "" are pending."""
+    pods = plane.api.list(f"/api/v1/namespaces/{namespace}/pods")
+    return Counter(pod["spec"].get("nodeName", "").split("-")[0] for pod in pods)
+
+
+def even(counts: Mapping[str, int], zones: Sequence[str]) -> bool:
+    held = [counts.get(zone, 0) for zone in zones]
+    return max(held) - min(held) <= 1
+
+
+def on_two_zones(pods: int) -> list[str]:
+    return [f"{'ab'[number % 2]}-{number // 2}" for number in range(pods)]
+
+
+def soft(name: str, on: Sequence[str], **spec: Any) -> Workload:
+    """Return a Deployment in a namespace of its own whose soft constraint prefers zones with few of its pods."""
+    constraint = spread(ZONE, labels={"app": name}, soft=True)
+    return deployment(name, list(on), namespace=name, topologySpreadConstraints=[constraint], **spec)
+
+
+def test_a_returned_zone_of_50_nodes_is_repaired(cluster: ControlPlane, tmp_path: Path) -> None:
+    """A soft constraint, and a limit that is stricter than one: the fewest evictions, each where it was foretold."""
+    loose = deployment(
+        "limited",
+        on_two_zones(12),
+        namespace="limited",
+        topologySpreadConstraints=[spread(ZONE, labels={"app": "limited"}, max_skew=5, soft=True)],
+    )
+    lay_out(cluster, [*nodes({"a": 50, "b": 50, "c": 50}), soft("web", on_two_zones(12)), loose], timeout=180)
+    limit = {"name": "even", "topologyKey": ZONE, "maxSkew": 1, "action": "Evict"}
+    group = {"name": "limited", "selector": {"matchLabels": {"app": "limited"}}, "limits": [limit]}
+    assert repair(cluster, tmp_path, groups=[group]) == {"web": 4, "limited": 4}
+    for namespace in ("web", "limited"):
+        assert pods_by_zone(cluster, namespace) == {"a": 4, "b": 4, "c": 4}
+
+
+def shapes(random: Random, count: int) -> list[Manifest]:
+    """Return nodes of several shapes in three zones; some are cordoned, some carry a PreferNoSchedule taint."""
+    avoided = {"key": "avoid", "value": "", "effect": "PreferNoSchedule"}
+    return [
+        node(
+            f"{zone}-{number}",
+            zone=zone,
+            cpu=random.choice(("16", "32")),
+            unschedulable=random.random() < 0.05,
+            taints=[avoided] if random.random() < 0.1 else [],
+        )
+        for number in range(count)
+        for zone in [random.choices("abc", (3, 3, 2))[0]]
+    ]
+
+
+def drawn_constraints(random: Random) -> list[dict[str, Any]]:
+    keys = random.choice(([ZONE], [ZONE], [HOSTNAME], [ZONE, HOSTNAME]))
+    return [spread(key, labels={"app": "web"}, max_skew=random.choice((1, 1, 2)), soft=True) for key in keys]
+
+
+def land(plane: ControlPlane, random: Random, rounds: int) -> Counter[str]:
+    """Create pods one by one.
+
+    Returns the number of `pods`, of those with `few` candidates or a certain `zone`, and of the `misses`.
+    """
+    tally: Counter[str] = Counter()
+    for number in range(rounds):
+        constraints = drawn_constraints(random)
+        name = f"new-{number}"
+        plane.api.create(
+            pod(
+                name,
+                namespace="demo",
+                labels={"app": random.choice(("web", "web", "other"))},
+                cpu=random.choice(("100m", "2")),
+                topologySpreadConstraints=constraints,
+            )
+        )
+        path = f"/api/v1/namespaces/demo/pods/{name}"
+        wait_until(lambda path=path: plane.api.get(path)["spec"].get("nodeName"), what=f"{name} to be placed")
+        view = read_view(plane.api)
+        landed = next(made for made in view.snapshot.pods if made.name == name)
+        new = structs.replace(landed, node=None, labels=Labels({"app": landed.labels["app"]}))
+        prediction = predict(new, view.without([landed]))
+        assert prediction.sampled
+        zone = prediction.certain.get(ZONE)
+        tally["pods"] += 1
+        tally["few"] += prediction.candidates < prediction.feasible
+        tally["zone"] += zone is not None
+        tally["misses"] += landed.node not in prediction.candidates
+    return tally
+
+
+def lay_out_shapes(plane: ControlPlane, random: Random, count: int) -> None:
+    machines = shapes(random, count)
+    names = [machine["metadata"]["name"] for machine in machines]
+    full = random.choice("abc")
+    some = [name for name in names if not name.startswith(full)]
+    load = [
+        pod(
+            f"load-{number}",
+            on=random.choice(some if random.random() < 0.9 else names),
+            namespace="demo",
+            labels={"app": random.choice(("web", "other"))},
+            cpu=random.choice(("500m", "2", "4")),
+        )
+        for number in range(count // 3)
+    ]
+    lay_out(plane, [*machines, *load], timeout=180)
+
+
+@pytest.mark.parametrize("count", [150, 220])
+def test_drawn_pods_land_on_candidates(cluster: ControlPlane, count: int) -> None:
+    """Nodes of mixed shapes and soft constraints: no pod lands elsewhere, and most have fewer candidates than nodes."""
+    random = Random(count)
+    lay_out_shapes(cluster, random, count)
+    tally = land(cluster, random, 20)
+    print(f"{count} nodes: {dict(tally)}")
+    assert tally["misses"] == 0
+    assert tally["few"] > 10
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("count", "rounds"), [(150, 120), (300, 120), (1000, 60)])
+def test_many_drawn_pods_land_on_candidates(cluster: ControlPlane, count: int, rounds: int) -> None:
+    """The same more often, and on 1,000 nodes."""
+    random = Random(f"many {count}")
+    lay_out_shapes(cluster, random, count)
+    tally = land(cluster, random, rounds)
+    print(f"{count} nodes: {dict(tally)}")
+    assert tally["misses"] == 0
+
+
+@pytest.mark.thorough
+def test_30_repairs_on_300_nodes(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Half of them soft, side by side: as many evictions as counting needs, nothing pending, every zone within skew."""
+    random = Random(300)
+    workloads, least = [], {}
+    for number in range(30):
+        name = f"{'soft' if number % 2 else 'hard'}-{number}"
+        on = [f"{random.choice('ab')}-{random.randrange(100)}" for _ in range(random.randint(6, 15))]
+        constraint = spread(ZONE, labels={"app": name}, soft=bool(number % 2))
+        workloads.append(deployment(name, on, namespace=name, topologySpreadConstraints=[constraint]))
+        least[name] = fewest(Counter(place[0] for place in on), len(on))
+    lay_out(cluster, [*nodes({"a": 100, "b": 100, "c": 100}), *workloads], timeout=300)
+    evictions = repair(cluster, tmp_path)
+    missed = {name: evictions[name] - number for name, number in least.items() if evictions[name] != number}
+    print(f"{sum(evictions.values())} evictions, minimum {sum(least.values())}; more or fewer: {missed}")
+    assert not missed
+    for name in least:
+        counts = pods_by_zone(cluster, name)
+        assert not counts[""]
+        assert even(counts, "abc")
+
+
+def fewest(held: Mapping[str, int], pods: int) -> int:
+    """Return how many pods must leave their zone until three zones differ by at most one."""
+    targets = sorted((pods // 3 + (place < pods % 3) for place in range(3)), reverse=True)
+    counts = sorted((held.get(zone, 0) for zone in "abc"), reverse=True)
+    return sum(max(0, count - target) for count, target in zip(counts, targets, strict=True))
