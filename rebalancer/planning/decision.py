@@ -87,9 +87,9 @@ class SampleDecides(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"no safe eviction found: kube-scheduler scores only {self.scored:,} of {self.nodes:,} nodes for a pod, "
-            "and which ones decides where the replacement is placed; with percentageOfNodesToScore: 100 it filters "
-            f"and scores all {self.nodes:,} for each pod, and an eviction is safe"
+            f"no safe eviction found: of {plural(self.nodes, 'node')} kube-scheduler scores {self.scored:,} for a pod, "
+            "and which ones decides where the replacement is placed; with percentageOfNodesToScore: 100 it filters and "
+            "scores all of them for each pod, and an eviction is safe"
         )
 
 

@@ -29,6 +29,7 @@ from rebalancer.scheduling import (
     node_resources_fit,
     pod_topology_spread_score,
     taint_toleration,
+    volume_binding,
 )
 from rebalancer.scheduling.plugin import scale_to_hundred
 from rebalancer.scheduling.pod_topology_spread_score import Term
@@ -49,7 +50,9 @@ ALONE: Final = {
     "NodeResourcesBalancedAllocation": node_resources_balanced_allocation.score,
     "ImageLocality": image_locality.score,
 }
-"""Plugins that score each node by itself."""
+"""Plugins that score each node by itself, pods of equal specs alike."""
+VOLUMES: Final = "VolumeBinding"
+"""Scores each node by itself too, by the claims of the pod."""
 
 
 class _Scale(NamedTuple):
@@ -115,7 +118,7 @@ def best_of_samples(pod: Pod, view: View, nodes: frozenset[str], search: Search)
         for name, scale in SCALED.items()
         if name in weights and (raw := scale.raw(pod, view, ordered)) is not None
     ]
-    alone = _score_alone(pod, view)
+    alone = _score_alone(pod, view, ordered)
     members: dict[_Group, list[str]] = {}
     for node in ordered:
         group = _Group(
@@ -143,8 +146,8 @@ def best_of_samples(pod: Pod, view: View, nodes: frozenset[str], search: Search)
     return frozenset([node for group in candidates for node in members[group]])
 
 
-def _score_alone(pod: Pod, view: View) -> Mapping[str, int]:
-    """Return the weighted sum of the plugins that score each node by itself, of all nodes."""
+def _score_alone(pod: Pod, view: View, ordered: Sequence[str]) -> Mapping[str, int]:
+    """Return the weighted sum of the plugins that score each node by itself."""
 
     def add_up(state: View, nodes: Sequence[str]) -> Mapping[str, int]:
         weights = state.profile.weights
@@ -152,7 +155,12 @@ def _score_alone(pod: Pod, view: View) -> Mapping[str, int]:
         return {node: sum([weight * scored[node] for weight, scored in parts if scored is not None]) for node in nodes}
 
     spec = pod.spec
-    return view.scored_nodes(("alone", spec.requests, spec.scored, spec.images, spec.containers), add_up)
+    sums = view.scored_nodes(("alone", spec.requests, spec.scored, spec.images, spec.containers), add_up)
+    weight = view.profile.weights.get(VOLUMES)
+    by_volumes = volume_binding.score(pod, view, ordered) if weight is not None else None
+    if weight is None or by_volumes is None:
+        return sums
+    return {node: sums[node] + weight * by_volumes[node] for node in ordered}
 
 
 def _count_terms(pod: Pod, view: View, ordered: Sequence[str]) -> Sequence[Term] | None:

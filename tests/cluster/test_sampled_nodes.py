@@ -111,8 +111,12 @@ def land(plane: ControlPlane, random: Random, rounds: int) -> Counter[str]:
                 topologySpreadConstraints=constraints,
             )
         )
-        path = f"/api/v1/namespaces/demo/pods/{name}"
-        wait_until(lambda path=path: plane.api.get(path)["spec"].get("nodeName"), what=f"{name} to be placed")
+
+        def placed(path: str = f"/api/v1/namespaces/demo/pods/{name}") -> str:
+            node: str = plane.api.get(path)["spec"].get("nodeName", "")
+            return node
+
+        wait_until(placed, what=f"{name} to be placed")
         view = read_view(plane.api)
         landed = next(made for made in view.snapshot.pods if made.name == name)
         new = structs.replace(landed, node=None, labels=Labels({"app": landed.labels["app"]}))

@@ -1,10 +1,13 @@
 """Candidates in a large cluster, against the samples that a played search draws."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec import structs
 
+from rebalancer.model.cluster import Version
 from rebalancer.model.pods import Pod, PodSpec, Resources
 from rebalancer.model.spread import SpreadConstraint
 from rebalancer.scheduling import sampled_scores
@@ -13,7 +16,7 @@ from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.sampled_scores import best_of_samples
 from rebalancer.scheduling.sampling import Search, chunk_size, prepare_search, zone_of
-from rebalancer.scheduling.scoring import best, scores, totals
+from rebalancer.scheduling.scoring import SCORERS, best, scores, totals
 from rebalancer.scheduling.tie_breaking import find_top
 from rebalancer.scheduling.view import View
 from tests.fidelity.offline import decoded
@@ -50,7 +53,7 @@ def test_the_highest_of_any_sample_is_a_candidate() -> None:
     cases = fewer = 0
     for seed in range(400):
         state, newcomers = decoded(scene(seed, family=random.choice(FAMILIES), newcomers=3))
-        view = View(state)
+        view = View(replace(state, version=random.choice((Version(1, 33), Version(1, 37)))))
         for newcomer in newcomers:
             admitted = feasible(newcomer, view)
             if len(admitted) < 2:
@@ -67,6 +70,28 @@ def test_the_highest_of_any_sample_is_a_candidate() -> None:
             fewer += len(candidates) < len(admitted)
     print(f"{cases} pods, fewer candidates than feasible nodes for {fewer}")
     assert min(cases - fewer, fewer) > 100
+
+
+def test_the_highest_of_any_sample_is_a_candidate_whatever_domains_it_has() -> None:
+    """Zones of very unequal size, of which a sample may lack one: the number of domains changes the weights."""
+    random = Random(7)
+    cases = 0
+    for _ in range(600):
+        sizes = random.choice(((6, 1, 1), (5, 2, 1), (4, 4, 1), (6, 2)))
+        made = [node(f"{zone}{number}", {ZONE: str(zone)}) for zone, size in enumerate(sizes) for number in range(size)]
+        pods = [pod({"app": "web"}, on=random.choice(made).name) for _ in range(random.randint(3, 25))]
+        constraints = (
+            spread(ZONE, soft=True, selects=WEB),
+            spread(HOSTNAME, random.choice((1, 3)), soft=True, selects=WEB),
+        )
+        view, newcomer = View(snapshot(made, pods)), pod({"app": "web"}, spec=PodSpec(spread=constraints))
+        search = Search(random.randint(3, len(made) - 1), random.randint(1, 3), zones_of(view))
+        candidates = best_of_samples(newcomer, view, view.nodes.names, search)
+        for _, top in zip(range(10), winners(newcomer, view, search, 2, random), strict=False):
+            assert top <= candidates
+        cases += len(candidates) < len(made)
+    print(f"600 pods, fewer candidates than nodes for {cases}")
+    assert cases > 100
 
 
 def mixed_cluster(random: Random, nodes: int) -> tuple[View, Pod]:
@@ -127,6 +152,23 @@ def test_the_highest_of_any_sample_of_a_large_cluster_is_a_candidate() -> None:
     assert min(fewer, certain) > cases // 3
 
 
+def test_a_supposed_state_has_the_candidates_of_the_same_state_observed() -> None:
+    """Pods that move change what their nodes score, and nothing else is scored again."""
+    random = Random(5)
+    for _ in range(10):
+        view, newcomer = mixed_cluster(random, 150)
+        best(newcomer, view, feasible(newcomer, view))
+        moved = random.sample(view.snapshot.pods, 10)
+        places = {one.uid: random.choice(sorted(view.nodes.names)) for one in moved}
+        supposed = view
+        for one in moved:
+            supposed = supposed.with_placed(one, places[one.uid])
+        pods = [structs.replace(one, node=places.get(one.uid, one.node)) for one in view.snapshot.pods]
+        observed = View(snapshot(view.snapshot.nodes, pods))
+        names = feasible(newcomer, observed)
+        assert best(newcomer, supposed, names) == best(newcomer, observed, names)
+
+
 def thirds(nodes: int, held: Sequence[int], key: str = ZONE) -> View:
     """Return a cluster of three equal zones with so many pods each, on different nodes."""
     made = [node(f"n{number}", {ZONE: "abc"[number % 3], "rack": f"r{number % 70}"}) for number in range(nodes)]
@@ -136,6 +178,13 @@ def thirds(nodes: int, held: Sequence[int], key: str = ZONE) -> View:
         for number in range(several)
     ]
     return View(snapshot(made, pods))
+
+
+def test_every_plugin_that_scores_is_known() -> None:
+    """A plugin that is left out would make candidates of the wrong nodes."""
+    assert {*sampled_scores.ALONE, *sampled_scores.SCALED, sampled_scores.SPREAD, sampled_scores.VOLUMES} == set(
+        SCORERS
+    )
 
 
 class TestCandidates:
