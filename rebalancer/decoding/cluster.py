@@ -24,6 +24,7 @@ from rebalancer.decoding.metadata import (
 from rebalancer.model.affinity import NodeSelectorTerm, Taint, TaintEffect
 from rebalancer.model.cluster import (
     Autoscaler,
+    DeviceClass,
     DisruptionBudget,
     Namespace,
     NodePool,
@@ -175,6 +176,11 @@ def decode_csi_node(source: wire.CSINode, _: Interner) -> CSINode:
         for driver in source.spec.drivers or ()
     )
     return CSINode(name=source.metadata.name, drivers=drivers)
+
+
+def decode_device_class(source: wire.DeviceClass, _: Interner) -> DeviceClass:
+    """Convert a DeviceClass to the model's."""
+    return DeviceClass(name=source.metadata.name, extended_resource=source.spec.extended_resource_name)
 
 
 def decode_csi_driver(source: wire.CSIDriver, _: Interner) -> CSIDriver:

@@ -190,6 +190,13 @@ OPTIONAL_KINDS = (
         wire.CSIDriver, cluster.decode_csi_driver, "storage.k8s.io/v1/csidrivers", "csi_drivers", namespaced=False
     ),
     make_kind(wire.PodGroup, cluster.decode_pod_group, "scheduling.k8s.io/v1beta1/podgroups", "pod_groups"),
+    make_kind(
+        wire.DeviceClass,
+        cluster.decode_device_class,
+        "resource.k8s.io/v1/deviceclasses",
+        "device_classes",
+        namespaced=False,
+    ),
     make_kind(creation_wire.ResourceQuota, creation.decode_quota, "v1/resourcequotas", "quotas"),
     make_kind(
         creation_wire.ClusterResourceQuota,

@@ -32,6 +32,8 @@ from rebalancer.model.requests import sum_requests, sum_resized, sum_scored_requ
 from rebalancer.model.workloads import PodTemplate
 
 _OWN_ANNOTATIONS = frozenset({DELETION_COST, OWN_DELETION_COST})
+_RESTART_ALL: Final = "RestartAllContainers"
+"""An action on the exit of a container, which only nodes that declare its feature know (NodeDeclaredFeatures)."""
 _MIRROR = "kubernetes.io/config.mirror"
 _EVICTION: Final = "EvictionByEvictionAPI"
 """The reason of DisruptionTarget that somebody's request leaves; the scheduler and kubelets, say, leave others."""
@@ -403,4 +405,8 @@ def _list_unpredictable_fields(source: wire.PodSpec) -> tuple[str, ...]:
     ]
     for volume in source.volumes or ():
         names += [disk for disk in _INLINE_DISKS if getattr(volume, disk) is not None]
+    for container in (*(source.init_containers or ()), *source.containers):
+        if any(rule.action == _RESTART_ALL for rule in container.restart_policy_rules or ()):
+            names.append(f"the node feature {_RESTART_ALL}OnContainerExits")
+            break
     return tuple(names)

@@ -185,12 +185,17 @@ class Port(Wire, frozen=True):
     protocol: str = "TCP"
 
 
+class RestartRule(Wire, frozen=True):
+    action: str = ""
+
+
 class Container(Wire, frozen=True):
     name: str = ""
     image: str = ""
     ports: list[Port] | None = None
     resources: Amounts | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
 
 
 class ClaimSource(Wire, frozen=True):
@@ -316,6 +321,7 @@ class RawContainer(Wire, frozen=True):
     ports: Raw = _NULL
     resources: Raw = _NULL
     restart_policy: str | None = None
+    restart_policy_rules: Raw = _NULL
 
 
 class RawContainerStatus(Wire, frozen=True):
@@ -783,6 +789,15 @@ class PodGroupSpec(Wire, frozen=True):
 class PodGroup(Wire, frozen=True):
     metadata: BareMetadata
     spec: PodGroupSpec = PodGroupSpec()
+
+
+class DeviceClassSpec(Wire, frozen=True):
+    extended_resource_name: str = ""
+
+
+class DeviceClass(Wire, frozen=True):
+    metadata: BareMetadata
+    spec: DeviceClassSpec = DeviceClassSpec()
 
 
 class NodeDriver(Wire, frozen=True):

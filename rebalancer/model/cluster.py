@@ -111,6 +111,13 @@ class SchedulingGroup(Struct, frozen=True, gc=False, kw_only=True):
     whole: bool = False
 
 
+class DeviceClass(Struct, frozen=True, gc=False, kw_only=True):
+    """A class of devices that claims ask for; `extended_resource` is the resource that it stands for, "" without."""
+
+    name: str
+    extended_resource: str = ""
+
+
 class Version(Struct, frozen=True, gc=False, order=True):
     """The API server's version; the scheduler is assumed to have the same."""
 

@@ -11,6 +11,7 @@ from rebalancer.model.cluster import (
     NEWEST,
     Autoscaler,
     ConfigMap,
+    DeviceClass,
     DisruptionBudget,
     Namespace,
     NodePool,
@@ -49,6 +50,7 @@ OPTIONAL: Final = frozenset(
         "HorizontalPodAutoscaler",
         "CSIDriver",
         "PodGroup",
+        "DeviceClass",
         "ResourceQuota",
         "ClusterResourceQuota",
         "LimitRange",
@@ -131,6 +133,7 @@ class Snapshot:
     node_pools: Sequence[NodePool] = ()
     autoscalers: Sequence[Autoscaler] = ()
     csi_drivers: Sequence[CSIDriver] = ()
+    device_classes: Sequence[DeviceClass] = ()
     pod_groups: Sequence[SchedulingGroup] = ()
     quotas: Sequence[ResourceQuota] = ()
     cluster_quotas: Sequence[ClusterQuota] = ()
@@ -387,6 +390,11 @@ class Snapshot:
     def csi_driver(self) -> Mapping[str, CSIDriver]:
         """CSI drivers by name."""
         return {driver.name: driver for driver in self.csi_drivers}
+
+    @_Index
+    def resources_of_devices(self) -> frozenset[str]:
+        """Names of the extended resources that a class of devices provides."""
+        return frozenset(one.extended_resource for one in self.device_classes if one.extended_resource)
 
     @_Index
     def attaching_nothing(self) -> Collection[str]:

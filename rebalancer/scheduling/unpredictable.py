@@ -1,11 +1,16 @@
 """Pods whose placement the model cannot predict, and why."""
 
+from collections.abc import Iterator
+from typing import Final
+
 from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.scheduling.view import View
 from rebalancer.scheduling.volume_binding import find_driver_with_capacity
 
+OF_DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+"""Extended resources of this prefix are those of the class that follows, whether it is known or not."""
 FOR_CLAIMS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 
 
@@ -24,31 +29,49 @@ def unpredictable(pod: Pod, view: View) -> Unpredictable | None:
     spec = pod.spec
     if spec.scheduler != view.profile.name:
         return Unpredictable(Reason.OTHER_SCHEDULER, f"schedulerName is {spec.scheduler}, not {view.profile.name}")
+    message = next(_find_messages(pod, view), None)
+    return None if message is None else Unpredictable(Reason.NOT_PREDICTABLE, message)
+
+
+def _find_messages(pod: Pod, view: View) -> Iterator[str]:
+    spec, unknown = pod.spec, view.snapshot.unknown
     if spec.node_name is not None:
         bypass = "the scheduler never sees the pod, only that node's kubelet can refuse it"
-        return Unpredictable(Reason.NOT_PREDICTABLE, f"spec.nodeName is {spec.node_name}: {bypass}")
+        yield f"spec.nodeName is {spec.node_name}: {bypass}"
     if spec.gated:
-        return Unpredictable(
-            Reason.NOT_PREDICTABLE, "it has scheduling gates: it is not scheduled until they are removed"
-        )
+        yield "it has scheduling gates: it is not scheduled until they are removed"
     if spec.unpredictable:
-        return Unpredictable(Reason.NOT_PREDICTABLE, f"its placement depends on {', '.join(spec.unpredictable)}")
+        yield f"its placement depends on {', '.join(spec.unpredictable)}"
     if view.profile.unmodelled:
-        used = ", ".join(view.profile.unmodelled)
-        return Unpredictable(Reason.NOT_PREDICTABLE, f"the scheduler's configuration uses {used}")
+        yield f"the scheduler's configuration uses {', '.join(view.profile.unmodelled)}"
     if any(toleration.operator in {"Lt", "Gt"} for toleration in spec.tolerations):
-        return Unpredictable(
-            Reason.NOT_PREDICTABLE, "it has tolerations with Lt or Gt, which depend on an alpha feature gate"
-        )
-    driver = find_driver_with_capacity(pod, view) if pod.claims else None
-    if driver is not None:
-        message = f"a volume of it would be made by {driver}, whose CSIStorageCapacity objects are not read"
-        return Unpredictable(Reason.NOT_PREDICTABLE, message)
-    unknown = view.snapshot.unknown
+        yield "it has tolerations with Lt or Gt, which depend on an alpha feature gate"
+    if (device := _find_device(pod, view)) is not None:
+        yield f"{device} comes from a DeviceClass on some nodes, and which devices are free there is not read"
     unread = [kind for kind in FOR_CLAIMS if kind in unknown]
     if pod.claims and unread:
-        return Unpredictable(Reason.NOT_PREDICTABLE, f"it has volume claims, and the snapshot has no {unread[0]} list")
+        yield f"it has volume claims, and the snapshot has no {unread[0]} list"
+    if pod.claims and (driver := find_driver_with_capacity(pod, view)) is not None:
+        yield f"a volume of it would be made by {driver}, whose CSIStorageCapacity objects are not read"
     if "Service" in unknown and not spec.spread and view.profile.default_constraints != ():
-        message = "the scheduler's default constraints for it depend on Services, which the snapshot does not have"
-        return Unpredictable(Reason.NOT_PREDICTABLE, message)
+        yield "the scheduler's default constraints for it depend on Services, which the snapshot does not have"
+
+
+def _find_device(pod: Pod, view: View) -> str | None:
+    """Return the extended resource that it asks for and that claims of devices may meet, or None.
+
+    Source: `noderesources/fit.go`, shouldDelegateResourceToDRA: a node that does not state the resource is not asked
+    for it if there is a DeviceClass of that name.
+    """
+    for name, _ in pod.spec.requests.extended:
+        known = name in view.snapshot.resources_of_devices or name.startswith(OF_DEVICE_CLASS)
+        if known and not _is_on_every_node(name, view):
+            return name
     return None
+
+
+def _is_on_every_node(resource: str, view: View) -> bool:
+    def ask() -> bool:
+        return all(dict(node.allocatable.extended).get(resource) for node in view.snapshot.nodes)
+
+    return view.memo(("on every node", resource), ask)

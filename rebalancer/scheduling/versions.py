@@ -35,9 +35,9 @@ class VersionRules:
     ties_random: bool
     """Whether the winner among equal totals is drawn at random, or is the first in the scheduler's node order."""
     storage_scored: bool
-    """Whether VolumeBinding scores nodes by how little of a volume's capacity is used (StorageCapacityScoring)."""
+    """Whether VolumeBinding scores nodes by how little of a volume is asked for (StorageCapacityScoring, KEP 4049)."""
     drivers_required: bool
-    """Whether a CSI driver may keep pods from nodes that do not have it (VolumeLimitScaling)."""
+    """Whether a CSI driver may keep pods from nodes that do not have it (VolumeLimitScaling, KEP 5030)."""
     resizes_summed: bool
     """Whether a pod that is being resized counts the most of three sums, or the sum of each container's most."""
     taint_reason_short: bool

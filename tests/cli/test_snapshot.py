@@ -100,6 +100,12 @@ DECIDERS: dict[tuple[str, str], dict[str, Any]] = {
     ("storage.k8s.io/v1", "CSIDriver"): {
         "spec": {"attachRequired": False, "tokenRequests": [{"audience": f"{PRIVATE}audience"}]},
     },
+    ("resource.k8s.io/v1", "DeviceClass"): {
+        "spec": {
+            "extendedResourceName": "example.com/gpu",
+            "selectors": [{"cel": {"expression": f"{PRIVATE}expression"}}],
+        },
+    },
     ("scheduling.k8s.io/v1beta1", "PodGroup"): {
         "spec": {"disruptionMode": {"all": {}}, "workloadRef": {"name": f"{PRIVATE}workload"}},
     },

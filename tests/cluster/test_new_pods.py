@@ -52,7 +52,7 @@ SLICE: Manifest = {
     ],
 }
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-NOT_SERVED = {"NodePool", "VerticalPodAutoscaler", "ClusterResourceQuota"}
+NOT_SERVED = {"NodePool", "VerticalPodAutoscaler", "ClusterResourceQuota", "PodGroup"}
 
 
 @pytest.fixture

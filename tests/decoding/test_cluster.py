@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KIND_NAMED, OPTIONAL_KINDS
+from rebalancer.decoding.kinds import AUTOSCALERS, KIND_NAMED, OPTIONAL_KINDS
 from rebalancer.decoding.lists import decode
 from rebalancer.decoding.reduction import reduce_object
 from rebalancer.model.cluster import SchedulingGroup
@@ -102,6 +102,16 @@ def test_since_when_a_node_takes_no_pods_is_known_by_its_taint_and_condition(
     for data in (json.dumps(node).encode(), reduce_object(kind, msgspec.Raw(json.dumps(node).encode()))):
         since = decode(kind, data, Interner()).lost_since
         assert (since and since.isoformat()) == lost_since
+
+
+@pytest.mark.parametrize(("fields", "least"), [({}, 1), ({"minReplicas": 0}, 0), ({"minReplicas": 3}, 3)])
+def test_an_autoscaler_that_says_no_least_number_leaves_one(fields: dict[str, int], least: int) -> None:
+    """One that says 0 may leave none."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec = {"scaleTargetRef": target, "maxReplicas": 9, **fields}
+    text = json.dumps({"metadata": {"namespace": "shop", "name": "web"}, "spec": spec}).encode()
+    for data in (text, reduce_object(AUTOSCALERS, msgspec.Raw(text))):
+        assert decode(AUTOSCALERS, data, Interner()).min_replicas == least
 
 
 @pytest.mark.parametrize(

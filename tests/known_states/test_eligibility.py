@@ -17,6 +17,7 @@ from tests.known_states.build import (
     cluster,
     csi_driver,
     deployment,
+    make,
     pod_group,
     stateful_set,
     storage_class,
@@ -232,6 +233,43 @@ class TestNotPredicted:
     def test_pods_with_claims_for_devices_stay(self) -> None:
         claim = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
         self.assert_refused({"resourceClaims": [claim]}, Reason.NOT_PREDICTABLE, "resourceClaims")
+
+    def with_devices(self, resource: str, *names: str, on: Sequence[str] = ()) -> Outcome:
+        """Plan pods that ask for a resource: DeviceClasses stand for `names`, and the nodes `on` state it."""
+        asked = {"requests": {"cpu": "1", resource: "1"}, "limits": {resource: "1"}}
+        state = cluster(deployment(containers=[{"name": "main", "image": "app", "resources": asked}]))
+        for number, name in enumerate(names):
+            spec = {"extendedResourceName": name} if name else {}
+            state.add(make("resource.k8s.io/v1", "DeviceClass", f"class-{number}", None, spec=spec))
+        for name in on:
+            state.get("Node", name)["status"]["allocatable"][resource] = "8"
+        return state.plan()
+
+    @pytest.mark.parametrize("on", [(), ("a-0", "b-0")])
+    def test_where_devices_may_meet_a_resource_nodes_that_do_not_state_it_may_still_have_it(
+        self, on: Sequence[str]
+    ) -> None:
+        """Of which of them are free, only claims tell; that no node has one (or zone c has none) would be wrong."""
+        outcome = self.with_devices("example.com/gpu", "", "example.com/gpu", on=on)
+        assert (outcome.evicted, outcome.reasons) == ([], {Reason.NOT_PREDICTABLE})
+        assert "example.com/gpu comes from a DeviceClass" in outcome.refusals[Reason.NOT_PREDICTABLE]
+
+    def test_the_resources_that_a_device_class_stands_for_by_its_name_too(self) -> None:
+        outcome = self.with_devices("deviceclass.resource.kubernetes.io/any")
+        assert outcome.reasons == {Reason.NOT_PREDICTABLE}
+
+    @pytest.mark.parametrize("classes", [(), ("",), ("example.com/other",), ("example.com/gpu",)])
+    def test_what_every_node_states_is_counted_there(self, classes: Sequence[str]) -> None:
+        outcome = self.with_devices("example.com/gpu", *classes, on=("a-0", "b-0", "c-0"))
+        assert outcome.evicted == ["shop/web-0"]
+
+    def test_pods_that_need_a_declared_feature_of_nodes_stay(self) -> None:
+        main = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "1"}}}
+        rules = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]
+        for more, evicted in (({"restartPolicyRules": rules}, []), ({}, ["shop/web-0"])):
+            outcome = cluster(deployment(containers=[{**main, **more}])).plan()
+            assert outcome.evicted == evicted
+            assert outcome.reasons == (set() if evicted else {Reason.NOT_PREDICTABLE})
 
     def test_pods_of_another_scheduler_stay(self) -> None:
         self.assert_refused({"schedulerName": "batch"}, Reason.OTHER_SCHEDULER, "batch")

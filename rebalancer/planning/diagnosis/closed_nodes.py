@@ -9,7 +9,7 @@ exists then.
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from rebalancer.creation.replacement import replacement
 from rebalancer.model.facts import Refusal
@@ -29,7 +29,7 @@ from rebalancer.scheduling.rejections import (
     describe_rejections,
     reject_nodes,
 )
-from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
 Trial = Callable[[Mapping[str, int]], bool]
@@ -140,6 +140,9 @@ class ClosedNodes(NamedTuple):
     helps: Trial
 
 
+ClosedReason: TypeAlias = NodesTakeNoMore | DomainsCordoned | Unpredictable
+
+
 class Explanations:
     """Explains closed nodes for one plan, each component once: what is decided about it is decided up to twice."""
 
@@ -150,11 +153,14 @@ class Explanations:
         # In a zone that is down thousands of workloads request the same and are closed out of the same nodes.
         self._rejected: dict[tuple[Hashable, frozenset[str]], tuple[Sequence[Rejected], tuple[Rejection, ...]]] = {}
 
-    def explain(self, name: str, nodes: ClosedNodes) -> NodesTakeNoMore | DomainsCordoned:
+    def explain(self, name: str, nodes: ClosedNodes) -> ClosedReason:
         """Return why the nodes take no more pods of the component of that name.
 
-        Where nothing is left of the budget no example is looked for, and no remedy.
+        Of pods that are not predicted nothing is said about nodes. Where nothing is left of the budget no example is
+        looked for, and no remedy.
         """
+        if (unclear := unpredictable(nodes.sample, nodes.view)) is not None:
+            return unclear
         if name not in self._known:
             closed = nodes.closed
             in_maintenance = self._is_maintenance(nodes)

@@ -11,7 +11,7 @@ from rebalancer.model.reasons import State
 from rebalancer.planning.diagnosis.closed_nodes import (
     ClosedDomains,
     ClosedNodes,
-    DomainsCordoned,
+    ClosedReason,
     Explanations,
     NodesTakeNoMore,
 )
@@ -31,6 +31,7 @@ from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.steps.lookahead_models import MultiClassModel
 from rebalancer.planning.steps.outlook import NodesOutlook
+from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 
@@ -106,7 +107,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         explained = [self._explain_class(number) for number in range(len(self.classes.classes))]
         return min(explained, key=_vagueness)
 
-    def _explain_class(self, number: int) -> NodesTakeNoMore | DomainsCordoned:
+    def _explain_class(self, number: int) -> ClosedReason:
         pod_class = self.classes.classes[number]
 
         def helps(places: Mapping[str, int]) -> bool:
@@ -160,6 +161,12 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return NodesOutlook(self.requirements, nodes, self.view, self.cache.limits.expected_domains)
 
 
-def _vagueness(refusal: NodesTakeNoMore | DomainsCordoned) -> tuple[bool, bool]:
-    """Return a key that sorts what says most first: zones in maintenance, pending pods, pods that no node takes."""
-    return (False, False) if isinstance(refusal, DomainsCordoned) else (not refusal.pending, not refusal.pod)
+def _vagueness(refusal: ClosedReason) -> tuple[bool, bool]:
+    """Return a key that sorts what says most first: zones in maintenance, pending pods, pods that no node takes.
+
+    What is not predicted says least.
+    """
+    if isinstance(refusal, NodesTakeNoMore):
+        return not refusal.pending, not refusal.pod
+    unclear = isinstance(refusal, Unpredictable)
+    return unclear, unclear
