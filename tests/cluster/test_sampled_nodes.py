@@ -15,7 +15,7 @@ from tests.closed_loop.ours import ALL_AT_ONCE
 from tests.closed_loop.trial import wait_at_rest
 from tests.cluster.controller import USER, Controller, install, policy
 from tests.control_plane.api import wait_until
-from tests.control_plane.layout import Workload, deployment, lay_out, node, nodes, pod, spread
+from tests.control_plane.layout import Workload, deployment, lay_out, node, nodes, pod, spread, wait_settled
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest
@@ -70,6 +70,26 @@ def test_a_returned_zone_of_50_nodes_is_repaired(cluster: ControlPlane, tmp_path
     assert repair(cluster, tmp_path, groups=[group]) == {"web": 4, "limited": 4}
     for namespace in ("web", "limited"):
         assert pods_by_zone(cluster, namespace) == {"a": 4, "b": 4, "c": 4}
+
+
+def test_where_few_nodes_of_the_best_zone_are_open_the_sample_decides(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Four of 70: nothing is evicted, and of pods that prefer the zone some do land elsewhere."""
+    machines = [
+        node(f"{zone}-{number}", zone=zone, unschedulable=zone == "c" and number < 66)
+        for zone in "abc"
+        for number in range(70)
+    ]
+    lay_out(cluster, [*machines, soft("web", on_two_zones(12))], timeout=180)
+    assert not repair(cluster, tmp_path)
+    constraint = spread(ZONE, labels={"app": "web"}, soft=True)
+    cluster.api.create_all(
+        pod(f"new-{number}", namespace="web", topologySpreadConstraints=[constraint]) for number in range(30)
+    )
+    wait_settled(cluster)
+    landed = pods_by_zone(cluster, "web") - Counter({"a": 6, "b": 6})
+    print(dict(landed))
+    assert landed["c"]
+    assert landed["a"] + landed["b"]
 
 
 def shapes(random: Random, count: int) -> list[Manifest]:
