@@ -7,10 +7,14 @@ from random import Random
 from typing import Any
 
 import pytest
+import yaml
 from msgspec import structs
 
 from rebalancer.model.labels import Labels
+from rebalancer.scheduling.configuration import API_GROUP, KIND, read_profiles
 from rebalancer.scheduling.predict import predict
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.scheduling.view import View
 from tests.closed_loop.ours import ALL_AT_ONCE
 from tests.closed_loop.trial import wait_at_rest
 from tests.cluster.controller import USER, Controller, install, policy
@@ -19,6 +23,7 @@ from tests.control_plane.layout import Workload, deployment, lay_out, node, node
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest
+from tests.control_plane.servers import Options
 from tests.fidelity.reading import read_view
 
 BOTH_KINDS = {"actOn": ["DoNotSchedule", "ScheduleAnyway"]}
@@ -113,15 +118,17 @@ def drawn_constraints(random: Random) -> list[dict[str, Any]]:
     return [spread(key, labels={"app": "web"}, max_skew=random.choice((1, 1, 2)), soft=True) for key in keys]
 
 
-def land(plane: ControlPlane, random: Random, rounds: int) -> Counter[str]:
-    """Create pods one by one.
+def land(
+    plane: ControlPlane, random: Random, rounds: int, profiles: Sequence[Profile] = (DEFAULT_PROFILE,)
+) -> Counter[str]:
+    """Create pods one by one, each for one of the scheduler's profiles.
 
     Returns the number of `pods`, of those with `few` candidates or a certain `zone`, and of the `misses`.
     """
     tally: Counter[str] = Counter()
     for number in range(rounds):
         constraints = drawn_constraints(random)
-        name = f"new-{number}"
+        name, profile = f"new-{number}", random.choice(profiles)
         plane.api.create(
             pod(
                 name,
@@ -129,6 +136,7 @@ def land(plane: ControlPlane, random: Random, rounds: int) -> Counter[str]:
                 labels={"app": random.choice(("web", "web", "other"))},
                 cpu=random.choice(("100m", "2")),
                 topologySpreadConstraints=constraints,
+                schedulerName=profile.name,
             )
         )
 
@@ -137,11 +145,11 @@ def land(plane: ControlPlane, random: Random, rounds: int) -> Counter[str]:
             return node
 
         wait_until(placed, what=f"{name} to be placed")
-        view = read_view(plane.api)
+        view = View(read_view(plane.api).snapshot, profile)
         landed = next(made for made in view.snapshot.pods if made.name == name)
         new = structs.replace(landed, node=None, labels=Labels({"app": landed.labels["app"]}))
         prediction = predict(new, view.without([landed]))
-        assert prediction.sampled
+        assert prediction.sampled == (profile.percentage < 100)
         zone = prediction.certain.get(ZONE)
         tally["pods"] += 1
         tally["few"] += prediction.candidates < prediction.feasible
@@ -187,6 +195,23 @@ def test_many_drawn_pods_land_on_candidates(cluster: ControlPlane, count: int, r
     lay_out_shapes(cluster, random, count)
     tally = land(cluster, random, rounds)
     print(f"{count} nodes: {dict(tally)}")
+    assert tally["misses"] == 0
+
+
+@pytest.mark.thorough
+def test_pods_land_on_candidates_with_other_percentages() -> None:
+    """One scheduler whose profiles score 105 of 300 nodes, and all of them."""
+    written = [
+        {"schedulerName": "default-scheduler", "percentageOfNodesToScore": 35},
+        {"schedulerName": "whole", "percentageOfNodesToScore": 100},
+    ]
+    configuration = {"apiVersion": f"{API_GROUP}v1", "kind": KIND, "profiles": written}
+    profiles = read_profiles(yaml.safe_dump(configuration).encode())
+    random = Random(35)
+    with ControlPlane(Options(scheduler_profiles=tuple(written))) as plane:
+        lay_out_shapes(plane, random, 300)
+        tally = land(plane, random, 80, tuple(profiles.values()))
+    print(dict(tally))
     assert tally["misses"] == 0
 
 
