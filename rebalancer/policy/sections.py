@@ -25,7 +25,7 @@ class Scheduler(Section):
     name: PlainText = "default-scheduler"
     """Only pods with this `schedulerName` are evicted."""
     config_file: PlainText | None = None
-    """A KubeSchedulerConfiguration: default constraints, weights, profiles. null: Kubernetes' defaults."""
+    """A KubeSchedulerConfiguration: default constraints, weights, profiles, samples. null: Kubernetes' defaults."""
 
 
 class Spread(Section):

@@ -17,6 +17,7 @@ tree has no second model of the scheduler. To learn the scheduler from them, rea
   out what the pod's own group decides.
 * The scores: `score(pod, view, nodes)` in the plugins' modules (`pod_topology_spread_score`,
   `inter_pod_affinity_score` and `node_resources_balanced_allocation` have their own); `scoring.best` the top ones.
+* `sampling`, `sampled_scores`: what every sample of a large cluster contains, and which nodes may rank highest in one.
 * `predict.predict(pod, view)`: the whole decision with its reasons; `unpredictable` names the pods whose placement the
   model cannot predict.
 * `tie_breaking`: the nodes with the same top score, and which of them a release picks, where that is known.

@@ -34,6 +34,9 @@ T = TypeVar("T")
 SETTLE_AFTER: Final = 1024
 """Moved pods after which the indexes are rebuilt: from there on the deltas cost more than they save."""
 
+MOST_SCORED: Final = 64
+"""Keys whose scores are stored: thousands of kinds of pods times thousands of nodes would fill the memory."""
+
 UNREACHABLE: Final = tuple(
     Taint("node.kubernetes.io/unreachable", effect) for effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
 )
@@ -363,11 +366,13 @@ class View:
     ) -> Mapping[str, int]:
         """Return a score by node that depends on what runs there; computed once for each `key`.
 
-        Only nodes on which pods have moved are scored again.
+        Only nodes on which pods have moved are scored again. The scores of the last `MOST_SCORED` keys are stored.
         """
         known = self._population.scored
         scored = known.get((self.nodes, key))
         if scored is None:
+            if len(known) == MOST_SCORED:
+                del known[next(iter(known))]
             before = self._derive(self._population, {}, {}, {})
             scored = known[self.nodes, key] = score(before, tuple(self.nodes.by_name))
         changed = self.changes_on

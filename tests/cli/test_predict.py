@@ -46,6 +46,32 @@ def test_scores_are_shown_where_several_fit(tmp_path: Path, capsys: pytest.Captu
     assert "PodTopologySpread 100" in out
 
 
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (ZONE, "picks one of c-0, c-1, c-10"),
+        ("rack", "kube-scheduler may pick any of them: it picks the best of the 100 that it scores"),
+    ],
+)
+def test_of_a_large_cluster_the_number_of_nodes_that_are_scored_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, said: str
+) -> None:
+    """Every sample has nodes of the empty zone; of 150 racks none is in every sample."""
+    machines = [
+        node(f"{zone}-{number}", zone=zone, labels={"rack": f"{zone}{number}"})
+        for zone in "abc"
+        for number in range(50)
+    ]
+    busy = [pod(f"web-{number}", on=f"{'ab'[number % 2]}-{number}", labels=WEB) for number in range(10)]
+    newcomer = pod("new", labels=WEB, topologySpreadConstraints=[spread(key, labels=WEB, soft=True)])
+    assert call(tmp_path, newcomer, cluster=[*machines, *busy]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "150 of 150 nodes fit default/new" in out
+    assert said in out
+    assert "of the 100 that it scores (percentageOfNodesToScore: 100 makes it score all)" in out
+    assert ("Certain: topology.kubernetes.io/zone=c" in out) == (key == ZONE)
+
+
 def test_the_document_is_what_its_schema_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(tmp_path, NEW, "-o", "json") == Exit.FINE
     document = json.loads(capsys.readouterr().out)

@@ -7,18 +7,23 @@ from random import Random
 from typing import Any
 
 import pytest
+import yaml
 from msgspec import structs
 
 from rebalancer.model.labels import Labels
+from rebalancer.scheduling.configuration import API_GROUP, KIND, read_profiles
 from rebalancer.scheduling.predict import predict
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.scheduling.view import View
 from tests.closed_loop.ours import ALL_AT_ONCE
 from tests.closed_loop.trial import wait_at_rest
 from tests.cluster.controller import USER, Controller, install, policy
 from tests.control_plane.api import wait_until
-from tests.control_plane.layout import Workload, deployment, lay_out, node, nodes, pod, spread
+from tests.control_plane.layout import Workload, deployment, lay_out, node, nodes, pod, spread, wait_settled
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest
+from tests.control_plane.servers import Options
 from tests.fidelity.reading import read_view
 
 BOTH_KINDS = {"actOn": ["DoNotSchedule", "ScheduleAnyway"]}
@@ -72,6 +77,26 @@ def test_a_returned_zone_of_50_nodes_is_repaired(cluster: ControlPlane, tmp_path
         assert pods_by_zone(cluster, namespace) == {"a": 4, "b": 4, "c": 4}
 
 
+def test_where_few_nodes_of_the_best_zone_are_open_the_sample_decides(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Four of 70: nothing is evicted, and of pods that prefer the zone some do land elsewhere."""
+    machines = [
+        node(f"{zone}-{number}", zone=zone, unschedulable=zone == "c" and number < 66)
+        for zone in "abc"
+        for number in range(70)
+    ]
+    lay_out(cluster, [*machines, soft("web", on_two_zones(12))], timeout=180)
+    assert not repair(cluster, tmp_path)
+    constraint = spread(ZONE, labels={"app": "web"}, soft=True)
+    cluster.api.create_all(
+        pod(f"new-{number}", namespace="web", topologySpreadConstraints=[constraint]) for number in range(30)
+    )
+    wait_settled(cluster)
+    landed = pods_by_zone(cluster, "web") - Counter({"a": 6, "b": 6})
+    print(dict(landed))
+    assert landed["c"]
+    assert landed["a"] + landed["b"]
+
+
 def shapes(random: Random, count: int) -> list[Manifest]:
     """Return nodes of several shapes in three zones; some are cordoned, some carry a PreferNoSchedule taint."""
     avoided = {"key": "avoid", "value": "", "effect": "PreferNoSchedule"}
@@ -93,15 +118,17 @@ def drawn_constraints(random: Random) -> list[dict[str, Any]]:
     return [spread(key, labels={"app": "web"}, max_skew=random.choice((1, 1, 2)), soft=True) for key in keys]
 
 
-def land(plane: ControlPlane, random: Random, rounds: int) -> Counter[str]:
-    """Create pods one by one.
+def land(
+    plane: ControlPlane, random: Random, rounds: int, profiles: Sequence[Profile] = (DEFAULT_PROFILE,)
+) -> Counter[str]:
+    """Create pods one by one, each for one of the scheduler's profiles.
 
     Returns the number of `pods`, of those with `few` candidates or a certain `zone`, and of the `misses`.
     """
     tally: Counter[str] = Counter()
     for number in range(rounds):
         constraints = drawn_constraints(random)
-        name = f"new-{number}"
+        name, profile = f"new-{number}", random.choice(profiles)
         plane.api.create(
             pod(
                 name,
@@ -109,6 +136,7 @@ def land(plane: ControlPlane, random: Random, rounds: int) -> Counter[str]:
                 labels={"app": random.choice(("web", "web", "other"))},
                 cpu=random.choice(("100m", "2")),
                 topologySpreadConstraints=constraints,
+                schedulerName=profile.name,
             )
         )
 
@@ -117,11 +145,11 @@ def land(plane: ControlPlane, random: Random, rounds: int) -> Counter[str]:
             return node
 
         wait_until(placed, what=f"{name} to be placed")
-        view = read_view(plane.api)
+        view = View(read_view(plane.api).snapshot, profile)
         landed = next(made for made in view.snapshot.pods if made.name == name)
         new = structs.replace(landed, node=None, labels=Labels({"app": landed.labels["app"]}))
         prediction = predict(new, view.without([landed]))
-        assert prediction.sampled
+        assert prediction.sampled == (profile.percentage < 100)
         zone = prediction.certain.get(ZONE)
         tally["pods"] += 1
         tally["few"] += prediction.candidates < prediction.feasible
@@ -167,6 +195,23 @@ def test_many_drawn_pods_land_on_candidates(cluster: ControlPlane, count: int, r
     lay_out_shapes(cluster, random, count)
     tally = land(cluster, random, rounds)
     print(f"{count} nodes: {dict(tally)}")
+    assert tally["misses"] == 0
+
+
+@pytest.mark.thorough
+def test_pods_land_on_candidates_with_other_percentages() -> None:
+    """One scheduler whose profiles score 105 of 300 nodes, and all of them."""
+    written = [
+        {"schedulerName": "default-scheduler", "percentageOfNodesToScore": 35},
+        {"schedulerName": "whole", "percentageOfNodesToScore": 100},
+    ]
+    configuration = {"apiVersion": f"{API_GROUP}v1", "kind": KIND, "profiles": written}
+    profiles = read_profiles(yaml.safe_dump(configuration).encode())
+    random = Random(35)
+    with ControlPlane(Options(scheduler_profiles=tuple(written))) as plane:
+        lay_out_shapes(plane, random, 300)
+        tally = land(plane, random, 80, tuple(profiles.values()))
+    print(dict(tally))
     assert tally["misses"] == 0
 
 

@@ -152,7 +152,7 @@ def test_victims_with_too_many_outcomes_are_reported_as_not_visited() -> None:
     """Where the scheduler has more choices for the replacement than are followed, no step is not claimed as proved."""
     on = {f"a-{number}": 1 for number in range(1, 9)} | {f"b-{number}": 1 for number in range(1, 5)}
     (group,) = planned(
-        a_cluster("ab", 100, on, spread={ZONE: 5}).snapshot(), policy(limit("maxPods: 6", key=ZONE))
+        a_cluster("ab", 45, on, spread={ZONE: 5}).snapshot(), policy(limit("maxPods: 6", key=ZONE))
     ).components
     assert (group.evictions, group.reason) == (2, Reason.NOT_FORCED)
     assert cause_of(group) == StepSearchLimit()

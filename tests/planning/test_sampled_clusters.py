@@ -9,8 +9,9 @@ from rebalancer.model.pods import PodSpec
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.planning.decision import NoSafeEviction, SampleDecides
+from rebalancer.planning.decision import NoSafeEviction, SampleDecides, StepSearchLimit
 from rebalancer.planning.plan import ComponentPlan, Plan
+from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.simulator import ZONE
 from tests.build import a_cluster
 from tests.planning.build import changed, limit, planned, policy, softly
@@ -64,6 +65,13 @@ def test_where_scoring_all_would_not_help_either_the_sample_is_not_blamed() -> N
     plain = softly(a_cluster("abc", 70, on, spread={}).snapshot())
     component = only(planned(plain, policy(limit("maxSkew: 1", key=ZONE))))
     assert component.refusal == NoSafeEviction()
+
+
+def test_where_the_search_ends_early_the_sample_is_not_blamed() -> None:
+    """Scoring all nodes gives a step here, and so does every sample: the search for it reached its limit."""
+    limits = SearchLimits(lookahead_nodes_of_component=1_500, lookahead_nodes_of_component_least=1_500)
+    component = only(planned(returned_zone(1000), policy(SOFT), limits=limits))
+    assert component.refusal == StepSearchLimit()
 
 
 def test_below_100_nodes_two_open_ones_are_enough() -> None:

@@ -1,5 +1,6 @@
 """Supposed states: cheap, and equal to the state built from scratch."""
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import pytest
@@ -144,3 +145,19 @@ def test_states_without_the_same_pods_are_one() -> None:
     assert view.without(made.pods).nodes is view.nodes
     moment = NOW + timedelta(seconds=60)
     assert view.at(moment).without(made.pods).snapshot.taken_at == moment
+
+
+def test_scores_of_many_kinds_of_pods_are_not_all_stored() -> None:
+    """The last 64 are: a score is computed again only where 64 others came between."""
+    view, computed = View(snapshot([node("a")])), list[int]()
+
+    def score(number: int) -> Mapping[str, int]:
+        def compute(_: View, nodes: Sequence[str]) -> Mapping[str, int]:
+            computed.append(number)
+            return dict.fromkeys(nodes, number)
+
+        return view.scored_nodes(number, compute)
+
+    assert [score(number) for number in range(65)] == [{"a": number} for number in range(65)]
+    assert [score(number)["a"] for number in (1, 64, 0)] == [1, 64, 0]
+    assert computed == [*range(65), 0]

@@ -93,6 +93,17 @@ def test_of_a_large_cluster_one_node_stands_for_all_that_no_bound_tells_apart() 
     assert len(step.nodes) == 118
 
 
+def test_before_the_last_pod_every_node_is_followed() -> None:
+    """Nodes that no bound tells apart may differ to the scores of the next pod."""
+    cluster = softly(a_cluster("ab", 60, {"a-1": 3, "b-1": 1}, spread={HOSTNAME: 1}).snapshot())
+    view, model = model_of(cluster, policy(limit("maxPods: 2")))
+    model.most_choices = 1000
+    moves = ViewMoves(model, top_scoring, SearchBudget(10**6), LIMITS)
+    first, second = (structs.replace(cluster.pods[0], uid=f"new-{number}", node=None) for number in range(2))
+    assert len(moves.successors(ViewState(view, (), (first,), ()))) == 1
+    assert len(moves.successors(ViewState(view, (), (first, second), ()))) == 118
+
+
 def test_a_second_eviction_that_frees_the_first_replacement_is_followed() -> None:
     """2 | 4,1 with maxSkew 2 and 1: the replacement of the first finds no node until a second has gone."""
     blueprint = a_cluster("a", 1)
