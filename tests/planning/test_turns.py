@@ -48,7 +48,7 @@ def test_every_component_has_its_turn() -> None:
     names = [f"other-{number}" for number in range(200)]
     for number, name in enumerate(names):
         blueprint.node(name, zone="abc"[number % 3])
-    for number in range(3):
+    for number in range(8):
         on = dict(zip(names[number * 7 :], (9, 2, 1, 1, 1, 1), strict=False))
         blueprint.deployment(f"a{number}", on=on, spread={HOSTNAME: 9})
     tiered = changed(blueprint.snapshot(), lambda _, spec: spec, tier="a")
