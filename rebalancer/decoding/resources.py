@@ -113,6 +113,7 @@ def read_resized(requested: PodRequests, status: wire.PodStatus) -> Resized:
         allocated=tuple(allocated),
         actual=tuple(actual),
         pod_allocated=_read_level(promised, "status.allocatedResources"),
+        pod_reported=level is not None,
         pod_actual=_read_level(level.requests if level is not None else None, "status.resources.requests"),
         infeasible=infeasible,
     )

@@ -49,6 +49,8 @@ class Resized(Struct, frozen=True, gc=False, kw_only=True):
     """What each container has; what was promised where its kubelet does not say so."""
     pod_allocated: Amounts | None = None
     """What was promised to the pod as a whole, None where its kubelet does not say so."""
+    pod_reported: bool = False
+    """Whether its kubelet says anything about what the pod as a whole has, be it its limits alone."""
     pod_actual: Amounts | None = None
     infeasible: bool = False
     """Its node can never give what the spec asks for."""

@@ -83,9 +83,9 @@ def _sum_resized(requested: PodRequests, resized: Resized, defaults: Mapping[str
         sums += [_sum_containers(resized.allocated, defaults), _sum_containers(resized.actual, defaults)]
     total = take_maximum(sums)
     if _has_level(requested.pod_level):
-        levels = [dict(level) for level in (allocated, actual) if level is not None and actual is not None]
-        if not (resized.infeasible and levels):
-            levels.append(dict(requested.pod_level))
+        levels = [] if resized.infeasible and resized.pod_reported else [dict(requested.pod_level)]
+        if resized.pod_reported:
+            levels += [dict(level) for level in (allocated, actual) if level is not None]
         _override(total, take_maximum(levels))
     _add(total, requested.overhead)
     return total

@@ -367,6 +367,39 @@ def test_resizes_of_several_containers(
     assert summed.cpu == (400 if from_1_37 is None else from_1_37)
 
 
+@pytest.mark.parametrize(
+    ("status", "infeasible", "before", "from_1_37"),
+    [
+        ({}, False, 500, 500),
+        ({"resources": sized("700m"), "allocatedResources": {"cpu": "600m"}}, False, 700, 700),
+        ({"resources": sized("300m"), "allocatedResources": {"cpu": "200m"}}, False, 500, 500),
+        ({"resources": sized("300m"), "allocatedResources": {"cpu": "200m"}}, True, 300, 300),
+        # Of what it has only limits are known.
+        ({"resources": {"limits": {"cpu": "1"}}, "allocatedResources": {"cpu": "600m"}}, False, 600, 600),
+        ({"resources": {}, "allocatedResources": {"cpu": "200m"}}, True, 200, 200),
+        ({"allocatedResources": {"cpu": "600m"}}, False, 500, 500),
+    ],
+)
+def test_resizes_of_the_pod_as_a_whole(status: dict[str, Any], infeasible: bool, before: int, from_1_37: int) -> None:
+    """What its kubelet promised to the pod and what it has count, once the kubelet says anything of the latter."""
+    pod = changed("spec.resources", sized("500m"))
+    pod["status"] |= status
+    if infeasible:
+        pod["status"]["conditions"].append({"type": "PodResizePending", "status": "True", "reason": "Infeasible"})
+    decoded = decode_file(FileContents.of(listed(pod))).objects["pods"][0]
+    summed = decoded.requests if decoded.resized is None else decoded.resized[0]
+    assert (decoded.requests.cpu, summed.cpu) == (before, from_1_37)
+
+
+def test_a_resize_may_bring_a_resource_that_the_spec_does_not_name() -> None:
+    """From 1.37 on it counts instead of what the containers ask for; before, it does not."""
+    pod = changed("spec.resources", {"requests": {"memory": "1Gi"}})
+    pod["spec"]["containers"][0]["resources"] = sized("500m")
+    pod["status"] |= {"resources": {}, "allocatedResources": {"cpu": "200m"}}
+    decoded = decode_file(FileContents.of(listed(pod))).objects["pods"][0]
+    assert (decoded.requests.cpu, decoded.resized[0].cpu) == (500, 200)
+
+
 def node_pool(**template: Any) -> dict[str, Any]:
     return {
         "apiVersion": "karpenter.sh/v1",
