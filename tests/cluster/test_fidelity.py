@@ -17,6 +17,7 @@ from rebalancer.scheduling.configuration import read_profiles
 from tests.control_plane.build import MissingPart, kubernetes_modules, kubernetes_release, programs
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.fidelity.arena import Arena, arena
+from tests.fidelity.planted import FAULTS, find_first
 from tests.fidelity.scenes import DISK, GPU, scene
 from tests.fidelity.tally import FLOORS, Tally
 
@@ -121,7 +122,7 @@ def played(scheduler: Arena, seeds: range, newcomers: int = 4) -> Tally:
 
 
 def test_every_verdict_score_message_and_landing_agrees(scheduler: Arena) -> None:
-    """80 clusters: feasible nodes, each plugin's score on each, the message when nothing fits, the landing."""
+    """150 clusters: feasible nodes, each plugin's score on each, the message when nothing fits, the landing."""
     tally = played(scheduler, range(ORDINARY))
     assert tally.wrong == []
     assert min(tally.results.values()) > 0
@@ -145,6 +146,20 @@ def test_a_scheduler_configuration_changes_the_model_as_it_changes_the_scheduler
                 tally.add(trial)
                 assert not trial.wrong, "\n".join(tally.wrong)
     print(f"\n{tally.report()}")
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+def test_faults_of_the_rules_that_changed_last_are_found(scheduler: Arena) -> None:
+    """Each would be seen in the clusters of the ordinary run, three faults or more of a rule."""
+    if kubernetes_release() != list(kubernetes_modules())[-1]:
+        pytest.skip("the rules are those of the newest release")
+    scenes = (scene(seed, newcomers=4) for seed in range(ORDINARY))
+    found = find_first(
+        (number, trial, made) for number, made in enumerate(scenes, start=1) for trial in scheduler.play(made)
+    )
+    print("\nfound in cluster: " + "; ".join(f"{name}: {found.get(name)}" for name in FAULTS))
+    assert set(found) == set(FAULTS)
 
 
 @pytest.mark.thorough
