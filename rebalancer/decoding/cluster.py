@@ -33,7 +33,7 @@ from rebalancer.model.cluster import (
     Service,
 )
 from rebalancer.model.labels import Operator, SelectorRequirement
-from rebalancer.model.nodes import DRAINING, Node
+from rebalancer.model.nodes import BETA_ZONE, DRAINING, ZONE, Node
 from rebalancer.model.requests import make_resources
 from rebalancer.model.storage import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.scheduling.node_unschedulable import CORDONED
@@ -44,6 +44,9 @@ _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 _NEVER_UPDATED: Final = "NodeStatusNeverUpdated"
+_KUBELET: Final = "kubelet"
+"""The field manager that registers nodes."""
+_ZONE_FIELDS: Final = {f"f:{label}" for label in (ZONE, BETA_ZONE)}
 _OPERATORS: Final = frozenset(map(str, Operator))
 """Newer releases of Karpenter have further operators on numbers; no domain depends on them."""
 
@@ -222,6 +225,7 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
         ready_since=condition.last_transition_time if condition is not None and ready else None,
         lost_since=_find_loss(source, None if ready else condition),
         draining=_find_drain(status.conditions or ()),
+        zone_since=_find_zone_change(source),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
     )
@@ -247,6 +251,19 @@ def _find_cordoner(source: wire.Node) -> str:
     """Return the field manager that owns `spec.unschedulable`, "" where none is named."""
     managers = source.metadata.managed_fields or ()
     return next((one.manager for one in managers if one.fields_v1.spec.unschedulable is not None), "")
+
+
+def _find_zone_change(source: wire.Node) -> datetime | None:
+    """Return since when a node has its zone label, None if it had it as it registered, or nothing says so.
+
+    A kubelet registers its node with the labels that it owns. Nodes that none has registered are simulated ones.
+    """
+    managers = source.metadata.managed_fields or ()
+    owner = next((one for one in managers if _ZONE_FIELDS & (one.fields_v1.metadata.labels or {}).keys()), None)
+    if owner is None or owner.time is None or owner.manager == _KUBELET:
+        return None
+    registered = any(one.manager == _KUBELET for one in managers)
+    return owner.time if registered or owner.time > get_creation_time(source.metadata) else None
 
 
 def decode_taints(source: Sequence[wire.Taint] | None, field: str) -> tuple[Taint, ...]:

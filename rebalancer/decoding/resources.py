@@ -83,7 +83,7 @@ def read_requested(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> 
             decode_amounts(status.allocated_resources, "status.allocatedResources"),
         ]
         most = take_maximum(lists if infeasible else [pod_level, *lists])
-        pod_level = {name: most[name] for name in pod_level if name in most}
+        pod_level = {name: most.get(name, 0) for name in pod_level}
     return PodRequests(
         containers=(*init_containers, *containers),
         pod_level=make_amounts(pod_level),

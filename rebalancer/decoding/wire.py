@@ -503,14 +503,20 @@ class OwnedNodeSpec(Wire, frozen=True):
     unschedulable: dict[str, Raw] | None = field(default=None, name="f:unschedulable")
 
 
+class OwnedNodeMetadata(Wire, frozen=True):
+    labels: dict[str, Raw] | None = field(default=None, name="f:labels")
+
+
 class OwnedNodeFields(Wire, frozen=True):
+    metadata: OwnedNodeMetadata = field(default=OwnedNodeMetadata(), name="f:metadata")
     spec: OwnedNodeSpec = field(default=OwnedNodeSpec(), name="f:spec")
 
 
 class NodeFieldManager(Wire, frozen=True):
-    """Who owns which fields of a node; of these only `spec.unschedulable` is read."""
+    """Who owns which fields of a node, and when he changed them last: of labels and `spec.unschedulable`."""
 
     manager: str = ""
+    time: Moment | None = None
     fields_v1: OwnedNodeFields = OwnedNodeFields()
 
 

@@ -57,7 +57,8 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     `ready_since` is when its Ready condition last became true, None while it is not. `lost_since` is since when it has
     been cordoned or not Ready, None while it is neither or where that is not known. `cordoned_by` is the field manager
     that has cordoned it, "" where that is not known. `draining` is the type of a condition that says that it is
-    drained, "" without.
+    drained, "" without. `zone_since` is when its zone label was set, or changed, after it was registered; None of a
+    node that came with it, and where that is not known.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     ready_since: datetime | None = None
     lost_since: datetime | None = None
     draining: str = ""
+    zone_since: datetime | None = None
     created: datetime
     deleted: datetime | None = None
     resource_version: str = ""

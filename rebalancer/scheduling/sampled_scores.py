@@ -125,7 +125,9 @@ def best_of_samples(pod: Pod, view: View, nodes: frozenset[str], search: Search)
             alone[node], tuple([raw[node] for _, raw, _ in scales]), tuple([term.pods.get(node) for term in terms])
         )
         members.setdefault(group, []).append(node)
-    samples = _Samples(search, zone_numbers(view), members)
+    # The nodes that an affinity names are listed in any order, as those of one zone.
+    zones = zone_numbers(view) if len(search.zones) > 1 else dict.fromkeys(ordered, 0)
+    samples = _Samples(search, zones, members)
     axes = [
         _Axis({group: group.raw[number] for group in members}, scale.normalize, scale.by_least, weight)
         for number, (scale, _, weight) in enumerate(scales)

@@ -11,7 +11,9 @@ Example: 150 nodes, three zones of 50, all feasible; the scheduler wants 100. Wi
 the nodes before the first one of zone c in each chunk: 2 in each of 15 chunks. So every sample has a node of zone c.
 
 Nothing is assumed of the order of zones, the order of nodes within a zone, the start, or the speed of the workers. The
-bound is sound and not exact: a node that is in every sample may go unnoticed.
+list is made anew only when a node comes or goes: a node that got its zone label after that, from a cloud controller
+manager, may stand in it as one without a zone. The bound is sound and not exact: a node that is in every sample may go
+unnoticed.
 
 Cost: zones times the logarithm of their nodes.
 Source: `schedule_one.go` (findNodesThatPassFilters, numFeasibleNodesToFind), `backend/cache/node_tree.go`,
@@ -25,7 +27,7 @@ from typing import Final
 
 from rebalancer.model.nodes import BETA_REGION, BETA_ZONE, REGION, ZONE, Node
 from rebalancer.model.pods import Pod
-from rebalancer.scheduling.node_affinity import find_named_nodes
+from rebalancer.scheduling.node_affinity import NodeAffinityFilter, find_named_nodes
 from rebalancer.scheduling.view import View
 
 ALWAYS_EXAMINED: Final = 100
@@ -38,12 +40,14 @@ class Search:
     """How the scheduler searches a list of nodes for feasible ones.
 
     `enough` is the number of feasible nodes after which it stops. `workers` are the chunks of the list that may be
-    unfinished when it stops. `zones` is the number of nodes of each zone, in any order.
+    unfinished when it stops. `zones` is the number of nodes of each zone, in any order. `late`: those of the last one
+    may be listed with any of the others, or apart.
     """
 
     enough: int
     workers: int
     zones: tuple[int, ...]
+    late: bool = False
 
     def must_find(self, feasible: Sequence[int], wanted: Sequence[int]) -> bool:
         """Say whether every sample has a wanted node; False where that is not proved.
@@ -54,24 +58,29 @@ class Search:
         others = [number - chosen for number, chosen in zip(feasible, wanted, strict=True)]
         if sum(others) < self.enough:
             return any(wanted)
+        listed = wanted[:-1] if self.late else wanted
         return any(
-            number and self._most_before(zone, number, others) < self.enough for zone, number in enumerate(wanted)
+            number and self._most_before(zone, number, others) < self.enough for zone, number in enumerate(listed)
         )
 
     def _most_before(self, zone: int, wanted: int, others: Sequence[int]) -> int:
         """Return a bound for the nodes, `others` by zone, that are found before any of the wanted ones of one zone."""
-        size = self.zones[zone]
-        rest = [(size_there, others[there]) for there, size_there in enumerate(self.zones) if there != zone]
+        more = self.zones[-1] if self.late else 0
+        known = self.zones[:-1] if self.late else self.zones
+        apart = others[-1] if self.late else 0
+        # Where it is not known of a zone how many nodes it has, each part of the bound takes the worst.
+        least, size = self.zones[zone], self.zones[zone] + more
+        rest = [(size_there + more, others[there]) for there, size_there in enumerate(known) if there != zone]
 
         def find_most(inside: int) -> int:
             """Return the bound for a taken part of the list that has `inside` nodes of the zone."""
-            reached = [min(size_there, inside + 1 + max(0, size_there - size)) for size_there, _ in rest]
+            reached = [min(size_there, inside + 1 + max(0, size_there - least)) for size_there, _ in rest]
             forced = max(0, wanted - (size - inside))
-            lost = self._count_lost(size, forced - self.workers, rest)
+            lost = self._count_lost(size, forced - self.workers, [there - more for there, _ in rest])
             elsewhere = min(
                 sum(min(number, most) for (_, number), most in zip(rest, reached, strict=True)), sum(reached) - lost
             )
-            return elsewhere + min(others[zone], inside - forced)
+            return elsewhere + apart + min(others[zone], inside - forced)
 
         # It rises to its greatest value and falls from there: each part is concave.
         low, high = 0, size
@@ -83,14 +92,14 @@ class Search:
                 high = middle
         return find_most(low)
 
-    def _count_lost(self, size: int, following: int, rest: Sequence[tuple[int, int]]) -> int:
+    def _count_lost(self, size: int, following: int, rest: Sequence[int]) -> int:
         """Return how many nodes of other zones lie between wanted nodes of one chunk, at least.
 
         `following` wanted nodes follow another one of their chunk. Between two of neighbouring turns lies a node of
         each zone that has not run out; one pair may be where the list ends and begins again, with none between.
         """
         turns = following - 1
-        return sum(min(max(0, there - size + turns), turns) for there, _ in rest) if turns > 0 else 0
+        return sum(min(max(0, there - size + turns), turns) for there in rest) if turns > 0 else 0
 
 
 def prepare_search(pod: Pod, view: View) -> Search:
@@ -99,17 +108,18 @@ def prepare_search(pod: Pod, view: View) -> Search:
     Where the pod's affinity names its nodes, the list has only these, in any order: one zone.
     """
     profile = view.profile
-    named = find_named_nodes(pod)
-    if named is None:
-        return view.memo("search", lambda: make_search(_count_by_zone(view), profile.percentage, profile.parallelism))
-    return make_search((len(named & view.nodes.names),), profile.percentage, profile.parallelism)
+    named = None if NodeAffinityFilter.name in profile.filters_off else find_named_nodes(pod)
+    if named is not None:
+        return make_search((len(named & view.nodes.names),), profile.percentage, profile.parallelism)
+    late = bool(_find_late(view))
+    return view.memo("search", lambda: make_search(_count_by_zone(view), profile.percentage, profile.parallelism, late))
 
 
-def make_search(zones: tuple[int, ...], percentage: int, parallelism: int) -> Search:
-    """Return the search of a list with these numbers of nodes by zone."""
+def make_search(zones: tuple[int, ...], percentage: int, parallelism: int, late: bool = False) -> Search:
+    """Return the search of a list with these numbers of nodes by zone, the last of `late` ones if there are any."""
     nodes = sum(zones)
     chunks = -(-nodes // chunk_size(nodes, parallelism))
-    return Search(count_examined_nodes(nodes, percentage), min(chunks, parallelism), zones)
+    return Search(count_examined_nodes(nodes, percentage), min(chunks, parallelism), zones, late)
 
 
 def count_examined_nodes(nodes: int, percentage: int = 0) -> int:
@@ -142,7 +152,28 @@ def zone_of(node: Node) -> tuple[str, str]:
 
 def _number_zones(view: View) -> Mapping[str, int]:
     numbers: dict[tuple[str, str], int] = {}
-    return {name: numbers.setdefault(zone_of(node), len(numbers)) for name, node in view.nodes.by_name.items()}
+    late = _find_late(view)
+    by_name = view.nodes.by_name
+    found = {
+        name: numbers.setdefault(zone_of(node), len(numbers)) for name, node in by_name.items() if name not in late
+    }
+    return {**found, **dict.fromkeys(late, len(numbers))}
+
+
+def _find_late(view: View) -> frozenset[str]:
+    """Return the nodes that may have been listed without the zone that they have.
+
+    Since the newest node was created, the list need not have been made anew.
+    """
+
+    def find() -> frozenset[str]:
+        nodes = view.nodes.by_name.values()
+        newest = max((node.created for node in nodes), default=None)
+        return frozenset(
+            node.name for node in nodes if node.zone_since is not None and newest and node.zone_since >= newest
+        )
+
+    return view.memo("late zones", find)
 
 
 def _count_by_zone(view: View) -> tuple[int, ...]:

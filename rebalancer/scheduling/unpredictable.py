@@ -47,7 +47,8 @@ def _find_messages(pod: Pod, view: View) -> Iterator[str]:
     if any(toleration.operator in {"Lt", "Gt"} for toleration in spec.tolerations):
         yield "it has tolerations with Lt or Gt, which depend on an alpha feature gate"
     if (device := _find_device(pod, view)) is not None:
-        yield f"{device} comes from a DeviceClass on some nodes, and which devices are free there is not read"
+        met = "may come" if "DeviceClass" in unknown else "comes"
+        yield f"{device} {met} from a DeviceClass on some nodes, and which devices are free there is not read"
     unread = [kind for kind in FOR_CLAIMS if kind in unknown]
     if pod.claims and unread:
         yield f"it has volume claims, and the snapshot has no {unread[0]} list"
@@ -63,9 +64,11 @@ def _find_device(pod: Pod, view: View) -> str | None:
     Source: `noderesources/fit.go`, shouldDelegateResourceToDRA: a node that does not state the resource is not asked
     for it if there is a DeviceClass of that name.
     """
+    snapshot = view.snapshot
+    unread = view.rules.devices_meet_resources and "DeviceClass" in snapshot.unknown
     for name, _ in pod.spec.requests.extended:
-        known = name in view.snapshot.resources_of_devices or name.startswith(OF_DEVICE_CLASS)
-        if known and not _is_on_every_node(name, view):
+        may_be_met = unread or name in snapshot.resources_of_devices or name.startswith(OF_DEVICE_CLASS)
+        if may_be_met and not _is_on_every_node(name, view):
             return name
     return None
 

@@ -36,6 +36,8 @@ class VersionRules:
     """Whether the winner among equal totals is drawn at random, or is the first in the scheduler's node order."""
     storage_scored: bool
     """Whether VolumeBinding scores nodes by how little of a volume is asked for (StorageCapacityScoring, KEP 4049)."""
+    devices_meet_resources: bool
+    """Whether a DeviceClass may stand for an extended resource (DRAExtendedResource, KEP 5004)."""
     drivers_required: bool
     """Whether a CSI driver may keep pods from nodes that do not have it (VolumeLimitScaling, KEP 5030)."""
     resizes_summed: bool
@@ -64,6 +66,7 @@ def get_version_rules(version: Version) -> VersionRules:
         status_resources_count=version >= Version(1, 33),
         ties_random=version < Version(1, 35) or version >= EMPTY_SELECTOR_FIXED,
         storage_scored=version >= Version(1, 37),
+        devices_meet_resources=version >= Version(1, 36),
         drivers_required=version >= Version(1, 37),
         resizes_summed=version >= Version(1, 37),
         taint_reason_short=version >= Version(1, 35),

@@ -49,6 +49,38 @@ def test_who_has_cordoned_a_node_is_the_field_manager_that_owns_the_field(
     assert decode(kind, bare, Interner()).cordoned_by == ""
 
 
+ZONE_LABEL: dict[str, Any] = {"f:metadata": {"f:labels": {"f:topology.kubernetes.io/zone": {}}}}
+OTHER_LABEL: dict[str, Any] = {"f:metadata": {"f:labels": {"f:kubernetes.io/arch": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("managers", "set_later"),
+    [
+        ([("kubelet", OTHER_LABEL, 0), ("cloud-controller-manager", ZONE_LABEL, 0)], True),
+        ([("kubelet", OTHER_LABEL, 0), ("cloud-controller-manager", ZONE_LABEL, 5)], True),
+        ([("kubelet", {"f:metadata": {"f:labels": {"f:failure-domain.beta.kubernetes.io/zone": {}}}}, 5)], False),
+        ([("kubelet", ZONE_LABEL, 5), ("kubectl", OTHER_LABEL, 9)], False),
+        # Nodes without a kubelet.
+        ([("kwok", ZONE_LABEL, 0)], False),
+        ([("kwok", ZONE_LABEL, 5)], True),
+        ([("kwok", ZONE_LABEL, None)], False),
+        ([("kwok", OTHER_LABEL, 5)], False),
+        ([], False),
+    ],
+)
+def test_since_when_a_node_has_its_zone_is_what_the_owner_of_the_label_says(
+    managers: list[tuple[str, dict[str, Any], int | None]], set_later: bool
+) -> None:
+    """A kubelet registers its node with its own labels; what others own came afterwards, be it in the same second."""
+    fields = [
+        {"manager": name, "fieldsV1": owned, **({} if at is None else {"time": f"2026-01-02T03:04:0{at}Z"})}
+        for name, owned, at in managers
+    ]
+    metadata = {"name": "a-1", "creationTimestamp": "2026-01-02T03:04:00Z", "managedFields": fields}
+    node = decode(KIND_NAMED["Node"], json.dumps({"metadata": metadata}).encode(), Interner())
+    assert (node.zone_since is not None) is set_later
+
+
 @pytest.mark.parametrize(
     ("conditions", "never"),
     [

@@ -378,6 +378,7 @@ def test_resizes_of_several_containers(
         ({"resources": {"limits": {"cpu": "1"}}, "allocatedResources": {"cpu": "600m"}}, False, 600, 600),
         ({"resources": {}, "allocatedResources": {"cpu": "200m"}}, True, 200, 200),
         ({"allocatedResources": {"cpu": "600m"}}, False, 500, 500),
+        ({"resources": {}}, True, 0, 0),
     ],
 )
 def test_resizes_of_the_pod_as_a_whole(status: dict[str, Any], infeasible: bool, before: int, from_1_37: int) -> None:

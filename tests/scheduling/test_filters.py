@@ -527,6 +527,29 @@ class TestVolumes:
         assert predict(self.user("missing"), view).unpredictable is None
 
 
+@pytest.mark.parametrize(
+    ("minor", "stated", "unread", "known"),
+    [
+        (37, "a", True, False),
+        (36, "a", True, False),
+        (35, "a", True, True),
+        (37, "ab", True, True),
+        (37, "a", False, True),
+    ],
+)
+def test_where_device_classes_may_not_be_read_what_not_every_node_states_is_not_predicted(
+    minor: int, stated: str, unread: bool, known: bool
+) -> None:
+    """With the rights of an earlier release, say: devices may meet a resource on the nodes that do not state it."""
+    gpu = (("example.com/gpu", 1),)
+    nodes = [node(name, allocatable=Resources(cpu=1000, extended=gpu if name in stated else ())) for name in "ab"]
+    unknown = frozenset({"DeviceClass"} if unread else ())
+    view = View(replace(snapshot(nodes), version=Version(1, minor), unknown=unknown))
+    why = predict(pod(spec=PodSpec(requests=Resources(cpu=1, extended=gpu))), view).unpredictable
+    words = "example.com/gpu may come from a DeviceClass on some nodes, and which devices are free there is not read"
+    assert (None if why is None else str(why)) == (None if known else words)
+
+
 class TestWhatAPlannerMayRelyOn:
     def test_static_feasibility_leaves_out_spread_and_the_pods_own_group(self) -> None:
         avoiding = PodAffinity(anti_required=(PodAffinityTerm(topology_key=HOSTNAME, selector=selector(app="web")),))

@@ -7,7 +7,9 @@ from random import Random
 import pytest
 from msgspec import structs
 
+from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm
 from rebalancer.model.cluster import Version
+from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.pods import Pod, PodSpec, Resources
 from rebalancer.model.spread import SpreadConstraint
 from rebalancer.scheduling import sampled_scores
@@ -45,6 +47,22 @@ def winners(newcomer: Pod, view: View, search: Search, chunk: int, random: Rando
 
 def zones_of(view: View) -> tuple[int, ...]:
     return prepare_search(pod(), view).zones
+
+
+def test_a_pod_that_names_more_nodes_than_are_scored_has_candidates() -> None:
+    """The nodes that it names are listed in any order, whatever their zones."""
+    made = [node(f"n{number}", {ZONE: "abc"[number % 3]}) for number in range(200)]
+    terms = [
+        NodeSelectorTerm(fields=(SelectorRequirement("metadata.name", Operator.IN, (f"n{number}",)),))
+        for number in range(150)
+    ]
+    affinity = NodeAffinity(required=tuple(terms))
+    soft = spread(ZONE, soft=True, selects=WEB)
+    prediction = predict(
+        pod({"app": "web"}, spec=PodSpec(node_affinity=affinity, spread=(soft,))), View(snapshot(made))
+    )
+    assert prediction.sampled
+    assert prediction.candidates == {f"n{number}" for number in range(150)}
 
 
 def test_the_highest_of_any_sample_is_a_candidate() -> None:

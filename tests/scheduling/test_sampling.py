@@ -1,10 +1,14 @@
 """Samples of nodes in a large cluster: what all of them contain, against every order, start and progress."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import product
 from math import prod
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm
 from rebalancer.model.labels import Operator, SelectorRequirement
@@ -126,6 +130,49 @@ class TestWhatEverySampleHas:
         print(f"{proved} proved, {avoided} avoided by the arrangement that was tried")
         assert min(proved, avoided) > 200
 
+    def test_nothing_wrong_is_said_where_it_is_not_known_with_which_zone_nodes_are_listed(self) -> None:
+        """Late ones, each with any zone or apart: small lists in every arrangement, and large ones."""
+        random = Random(5)
+        small = 0
+        while small < 300:
+            zones, enough, chunk, workers = draw_small(random, most=14)
+            late = "".join(random.choices("WOOx", k=random.randint(1, 2)))
+            known = [*zones, late]
+            feasible = count(known, "WO")
+            if sum(feasible) <= enough or prod(len(distinct_orders(tuple(zone))) for zone in known) > 300:
+                continue
+            small += 1
+            search = late_search(known, enough, chunk, workers)
+            if search.must_find(feasible, count(known, "W")):
+                for listed_with in spread_late(zones, late):
+                    assert not any(avoids(listed, enough, chunk, workers) for listed in orders(listed_with))
+        proved = 0
+        for _ in range(2000):
+            zones, percentage, parallelism = draw_large(random)
+            late = "".join(random.choices("WOOOOx", k=random.choice((1, 2, 5, 15))))
+            known = [*zones, late]
+            search = make_search(tuple(map(len, known)), percentage, parallelism, late=True)
+            if search.must_find(count(known, "WO"), count(known, "W")):
+                proved += 1
+                apart = random.randint(0, len(late))
+                listed_with = [*zones, *([late[:apart]] if apart else [])]
+                for letter in late[apart:]:
+                    where = random.randrange(len(zones))
+                    listed_with[where] += letter
+                chunk = chunk_size(sum(map(len, known)), parallelism)
+                listed = hide(listed_with, chunk, parallelism, random)
+                assert not avoids(listed, search.enough, chunk, parallelism), (known, percentage, parallelism)
+        assert proved > 500
+
+    def test_few_late_nodes_leave_most_zones_certain(self) -> None:
+        """A cloud controller manager has still to write the zones of the newest nodes."""
+        for late, expected in ((0, True), (1, True), (5, True), (40, False)):
+            zones = (50 - late, 50, 50, *([late] if late else []))
+            search = make_search(zones, 0, 16, late=bool(late))
+            assert search.must_find(zones, (50 - late, *[0] * (len(zones) - 1))) is expected
+        everything_late = make_search((150,), 0, 16, late=True)
+        assert not everything_late.must_find((150,), (50,))
+
     def test_the_oracle_is_every_progress_of_the_workers(self) -> None:
         random = Random(3)
         for _ in range(300):
@@ -150,10 +197,42 @@ class TestTheList:
         assert prepare_search(named, view) == Search(100, 15, (150,))
         assert prepare_search(pod(), view) == Search(420, 16, (500, 500))
 
+    def test_where_that_filter_is_off_the_nodes_that_affinity_names_are_no_list(self) -> None:
+        view = View(
+            snapshot([node(f"n{number}") for number in range(300)]), Profile(filters_off=frozenset({"NodeAffinity"}))
+        )
+        term = NodeSelectorTerm(fields=(SelectorRequirement("metadata.name", Operator.IN, ("n0",)),))
+        named = pod(spec=PodSpec(node_affinity=NodeAffinity(required=(term,))))
+        assert prepare_search(named, view) == prepare_search(pod(), view)
+
+    def test_a_zone_that_was_set_after_the_newest_node_came_need_not_be_that_of_the_list(self) -> None:
+        """The list is made anew when a node comes or goes, not when a zone is set."""
+        first = [node(f"n{number}", {ZONE: "ab"[number % 2]}) for number in range(150)]
+        newest = max(one.created for one in first)
+        before, after = newest - timedelta(seconds=1), newest + timedelta(seconds=1)
+        nodes = [structs.replace(one, zone_since=before if number else after) for number, one in enumerate(first)]
+        assert prepare_search(pod(), View(snapshot(nodes))) == Search(100, 15, (75, 74, 1), late=True)
+        newer = structs.replace(first[1], name="newer", created=after + timedelta(seconds=1), zone_since=None)
+        assert prepare_search(pod(), View(snapshot([*nodes, newer]))) == Search(100, 16, (75, 76))
+
     def test_the_configuration_says_how_many_are_examined_by_how_many_workers(self) -> None:
         nodes = [node(f"n{number}") for number in range(300)]
         view = View(snapshot(nodes), Profile(percentage=60, parallelism=4))
         assert prepare_search(pod(), view) == Search(180, 4, (300,))
+
+
+def late_search(known: Sequence[str], enough: int, chunk: int, workers: int) -> Search:
+    """Return the search of zones and late nodes."""
+    return replace(small_search(known, enough, chunk, workers), late=True)
+
+
+def spread_late(zones: Sequence[str], late: str) -> Iterator[list[str]]:
+    """Yield each way to list late nodes with zones, or apart."""
+    for wheres in product(range(len(zones) + 1), repeat=len(late)):
+        listed = [*zones, ""]
+        for where, letter in zip(wheres, late, strict=True):
+            listed[where] += letter
+        yield [zone for zone in listed if zone]
 
 
 def count(zones: Sequence[str], letters: str) -> tuple[int, ...]:
