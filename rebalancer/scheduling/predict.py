@@ -99,11 +99,11 @@ def predict(pod: Pod, view: View) -> Prediction:
     filters = prepare_filters(pod, view)
     admitted = feasible(pod, view)
     ordered = [name for name in view.nodes.by_name if name in admitted]
-    scored_nodes = min(len(ordered), prepare_search(pod, view).enough)
-    sampled = scored_nodes < len(ordered)
+    search = prepare_search(pod, view)
+    in_part = search.enough < sum(search.zones)
     scored = scores(pod, view, ordered) if len(ordered) > 1 else {}
     sums = totals(scored, view, ordered) if scored else {}
-    candidates = best(pod, view, admitted) if sampled else find_top(sums) if sums else admitted
+    candidates = best(pod, view, admitted) if in_part else find_top(sums) if sums else admitted
     crowded = _evaluate_nominated_nodes(pod, view)
     nodes = tuple(
         _make_node_prediction(name, crowded.get(name) or _evaluate_node(name, filters), scored, sums)
@@ -116,9 +116,9 @@ def predict(pod: Pod, view: View) -> Prediction:
         candidates=candidates,
         certain=_find_common_values(pod, candidates, view),
         failure="" if admitted else describe_failure(nodes, filters, view.rules),
-        scored=scored_nodes,
+        scored=min(len(ordered), search.enough),
         may_preempt=not admitted and _may_preempt(pod, nodes, view),
-        likely=guess_winner(candidates, {name: sums[name] for name in candidates} if sampled else sums, view),
+        likely=guess_winner(candidates, {name: sums[name] for name in candidates} if in_part and sums else sums, view),
         unpredictable=unpredictable(pod, view),
     )
 

@@ -59,8 +59,10 @@ def best(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
     if len(nodes) <= 1:
         return nodes
     search = prepare_search(pod, view)
+    if sum(search.zones) > search.enough and _may_be_hinted(pod, view):
+        return nodes
     if len(nodes) > search.enough:
-        return nodes if _may_be_hinted(pod, view) else best_of_samples(pod, view, nodes, search)
+        return best_of_samples(pod, view, nodes, search)
     return best_of_all(pod, view, nodes)
 
 
@@ -73,6 +75,7 @@ def best_of_all(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
 def _may_be_hinted(pod: Pod, view: View) -> bool:
     """Say whether a pod may get the next node of the sample of an equal pod before it: from 1.35 on.
 
+    That sample may have lacked nodes although fewer are feasible by now.
     Source: `runtime/batch.go`; PodTopologySpread excludes pods with constraints, its default ones included (SignPod).
     """
     profile = view.profile

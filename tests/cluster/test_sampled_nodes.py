@@ -1,5 +1,6 @@
 """Clusters of which kube-scheduler scores a sample of nodes: landings and repairs as foretold, on the real one."""
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -242,3 +243,42 @@ def fewest(held: Mapping[str, int], pods: int) -> int:
     targets = sorted((pods // 3 + (place < pods % 3) for place in range(3)), reverse=True)
     counts = sorted((held.get(zone, 0) for zone in "abc"), reverse=True)
     return sum(max(0, count - target) for count, target in zip(counts, targets, strict=True))
+
+
+def test_zones_that_are_set_later_are_not_those_of_the_list_until_a_node_comes(cluster: ControlPlane) -> None:
+    """As by a cloud controller manager: all nodes are listed as of one zone, one zone's machines after the other's."""
+    names = [f"{zone}-{number}" for zone in "abc" for number in range(50)]
+    for zone in "abc":
+        machines = [node(name, zone=zone) for name in names if name.startswith(zone)]
+        for machine in machines:
+            del machine["metadata"]["labels"][ZONE]
+        lay_out(cluster, machines, timeout=180)
+    # The scheduler lists the nodes as it places a pod. Their zones are of another second than they.
+    lay_out(cluster, [pod("first", namespace="demo", cpu="100m")])
+    time.sleep(1.1)
+    for name in names:
+        cluster.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {ZONE: name[0]}}})
+    held = [pod(f"w-{n}", on=f"{'ab'[n % 2]}-{n // 2}", namespace="demo", labels={"app": "web"}) for n in range(80)]
+    lay_out(cluster, held)
+    zones = [place_preferring_c(cluster, f"before-{number}") for number in range(5)]
+    assert {certain for _, certain in zones} == {None}, zones
+    print(f"\nlanded before the list was made anew: {zones}")
+    time.sleep(1.1)
+    lay_out(cluster, [node("c-50", zone="c")])
+    zones = [place_preferring_c(cluster, f"after-{number}") for number in range(5)]
+    assert zones == [("c", "c")] * 5
+
+
+def place_preferring_c(plane: ControlPlane, name: str) -> tuple[str, str | None]:
+    """Create a pod whose soft constraint prefers zone c; return the zone it is placed in, and the one foretold."""
+    constraint = spread(ZONE, labels={"app": "web"}, soft=True)
+    labels = {"app": "web"}
+    plane.api.create(pod(name, namespace="demo", labels=labels, cpu="100m", topologySpreadConstraints=[constraint]))
+    path = f"/api/v1/namespaces/demo/pods/{name}"
+    wait_until(lambda: plane.api.get(path)["spec"].get("nodeName", ""), what=f"{name} to be placed")
+    view = read_view(plane.api)
+    landed = next(made for made in view.snapshot.pods if made.name == name)
+    foretold = predict(structs.replace(landed, node=None, labels=Labels(labels)), view.without([landed])).certain.get(
+        ZONE
+    )
+    return (landed.node or "")[0], foretold

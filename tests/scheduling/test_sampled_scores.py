@@ -261,6 +261,16 @@ class TestCandidates:
         idle = snapshot(view.snapshot.nodes, [pod(on=f"n{number}", scored=(9999, 1)) for number in range(90)])
         assert best(pod(), View(idle, profile), view.nodes.names) == view.nodes.names
         assert len(best(pod(), View(idle), view.nodes.names)) < 150
+        # The sample of the first one may have been incomplete, even if fewer nodes are feasible by now.
+        few = frozenset(f"n{number}" for number in range(60, 120))
+        assert best(pod(), View(idle, profile), few) == few
+        assert len(best(pod(), View(idle), few)) == 30
+
+    def test_where_all_nodes_are_scored_a_pod_that_follows_an_equal_one_lands_as_it_would_alone(self) -> None:
+        nodes = [node(f"n{number}") for number in range(90)]
+        view = View(snapshot(nodes, [pod(on="n0", scored=(9999, 1))]), Profile(default_constraints=()))
+        assert len(best(pod(), view, view.nodes.names)) == 89
+        assert len(predict(pod(), view).candidates) == 89
 
     def test_plugins_without_weight_do_not_score(self) -> None:
         busy = snapshot(thirds(150, (0, 0, 0)).snapshot.nodes, [pod(on="n0", scored=(9999, 1))])
