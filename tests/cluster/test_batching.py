@@ -69,6 +69,25 @@ def test_each_pod_of_a_batch_lands_on_a_candidate(started: tuple[ControlPlane, C
     assert (hints > 0) == (version >= FIRST_WITH_BATCHES)
 
 
+def test_a_batch_may_outlive_the_sample_that_it_goes_by() -> None:
+    """140 nodes, of which 100 are scored. Each pod fills one, and what the first sample lacked is still lacking."""
+    profile = read_profiles(yaml.safe_dump(CONFIGURATION).encode())["default-scheduler"]
+    random, pods = Random(3), 60
+    machines = nodes({"a": 140}, cpu="2", memory="32Gi")
+    for machine in machines:
+        machine["status"]["allocatable"]["memory"] = f"{random.randint(11, 60)}00Mi"
+    with ControlPlane(Options(scheduler_modules="batch=3", scheduler_profiles=(PROFILE,))) as plane:
+        lay_out(plane, [*machines, pod("first", on=machines[0]["metadata"]["name"], namespace="demo", cpu="100m")])
+        view = read(plane, profile)
+        with plane.without("kube-scheduler"):
+            for number in range(pods):
+                plane.api.create(pod(f"web-{number:02}", namespace="demo", cpu="1500m", memory="1Gi"))
+        for name, landed in await_landings(plane, pods):
+            new = next(one for one in read(plane, profile).snapshot.pods if one.name == name)
+            assert landed in candidate_nodes(new, view, top_scoring).chosen, name
+            view = view.with_placed(new, landed)
+
+
 def draw(random: Random) -> list[Any]:
     """Return nodes of several sizes, some of which pods are better kept from, and pods on them."""
     machines = nodes({"a": 4, "b": 3, "c": 3}, cpu="8", memory="32Gi")
@@ -85,14 +104,14 @@ def read(plane: ControlPlane, profile: Profile) -> View:
     return view_of(read_kinds(plane.api, SCENE_KINDS, Interner()), read_version(plane.api), profile)
 
 
-def await_landings(plane: ControlPlane) -> list[tuple[str, str]]:
+def await_landings(plane: ControlPlane, pods: int = PODS) -> list[tuple[str, str]]:
     """Return the new pods and their nodes, in the order in which they were made, which is the order of the queue."""
     path = "/apis/events.k8s.io/v1/namespaces/demo/events"
 
     def find() -> list[dict[str, Any]]:
         events = [event for event in plane.api.list(path) if event["reason"] == "Scheduled"]
         found = [event for event in events if event["regarding"]["name"].startswith("web-")]
-        return found if len(found) == PODS else []
+        return found if len(found) == pods else []
 
     events = sorted(wait_until(find, what="the pods to be placed"), key=lambda event: event["regarding"]["name"])
     return [(event["regarding"]["name"], event["note"].split()[-1]) for event in events]

@@ -132,6 +132,7 @@ def test_an_installation_for_one_namespace_reads_no_workload_of_another(tmp_path
             "csinodes",
             "csidrivers",
             "priorityclasses",
+            "deviceclasses",
             "nodepools",
             "runtimeclasses",
             "clusterresourcequotas",

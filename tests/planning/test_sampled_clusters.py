@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm
+from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.pods import PodSpec
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
@@ -35,6 +37,18 @@ def _soften(_: str, spec: PodSpec) -> PodSpec:
 def only(plan: Plan) -> ComponentPlan:
     (component,) = plan.components
     return component
+
+
+def test_a_workload_that_names_its_nodes_is_planned_like_others() -> None:
+    """Its nodes are a list of their own, in any order, so that too many are left out to be sure."""
+    state = returned_zone(150)
+    terms = tuple(
+        NodeSelectorTerm(fields=(SelectorRequirement("metadata.name", Operator.IN, (node.name,)),))
+        for node in state.nodes
+    )
+    named = changed(state, lambda _, spec: structs.replace(spec, node_affinity=NodeAffinity(required=terms)))
+    plan = planned(named, policy(SOFT))
+    assert (plan.evictions, type(only(plan).refusal)) == ((), SampleDecides)
 
 
 @pytest.mark.parametrize("nodes", [99, 150, 300, 1000, 5000])
