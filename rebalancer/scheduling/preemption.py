@@ -126,6 +126,12 @@ def find_preemptions(pod: Pod, verdicts: Mapping[str, Verdict], view: View) -> P
     return PreemptionOutlook(outcomes=tuple(ordered), complete=complete and all(run.exhaustive for run in helping))
 
 
+def has_lower_pods(pod: Pod, view: View) -> bool:
+    """Say whether a pod may preempt at all: it has the policy for it, and any pod has a lower priority."""
+    lowest = view.memo("lowest priority", lambda: min((other.spec.priority for other in view.snapshot.pods), default=0))
+    return pod.spec.preempts and lowest < pod.spec.priority
+
+
 def describe_preemptions(outlook: PreemptionOutlook) -> str:
     """Say what would be preempted: an outcome that breaks most budgets, and where else; begins with a verb."""
     if not outlook.outcomes:

@@ -43,7 +43,7 @@ def preemption_scene(seed: int) -> Scene:
     for number, (_, pod) in enumerate(made.newcomers):
         pod["metadata"]["name"] = f"urgent-{seed}-{number}"  # the log of one scene may end in the next
         _make_urgent(pod, random)
-    made.others += [_budget(number, made, random) for number in range(random.randint(0, 5))]
+    made.others += [_budget(number, made, random) for number in range(random.randint(1, 7))]
     return made
 
 
@@ -101,7 +101,7 @@ def _budget(number: int, made: Scene, random: Random) -> Manifest:
     disrupted = [pod["metadata"]["name"] for pod in random.sample(made.pods, min(2, len(made.pods)))]
     status: dict[str, Any] = {
         "observedGeneration": 1,
-        "disruptionsAllowed": random.choice((0, 0, 1, 2)),
+        "disruptionsAllowed": random.choice((0, 0, 0, 1, 2)),
         "currentHealthy": 5,
         "desiredHealthy": 4,
         "expectedPods": 5,
