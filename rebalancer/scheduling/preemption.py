@@ -46,6 +46,8 @@ from rebalancer.scheduling.view import View
 
 DEFAULT_PREEMPTION: Final = "DefaultPreemption"
 
+BUDGETS: Final = "PodDisruptionBudget"
+
 MOST_ORDERS: Final = 24
 """Orders of equally important pods of a node, and of budgets, that are tried; of more only one is, and that is said."""
 
@@ -123,7 +125,8 @@ def find_preemptions(pod: Pod, verdicts: Mapping[str, Verdict], view: View) -> P
         for outcome in _pick([run.outcomes(order) for run in helping], enough):
             outcomes.setdefault((outcome.node, frozenset(victim.uid for victim in outcome.victims)), outcome)
     ordered = sorted(outcomes.values(), key=lambda outcome: (outcome.node, [str(victim) for victim in outcome.victims]))
-    return PreemptionOutlook(outcomes=tuple(ordered), complete=complete and all(run.exhaustive for run in helping))
+    complete = complete and all(run.exhaustive for run in helping) and BUDGETS not in view.snapshot.unknown
+    return PreemptionOutlook(outcomes=tuple(ordered), complete=complete)
 
 
 def has_lower_pods(pod: Pod, view: View) -> bool:

@@ -98,10 +98,10 @@ def _make_urgent(pod: Manifest, random: Random) -> None:
 
 def _budget(number: int, made: Scene, random: Random) -> Manifest:
     selector = random.choice(SELECTORS)
-    disrupted = [pod["metadata"]["name"] for pod in random.sample(made.pods, min(2, len(made.pods)))]
+    disrupted = [pod["metadata"]["name"] for pod in random.sample(made.pods, len(made.pods) // 2)]
     status: dict[str, Any] = {
         "observedGeneration": 1,
-        "disruptionsAllowed": random.choice((0, 0, 0, 1, 2)),
+        "disruptionsAllowed": random.choice((0, 0, 0, 1, 1, 2)),
         "currentHealthy": 5,
         "desiredHealthy": 4,
         "expectedPods": 5,

@@ -68,7 +68,8 @@ class TestWhoMayPreempt:
         assert (show(found), found.certain) == ([("a", ["low"], 0)], True)
 
     def test_equal_priority_never_goes(self) -> None:
-        assert outlook(urgent(priority=0), *self.FULL).obstacle == preemption.NO_NODE
+        found = outlook(urgent(priority=0), *self.FULL)
+        assert (found.obstacle, found.excluded) == (preemption.NO_NODE, True)
 
     def test_a_pod_that_fits_preempts_nothing(self) -> None:
         assert predict(urgent(), View(snapshot(nodes_of(2, "a")))).preemption is None
@@ -173,6 +174,12 @@ class TestBudgets:
         pods = [running("high", "a", priority=5), running("guarded", "a")]
         found = outlook(urgent(1), nodes_of(2, "a"), pods, budget("none", 0, selector(app="guarded")))
         assert show(found) == [("a", ["high"], 0)]
+
+    def test_without_the_list_of_budgets_nothing_is_certain(self) -> None:
+        state = snapshot(nodes_of(1, "a"), [running("low", "a")], version=NEW, unknown=frozenset({preemption.BUDGETS}))
+        found = predict(urgent(1), View(state)).preemption
+        assert found is not None
+        assert (show(found), found.complete) == ([("a", ["low"], 0)], False)
 
     def test_a_violated_budget_is_named(self) -> None:
         found = outlook(urgent(1), nodes_of(1, "a"), [running("low", "a")], budget("none", 0, selector(app="low")))
