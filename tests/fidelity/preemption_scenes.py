@@ -1,11 +1,13 @@
 """Crowded clusters, and pods of high priority that fit only where others go; from a seed.
 
-The nodes, the affinities, ports and constraints are those of `tests/fidelity/scenes.py`. Added are priorities, times of
-start of which some are equal and some missing, budgets with a status, and pods until the nodes are full.
+In a third of them nodes and pods are equal, so that priorities, numbers and times decide between nodes. The nodes, the
+affinities, ports and constraints are those of `tests/fidelity/scenes.py`. Added are priorities, times of start of which
+some are equal and some missing, budgets with a status, and pods until the nodes are full.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
@@ -14,6 +16,9 @@ from tests.fidelity.scenes import OTHER_NAMESPACE, Scene, scene
 
 PRIORITIES: Final = {"negative": -50, "low": 10, "middle": 20, "high": 1000}
 """Priority classes and their values; pods without one have 0."""
+
+MIXED: Final = ("", "", "", "negative", "negative", "low", "low", "low", "low", "middle", "middle", "high")
+"""The classes of pods that are there, "" for none."""
 
 SELECTORS: Final[tuple[dict[str, Any] | None, ...]] = (
     {"matchLabels": {"app": "web"}},
@@ -35,11 +40,11 @@ def priority_classes() -> list[Manifest]:
 def preemption_scene(seed: int) -> Scene:
     """Make the scene of a seed: a cluster of 3 to 30 nodes, and two pods one after the other."""
     random = Random(seed)
-    made = scene(seed, family=random.choice(("mixed", "mixed", "wild")), newcomers=2)
+    made = scene(seed, family=random.choice(("equal", "mixed", "wild")), newcomers=2)
     for node in made.nodes:
         _fill(made, node, random)
     for pod in made.pods:
-        _give_priority(pod, random)
+        _give_priority(pod, ("", "low", "middle") if made.family == "equal" else MIXED, random)
     for number, (_, pod) in enumerate(made.newcomers):
         pod["metadata"]["name"] = f"urgent-{seed}-{number}"  # the log of one scene may end in the next
         _make_urgent(pod, random)
@@ -50,9 +55,10 @@ def preemption_scene(seed: int) -> Scene:
 def _fill(made: Scene, node: Manifest, random: Random) -> None:
     """Put small pods on a node until most of its CPUs are requested."""
     name, whole = node["metadata"]["name"], int(node["status"]["allocatable"]["cpu"])
-    left = whole * random.uniform(0.7, 1.0)
+    equal = made.family == "equal"
+    left = whole if equal else whole * random.uniform(0.7, 1.0)
     while left > 0 and len(made.pods) < 150:
-        cpu = random.choice((1, 2, 4, 6))
+        cpu = 4 if equal else random.choice((1, 2, 4, 6))
         left -= cpu
         labels = {"app": random.choice(("web", "db", "cache"))}
         labels |= {"tier": random.choice("xy")} if random.random() < 0.5 else {}
@@ -78,9 +84,9 @@ def _fill(made: Scene, node: Manifest, random: Random) -> None:
         )
 
 
-def _give_priority(pod: Manifest, random: Random) -> None:
-    """Give a pod a priority and a time of start."""
-    chosen = random.choice(("", "", "negative", "low", "low", "middle", "high" if random.random() < 0.2 else "low"))
+def _give_priority(pod: Manifest, classes: Sequence[str], random: Random) -> None:
+    """Give a pod one of the priorities, and a time of start."""
+    chosen = random.choice(classes)
     if chosen:
         pod["spec"]["priorityClassName"] = chosen
     if random.random() < 0.9:

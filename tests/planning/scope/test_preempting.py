@@ -93,13 +93,13 @@ def test_a_component_whose_pod_may_be_preempted_waits() -> None:
     assert (cause.reason, cause.node, cause.preemptor) == (Reason.GROUP_IN_FLIGHT, "b-1", "default/urgent")
 
 
-def crowded(priority: int) -> Snapshot:
+def crowded(priority: int, cpu: int = 150) -> Snapshot:
     """Return three pods in zone a, one in b, and in c a node that is full of another workload."""
     blueprint = a_cluster("abc", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("other", on={"c-1": 1}, cpu=100)
     state = blueprint.snapshot()
     nodes = [
-        structs.replace(one, allocatable=structs.replace(one.allocatable, cpu=150)) if one.name == "c-1" else one
+        structs.replace(one, allocatable=structs.replace(one.allocatable, cpu=cpu)) if one.name == "c-1" else one
         for one in state.nodes
     ]
 
@@ -126,6 +126,7 @@ def refusal(state: Snapshot, limits: SearchLimits | None = None) -> NodesTakeNoM
 def test_a_repair_that_would_preempt_says_so_as_far_as_it_may_look() -> None:
     assert re.fullmatch("preempt default/other-.* on c-1", refusal(crowded(5)).preempts)
     assert refusal(crowded(0)).preempts == ""
+    assert refusal(crowded(5, cpu=90)).preempts == ""  # too small a node, even if it were empty
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(closed_nodes, "_MOST_DRY_RUNS", 1)
         assert re.fullmatch("preempt .* on c-1; or other pods, on c-1", refusal(crowded(5)).preempts)
