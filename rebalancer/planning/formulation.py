@@ -83,7 +83,7 @@ class OthersPending(Refusal):
 
 
 class MayBePreempted(Refusal):
-    """A pending pod that no node admits is about to preempt a pod of the component."""
+    """A pending pod of another workload, which no node admits, is about to preempt a pod of the component."""
 
     reason = Reason.GROUP_IN_FLIGHT
     pod: str
@@ -394,11 +394,18 @@ class ProblemBuilder:
         return None
 
     def _refuse_preempted(self, component: Component) -> Refusal | None:
-        """Refuse while a pending pod is about to preempt one of the component's: it is not there to be moved."""
+        """Refuse while a pending pod of others is about to preempt one of the component's: it is not there to be moved.
+
+        The component's own pending pods are part of its problem.
+        """
         victims = self._capacities.preempting.victims
-        for pod in component.pods if victims else ():
-            if pod.uid in victims:
-                return MayBePreempted(pod.name, pod.node or "", str(victims[pod.uid]))
+        if not victims:
+            return None
+        own = {pod.uid for member in component.members for pod in member.pods}
+        for pod in component.pods:
+            preemptor = victims.get(pod.uid)
+            if preemptor is not None and preemptor.uid not in own:
+                return MayBePreempted(pod.name, pod.node or "", str(preemptor))
         return None
 
     def _refuse_uncertain(self, component: Component) -> Refusal | None:

@@ -99,6 +99,7 @@ def _make_urgent(pod: Manifest, random: Random) -> None:
     spec = pod["spec"]
     spec["priorityClassName"] = random.choice((*["high"] * 12, *["middle"] * 4, *["low"] * 3, "patient"))
     if random.random() < 0.8:
+        spec.pop("resources", None)  # those of the pod as a whole must not be less
         spec["containers"][0]["resources"]["requests"]["cpu"] = str(random.choice((3, 5, 7, 9)))
 
 

@@ -26,6 +26,18 @@ def waiting(cpu: str, **spec: Any) -> Manifest:
     return pod
 
 
+def budget(job_name: str) -> Manifest:
+    """Return a budget that allows no disruption of the pods of a job."""
+    return make(
+        "policy/v1",
+        "PodDisruptionBudget",
+        job_name,
+        generation=1,
+        spec={"selector": {"matchLabels": {"job-name": job_name}}, "minAvailable": 1},
+        status={**DISRUPTIONS, "disruptionsAllowed": 0},
+    )
+
+
 class TestReplacementThatPreempts:
     """The repair needs a place in zone c, where a pod of lower priority has taken all."""
 
@@ -36,22 +48,16 @@ class TestReplacementThatPreempts:
         return outcome.refusals[Reason.NO_CAPACITY].splitlines()[0]
 
     def test_nothing_is_evicted_and_it_is_said_which_pod_would_go(self) -> None:
-        assert self.refusal() == (
+        assert self.refusal(budget("other")) == (
             "if web-0 were evicted, no node would take its replacement: of 3 nodes 2 are ruled out by a spread "
             "constraint, 1 has not enough cpu; kube-scheduler would preempt shop/report-x1 on c-0. "
             "Free 50m cpu on c-0"
         )
 
     def test_the_budget_that_would_break_is_named(self) -> None:
-        budget = make(
-            "policy/v1",
-            "PodDisruptionBudget",
-            "report",
-            generation=1,
-            spec={"selector": {"matchLabels": {"job-name": "report"}}, "minAvailable": 1},
-            status={**DISRUPTIONS, "disruptionsAllowed": 0},
+        assert "preempt shop/report-x1 on c-0, more than PodDisruptionBudget shop/report allows" in self.refusal(
+            budget("report")
         )
-        assert "preempt shop/report-x1 on c-0, more than PodDisruptionBudget shop/report allows" in self.refusal(budget)
 
     def test_without_priority_or_with_the_policy_never_nothing_would_go(self) -> None:
         assert "preempt" not in self.refusal(priority=0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from rebalancer.model.pods import Pod, PodSpec, Resources
+from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.diagnosis import closed_nodes
@@ -91,6 +91,16 @@ def test_a_component_whose_pod_may_be_preempted_waits() -> None:
     cause = cause_of(component)
     assert isinstance(cause, MayBePreempted)
     assert (cause.reason, cause.node, cause.preemptor) == (Reason.GROUP_IN_FLIGHT, "b-1", "default/urgent")
+
+
+def test_a_component_does_not_wait_for_a_pod_of_its_own() -> None:
+    """Its own pending pods are part of what is to be placed: that no node has the capacity is said."""
+    state = a_cluster("ab", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100).snapshot()
+    last = state.pods[-1]
+    large = structs.replace(last.spec, priority=10, requests=Resources(cpu=state.nodes[0].allocatable.cpu))
+    waiting = structs.replace(last, uid="new", name="new", node=None, phase=PodPhase.PENDING, ready=False, spec=large)
+    (component,) = planned(replace(state, pods=(*state.pods, waiting))).components
+    assert not isinstance(component.refusal, MayBePreempted)
 
 
 def crowded(priority: int, cpu: int = 150) -> Snapshot:
