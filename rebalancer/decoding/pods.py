@@ -36,6 +36,7 @@ _RESTART_ALL: Final = "RestartAllContainers"
 """An action on the exit of a container, which only nodes that declare its feature know (NodeDeclaredFeatures)."""
 _MIRROR = "kubernetes.io/config.mirror"
 _EVICTION: Final = "EvictionByEvictionAPI"
+_PREEMPTION: Final = "PreemptionByScheduler"
 """The reason of DisruptionTarget that somebody's request leaves; the scheduler and kubelets, say, leave others."""
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
 _ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
@@ -165,8 +166,10 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         mirror=_MIRROR in (metadata.annotations or ()),
         local_volumes=intern(local) if local else (),
         evicted_at=conditions.evicted_at,
+        preempted=conditions.preempted,
         start_failure=_read_start_failure(status, conditions),
         bound_at=bound_at,
+        started_at=bound_at if status.start_time == bound_at else status.start_time,
         has_sandbox=conditions.has_sandbox,
         unready_since=None if ready else conditions.ready_changed,
         starting_since=None if ready or not node else _find_start(status, conditions, bound_at or created),
@@ -187,6 +190,7 @@ class _Conditions(NamedTuple):
     ready: bool
     ready_changed: datetime | None
     evicted_at: datetime | None
+    preempted: bool
     resizes: Sequence[wire.Condition]
     has_sandbox: bool | None
     """None of a kubelet that does not say."""
@@ -244,7 +248,7 @@ def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
 
 
 def _read_conditions(conditions: Sequence[wire.Condition]) -> _Conditions:
-    ready, ready_changed, evicted_at = False, None, None
+    ready, ready_changed, evicted_at, preempted = False, None, None, False
     has_sandbox, sandbox_changed, bound_at = None, None, None
     resizes = []
     for condition in conditions:
@@ -252,15 +256,16 @@ def _read_conditions(conditions: Sequence[wire.Condition]) -> _Conditions:
             case "Ready":
                 ready, ready_changed = condition.status == "True", condition.last_transition_time
             case "DisruptionTarget":
-                is_eviction = condition.status == "True" and condition.reason == _EVICTION
-                evicted_at = condition.last_transition_time if is_eviction else None
+                reason = condition.reason if condition.status == "True" else ""
+                evicted_at = condition.last_transition_time if reason == _EVICTION else None
+                preempted = reason == _PREEMPTION
             case "PodResizePending":
                 resizes.append(condition)
             case "PodReadyToStartContainers":
                 has_sandbox, sandbox_changed = condition.status != "False", condition.last_transition_time
             case "PodScheduled" if condition.status == "True":
                 bound_at = condition.last_transition_time
-    return _Conditions(ready, ready_changed, evicted_at, resizes, has_sandbox, sandbox_changed, bound_at)
+    return _Conditions(ready, ready_changed, evicted_at, preempted, resizes, has_sandbox, sandbox_changed, bound_at)
 
 
 def _convert_shared(intern: Interner, text: bytes) -> _Shared:

@@ -130,7 +130,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     garbage collector deletes both together. `evicted_at` is when the Eviction API granted its eviction, as
     the condition DisruptionTarget says; else None. `starting_since` is since when a pod is on its node that has never
     been Ready, as far as its status shows; None of every other. `unready_since` is since when it is not Ready, None
-    while it is, and where that is not known.
+    while it is, and where that is not known. `started_at` is when its kubelet took it on (`status.startTime`).
+    `preempted`: the scheduler has chosen it to make room for a pod of higher priority.
     """
 
     namespace: str
@@ -157,6 +158,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     evicted_at: datetime | None = None
     starting_since: datetime | None = None
     unready_since: datetime | None = None
+    started_at: datetime | None = None
+    preempted: bool = False
     start_failure: str = ""
     bound_at: datetime | None = None
     has_sandbox: bool | None = None

@@ -82,6 +82,19 @@ class OthersPending(Refusal):
         return f"pod {self.pod} of another workload counts too and is pending"
 
 
+class MayBePreempted(Refusal):
+    """A pending pod of another workload, which no node admits, is about to preempt a pod of the component."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+    pod: str
+    node: str
+    preemptor: str
+
+    def __str__(self) -> str:
+        waits = "which is pending and fits nowhere else"
+        return f"pod {self.pod} may be preempted on {self.node} by {self.preemptor}, {waits}"
+
+
 class NodeBeingDeleted(Refusal):
     """A node that may take a replacement is being deleted."""
 
@@ -208,7 +221,7 @@ class ProblemBuilder:
         refusal = _refuse_self_missing(component) or self._refuse_others_pending(component, requirements)
         if refusal is not None:
             return refusal
-        refusal = self._refuse_uncertain(component)
+        refusal = self._refuse_preempted(component) or self._refuse_uncertain(component)
         if refusal is not None:
             return refusal
         sample = _only_class(component.members)
@@ -378,6 +391,21 @@ class ProblemBuilder:
             workload = find_reference(pod, self.view)
             if any(requirement.counts(pod.labels, workload) for requirement in requirements):
                 return OthersPending(pod.name)
+        return None
+
+    def _refuse_preempted(self, component: Component) -> Refusal | None:
+        """Refuse while a pending pod of others is about to preempt one of the component's: it is not there to be moved.
+
+        The component's own pending pods are part of its problem.
+        """
+        victims = self._capacities.preempting.victims
+        if not victims:
+            return None
+        own = {pod.uid for member in component.members for pod in member.pods}
+        for pod in component.pods:
+            preemptor = victims.get(pod.uid)
+            if preemptor is not None and preemptor.uid not in own:
+                return MayBePreempted(pod.name, pod.node or "", str(preemptor))
         return None
 
     def _refuse_uncertain(self, component: Component) -> Refusal | None:

@@ -15,6 +15,7 @@ from rebalancer.planning.plan import ComponentPlan, Eviction, ViolatedRequiremen
 from rebalancer.reporting.domain_counts import FEW, ListedCounts, list_counts
 from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.scheduling.predict import Prediction
+from rebalancer.scheduling.preemption import describe_preemptions
 
 _MOST_NODES = 6
 """Up to this many candidate nodes are listed; the rest are counted."""
@@ -191,8 +192,9 @@ def prediction_summary(prediction: Prediction) -> str:
     """Say in one or two sentences where the scheduler would place the pod, and how certain that is."""
     caveat = f" Not predictable: {prediction.unpredictable.message}." if prediction.unpredictable is not None else ""
     if not prediction.feasible:
-        preempt = " Preempting pods of lower priority might free capacity." if prediction.may_preempt else ""
-        return f"{prediction.pod} would stay Pending: {prediction.failure}{preempt}{caveat}"
+        outlook = prediction.preemption
+        preempts = "" if outlook is None or outlook.excluded else f" It would {describe_preemptions(outlook)}."
+        return f"{prediction.pod} would stay Pending: {prediction.failure}{preempts}{caveat}"
     feasible = f"{portion(len(prediction.feasible), len(prediction.nodes), 'node', 'fit')} {prediction.pod}"
     certain = ", ".join(f"{key}={value}" for key, value in prediction.certain.items())
     certain_text = f" Certain: {certain}." if certain else ""

@@ -94,11 +94,13 @@ def _read_tree(data: bytes) -> Tree:
 def _read_profile(field: "_Field", everywhere: int, parallelism: int, unmodelled: tuple[str, ...]) -> Profile:
     plugins = field.get("plugins").mapping()
     on, weights, foreign = _read_plugins(plugins)
+    percentage, least = DEFAULT_PROFILE.preemption_candidates
     arguments = {entry.get("name").text(): entry.get("args").mapping() for entry in field.get("pluginConfig").items()}
     nothing = field.empty("pluginConfig")
     fit = arguments.get("NodeResourcesFit", nothing)
     affinity = arguments.get("InterPodAffinity", nothing)
     strategy, most, exotic = _read_strategy(fit.get("scoringStrategy").mapping())
+    preemption = arguments.get("DefaultPreemption", nothing)
     balanced = arguments.get("NodeResourcesBalancedAllocation", nothing).get("resources").items()
     return Profile(
         name=field.get("schedulerName").text("default-scheduler"),
@@ -115,6 +117,11 @@ def _read_profile(field: "_Field", everywhere: int, parallelism: int, unmodelled
         balanced_resources=tuple(resource.get("name").text() for resource in balanced) or ("cpu", "memory"),
         percentage=field.get("percentageOfNodesToScore").whole(0, 100, everywhere),
         parallelism=parallelism,
+        post_filters=_read_post_filters(plugins),
+        preemption_candidates=(
+            preemption.get("minCandidateNodesPercentage").whole(0, 100, percentage),
+            preemption.get("minCandidateNodesAbsolute").whole(0, 2**31 - 1, least),
+        ),
         unmodelled=(*unmodelled, *foreign, *exotic),
     )
 
@@ -148,6 +155,22 @@ def _read_plugins(field: "_Field") -> tuple[frozenset[str], Mapping[str, int], t
             if filters and name in FILTERING:
                 on.add(name)
     return frozenset(on), weights, tuple(sorted(set(foreign)))
+
+
+def _read_post_filters(field: "_Field") -> tuple[str, ...]:
+    """Return the plugins that are asked about a pod that no node admits.
+
+    Of the plugins that are enabled everywhere only preemption is known to be one of them.
+    """
+    on = dict.fromkeys(DEFAULT_PROFILE.post_filters)
+    for point in ("multiPoint", "postFilter"):
+        at = field.get(point).mapping()
+        for name in (plugin.get("name").text() for plugin in at.get("disabled").items()):
+            on = {} if name == "*" else {other: None for other in on if other != name}
+        for name in (plugin.get("name").text() for plugin in at.get("enabled").items()):
+            if point == "postFilter" or name in DEFAULT_PROFILE.post_filters:
+                on[name] = None
+    return tuple(on)
 
 
 def _read_strategy(field: "_Field") -> tuple[Strategy, bool, tuple[str, ...]]:

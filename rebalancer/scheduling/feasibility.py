@@ -100,14 +100,14 @@ def iterate_nominated_nodes(pod: Pod, view: View) -> Iterator[tuple[str, View]]:
 
     The scheduler filters such a node in that state first; if the pod passes, again in the actual state.
     """
-    for node, promised in _find_nominated_pods(pod, view).items():
+    for node, promised in find_nominated_pods(pod, view).items():
         state = view
         for other in promised:
             state = state.with_placed(other, node)
         yield node, state
 
 
-def _find_nominated_pods(pod: Pod, view: View) -> Mapping[str, Sequence[Pod]]:
+def find_nominated_pods(pod: Pod, view: View) -> Mapping[str, Sequence[Pod]]:
     """Return the pending pods of the pod's priority or above that preemption nominated for a node, by node."""
     nominated: dict[str, list[Pod]] = {}
     for other in view.memo("promised", lambda: [p for p in view.snapshot.pods if p.waiting and p.nominated_node]):

@@ -24,7 +24,7 @@ class NodeResourcesFit(Filter):
 
     def __init__(self, pod: Pod, view: View) -> None:
         """Prepare for a pod."""
-        self._requests = _drop_ignored_resources(pod.spec.requests, view.profile)
+        self._requests = drop_ignored_resources(pod.spec.requests, view.profile)
         self._view = view
 
     def verdict(self, node: str) -> Verdict:
@@ -47,7 +47,7 @@ class NodeResourcesFit(Filter):
         return nodes & self._view.fitting_nodes(requests, lambda node, used: fits(requests, node, used))
 
 
-def _drop_ignored_resources(requests: Resources, profile: Profile) -> Resources:
+def drop_ignored_resources(requests: Resources, profile: Profile) -> Resources:
     """Leave out extended resources that the profile tells the plugin to ignore."""
     if not profile.ignored_resources and not profile.ignored_resource_groups:
         return requests
@@ -103,7 +103,7 @@ def amount_of(requests: Resources, resource: str) -> int:
 
 def find_shortages(pod: Pod, node: str, view: View) -> Sequence[Shortage]:
     """Return what a node lacks for a pod."""
-    requests = _drop_ignored_resources(pod.spec.requests, view.profile)
+    requests = drop_ignored_resources(pod.spec.requests, view.profile)
     return tuple(_find_shortages(requests, view.nodes.by_name[node], view.used(node)))
 
 

@@ -10,11 +10,12 @@ from rebalancer.scheduling.feasibility import feasible, iterate_nominated_nodes,
 from rebalancer.scheduling.node_affinity import NOT_NAMED, NodeAffinityFilter
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import constraints_of
+from rebalancer.scheduling.preemption import PreemptionOutlook, find_preemptions
 from rebalancer.scheduling.sampling import prepare_search
 from rebalancer.scheduling.scoring import best, scores, totals
 from rebalancer.scheduling.tie_breaking import find_top, guess_winner
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
-from rebalancer.scheduling.verdicts import SUCCESS, Code, Verdict
+from rebalancer.scheduling.verdicts import SUCCESS, Verdict
 from rebalancer.scheduling.versions import VersionRules
 from rebalancer.scheduling.view import View
 
@@ -72,8 +73,8 @@ class Prediction:
     failure: str
     """The FailedScheduling message where nothing fits, as far as its first full stop; else empty."""
     scored: int
-    may_preempt: bool
-    """No node is feasible, but preempting pods of lower priority may make one feasible."""
+    preemption: PreemptionOutlook | None
+    """What the scheduler would preempt for it; None where a node is feasible."""
     likely: str | None
     """The most likely node; None where the scheduler picks one of several candidates at random."""
     unpredictable: Unpredictable | None
@@ -117,7 +118,7 @@ def predict(pod: Pod, view: View) -> Prediction:
         certain=_find_common_values(pod, candidates, view),
         failure="" if admitted else describe_failure(nodes, filters, view.rules),
         scored=min(len(ordered), search.enough),
-        may_preempt=not admitted and _may_preempt(pod, nodes, view),
+        preemption=None if admitted else _predict_preemption(pod, nodes, filters, view),
         likely=guess_winner(candidates, {name: sums[name] for name in candidates} if in_part and sums else sums, view),
         unpredictable=unpredictable(pod, view),
     )
@@ -149,11 +150,20 @@ def _evaluate_nominated_nodes(pod: Pod, view: View) -> Mapping[str, Mapping[str,
     return {name: verdicts for name, verdicts in verdicts_by_node.items() if not all(verdicts.values())}
 
 
+def _predict_preemption(
+    pod: Pod, nodes: Sequence[NodePrediction], filters: Sequence[Filter], view: View
+) -> PreemptionOutlook:
+    """Predict from the results of all nodes; that of a pod which a plugin refuses as a whole is the same on each."""
+    refusal = next((plugin.refusal for plugin in filters if plugin.refusal is not None), None)
+    results = {node.name: node.verdict if refusal is None else refusal for node in nodes}
+    return find_preemptions(pod, results, view)
+
+
 def describe_failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter], rules: VersionRules) -> str:
     """Return the scheduler's message for a pod that no node admits, up to its first full stop.
 
     Source: `framework.FitError`. Reasons with the number of nodes, in the order of the text; one plugin for each node.
-    The rest of the event's message (about preemption) is not modelled.
+    The rest of the event's message repeats the nodes that preemption would not help.
     """
     if not nodes:
         return NO_NODES
@@ -181,13 +191,3 @@ def _find_common_values(pod: Pod, candidates: frozenset[str], view: View) -> Map
         if value is not None:
             agreed[key] = value
     return agreed
-
-
-def _may_preempt(pod: Pod, nodes: Sequence[NodePrediction], view: View) -> bool:
-    if not pod.spec.preempts:
-        return False
-    return any(
-        node.verdict.code is Code.UNSCHEDULABLE
-        and any(other.spec.priority < pod.spec.priority for other in view.pods_on(node.name))
-        for node in nodes
-    )

@@ -37,8 +37,9 @@ class Profile:
     `default_constraints` None means the system's own (`defaultingType: System`); an empty tuple switches defaults off.
     A score plugin that is not in `weights` is off; `filters_off` names the filter plugins that are off.
     `percentage` is `percentageOfNodesToScore`, 0 for the scheduler's own choice; `parallelism` is the number of its
-    workers. `unmodelled` names what the configuration uses and this package does not model (extenders, plugins of
-    others): then nothing is predicted.
+    workers. `post_filters` are the plugins that are asked about a pod that no node admits; `preemption_candidates` are
+    `minCandidateNodesPercentage` and `minCandidateNodesAbsolute`. `unmodelled` names what the configuration uses and
+    this package does not model (extenders, plugins of others): then nothing is predicted.
     """
 
     name: str = "default-scheduler"
@@ -55,6 +56,8 @@ class Profile:
     balanced_resources: tuple[str, ...] = ("cpu", "memory")
     percentage: int = 0
     parallelism: int = 16
+    post_filters: tuple[str, ...] = ("DefaultPreemption",)
+    preemption_candidates: tuple[int, int] = (10, 100)
     unmodelled: tuple[str, ...] = ()
 
 

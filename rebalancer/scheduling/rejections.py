@@ -21,6 +21,7 @@ from rebalancer.scheduling.feasibility import FILTERS, iterate_nominated_nodes, 
 from rebalancer.scheduling.node_affinity import NodeAffinityFilter
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.taint_toleration import TaintToleration
+from rebalancer.scheduling.verdicts import Verdict
 from rebalancer.scheduling.view import View
 
 
@@ -115,6 +116,15 @@ def _reject(pod: Pod, view: View, plugins: Sequence[type[Filter]], left: frozens
         rejected.append(Rejected(one, left - passing))
         left = passing
     return [row for row in rejected if row.nodes]
+
+
+def map_verdicts(rejected: Iterable[Rejected]) -> Mapping[str, Verdict]:
+    """Return the scheduler's result for each rejected node."""
+    return {
+        node: plugin.verdict(node) if plugin.refusal is None else plugin.refusal
+        for plugin, nodes in rejected
+        for node in nodes
+    }
 
 
 def count_rejections(rejected: Iterable[Rejected]) -> tuple[Rejection, ...]:

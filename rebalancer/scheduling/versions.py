@@ -49,6 +49,8 @@ class VersionRules:
     """
     unexamined_nodes_counted: bool
     """Whether the message of FailedScheduling counts the nodes that a pod's affinity by name leaves out."""
+    first_violation_decides: bool
+    """Whether preemption asks no further budget about a pod once one is violated, or subtracts it from all."""
     volume_reason: str
     """VolumeBinding's reason for a node from which a bound volume cannot be reached."""
     claim_reason: str
@@ -71,6 +73,7 @@ def get_version_rules(version: Version) -> VersionRules:
         resizes_summed=version >= Version(1, 37),
         taint_reason_short=version >= Version(1, 35),
         unexamined_nodes_counted=version >= Version(1, 32),
+        first_violation_decides=version >= Version(1, 37),
         volume_reason=(
             "node(s) didn't match PersistentVolume's node affinity"
             if version >= Version(1, 33)

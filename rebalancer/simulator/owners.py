@@ -266,6 +266,8 @@ class PodSets(Controller):
                         unready_since=None,
                         unstarted_since=None,
                         bound_at=None,
+                        started_at=None,
+                        preempted=False,
                         has_sandbox=None,
                         start_failure="",
                         generation=1,

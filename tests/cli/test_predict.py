@@ -97,6 +97,35 @@ def test_a_pod_that_fits_nowhere_gets_the_schedulers_message(
     assert capsys.readouterr().out.splitlines()[0] == expected
 
 
+def test_what_would_be_preempted_is_said_and_in_the_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Node b has one CPU and a budget that allows no disruption; node a is too small."""
+    urgent = pod("new", cpu="1")
+    urgent["spec"]["priority"] = 1000
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": WEB}, "minAvailable": 1},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
+    }
+    full = (node("a", zone="a", cpu="500m"), node("b", zone="b", cpu="1"), pod("web-1", on="b", labels=WEB), budget)
+    assert call(tmp_path, urgent, cluster=full) == Exit.FINE
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "default/new would stay Pending: 0/2 nodes are available: 2 Insufficient cpu. "
+        "It would preempt default/web-1 on b, more than PodDisruptionBudget default/web allows."
+    )
+    assert call(tmp_path, urgent, "-o", "json", cluster=full) == Exit.FINE
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, document_schema(PredictionDocument))
+    assert document["preemption"] == {
+        "outcomes": [{"node": "b", "victims": ["default/web-1"], "brokenBudgets": ["default/web"]}],
+        "complete": True,
+        "obstacle": "",
+    }
+
+
 def test_a_pod_that_is_there_already_is_placed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = {**NEW, "spec": {**NEW["spec"], "nodeName": "b"}}
     assert call(tmp_path, there, cluster=(*CLUSTER, there)) == Exit.FINE

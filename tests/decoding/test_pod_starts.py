@@ -161,3 +161,19 @@ def test_since_when_a_pod_that_was_never_ready_has_been_starting(status: dict[st
 
 def test_a_pod_without_a_node_is_not_starting() -> None:
     assert [pod.starting_since for pod in decoded({}, nodeName="")] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("condition", "preempted"),
+    [
+        ({"status": "True", "reason": "PreemptionByScheduler"}, True),
+        ({"status": "False", "reason": "PreemptionByScheduler"}, False),
+        ({"status": "True", "reason": "EvictionByEvictionAPI"}, False),
+    ],
+)
+def test_what_preemption_goes_by(condition: dict[str, str], preempted: bool) -> None:
+    """When the kubelet took the pod on, and whether the scheduler has chosen it to make room."""
+    disrupted = {"type": "DisruptionTarget", "lastTransitionTime": "2026-01-02T03:05:00Z", **condition}
+    for pod in decoded({"startTime": "2026-01-02T03:04:09Z", "conditions": [disrupted]}):
+        assert (pod.started_at, pod.preempted) == (datetime(2026, 1, 2, 3, 4, 9, tzinfo=UTC), preempted)
+    assert [(pod.started_at, pod.preempted) for pod in decoded({})] == [(None, False)] * 2

@@ -61,6 +61,18 @@ def test_the_parallelism_is_that_of_all_profiles() -> None:
     assert only(written()).parallelism == 16
 
 
+def test_preemption_may_be_switched_off_replaced_and_limited() -> None:
+    off = {"disabled": [{"name": "DefaultPreemption"}]}
+    assert only(written({"plugins": {"postFilter": off}})).post_filters == ()
+    assert only(written({"plugins": {"multiPoint": {"disabled": [{"name": "*"}]}}})).post_filters == ()
+    again = {"multiPoint": {**off, "enabled": [{"name": "DefaultPreemption"}, {"name": "NodeName"}]}}
+    assert only(written({"plugins": again})).post_filters == ("DefaultPreemption",)
+    other = {"postFilter": {"enabled": [{"name": "Other"}]}}
+    assert only(written({"plugins": other})).post_filters == ("DefaultPreemption", "Other")
+    limits = with_arguments("DefaultPreemption", minCandidateNodesPercentage=5, minCandidateNodesAbsolute=7)
+    assert only(written(limits)).preemption_candidates == (5, 7)
+
+
 def test_weights_change_and_score_plugins_go() -> None:
     plugins = {
         "multiPoint": {"enabled": [{"name": "NodeAffinity", "weight": 7}]},

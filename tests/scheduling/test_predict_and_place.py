@@ -7,7 +7,7 @@ import pytest
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, Toleration
 from rebalancer.model.cluster import Version
 from rebalancer.model.labels import LabelSelector
-from rebalancer.model.pods import PodSpec, Resources
+from rebalancer.model.pods import PodSpec
 from rebalancer.model.reasons import Reason
 from rebalancer.scheduling.place import place
 from rebalancer.scheduling.predict import predict
@@ -53,15 +53,6 @@ class TestPredict:
             "0/5 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, "
             "3 Too many pods."
         )
-
-    def test_it_tells_where_preemption_might_help(self) -> None:
-        low = pod(on="a", spec=PodSpec(requests=Resources(cpu=900)))
-        view = View(snapshot([node("a", allocatable=Resources(cpu=1000))], [low]))
-        spec = PodSpec(requests=Resources(cpu=500), priority=5)
-        assert predict(pod(spec=spec), view).may_preempt
-        assert not predict(pod(spec=PodSpec(requests=Resources(cpu=500))), view).may_preempt
-        assert not predict(pod(spec=PodSpec(requests=Resources(cpu=500), priority=5, preempts=False)), view).may_preempt
-        assert not predict(pod(spec=PodSpec(requests=Resources(cpu=5000), priority=5)), view).may_preempt
 
     def test_a_large_cluster_makes_candidates_of_the_best_of_any_sample(self) -> None:
         """60 of 150 nodes are idle: every sample of 100 has one of them; of 40 idle ones it may have none."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec import structs
+
 from rebalancer.creation.replacement import replacement
 from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
@@ -22,14 +24,17 @@ from rebalancer.scheduling.feasibility import FILTERS
 from rebalancer.scheduling.node_resources_fit import NodeResourcesFit
 from rebalancer.scheduling.openings import admitted_by_spread, find_opening, uncordoned
 from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
+from rebalancer.scheduling.preemption import describe_preemptions, find_preemptions, has_lower_pods
 from rebalancer.scheduling.rejections import (
     Rejected,
     Rejection,
     count_rejections,
     describe_rejections,
+    map_verdicts,
     reject_nodes,
 )
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
+from rebalancer.scheduling.verdicts import Code
 from rebalancer.scheduling.view import View
 
 Trial = Callable[[Mapping[str, int]], bool]
@@ -41,6 +46,12 @@ Raises SearchLimitReached where no more may be tried.
 _EXAMPLES: Final = 4
 """Pods that are tried as the example."""
 
+_MOST_DRY_RUNS: Final = 100
+"""Nodes on which preemption is tried for one pod."""
+
+_LOOKS_OF_DRY_RUN: Final = 500
+"""To try preemption on a node takes as long as to look at so many, half a millisecond."""
+
 _OTHERS: Final = tuple(plugin for plugin in FILTERS if plugin is not PodTopologySpread)
 
 
@@ -48,8 +59,9 @@ class NodesTakeNoMore(Refusal):
     """No node that would have to take more of these pods takes one; the filters reject them.
 
     `rejections` count `nodes`: all nodes of the cluster, as the scheduler rejects `pod` there, which is `pending` or
-    would be evicted; else, with `pod` "", those of `domains` of `key`. `lacking`: resources are missing on the nodes
-    that would have to take it. `remedy` would open enough of them; "" where none was found.
+    would be evicted; else, with `pod` "", those of `domains` of `key`. `preempts` is what the scheduler would do to
+    place it, with a verb; "" where nothing. `lacking`: resources are missing on the nodes that would have to take it.
+    `remedy` would open enough of them; "" where none was found.
     """
 
     key: str = ""
@@ -59,6 +71,7 @@ class NodesTakeNoMore(Refusal):
     lacking: bool = True
     pod: str = ""
     pending: bool = False
+    preempts: str = ""
     remedy: str = ""
 
     @property
@@ -79,6 +92,8 @@ class NodesTakeNoMore(Refusal):
             text = "some of the nodes that would have to take more of these pods take none"
         if self.rejections:
             text += f": {describe_rejections(self.nodes, self.rejections)}"
+        if self.preempts:
+            text += f"; kube-scheduler would {self.preempts}"
         return f"{text}. {self.remedy}" if self.remedy else text
 
 
@@ -188,8 +203,26 @@ class Explanations:
             lacking=_lack_resources(rejected, wanted),
             pod=example.name,
             pending=example.pending,
+            preempts=self._describe_preemption(example, rejected, wanted) if example.name else "",
             remedy=_find_remedy(rejected, wanted, example, nodes.helps) if self._may_look(len(wanted)) else "",
         )
+
+    def _describe_preemption(self, example: _Example, rejected: Sequence[Rejected], wanted: frozenset[str]) -> str:
+        """Say what would be preempted for a pod that every node rejects; "" where nothing, or no more may be tried.
+
+        Of more nodes than are tried the wanted ones come first; the outcome that is named is then one of several.
+        """
+        pod, view = example.pod, example.view
+        if not has_lower_pods(pod, view):
+            return ""
+        able = {name: one for name, one in map_verdicts(rejected).items() if one.code is Code.UNSCHEDULABLE}
+        tried = sorted(able, key=lambda name: (name not in wanted, name))[:_MOST_DRY_RUNS]
+        if not self._may_look(_LOOKS_OF_DRY_RUN * len(tried)):
+            return ""
+        outlook = find_preemptions(pod, {name: able[name] for name in tried}, view)
+        if outlook.excluded:
+            return ""
+        return describe_preemptions(structs.replace(outlook, complete=outlook.complete and len(tried) == len(able)))
 
     def _is_maintenance(self, nodes: ClosedNodes) -> bool:
         """Return whether it is enough to uncordon the domains that are cordoned as a whole.

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Number, Text
 from rebalancer.scheduling.predict import NodePrediction, Prediction
+from rebalancer.scheduling.preemption import PreemptionOutlook
 from rebalancer.scheduling.unpredictable import Unpredictable
 
 Score = Annotated[int, Meta(ge=0, le=100)]
@@ -29,6 +30,25 @@ class PredictedNode(CamelCaseStruct, frozen=True, kw_only=True):
     total: Number | None
 
 
+class Preempted(CamelCaseStruct, frozen=True, kw_only=True):
+    """One outcome of preemption: the node, the pods that are deleted there, and the budgets that this breaks."""
+
+    node: Text
+    victims: tuple[Text, ...]
+    broken_budgets: tuple[Text, ...]
+
+
+class PredictedPreemption(CamelCaseStruct, frozen=True, kw_only=True):
+    """What the scheduler would preempt. One of `outcomes` happens, or, where it is not `complete`, another.
+
+    `obstacle` says why nothing is preempted, "" where something is.
+    """
+
+    outcomes: tuple[Preempted, ...]
+    complete: bool
+    obstacle: str
+
+
 class NotPredictable(CamelCaseStruct, frozen=True, kw_only=True):
     """Why the prediction is not reliable."""
 
@@ -41,6 +61,7 @@ class PredictionDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
     `candidates` are the nodes that the scheduler may pick; `certain` are the labels that all of them share. `message`
     is the scheduler's own where no node is feasible. `sampled`: the cluster is so large that the scheduler samples it.
+    `preemption` is null where a node is feasible.
     """
 
     api_version: str = API_VERSION
@@ -51,6 +72,7 @@ class PredictionDocument(CamelCaseStruct, frozen=True, kw_only=True):
     certain: Mapping[str, str]
     message: str
     sampled: bool
+    preemption: PredictedPreemption | None
     not_predictable: NotPredictable | None
 
 
@@ -63,6 +85,7 @@ def prediction_document(prediction: Prediction) -> PredictionDocument:
         certain=dict(sorted(prediction.certain.items())),
         message=prediction.failure,
         sampled=prediction.sampled,
+        preemption=_preemption(prediction.preemption),
         not_predictable=_not_predictable(prediction.unpredictable),
     )
 
@@ -77,6 +100,23 @@ def _predicted_node(node: NodePrediction) -> PredictedNode:
         },
         scores=dict(node.scores),
         total=node.total,
+    )
+
+
+def _preemption(outlook: PreemptionOutlook | None) -> PredictedPreemption | None:
+    if outlook is None:
+        return None
+    return PredictedPreemption(
+        outcomes=tuple(
+            Preempted(
+                node=outcome.node,
+                victims=tuple(map(str, outcome.victims)),
+                broken_budgets=tuple(sorted(map(str, outcome.broken))),
+            )
+            for outcome in outlook.outcomes
+        ),
+        complete=outlook.complete,
+        obstacle=outlook.obstacle,
     )
 
 
