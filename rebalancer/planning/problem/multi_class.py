@@ -31,7 +31,6 @@ from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.steps.lookahead_models import MultiClassModel
 from rebalancer.planning.steps.outlook import NodesOutlook
-from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 
@@ -162,11 +161,5 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 
 def _vagueness(refusal: ClosedReason) -> tuple[bool, bool]:
-    """Return a key that sorts what says most first: zones in maintenance, pending pods, pods that no node takes.
-
-    What is not predicted says least.
-    """
-    if isinstance(refusal, NodesTakeNoMore):
-        return not refusal.pending, not refusal.pod
-    unclear = isinstance(refusal, Unpredictable)
-    return unclear, unclear
+    """Return a key that sorts what says most first: zones in maintenance, pending pods, pods that no node takes."""
+    return (not refusal.pending, not refusal.pod) if isinstance(refusal, NodesTakeNoMore) else (False, False)

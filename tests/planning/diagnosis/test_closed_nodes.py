@@ -1,20 +1,22 @@
 """Why nodes take no more pods of a component, as far as a plan may look."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 
 from msgspec import structs
 
-from rebalancer.model.cluster import DisruptionBudget
+from rebalancer.model.cluster import DeviceClass, DisruptionBudget
 from rebalancer.model.labels import LabelSelector
-from rebalancer.model.pods import PodPhase
+from rebalancer.model.pods import PodPhase, PodSpec
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.search.limits import SearchLimits
+from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.simulator import ZONE
 from tests.build import a_cluster
-from tests.planning.build import cause_of, joined, planned, policy
+from tests.planning.build import cause_of, changed, joined, planned, policy
 
 NODES = 3
 
@@ -90,6 +92,24 @@ def test_pods_of_several_classes_that_pass() -> None:
     first = min(every)
     mixed = aged(snapshot, {first}, every - {first})
     assert state_of(mixed) == (State.UNFIXABLE, Reason.EXCLUDED)
+
+
+def asking_for_devices(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    """Let the pods of some workloads ask for what no node states and a DeviceClass provides."""
+
+    def asking(name: str, spec: PodSpec) -> PodSpec:
+        requests = structs.replace(spec.requests, extended=(("example.com/gpu", 1),))
+        return structs.replace(spec, requests=requests) if name in names else spec
+
+    device = DeviceClass(name="gpu", extended_resource="example.com/gpu")
+    return replace(changed(snapshot, asking), device_classes=(device,))
+
+
+def test_of_pods_that_are_not_predicted_no_node_is_blamed() -> None:
+    """No node states the resource; that none has it would be wrong."""
+    state = asking_for_devices(crowded(), {"web"})
+    (component,) = [one for one in planned(state).components if one.refusal is not None]
+    assert isinstance(cause_of(component), Unpredictable)
 
 
 def state_of(snapshot: Snapshot) -> tuple[State, Reason | None]:
