@@ -99,6 +99,8 @@ def _read_profile(field: "_Field", everywhere: int, parallelism: int, unmodelled
     nothing = field.empty("pluginConfig")
     fit = arguments.get("NodeResourcesFit", nothing)
     affinity = arguments.get("InterPodAffinity", nothing)
+    shape = arguments.get("VolumeBinding", nothing).get("shape").items()
+    shaped = ("VolumeBinding with a shape of its own",) if shape else ()
     strategy, most, exotic = _read_strategy(fit.get("scoringStrategy").mapping())
     preemption = arguments.get("DefaultPreemption", nothing)
     balanced = arguments.get("NodeResourcesBalancedAllocation", nothing).get("resources").items()
@@ -122,7 +124,7 @@ def _read_profile(field: "_Field", everywhere: int, parallelism: int, unmodelled
             preemption.get("minCandidateNodesPercentage").whole(0, 100, percentage),
             preemption.get("minCandidateNodesAbsolute").whole(0, 2**31 - 1, least),
         ),
-        unmodelled=(*unmodelled, *foreign, *exotic),
+        unmodelled=(*unmodelled, *foreign, *exotic, *shaped),
     )
 
 

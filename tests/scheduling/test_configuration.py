@@ -137,6 +137,10 @@ def test_added_affinity_and_scoring_arguments_are_read() -> None:
             written(with_arguments("NodeResourcesFit", scoringStrategy={"type": "RequestedToCapacityRatio"})),
             "scoringStrategy RequestedToCapacityRatio",
         ),
+        (
+            written(with_arguments("VolumeBinding", shape=[{"utilization": 0, "score": 0}])),
+            "VolumeBinding with a shape of its own",
+        ),
     ],
 )
 def test_what_cannot_be_modelled_is_reported(data: bytes, named: str) -> None:
