@@ -56,7 +56,7 @@ def read_requested(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> 
     resized: dict[str, list[_Amounts]] = {}
     infeasible = False
     if status is not None:
-        resized = _read_resized(status)
+        resized = _list_by_container(status)
         infeasible = _is_infeasible(status)
 
     def count(container: wire.Container, requests: _Amounts) -> _Amounts:
@@ -144,7 +144,7 @@ def _read_container(
     )
 
 
-def _read_resized(status: wire.PodStatus) -> dict[str, list[_Amounts]]:
+def _list_by_container(status: wire.PodStatus) -> dict[str, list[_Amounts]]:
     """Return the actual and the allocated resources of the containers whose status has them, by name."""
     return {
         container.name: [

@@ -70,29 +70,19 @@ class NodeVolumeLimits(Filter):
         """Return the nodes that pass."""
         for driver in self._required:
             nodes &= self._find_nodes_with(driver)
-        limited = [nodes & self._find_limited(driver) for driver in {driver for driver, _ in self._new}]
+        limited = [
+            nodes & self._find_nodes_with(driver, limited=True) for driver in {driver for driver, _ in self._new}
+        ]
         return nodes.difference(node for node in frozenset().union(*limited) if not self.verdict(node))
 
-    def _find_nodes_with(self, driver: str) -> frozenset[str]:
-        """Return the nodes whose CSINode names a driver."""
+    def _find_nodes_with(self, driver: str, *, limited: bool = False) -> frozenset[str]:
+        """Return the nodes whose CSINode names a driver, or states a limit for it."""
 
         def make() -> frozenset[str]:
             return frozenset(
                 csi_node.name
                 for csi_node in self._view.snapshot.csi_nodes
-                if any(name == driver for name, _, _ in csi_node.drivers)
+                if any(name == driver and not (limited and count is None) for name, count, _ in csi_node.drivers)
             )
 
-        return self._view.memo(("nodes with a CSI driver", driver), make)
-
-    def _find_limited(self, driver: str) -> frozenset[str]:
-        """Return the nodes that state a limit for a driver."""
-
-        def make() -> frozenset[str]:
-            return frozenset(
-                csi_node.name
-                for csi_node in self._view.snapshot.csi_nodes
-                if any(name == driver and count is not None for name, count, _ in csi_node.drivers)
-            )
-
-        return self._view.memo(("nodes with a volume limit", driver), make)
+        return self._view.memo(("nodes with a CSI driver", driver, limited), make)

@@ -154,9 +154,14 @@ def _predict_preemption(
     pod: Pod, nodes: Sequence[NodePrediction], filters: Sequence[Filter], view: View
 ) -> PreemptionOutlook:
     """Predict from the results of all nodes; that of a pod which a plugin refuses as a whole is the same on each."""
-    refusal = next((plugin.refusal for plugin in filters if plugin.refusal is not None), None)
+    refusal = _find_refusal(filters)
     results = {node.name: node.verdict if refusal is None else refusal for node in nodes}
     return find_preemptions(pod, results, view)
+
+
+def _find_refusal(filters: Sequence[Filter]) -> Verdict | None:
+    """Return why a plugin refuses the pod as a whole, None where none does."""
+    return next((plugin.refusal for plugin in filters if plugin.refusal is not None), None)
 
 
 def describe_failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter], rules: VersionRules) -> str:
@@ -168,7 +173,7 @@ def describe_failure(nodes: Sequence[NodePrediction], filters: Sequence[Filter],
     if not nodes:
         return NO_NODES
     head = f"0/{len(nodes)} nodes are available:"
-    refused = next((plugin.refusal for plugin in filters if plugin.refusal is not None), None)
+    refused = _find_refusal(filters)
     if refused is not None:
         return f"{head} {refused.message}."
     histogram: dict[str, int] = {}

@@ -111,8 +111,13 @@ def prepare_search(pod: Pod, view: View) -> Search:
     named = None if NodeAffinityFilter.name in profile.filters_off else find_named_nodes(pod)
     if named is not None:
         return make_search((len(named & view.nodes.names),), profile.percentage, profile.parallelism)
-    late = bool(_find_late(view))
-    return view.memo("search", lambda: make_search(_count_by_zone(view), profile.percentage, profile.parallelism, late))
+    return view.memo("search", lambda: _search_all(view))
+
+
+def _search_all(view: View) -> Search:
+    """Return the search of all nodes."""
+    profile, late = view.profile, bool(_find_late(view))
+    return make_search(_count_by_zone(view), profile.percentage, profile.parallelism, late)
 
 
 def make_search(zones: tuple[int, ...], percentage: int, parallelism: int, late: bool = False) -> Search:

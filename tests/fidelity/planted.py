@@ -96,30 +96,32 @@ def feasible_always(_: wire.PodStatus) -> bool:
     return False
 
 
-def use_score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
+def prefer_used(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
     """Prefer the volume that is used most."""
     right = _SCORE(pod, view, nodes)
     return None if right is None else {node: 100 - score for node, score in right.items()}
 
 
-def score_smallest(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
+def count_missing_as_free(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
     """Count a node without a volume as one that is free."""
     right = _SCORE(pod, view, nodes)
     return None if right is None else {node: score or 100 for node, score in right.items()}
 
 
-def find_nodes_without(filter_: Any, driver: str) -> frozenset[str]:
+def find_nodes_without(filter_: Any, driver: str, *, limited: bool = False) -> frozenset[str]:
     """Take a node without a CSINode for one that has every driver."""
     unknown = frozenset(name for name in filter_._view.nodes.names if name not in filter_._view.snapshot.csi_node)
-    return _FIND_NODES_WITH(filter_, driver) | unknown
+    return _FIND_NODES_WITH(filter_, driver, limited=limited) | (frozenset() if limited else unknown)
 
 
-def find_limited_nodes(filter_: Any, driver: str) -> frozenset[str]:
+def find_limited_nodes(filter_: Any, driver: str, *, limited: bool = False) -> frozenset[str]:
     """Take a driver without a limit for one that is missing."""
 
     def has(node: CSINode) -> bool:
         return any(name == driver and count == 1 for name, count, _ in node.drivers)
 
+    if limited:
+        return _FIND_NODES_WITH(filter_, driver, limited=True)
     return frozenset(node.name for node in filter_._view.snapshot.csi_nodes if has(node))
 
 
@@ -133,8 +135,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "resizes: the pod as a whole is left out": with_pods(resources, "read_resized", without_level),
     "resizes: an infeasible one counts": with_pods(resources, "_is_infeasible", feasible_always),
     "storage: not scored": with_rule("storage_scored", False),
-    "storage: more use is better": with_score("VolumeBinding", use_score),
-    "storage: a volume that is still to be made is free": with_score("VolumeBinding", score_smallest),
+    "storage: more use is better": with_score("VolumeBinding", prefer_used),
+    "storage: a volume that is still to be made is free": with_score("VolumeBinding", count_missing_as_free),
     "drivers: never required": with_rule("drivers_required", False),
     "drivers: a node without a CSINode has them": with_patch(
         node_volume_limits.NodeVolumeLimits, "_find_nodes_with", find_nodes_without
