@@ -28,7 +28,13 @@ from rebalancer.model.pods import (
     PodSpec,
     Resources,
 )
-from rebalancer.model.requests import sum_requests, sum_resized, sum_scored_requests, sum_scored_sidecars_as_init
+from rebalancer.model.requests import (
+    resize_containers,
+    sum_requests,
+    sum_resized,
+    sum_scored_requests,
+    sum_scored_sidecars_as_init,
+)
 from rebalancer.model.workloads import PodTemplate
 
 _OWN_ANNOTATIONS = frozenset({DELETION_COST, OWN_DELETION_COST})
@@ -277,10 +283,11 @@ def _convert_shared(intern: Interner, text: bytes) -> _Shared:
         allocated_resources=source.allocated_resources,
         resources=source.resources,
     )
-    requested, running = resources.read_requested(source.spec), resources.read_requested(source.spec, status)
+    requested = resources.read_requested(source.spec)
+    said = resources.read_resized(requested, status)
     requests, scored = sum_requests(requested)
     spec = intern(_decode_spec(source.spec, requested, requests))
-    resized = sum_resized(requested, resources.read_resized(requested, status))
+    resized, running = sum_resized(requested, said), resize_containers(requested, said)
     if running != requested:
         requests, scored = sum_requests(running)
     return _Shared(

@@ -1,6 +1,6 @@
 """What the containers of a pod request, read from its spec, or with its status while it is resized in place."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import structs
 
@@ -8,7 +8,7 @@ from rebalancer.decoding import wire
 from rebalancer.decoding.errors import parse_amount
 from rebalancer.model.containers import Amounts, ContainerRequests, PodRequests, Resized, Role
 from rebalancer.model.quantities import parse_milli, parse_units
-from rebalancer.model.requests import make_amounts, take_maximum
+from rebalancer.model.requests import make_amounts
 
 _Amounts = dict[str, int]
 _CPU = "cpu"
@@ -45,48 +45,28 @@ def _is_cpu(name: str) -> bool:
     return name == _CPU or name.endswith(f".{_CPU}")
 
 
-def read_requested(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> PodRequests:
+def read_requested(spec: wire.PodSpec) -> PodRequests:
     """Read what a pod requests.
 
     Where a container has a limit and no request, the request is the limit: in pods the API server has written that, in
-    templates it has not (`SetDefaults_Pod`). With a status, a container that is resized in place counts with the
-    maximum of its requests, its allocated and its actual resources; if the resize is infeasible, without its requests.
-    So does the pod as a whole. That is the rule until 1.36; for that from 1.37 on see `read_resized`.
+    templates it has not (`SetDefaults_Pod`).
     """
-    resized: dict[str, list[_Amounts]] = {}
-    infeasible = False
-    if status is not None:
-        resized = _list_by_container(status)
-        infeasible = _is_infeasible(status)
-
-    def count(container: wire.Container, requests: _Amounts) -> _Amounts:
-        lists = resized.get(container.name)
-        if lists is None:
-            return requests
-        return take_maximum([*lists, requests] if not infeasible else lists)
-
-    init_containers = []
-    for position, container in enumerate(spec.init_containers or ()):
-        role = Role.SIDECAR if container.restart_policy == "Always" else Role.INIT
-        if role is Role.INIT:
-            resized.pop(container.name, None)  # it has ended when a pod is resized
-        init_containers.append(_read_container(container, f"spec.initContainers[{position}]", role, count))
+    init_containers = [
+        _read_container(
+            container,
+            f"spec.initContainers[{position}]",
+            Role.SIDECAR if container.restart_policy == "Always" else Role.INIT,
+        )
+        for position, container in enumerate(spec.init_containers or ())
+    ]
     containers = [
-        _read_container(container, f"spec.containers[{position}]", Role.MAIN, count)
+        _read_container(container, f"spec.containers[{position}]", Role.MAIN)
         for position, container in enumerate(spec.containers)
     ]
     level = spec.resources
-    pod_level = decode_amounts(level.requests if level else None, "spec.resources.requests")
-    if status is not None and status.resources is not None:
-        lists = [
-            decode_amounts(status.resources.requests, "status.resources.requests"),
-            decode_amounts(status.allocated_resources, "status.allocatedResources"),
-        ]
-        most = take_maximum(lists if infeasible else [pod_level, *lists])
-        pod_level = {name: most.get(name, 0) for name in pod_level}
     return PodRequests(
         containers=(*init_containers, *containers),
-        pod_level=make_amounts(pod_level),
+        pod_level=make_amounts(decode_amounts(level.requests if level else None, "spec.resources.requests")),
         pod_limits=make_amounts(decode_amounts(level.limits if level else None, "spec.resources.limits")),
         overhead=make_amounts(decode_amounts(spec.overhead, "spec.overhead")),
     )
@@ -96,7 +76,7 @@ def read_resized(requested: PodRequests, status: wire.PodStatus) -> Resized:
     """Read what the status of a pod says of its resources; `requested` is what its spec requests."""
     infeasible = _is_infeasible(status)
     statuses = {one.name: one for one in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
-    allocated, actual = [], []
+    allocated, actual, reported = [], [], []
     for container in requested.containers:
         said = statuses.get(container.name)
         wanted = () if infeasible else container.requests
@@ -108,10 +88,12 @@ def read_resized(requested: PodRequests, status: wire.PodStatus) -> Resized:
         held = granted if has is None else make_amounts(decode_amounts(has, f"{_STATUSES}.resources"))
         allocated.append(structs.replace(container, requests=granted))
         actual.append(structs.replace(container, requests=held))
+        reported.append(said is not None and said.resources is not None)
     promised, level = status.allocated_resources, status.resources
     return Resized(
         allocated=tuple(allocated),
         actual=tuple(actual),
+        reported=tuple(reported),
         pod_allocated=_read_level(promised, "status.allocatedResources"),
         pod_reported=level is not None,
         pod_actual=_read_level(level.requests if level is not None else None, "status.resources.requests"),
@@ -130,27 +112,10 @@ def _is_infeasible(status: wire.PodStatus) -> bool:
     )
 
 
-def _read_container(
-    container: wire.Container, field: str, role: Role, count: Callable[[wire.Container, _Amounts], _Amounts]
-) -> ContainerRequests:
+def _read_container(container: wire.Container, field: str, role: Role) -> ContainerRequests:
     resources = container.resources
     requests = decode_amounts(resources.requests if resources else None, f"{field}.resources.requests")
     limits = decode_amounts(resources.limits if resources else None, f"{field}.resources.limits")
     return ContainerRequests(
-        name=container.name,
-        role=role,
-        requests=make_amounts(count(container, {**limits, **requests})),
-        limits=make_amounts(limits),
+        name=container.name, role=role, requests=make_amounts({**limits, **requests}), limits=make_amounts(limits)
     )
-
-
-def _list_by_container(status: wire.PodStatus) -> dict[str, list[_Amounts]]:
-    """Return the actual and the allocated resources of the containers whose status has them, by name."""
-    return {
-        container.name: [
-            decode_amounts(container.resources.requests, f"{_STATUSES}.resources"),
-            decode_amounts(container.allocated_resources, f"{_STATUSES}.allocatedResources"),
-        ]
-        for container in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-        if container.resources is not None
-    }

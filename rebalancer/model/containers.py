@@ -47,6 +47,8 @@ class Resized(Struct, frozen=True, gc=False, kw_only=True):
     """What its kubelet has promised each container; the spec's where it does not say so."""
     actual: tuple[ContainerRequests, ...] = ()
     """What each container has; what was promised where its kubelet does not say so."""
+    reported: tuple[bool, ...] = ()
+    """Of each container, whether its kubelet says anything of what it has."""
     pod_allocated: Amounts | None = None
     """What was promised to the pod as a whole, None where its kubelet does not say so."""
     pod_reported: bool = False

@@ -63,11 +63,39 @@ def sum_requests(requested: PodRequests) -> tuple[Resources, tuple[int, int]]:
     return make_resources(plain), (scored.get(_CPU, 0), scored.get(_MEMORY, 0))
 
 
+def resize_containers(requested: PodRequests, resized: Resized) -> PodRequests:
+    """Return what counts of a pod that may be resized in place until 1.36.
+
+    Each container counts with the most of what it asks for, was promised and has; if the resize is infeasible, without
+    the first. So does the pod as a whole, for the resources that its spec names.
+    """
+    containers = tuple(
+        container
+        if container.role is Role.INIT or not reported  # an ordinary init container has ended when a pod is resized
+        else structs.replace(
+            container, requests=_take_most(container.requests, promised.requests, held.requests, resized)
+        )
+        for container, promised, held, reported in zip(
+            requested.containers, resized.allocated, resized.actual, resized.reported, strict=True
+        )
+    )
+    level = requested.pod_level
+    if resized.pod_reported:
+        most = dict(_take_most(level, resized.pod_allocated or (), resized.pod_actual or (), resized))
+        level = make_amounts({name: most.get(name, 0) for name, _ in level})
+    return structs.replace(requested, containers=containers, pod_level=level)
+
+
+def _take_most(wanted: Amounts, promised: Amounts, held: Amounts, resized: Resized) -> Amounts:
+    lists = [promised, held] if resized.infeasible else [wanted, promised, held]
+    return make_amounts(take_maximum(map(dict, lists)))
+
+
 def sum_resized(requested: PodRequests, resized: Resized) -> tuple[Resources, tuple[int, int]]:
     """Return what `sum_requests` returns, of a pod that may be resized in place, as it is summed up from 1.37 on.
 
-    What the spec asks for, what was promised and what there is are summed up each; the most of the three counts. Until
-    1.36 the most of each container's three is summed up.
+    What the spec asks for, what was promised and what there is are summed up each; the most of the three counts.
+    `resize_containers` has the rule before.
     """
     plain = _sum_resized(requested, resized, _NO_DEFAULTS)
     scored = _sum_resized(requested, resized, _get_scoring_defaults(requested, plain))

@@ -84,7 +84,8 @@ def charge_of(read: Any, pod: Pod) -> Any:
 
 
 def without_status(requested: Any, _: wire.PodStatus) -> Resized:
-    return Resized(allocated=requested.containers, actual=requested.containers)
+    every = requested.containers
+    return Resized(allocated=every, actual=every, reported=(False,) * len(every))
 
 
 def without_level(requested: Any, status: wire.PodStatus) -> Resized:
