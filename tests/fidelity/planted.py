@@ -80,7 +80,8 @@ def with_pods(module: Any, name: str, fake: Callable[..., Any]) -> Fault:
 
 
 def charge_of(read: Any, pod: Pod) -> Any:
-    return read.resized if isinstance(read, Pod) else pod.resized
+    """Return what the faulty model takes a pod for: that of a scene as it reads it, a newcomer as it is."""
+    return (read.resized or (read.requests, read.scored)) if isinstance(read, Pod) else pod.resized
 
 
 def without_status(requested: Any, _: wire.PodStatus) -> Resized:
