@@ -3,6 +3,7 @@
 Apart from the settings, whose declarations take long to import: commands that read no settings do not need them.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -91,3 +92,8 @@ def own_namespace() -> str:
         return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip() or OUTSIDE_NAMESPACE
     except OSError:
         return OUTSIDE_NAMESPACE
+
+
+def controller_namespace() -> str:
+    """Return the namespace of the controller's objects: by the environment, else the pod's own or the usual one."""
+    return os.environ.get(f"{PREFIX}NAMESPACE") or own_namespace()

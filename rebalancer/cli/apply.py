@@ -19,7 +19,7 @@ from rebalancer.admission.approval import MOST_PROPOSED
 from rebalancer.assessment.findings import Finding
 from rebalancer.cli import logs
 from rebalancer.cli.errors import CliError, Exit, warn
-from rebalancer.cli.files import read_bytes, read_policy
+from rebalancer.cli.files import read_bytes, read_policy, read_policy_in_force
 from rebalancer.cli.load import load_cluster
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.parsing import Parser
@@ -28,6 +28,7 @@ from rebalancer.cli.terminal import say
 from rebalancer.controller import process
 from rebalancer.controller.policy_source import UnreadablePolicy
 from rebalancer.controller.state import LoopState
+from rebalancer.locations import parse_policy_location
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.words import plural
 from rebalancer.policy import PolicyError
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             "narrow it with -n or -l"
         )
     _check_lease(settings)
-    _check_unchanged(plan, settings)
+    settings = _take_policy(plan, settings)
     viewer = ApplyViewer(tuple(eviction.uid for eviction in plan.evictions))
     logs.configure_logs(level="error", form="console")  # progress is on standard output
     say([f"Plan {plan.plan_hash}: {plural(len(plan.evictions), 'eviction')}."])
@@ -112,16 +113,24 @@ def _check_lease(settings: Settings) -> None:
         )
 
 
-def _check_unchanged(plan: PlanDocument, settings: Settings) -> None:
-    """Raise CliError if the policy, or anything that the plan depends on, is not what it was."""
-    kubeconfig = str(settings.kubeconfig) if settings.kubeconfig else None
-    location = str(settings.policy) if settings.policy is not None else None
-    options = ReadOptions.live(
-        kubeconfig=kubeconfig,
-        context=settings.context,
-        policy=read_policy(location, kubeconfig=kubeconfig, context=settings.context),
-        location=location,
+def _take_policy(plan: PlanDocument, settings: Settings) -> Settings:
+    """Return the settings with the policy that is used, as `rebalancer plan` chooses it.
+
+    CliError if that, or anything else that the plan depends on, is not what it was.
+    """
+    kubeconfig, context = str(settings.kubeconfig) if settings.kubeconfig else None, settings.context
+    if settings.policy is None:
+        policy = read_policy_in_force(settings.namespace, kubeconfig=kubeconfig, context=context)
+    else:
+        policy = read_policy(str(settings.policy), kubeconfig=kubeconfig, context=context)
+    _check_unchanged(
+        plan, ReadOptions.live(kubeconfig=kubeconfig, context=context, namespace=settings.namespace, policy=policy)
     )
+    return settings.model_copy(update={"policy": parse_policy_location(policy.location) if policy.location else None})
+
+
+def _check_unchanged(plan: PlanDocument, options: ReadOptions) -> None:
+    """Raise CliError if the policy, or anything else that the plan depends on, is not what it was."""
     cluster = load_cluster(options)
     if cluster.policy.hash != plan.policy_hash:
         raise CliError(

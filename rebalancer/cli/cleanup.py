@@ -50,7 +50,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Delete what is left, and report it line by line."""
-    policy = read_policy(args.policy)
+    policy = read_policy(args.policy).policy
     args.policy = None
     settings = load_flags(args)
     with _explain_errors():

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, connect
-from rebalancer.cli.controller_state import describe_other_policy, read_acting
+from rebalancer.cli.controller_state import read_acting
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.options import ReadOptions
 from rebalancer.model.cluster import ConfigMap, describe_unmodelled
@@ -35,8 +35,6 @@ class Cluster:
         options = self._options
         try:
             snapshot = read_once(self._transport, datetime.now(UTC), options.policy.eligibility.foreign_owners)
-            if options.is_shipped_policy:
-                warn(filter(None, [describe_other_policy(self._transport, options.policy)]))
         except ClusterError as error:
             raise CliError(str(error)) from None
         warnings = tuple(filter(None, [describe_unmodelled(snapshot.version)]))
@@ -61,4 +59,4 @@ class Cluster:
 
     def read_acting(self, mode: Mode) -> Acting:
         """Say what its controller does."""
-        return read_acting(self._transport, datetime.now(UTC), mode)
+        return read_acting(self._transport, self._options.controller_namespace, datetime.now(UTC), mode)

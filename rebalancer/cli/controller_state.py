@@ -1,20 +1,20 @@
 """What the controller of a live cluster does, read from what it has written: its status and its policy."""
 
-import os
 import time
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import structs
 
 from rebalancer.adapters.kubernetes.configmaps import StatusMap, read_config_map
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
-from rebalancer.adapters.kubernetes.transport import ClusterError, Transport
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.cli.errors import CliError
-from rebalancer.locations import PREFIX, own_namespace
-from rebalancer.model.moves import NO_MEMORY, Memory
-from rebalancer.policy import Mode, Policy, PolicyError, load_policy
+from rebalancer.locations import ConfigMapPolicy, parse_policy_location
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.policy import Mode, Policy, PolicyError, default_policy, load_policy
 from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, LeaseRecord, LeaseUnavailable
 from rebalancer.reporting.acting import Acting, describe_controller, describe_mode, describe_no_leader
@@ -29,11 +29,6 @@ _USUAL_SECONDS: Final = 15.0
 
 _RENEWAL_SECONDS: Final = 3.0
 """A leader renews the Lease more often than this: every 2 seconds by default."""
-
-
-def controller_namespace() -> str:
-    """Return the namespace of the controller's objects: by the environment, else the pod's own or the usual one."""
-    return os.environ.get(f"{PREFIX}NAMESPACE") or own_namespace()
 
 
 def read_status(transport: Transport, namespace: str) -> StatusDocument | None:
@@ -59,7 +54,7 @@ def read_lease(transport: Transport, namespace: str, now: datetime) -> LeaseStat
             time.sleep(_RENEWAL_SECONDS)
             before, record = record, lease.read()
             if record is not None and record.holder and record.renewed != before.renewed:
-                return LeaseStatus(holder=record.holder)
+                return LeaseStatus(holder=record.holder, since=record.acquired)
     except LeaseUnavailable:
         name = f"Lease {namespace}/rebalancer"
         return LeaseStatus(error=f"not allowed to get {name}; the ClusterRole rebalancer-view has the right")
@@ -68,7 +63,7 @@ def read_lease(transport: Transport, namespace: str, now: datetime) -> LeaseStat
     if record is None or record.renewed is None:
         return LeaseStatus()
     if _is_held(record, now):
-        return LeaseStatus(holder=record.holder)
+        return LeaseStatus(holder=record.holder, since=record.acquired)
     return LeaseStatus(free_since=record.renewed + (_lifetime(record) if record.holder else timedelta(0)))
 
 
@@ -83,14 +78,13 @@ def _lifetime(record: LeaseRecord) -> timedelta:
     return timedelta(seconds=record.expires_after(_USUAL_SECONDS))
 
 
-def read_acting(transport: Transport, now: datetime, mode: Mode) -> Acting:
-    """Say what the controller of this cluster will do, by its status, or by the mode where that is not readable."""
-    namespace = controller_namespace()
+def read_acting(transport: Transport, namespace: str, now: datetime, mode: Mode) -> Acting:
+    """Say what the controller of a namespace will do, by its status, or by the mode where that is not readable."""
     status: StatusDocument | None = None
     memory, unread = NO_MEMORY, ""
     try:
         status = read_status(transport, namespace)
-        memory = _read_motion(transport, namespace)
+        memory = parse_memory(StatusMap(transport, namespace).load(MEMORY_KEY))
     except (ClusterError, CliError):
         unread = "its status cannot be read"
 
@@ -107,35 +101,78 @@ def read_acting(transport: Transport, now: datetime, mode: Mode) -> Acting:
     return Acting(describe, status.breaker.namespaces, status.refused_evictions, memory)
 
 
-def _read_motion(transport: Transport, namespace: str) -> Memory:
-    """Return the part of the controller's memory that is about nodes in motion, and about others who evict."""
-    memory = parse_memory(StatusMap(transport, namespace).load(MEMORY_KEY))
-    return Memory(
-        node_changes=memory.node_changes,
-        domains_in_motion=memory.domains_in_motion,
-        settling=memory.settling,
-        evicted_by_others=memory.evicted_by_others,
-    )
+class MapPolicy(NamedTuple):
+    """The policy of a ConfigMap, and its other keys: files beside it, where it is mounted."""
+
+    policy: Policy
+    files: Mapping[str, str]
 
 
-def read_cluster_policy(transport: Transport, namespace: str, name: str) -> Policy | None:
+def read_map_policy(transport: Transport, namespace: str, name: str) -> MapPolicy | None:
     """Return the policy of a ConfigMap, None if there is none; raise ClusterError, LookupError or PolicyError."""
     config_map = read_config_map(transport, namespace, name)
     if config_map is None:
         return None
     if POLICY_KEY not in config_map.data:
         raise LookupError(f"ConfigMap {namespace}/{name} has no key {POLICY_KEY}")
-    return load_policy(config_map.data[POLICY_KEY].encode(), source=f"configmap:{namespace}/{name}")
+    policy = load_policy(config_map.data[POLICY_KEY].encode(), source=f"configmap:{namespace}/{name}")
+    return MapPolicy(policy, config_map.data)
 
 
-def describe_other_policy(transport: Transport, used: Policy) -> str:
-    """Say that the cluster has another policy than the one that is used; "" if it has not, or it cannot be read."""
-    namespace = controller_namespace()
+class PolicyInForce(NamedTuple):
+    """The policy by which the controller of a cluster acts, in the ConfigMap `place`, if it is not the shipped one.
+
+    `doubt` says why it may be another, "" where nothing speaks against it; `sure`: the controller says that it is it.
+    """
+
+    place: ConfigMapPolicy
+    map_policy: MapPolicy | None
+    doubt: str
+    sure: bool
+
+
+def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
+    """Return the policy in force: that of the ConfigMap that the controller names, or of the one that is mounted.
+
+    A mounted ConfigMap is a file for the controller, and reaches it up to a minute late: that it is the same is seen by
+    the hash. A ClusterError is raised only where the cluster does not answer at all.
+    """
     try:
-        policy = read_cluster_policy(transport, namespace, POLICY_MAP)
-    except (ClusterError, LookupError, PolicyError):
-        return ""
-    if policy is None or policy.hash == used.hash:
-        return ""
-    place = f"configmap:{namespace}/{POLICY_MAP}"
-    return f"the shipped policy is used, not the one in force in this cluster; pass --policy {place} for that"
+        status = read_status(transport, namespace)
+    except (RequestRefused, CliError):
+        status = None
+    place = _find_policy_map(status, namespace)
+    found, problem = None, ""
+    try:
+        found = read_map_policy(transport, place.namespace, place.name)
+    except RequestRefused as error:
+        right = "; the ClusterRole rebalancer-view has the right" if error.status == 403 else ""
+        problem = f"{error.details.get('message', error)}{right}"
+    except (LookupError, PolicyError) as error:
+        problem = str(error.args[0]) if isinstance(error, LookupError) else str(error)
+    used = found.policy if found is not None else default_policy()
+    sure = status is not None and status.policy.hash == used.hash and not problem
+    doubt = ""
+    if problem:
+        doubt = f"the policy in force, {place}, cannot be read: {problem}"
+    elif status is not None and not sure:
+        acts = f"the controller acts by policy {status.policy.hash} ({status.policy.source})"
+        why = (
+            "which it has not read yet or refuses, see rebalancer status" if found is not None else "which is not there"
+        )
+        doubt = f"{acts}, not by {place}, {why}"
+    if doubt and found is None:
+        doubt += "; the shipped policy is used: give the controller's with --policy"
+    return PolicyInForce(place, found, doubt, sure)
+
+
+def _find_policy_map(status: StatusDocument | None, namespace: str) -> ConfigMapPolicy:
+    """Return the ConfigMap that a controller reads its policy from, as it says, or the one that deploy/ mounts."""
+    if status is not None:
+        try:
+            named = parse_policy_location(status.policy.source)
+        except ValueError:
+            named = None
+        if isinstance(named, ConfigMapPolicy):
+            return named
+    return ConfigMapPolicy(namespace, POLICY_MAP)

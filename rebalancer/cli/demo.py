@@ -10,7 +10,8 @@ from rebalancer.simulator.scenario import BUILTIN
 
 _OF_SIMULATE = (
     *("changes", "every_domain_of", "prevention", "policy", "limit"),
-    *("snapshot", "server_version", "at", "kubeconfig", "context", "namespace", "selector"),
+    *("snapshot", "server_version", "at", "kubeconfig", "context", "controller_namespace"),
+    *("namespace", "selector"),
 )
 """Flags of `simulate` that a demo has no use for."""
 

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         case "yaml":
             sys.stdout.write(to_yaml(document))
         case _:
-            sys.stdout.write(explanation_text(document, options.layout))
+            sys.stdout.write(explanation_text(document, options.layout, foot=cluster.head()))
     return Exit.FINE
 
 

@@ -2,10 +2,11 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rebalancer.adapters.files import SnapshotFile
 from rebalancer.cli.errors import CliError, UsageError, warn
@@ -19,6 +20,9 @@ from rebalancer.policy import (
     load_team_policy,
     policy_notes,
 )
+
+if TYPE_CHECKING:
+    from rebalancer.cli.controller_state import MapPolicy
 
 CONFIG_MAP_PREFIX: Final = "configmap:"
 _LISTS: Final = re.compile(r"\.(?:json|jsonl|yaml|yml)(?:\.gz)?\Z")
@@ -56,39 +60,80 @@ def _read_folder(folder: Path) -> list[SnapshotFile]:
     return [SnapshotFile(str(path), read_bytes(str(path))) for path in paths]
 
 
-def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str | None = None) -> Policy:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadPolicy:
+    """A policy, where it was read, as --policy takes it, and where the scheduler's configuration may lie.
+
+    `location` is None for the shipped one. `folder` is that of the policy's own file, None for another policy; `files`
+    are those of its ConfigMap, None where it is of no ConfigMap. `in_force`: the cluster's controller acts by it.
+    """
+
+    policy: Policy
+    location: str | None = None
+    folder: Path | None = None
+    files: Mapping[str, str] | None = None
+    in_force: bool = False
+
+    def __str__(self) -> str:
+        """Say which it is."""
+        place = self.location or "shipped"
+        return f"{place}, in force in this cluster" if self.in_force else place
+
+
+def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str | None = None) -> ReadPolicy:
     """Read a policy file or that of `configmap:NAMESPACE/NAME`, or return the shipped policy for None.
 
     CliError lists all problems with their lines. What the policy leaves out is said on standard error.
     """
     if name is None:
-        return default_policy()
+        return ReadPolicy(policy=default_policy())
     if name.startswith(CONFIG_MAP_PREFIX):
-        policy = _read_from_cluster(name, kubeconfig, context)
+        policy, files = _read_from_cluster(name, kubeconfig, context)
+        made = ReadPolicy(policy=policy, location=name, files=files)
     else:
         data = read_bytes(name)
         with _listing_problems(name) as source:
             policy = load_policy(data, source=source)
+        made = ReadPolicy(policy=policy, location=source, folder=Path() if name == "-" else Path(name).parent)
     warn(policy_notes(policy))
-    return policy
+    return made
 
 
-def _read_from_cluster(name: str, kubeconfig: str | None, context: str | None) -> Policy:
+def read_policy_in_force(namespace: str, *, kubeconfig: str | None, context: str | None) -> ReadPolicy:
+    """Read the policy by which the controller in a namespace acts; warn where that is not sure.
+
+    The shipped one is taken where that cannot be read. What is needed is imported here, see below.
+    """
+    from rebalancer.adapters.kubernetes.transport import ClusterError, connect  # noqa: PLC0415
+    from rebalancer.cli.controller_state import find_policy_in_force  # noqa: PLC0415
+
+    try:
+        found = find_policy_in_force(connect(kubeconfig=kubeconfig, context=context), namespace)
+    except ClusterError as error:
+        raise CliError(str(error)) from None
+    warn(filter(None, [found.doubt]))
+    if found.map_policy is None:
+        return ReadPolicy(policy=default_policy(), in_force=found.sure)
+    policy, files = found.map_policy
+    return ReadPolicy(policy=policy, location=str(found.place), files=files, in_force=found.sure)
+
+
+def _read_from_cluster(name: str, kubeconfig: str | None, context: str | None) -> "MapPolicy":
     """Read a policy from a ConfigMap. What it needs is imported here: the client takes longer than any file."""
     from rebalancer.adapters.kubernetes.transport import ClusterError, connect  # noqa: PLC0415
-    from rebalancer.cli.controller_state import read_cluster_policy  # noqa: PLC0415
+    from rebalancer.cli.controller_state import read_map_policy  # noqa: PLC0415
 
     namespace, _, config_map = name.removeprefix(CONFIG_MAP_PREFIX).partition("/")
     if not namespace or not config_map or "/" in config_map:
         raise UsageError(f"found --policy {name}, expected configmap:NAMESPACE/NAME")
     try:
         with _listing_problems(name):
-            policy = read_cluster_policy(connect(kubeconfig=kubeconfig, context=context), namespace, config_map)
+            found = read_map_policy(connect(kubeconfig=kubeconfig, context=context), namespace, config_map)
     except (ClusterError, LookupError) as error:
         raise CliError(f"{name}: {error.args[0] if isinstance(error, LookupError) else error}") from None
-    if policy is None:
+    if found is None:
         raise CliError(f"{name}: there is no such ConfigMap")
-    return policy
+    return found
 
 
 def read_any_policy(name: str) -> Policy | TeamPolicy:

@@ -32,7 +32,8 @@ from rebalancer.prevention.findings import find_risks, scale_down_findings
 from rebalancer.prevention.plan import evaluate_groups
 from rebalancer.reporting.acting import Acting, describe_mode
 from rebalancer.reporting.documents.status import hold_refused
-from rebalancer.scheduling.profile import Profile
+from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.tracking.track import track
 
 if TYPE_CHECKING:
     from rebalancer.cli.cluster import Cluster
@@ -45,12 +46,19 @@ _MOST_WARNINGS: Final = 50
 class LoadedCluster:
     """A snapshot, evaluated by the policy in force, and what that references and the cluster lacks.
 
-    `acting` is what the controller does with the plan.
+    `acting` is what the controller does with the plan, `source` which policy it is, "" for a file of a cluster.
     """
 
     evaluation: Evaluation
     unmatched: tuple[Unmatched, ...]
     acting: Acting
+    source: str = ""
+
+    def head(self) -> list[str]:
+        """Return the lines that say which controller and which policy it is about; none for a file of a cluster."""
+        if not self.source:
+            return []
+        return [f"Controller: {self.acting.line}", f"Policy {self.policy.cluster.hash} ({self.source})"]
 
     @property
     def snapshot(self) -> Snapshot:
@@ -101,17 +109,26 @@ def _with_team_maps(snapshot: Snapshot, options: ReadOptions, cluster: "Cluster 
 
 
 def load_profile(options: ReadOptions) -> Profile:
-    """Return the scheduler profile that the policy names; CliError where it cannot be read."""
+    """Return the scheduler profile that the policy names; CliError where it cannot be read.
+
+    What only the controller's pod can read is no error: Kubernetes' defaults are taken then, with a warning.
+    """
+    read = options.read_policy
     try:
-        return read_profile(options.policy, options.policy_folder)
+        return read_profile(read.policy, read.folder, read.files)
     except UnreadableProfile as error:
-        raise CliError(str(error)) from None
+        if read.files is None:
+            raise CliError(str(error)) from None
+        warn(
+            [f"{error}; the scheduler's defaults are taken. Give a policy and its configuration as files with --policy"]
+        )
+        return replace(DEFAULT_PROFILE, name=read.policy.scheduler.name)
 
 
 def load_cluster(options: ReadOptions) -> LoadedCluster:
     """Read, assess and plan; warn on standard error about references of the policy to objects that do not exist.
 
-    The plan is the controller's own, made without memory but for what others do, and not carried out.
+    The plan is the controller's own, made with its policy and its memory, and not carried out.
     """
     profile = load_profile(options)
     with progress("reading the cluster"):
@@ -126,7 +143,7 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
 def _plan(
     options: ReadOptions, snapshot: Snapshot, profile: Profile, acting: Acting, memory: Memory | None
 ) -> LoadedCluster:
-    evaluation = evaluate_without_memory(snapshot, options.policy, profile, memory)
+    evaluation = evaluate_once(snapshot, options.policy, profile, memory)
     problems = list(evaluation.team_problems.items())[:_MOST_WARNINGS]
     warn([f"team policy of {name}: {problem}" for name, problem in problems])
     unmatched = find_unmatched(evaluation.view, evaluation.assessment, evaluation.inputs.policy)
@@ -134,21 +151,21 @@ def _plan(
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
     evaluation = replace(evaluation, plan=hold_refused(evaluation.plan, acting.refused))
-    return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting)
+    source = "" if options.snapshots else str(options.read_policy)
+    return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting, source=source)
 
 
-def evaluate_without_memory(
-    snapshot: Snapshot, policy: Policy, profile: Profile, memory: Memory | None = None
-) -> Evaluation:
-    """Evaluate as the first cycle of a controller does, with the reasons why repairs wait for capacity.
+def evaluate_once(snapshot: Snapshot, policy: Policy, profile: Profile, memory: Memory | None = None) -> Evaluation:
+    """Evaluate as the first cycle of a new leader does, with the reasons why repairs wait for capacity.
 
-    `memory` is what a controller knows of nodes that have changed, and of others' evictions; None for a file. Nothing
-    is requested: a command only reads.
+    `memory` is what the last leader has stored; None for a file. Nothing is requested: a command only reads.
     """
+    if memory is not None:
+        memory = track(memory, None, snapshot, policy, snapshot.taken_at, None, profile)
     evaluation = evaluate(snapshot, policy, profile=profile, memory=memory)
     decision = decide_capacity(
         evaluation,
-        NO_MEMORY,
+        memory or NO_MEMORY,
         Observation(now=snapshot.taken_at, plan=evaluation.plan, may_begin=False),
         obstacle=None if policy.mode is Mode.EVICT else NotInModeEvict(),
         lasting=timedelta(0),

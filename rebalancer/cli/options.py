@@ -5,14 +5,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Self
 
 from rebalancer.cli.errors import UsageError
-from rebalancer.cli.files import CONFIG_MAP_PREFIX, read_policy
+from rebalancer.cli.files import CONFIG_MAP_PREFIX, ReadPolicy, read_policy, read_policy_in_force
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.selectors import parse_selector
 from rebalancer.cli.terminal import find_layout
+from rebalancer.locations import controller_namespace
 from rebalancer.model.cluster import NEWEST, OLDEST, Version
 from rebalancer.model.labels import LabelSelector
 from rebalancer.policy import Policy
@@ -48,6 +48,12 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
         help="the kubeconfig file (default: $KUBECONFIG, the pod's own account, ~/.kube/config)",
     )
     source.add_argument("--context", metavar="NAME", help="the kubeconfig's context (default: the current one)")
+    source.add_argument(
+        "--controller-namespace",
+        metavar="NAME",
+        help="where the controller of the live cluster runs, by whose policy and memory it is planned (default: "
+        "$REBALANCER_NAMESPACE, the pod's own, rebalancer-system)",
+    )
     selection = parser.add_argument_group("what to select")
     namespaces = selection.add_mutually_exclusive_group()
     namespaces.add_argument("-n", "--namespace", metavar="NAME", help=namespace or "only this namespace")
@@ -62,7 +68,10 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
         )
     parser.set_defaults(selector=None)
     selection.add_argument(
-        "--policy", metavar="FILE", help="the policy: a file, or configmap:NAMESPACE/NAME (default: the shipped policy)"
+        "--policy",
+        metavar="FILE",
+        help="the policy: a file, or configmap:NAMESPACE/NAME (default: the one in force in the live cluster, else the "
+        "shipped one)",
     )
     parser.add_argument(
         "-o",
@@ -108,8 +117,8 @@ def add_color_argument(parser: Parser) -> None:
 class ReadOptions:
     """The shared flags, checked. Without `snapshots` it is a live cluster; `namespace` None is all of them.
 
-    `policy_folder` is that of the policy's file, None for another policy. `layout` is that of text on standard
-    output, `most` how many workloads it shows, None for all.
+    `controller_namespace` is where the controller of a live cluster runs. `layout` is that of text on standard output,
+    `most` how many workloads it shows, None for all.
     """
 
     snapshots: tuple[str, ...]
@@ -117,68 +126,77 @@ class ReadOptions:
     at: datetime | None
     kubeconfig: str | None
     context: str | None
+    controller_namespace: str
     namespace: str | None
     selector: LabelSelector
-    policy: Policy
-    is_shipped_policy: bool
-    policy_folder: Path | None
+    read_policy: ReadPolicy
     output: str
     layout: TextLayout
     most: int | None
 
+    @property
+    def policy(self) -> Policy:
+        """The policy, without team policies."""
+        return self.read_policy.policy
+
     @classmethod
-    def of(cls, args: argparse.Namespace) -> Self:
-        """Take the flags from parsed arguments and read the policy; CliError where they contradict each other."""
+    def of(cls, args: argparse.Namespace, *, policy: Policy | None = None) -> Self:
+        """Take the flags from parsed arguments and read the policy; CliError where they contradict each other.
+
+        `policy` is taken where the flags name none, and nobody asks the cluster then.
+        """
         snapshots = tuple(args.snapshot or ())
         if not snapshots:
             _refuse_flags(args, ("server_version", "at"), "describes a snapshot; add --snapshot FILE or leave it out")
         else:
-            _refuse_flags(args, ("kubeconfig", "context"), "names a live cluster; leave it out or --snapshot")
+            live = ("kubeconfig", "context", "controller_namespace")
+            _refuse_flags(args, live, "names a live cluster; leave it out or --snapshot")
         if "-" in snapshots and args.policy == "-":
             raise UsageError("both --snapshot and --policy read standard input; give one of them as a file")
         if snapshots and (args.policy or "").startswith(CONFIG_MAP_PREFIX):
             raise UsageError("--policy configmap:… names a live cluster; give a file, or leave out --snapshot")
+        namespace = args.controller_namespace or controller_namespace()
         return cls(
             snapshots=snapshots,
             server_version=args.server_version or NEWEST,
             at=args.at,
             kubeconfig=args.kubeconfig,
             context=args.context,
+            controller_namespace=namespace,
             namespace=args.namespace,
             selector=args.selector or LabelSelector(),
-            policy=read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context),
-            is_shipped_policy=args.policy is None,
-            policy_folder=_get_folder(args.policy),
+            read_policy=_choose_policy(args, namespace, policy),
             output=args.output,
             layout=find_layout(args.color),
             most=_MOST_IN_TERMINAL if args.limit is None and sys.stdout.isatty() else args.limit or None,
         )
 
     @classmethod
-    def live(cls, *, kubeconfig: str | None, context: str | None, policy: Policy, location: str | None) -> Self:
-        """Return the flags of a live cluster, all of it, with a policy from `location`, None for the shipped one."""
+    def live(cls, *, kubeconfig: str | None, context: str | None, namespace: str, policy: ReadPolicy) -> Self:
+        """Return the flags of a live cluster, all of it; `namespace` is its controller's."""
         return cls(
             snapshots=(),
             server_version=NEWEST,
             at=None,
             kubeconfig=kubeconfig,
             context=context,
+            controller_namespace=namespace,
             namespace=None,
             selector=LabelSelector(),
-            policy=policy,
-            is_shipped_policy=location is None,
-            policy_folder=_get_folder(location),
+            read_policy=policy,
             output=FORMATS[0],
             layout=PLAIN,
             most=None,
         )
 
 
-def _get_folder(policy: str | None) -> Path | None:
-    """Return the folder of the policy file, the working directory for standard input; None without a file."""
-    if policy is None or policy.startswith(CONFIG_MAP_PREFIX):
-        return None
-    return Path() if policy == "-" else Path(policy).parent
+def _choose_policy(args: argparse.Namespace, namespace: str, policy: Policy | None) -> ReadPolicy:
+    """Return the policy of --policy, else the one that is given, else that in force in the live cluster."""
+    if args.policy is None and policy is not None:
+        return ReadPolicy(policy=policy)
+    if args.policy is None and not args.snapshot:
+        return read_policy_in_force(namespace, kubeconfig=args.kubeconfig, context=args.context)
+    return read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context)
 
 
 def _refuse_flags(args: argparse.Namespace, names: Sequence[str], why: str) -> None:

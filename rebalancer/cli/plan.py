@@ -48,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
         case _:
             view = PlanView(
                 acting=cluster.acting.line,
+                policy=cluster.source,
                 satisfied=satisfied,
                 unplanned=unplanned,
                 unknown=len(unknown),

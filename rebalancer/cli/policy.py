@@ -55,4 +55,4 @@ def _schema(args: argparse.Namespace) -> str:
 
 
 def _show(args: argparse.Namespace) -> str:
-    return read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context).to_yaml()
+    return read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context).policy.to_yaml()

@@ -89,7 +89,8 @@ def run(args: argparse.Namespace) -> int:
         case _:
             refusals = narrow_plan(evaluation.plan, workloads).refusals
             wide = options.output == "wide"
-            sys.stdout.write(report_text(document, refusals, options.layout, most=options.most, wide=wide))
+            layout, head = options.layout, cluster.head()
+            sys.stdout.write(report_text(document, refusals, layout, head=head, most=options.most, wide=wide))
     if not args.fail_on:
         return Exit.FINE
     if not (document.constraints or document.limits or document.deadlocks):

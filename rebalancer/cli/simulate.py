@@ -21,7 +21,7 @@ from rebalancer.cli.progress import progress
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
-from rebalancer.policy import Policy, ScaleDownPrevention
+from rebalancer.policy import Policy, ScaleDownPrevention, default_policy
 from rebalancer.reporting.documents.document import json_chunks, to_yaml, workload_name
 from rebalancer.reporting.documents.report import report_document
 from rebalancer.reporting.documents.simulation import (
@@ -108,12 +108,11 @@ def add_seed_argument(parser: argparse._ActionsContainer) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what happens; nothing is changed but the copy in memory."""
     logs.configure_logs(level="error", form="console")  # what the loop would log is among the events
-    options = ReadOptions.of(args)
-    scenario = _read_scenario(args, options)
+    scenario = _read_scenario(args)
+    own = default_policy() if scenario.snapshot is not None else None
+    options = ReadOptions.of(args, policy=scenario.policy or own)
     _check_flags(args, options, scenario)
     _check_live_flags(args)
-    if scenario.policy is not None and args.policy is None:
-        options = replace(options, policy=scenario.policy, is_shipped_policy=False)
     snapshot, policy = _read_cluster(options, scenario)
     if args.prevention is not None:
         policy = with_prevention(policy, ScaleDownPrevention(args.prevention))
@@ -167,12 +166,12 @@ def _parse_with(verb: str) -> Callable[[str], Change]:
     return parse
 
 
-def _read_scenario(args: argparse.Namespace, options: ReadOptions) -> Scenario:
+def _read_scenario(args: argparse.Namespace) -> Scenario:
     """Return the scenario of --scenario, if any, after the changes of the flags."""
     name, changes = args.scenario, tuple(args.changes or ())
     if name is None:
         return Scenario(steps=changes)
-    if name == "-" and "-" in options.snapshots:
+    if name == "-" and "-" in (args.snapshot or ()):
         raise UsageError("both --scenario and --snapshot read standard input; give one of them as a file")
     try:
         if name.startswith(BUILTIN):

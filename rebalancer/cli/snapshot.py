@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--kubeconfig and --context name a live cluster; leave them out or --snapshot")
     if args.snapshot is not None and args.policy is not None:
         raise UsageError("--policy names owners to be read from a live cluster; leave it out or --snapshot")
-    policy = read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context)
+    policy = read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context).policy
     try:
         if args.snapshot is None:
             transport = connect(kubeconfig=args.kubeconfig, context=args.context)

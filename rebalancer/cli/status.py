@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from msgspec import structs
@@ -12,9 +13,10 @@ from rebalancer.cli.controller_state import read_lease, read_status
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.redraw import can_redraw, redrawing
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import find_layout
-from rebalancer.reporting.acting import describe_controller
+from rebalancer.reporting.acting import describe_controller, find_trouble
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.text.status import status_text
@@ -28,7 +30,11 @@ def add_arguments(parser: Parser) -> None:
     parser.epilog = (
         "It reads the ConfigMap rebalancer-status, which the controller writes at the end of each cycle, and the Lease."
     )
-    parser.add_argument("--watch", action="store_true", help="show it again whenever it changes, until Ctrl-C")
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="keep showing it, until Ctrl-C: in its place in a terminal, else again whenever it changes",
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -47,21 +53,40 @@ def run(args: argparse.Namespace) -> int:
     try:
         transport = connect(kubeconfig=str(settings.kubeconfig or "") or None, context=settings.context)
         warn(transport.warnings)
-        last = None
-        while True:
-            status = _read(transport, settings.namespace)
-            acting = describe_controller(status, datetime.now(UTC))
-            # Where no controller leads the status stays as it is, and only the line says for how long.
-            shown = status, acting if args.output == "table" else ""
-            if shown != last:
-                sys.stdout.write(_show(status, acting, args))
-                sys.stdout.flush()
-                last = shown
-            if not args.watch:
-                return Exit.FINE
-            time.sleep(_INTERVAL)
+        if not args.watch:
+            sys.stdout.write(_show(_read(transport, settings.namespace), args))
+        elif args.output == "table" and can_redraw():
+            with redrawing() as redraw:
+                for status in _read_again(transport, settings.namespace):
+                    redraw(_show(status, args).splitlines())
+        else:
+            _show_changes(_read_again(transport, settings.namespace), args)
     except ClusterError as error:
         raise CliError(str(error)) from None
+    return Exit.FINE
+
+
+def _read_again(transport: Transport, namespace: str) -> Iterator[StatusDocument]:
+    """Yield the status without end."""
+    while True:
+        yield _read(transport, namespace)
+        time.sleep(_INTERVAL)
+
+
+def _show_changes(statuses: Iterator[StatusDocument], args: argparse.Namespace) -> None:
+    """Write each status that differs from the one before.
+
+    Where no controller is at work it stays as it is, and only the line that says for how long differs.
+    """
+    last = None
+    for status in statuses:
+        now = datetime.now(UTC)
+        at_work = status.lease is not None and status.lease.holder and not find_trouble(status, now)
+        shown = status, "" if at_work or args.output != "table" else describe_controller(status, now)
+        if shown != last:
+            sys.stdout.write(_show(status, args) + ("\n" if args.output == "table" else ""))
+            sys.stdout.flush()
+            last = shown
 
 
 def _read(transport: Transport, namespace: str) -> StatusDocument:
@@ -73,12 +98,11 @@ def _read(transport: Transport, namespace: str) -> StatusDocument:
     return structs.replace(status, lease=read_lease(transport, namespace, datetime.now(UTC)))
 
 
-def _show(status: StatusDocument, acting: str, args: argparse.Namespace) -> str:
+def _show(status: StatusDocument, args: argparse.Namespace) -> str:
     match args.output:
         case "json":
             return to_json(status).decode()
         case "yaml":
             return ("---\n" if args.watch else "") + to_yaml(status)
         case _:
-            text = status_text(status, acting, datetime.now(UTC), find_layout(args.color))
-            return text + ("\n" if args.watch else "")
+            return status_text(status, datetime.now(UTC), find_layout(args.color))

@@ -89,7 +89,9 @@ class Elector:
         since = free_since(election, at)
         if since is not None and (election.seen is not None or not problem):
             return LeaseStatus(free_since=self._clocks.now() - timedelta(seconds=max(0.0, at - since)), error=problem)
-        return LeaseStatus(holder=election.seen.holder if election.seen is not None else "", error=problem)
+        if election.seen is None:
+            return LeaseStatus(error=problem)
+        return LeaseStatus(holder=election.seen.holder, since=election.seen.acquired, error=problem)
 
     def stop(self, timeout: float, *, release: bool = True) -> None:
         """End, and with `release` hand the lease back, so that others need not wait for it to run out."""

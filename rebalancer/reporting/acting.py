@@ -1,4 +1,8 @@
-"""What the controller does, in one line: the same for commands and the status page."""
+"""Who leads, since when, how old the last cycle is, and what the controller does: one line, the same everywhere.
+
+The first line of `status`, `plan`, `report` and the page. Who leads stands first: what a status says besides is of a
+process that may be gone.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,19 +55,36 @@ def describe_status(status: StatusDocument) -> str:
 
 
 def describe_controller(status: StatusDocument, now: datetime) -> str:
-    """Say in one line what the controller does, by its status and by who leads: without a leader nothing happens."""
+    """Say in one line who leads and what the controller does: without a leader nothing happens."""
     lease, last = status.lease, status.last_cycle
     ran = f"last cycle {ago(last, now)}" if last is not None else "no cycle yet"
+    invalid = "" if status.policy.valid else f"; a newer policy is invalid: {_first_line(status.policy.error)}"
+    if lease is not None and not lease.holder:
+        by = f" by {status.leader}" if last is not None and status.leader else ""
+        return f"{describe_no_leader(lease, ran + by)}{invalid}"
+    leads = f"{_describe_leader(lease, now)}, " if lease is not None else ""
+    return f"{leads}{ran}; {find_trouble(status, now) or describe_status(status)}{invalid}"
+
+
+def find_trouble(status: StatusDocument, now: datetime) -> str:
+    """Say in what way the leader does not do what the status says, "" where it does; it has one, or needs none."""
+    lease, last = status.lease, status.last_cycle
     if lease is None:
-        return describe_status(status)
-    if not lease.holder:
-        return describe_no_leader(lease, ran)
+        return ""
     if lease.holder != status.leader:
-        return f"mode {status.mode}, but {lease.holder} leads and has not ended a cycle yet: {ran}"
+        return f"mode {status.mode}, but it has not ended a cycle yet"
     late = max(_LATE, _LATE_INTERVALS * timedelta(seconds=status.policy.interval_seconds))
-    if status.paused is None and last is not None and now - last > late:
-        return f"mode {status.mode}, but {lease.holder} leads and is late: {ran}"
-    return describe_status(status)
+    is_late = status.paused is None and last is not None and now - last > late
+    return f"mode {status.mode}, but it is late" if is_late else ""
+
+
+def _describe_leader(lease: LeaseStatus, now: datetime) -> str:
+    since = f" since {lease.since:%Y-%m-%d %H:%M:%SZ} ({ago(lease.since, now)})" if lease.since is not None else ""
+    return f"{lease.holder} leads{since}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
 
 
 def slow_start_text(windows: SlowStartStatus) -> str:
@@ -78,11 +99,11 @@ def slow_start_text(windows: SlowStartStatus) -> str:
 def describe_no_leader(lease: LeaseStatus, ran: str) -> str:
     """Say in one line that nobody leads, or that this is not known; `ran` says when the last cycle was."""
     if lease.free_since is None and lease.error:
-        return f"whether a controller leads is not known: {lease.error}; {ran}"
+        return f"whether a controller runs is not known: {lease.error}; {ran}"
     known = " as far as this process knows" if lease.error else ""
     since = f" since {lease.free_since:%Y-%m-%d %H:%M:%SZ}" if lease.free_since is not None else ""
     why = f"; {lease.error}" if lease.error else ""
-    return f"no controller leads{known}: Lease free{since}, {ran}{why}"
+    return f"no controller runs{known}: Lease free{since}, {ran}{why}"
 
 
 @dataclass(frozen=True)

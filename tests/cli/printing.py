@@ -70,7 +70,8 @@ def stopped_server() -> Handler:
 
 
 def _leading_server(status: Callable[[], StatusDocument]) -> Handler:
-    made = test_cli_status.running(leader=status().leader)
+    made = test_cli_status.running()
+    test_cli_status.lead(made, test_cli_status.held(status().leader, since=test_cli_status.at(-3 * 3600 - 1)))
     made.answers["GET", test_cli_status.MAP] = lambda _: (
         200,
         {"metadata": {"name": "rebalancer-status"}, "data": {STATUS_KEY: to_json(status()).decode()}},

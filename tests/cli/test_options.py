@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rebalancer.cli.errors import UsageError
+from rebalancer.cli.files import ReadPolicy
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.selectors import parse_selector
@@ -21,10 +22,10 @@ from tests.build import HEAD
 def read(*argv: str) -> ReadOptions:
     parser = Parser(prog="rebalancer report", description="Report.")
     add_read_arguments(parser)
-    return ReadOptions.of(parser.parse_args(argv))
+    return ReadOptions.of(parser.parse_args(argv), policy=default_policy())
 
 
-def test_without_flags_the_whole_live_cluster_is_read_with_the_shipped_policy() -> None:
+def test_without_flags_the_whole_live_cluster_is_read() -> None:
     assert read() == ReadOptions(
         snapshots=(),
         server_version=NEWEST,
@@ -33,9 +34,8 @@ def test_without_flags_the_whole_live_cluster_is_read_with_the_shipped_policy() 
         context=None,
         namespace=None,
         selector=LabelSelector(),
-        policy=default_policy(),
-        is_shipped_policy=True,
-        policy_folder=None,
+        controller_namespace="rebalancer-system",
+        read_policy=ReadPolicy(policy=default_policy()),
         output="table",
         layout=TextLayout(),
         most=None,
@@ -46,8 +46,10 @@ def test_every_flag_reaches_its_field() -> None:
     reading = read("--snapshot", "-", "--server-version", "v1.33.2", "--at", "2026-01-31T09:00:00+01:00", "-n", "shop")
     assert (reading.snapshots, reading.server_version, reading.namespace) == (("-",), Version(1, 33), "shop")
     assert reading.at == datetime(2026, 1, 31, 8, tzinfo=UTC)
-    live = read("--kubeconfig", "k", "--context", "c", "-A", "-l", "app=web", "-o", "json")
+    words = ("--kubeconfig", "k", "--context", "c", "--controller-namespace", "r", "-A", "-l", "app=web", "-o", "json")
+    live = read(*words)
     assert (live.kubeconfig, live.context, live.namespace, live.output) == ("k", "c", None, "json")
+    assert live.controller_namespace == "r"
     assert live.selector == LabelSelector.of({"app": "web"})
 
 
@@ -55,7 +57,7 @@ def test_every_flag_reaches_its_field() -> None:
 def test_a_verb_about_one_object_takes_no_selection(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     parser = Parser(prog="rebalancer explain", description="Explain.")
     add_read_arguments(parser, namespace="the object's")
-    reading = ReadOptions.of(parser.parse_args(["-n", "shop"]))
+    reading = ReadOptions.of(parser.parse_args(["-n", "shop"]), policy=default_policy())
     assert (reading.namespace, reading.selector) == ("shop", LabelSelector())
     with pytest.raises(SystemExit, match="2"):
         parser.parse_args(argv)
@@ -69,6 +71,7 @@ def test_a_verb_about_one_object_takes_no_selection(argv: list[str], capsys: pyt
         ["--at", "2026-01-31T08:00:00Z"],
         ["--snapshot", "x", "--kubeconfig", "k"],
         ["--snapshot", "x", "--context", "c"],
+        ["--snapshot", "x", "--controller-namespace", "r"],
         ["--snapshot", "-", "--policy", "-"],
     ],
 )
@@ -128,4 +131,4 @@ def test_the_folder_of_the_policy_is_known(
     (tmp_path / "sub").mkdir()
     for name in ("policy.yaml", "sub/policy.yaml"):
         (tmp_path / name).write_text(HEAD)
-    assert read("--policy", policy).policy_folder == Path(folder)
+    assert read("--policy", policy).read_policy.folder == Path(folder)

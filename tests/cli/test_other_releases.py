@@ -29,6 +29,7 @@ def test_a_command_warns_once_of_a_release_that_is_not_modelled(
     server.answers["GET", "/version"] = 200, {"major": "1", "minor": minor}
     with served(server) as transport:
         monkeypatch.setattr(cluster, "connect", lambda **_: transport)  # which has tests of its own
+        monkeypatch.setattr("rebalancer.adapters.kubernetes.transport.connect", lambda **_: transport)
         assert main([command]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "is modelled" in line]
     assert len(said) == bool(warning)

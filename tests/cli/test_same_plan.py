@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalancer.adapters.files import read_snapshot
-from rebalancer.cli.load import evaluate_without_memory
+from rebalancer.cli.load import evaluate_once
 from rebalancer.cli.main import main
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.reasons import Reason
@@ -33,7 +33,7 @@ ALL_ZONES = Topology(domains={ZONE: ("a", "b", "c")})
 
 def printed(snapshot: Snapshot, policy: Policy) -> str:
     """Return what `rebalancer plan -o json` prints of a cluster."""
-    evaluation = evaluate_without_memory(snapshot, policy, DEFAULT_PROFILE)
+    evaluation = evaluate_once(snapshot, policy, DEFAULT_PROFILE)
     relaxations = find_relaxations(evaluation.plan)
     return "".join(json_chunks(plan_document(evaluation.plan, evaluation.inputs.snapshot, relaxations)))
 

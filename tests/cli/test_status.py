@@ -1,6 +1,7 @@
 """`rebalancer status`: what the controller does and why nothing happens, from what it has written."""
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from msgspec import structs
 from structlog.testing import capture_logs
 
 from rebalancer.cli import main as entry
@@ -49,9 +49,10 @@ def working() -> LoopState:
     return simulation.runner.state
 
 
-def held(holder: str = "pod-1") -> dict[str, Any]:
+def held(holder: str = "pod-1", since: str = "2026-01-05T06:00:00.000000Z") -> dict[str, Any]:
     """Return the spec of a Lease that somebody holds."""
-    return {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2999-01-01T00:00:00.000000Z"}
+    times = {"acquireTime": since, "renewTime": "2999-01-01T00:00:00.000000Z"}
+    return {"holderIdentity": holder, "leaseDurationSeconds": 15, **times}
 
 
 def show(server: ApiServer, *texts: str, memory: str = "") -> None:
@@ -90,10 +91,11 @@ def test_the_status_as_a_document(server: ApiServer, capsys: pytest.CaptureFixtu
     own = json.loads(text)
     assert own["lease"] is None
     assert entry.main(["status", "-o", "json"]) == Exit.FINE
-    assert json.loads(capsys.readouterr().out) == {**own, "lease": {"holder": "pod-1", "freeSince": None, "error": ""}}
+    held_lease = {"holder": "pod-1", "since": "2026-01-05T06:00:00Z", "freeSince": None, "error": ""}
+    assert json.loads(capsys.readouterr().out) == {**own, "lease": held_lease}
     lead(server, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"})
     assert entry.main(["status", "-o", "json"]) == Exit.FINE
-    free = {"holder": "", "freeSince": "2026-01-01T00:00:00Z", "error": ""}
+    free = {"holder": "", "since": None, "freeSince": "2026-01-01T00:00:00Z", "error": ""}
     assert json.loads(capsys.readouterr().out) == {**own, "lease": free}
     assert entry.main(["status", "-o", "yaml"]) == Exit.FINE
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "Status"
@@ -126,70 +128,76 @@ def test_watching_shows_each_change_once(
 
     monkeypatch.setattr("rebalancer.cli.status.time.sleep", wait)
     assert entry.main(["status", "--watch"]) == Exit.INTERRUPTED
-    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Controller: ")]
+    shown = [seen(line) for line in capsys.readouterr().out.splitlines() if line.startswith("Controller: ")]
     assert shown == [
-        "Controller: mode Evict: the controller evicts",
-        "Controller: mode Observe: the controller will not evict",
+        f"{LEADS}mode Evict: the controller evicts",
+        f"{LEADS}mode Observe: the controller will not evict",
     ]
+
+
+LEADS = "Controller: pod-1 leads since 2026-01-05 06:00:00Z, last cycle; "
+
+
+def seen(line: str) -> str:
+    """Return a line without ages."""
+    return re.sub(r" \(?\d+[smhd] ago\)?", "", line)
 
 
 FREE = {"holderIdentity": "", "leaseDurationSeconds": 1}
 FREED = {**FREE, "renewTime": "2026-01-05T09:00:00Z"}
 NOT_ALLOWED = (
     "not allowed to get Lease rebalancer-system/rebalancer; the ClusterRole rebalancer-view has the right; "
-    "last cycle 12s ago"
+    "last cycle 12s ago by pod-1"
 )
 
 
 @pytest.mark.parametrize(
-    ("leases", "last", "line", "leader"),
+    ("leases", "last", "line"),
     [
         (
             [FREED],
             -12,
-            "no controller leads: Lease free since 2026-01-05 09:00:00Z, last cycle 12s ago",
-            "last leader pod-1",
+            "no controller runs: Lease free since 2026-01-05 09:00:00Z, last cycle 12s ago by pod-1",
         ),
         (
             [{**held(), "renewTime": "2026-01-05T09:00:00Z"}],
             -3700,
-            "no controller leads: Lease free since 2026-01-05 09:00:15Z, last cycle 1h ago",
-            "last leader pod-1",
+            "no controller runs: Lease free since 2026-01-05 09:00:15Z, last cycle 1h ago by pod-1",
         ),
         *(
             (
                 [{**held(), "renewTime": "2026-01-05T09:00:00Z", "leaseDurationSeconds": written}],
                 -3700,
-                f"no controller leads: Lease free since 2026-01-05 {free}Z, last cycle 1h ago",
-                "last leader pod-1",
+                f"no controller runs: Lease free since 2026-01-05 {free}Z, last cycle 1h ago by pod-1",
             )
             # As the processes that wait for it count: what is written up to ten minutes, else the usual 15 seconds.
             for written, free in ((600, "09:10:00"), (601, "09:00:15"), (2**31 - 1, "09:00:15"), (None, "09:00:15"))
         ),
-        ([FREE], -12, "no controller leads: Lease free, last cycle 12s ago", "last leader pod-1"),
+        ([FREE], -12, "no controller runs: Lease free, last cycle 12s ago by pod-1"),
         (
             [{**held(), "renewTime": None}],
             -12,
-            "no controller leads: Lease free, last cycle 12s ago",
-            "last leader pod-1",
+            "no controller runs: Lease free, last cycle 12s ago by pod-1",
         ),
-        ([404], -12, "no controller leads: Lease free, last cycle 12s ago", "last leader pod-1"),
-        ([403], -12, f"whether a controller leads is not known: {NOT_ALLOWED}", "leader pod-1"),
+        ([404], -12, "no controller runs: Lease free, last cycle 12s ago by pod-1"),
+        ([403], -12, f"whether a controller runs is not known: {NOT_ALLOWED}"),
         (
             [held("pod-2")],
             -12,
-            "mode Evict, but pod-2 leads and has not ended a cycle yet: last cycle 12s ago",
-            "leader pod-2",
+            "pod-2 leads since 2026-01-05 06:00:00Z, last cycle 12s ago; mode Evict, but it has not ended a cycle yet",
         ),
-        ([held()], -299, "mode Evict: the controller evicts", "leader pod-1"),
-        ([held()], -302, "mode Evict, but pod-1 leads and is late: last cycle 5m ago", "leader pod-1"),
+        (
+            [held()],
+            -299,
+            "pod-1 leads since 2026-01-05 06:00:00Z, last cycle 4m ago; mode Evict: the controller evicts",
+        ),
+        ([held()], -302, "pod-1 leads since 2026-01-05 06:00:00Z, last cycle 5m ago; mode Evict, but it is late"),
     ],
 )
 def test_without_a_leader_no_controller_evicts_in_the_first_line(
     leases: list[Any],
     last: float,
     line: str,
-    leader: str,
     server: ApiServer,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -200,9 +208,8 @@ def test_without_a_leader_no_controller_evicts_in_the_first_line(
     show(server, json.dumps({**json.loads(written(working())), "lastCycle": at(last - 0.5), "policy": policy}))
     lead(server, *leases)
     assert entry.main(["status"]) == Exit.FINE
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"Controller: {line}"
-    assert f"), {leader}, policy " in lines[1]
+    shown = capsys.readouterr().out.splitlines()[0]
+    assert re.sub(r" \(\d+d ago\)", "", shown) == f"Controller: {line}"
 
 
 def test_a_leader_that_renews_leads_whatever_this_machines_clock_says(
@@ -213,7 +220,8 @@ def test_a_leader_that_renews_leads_whatever_this_machines_clock_says(
     show(server, written(working()))
     lead(server, {**held(), "renewTime": at(-60)}, {**held(), "renewTime": at(-58)})
     assert entry.main(["status"]) == Exit.FINE
-    assert capsys.readouterr().out.startswith("Controller: mode Evict: the controller evicts\n")
+    shown = capsys.readouterr().out.splitlines()[0]
+    assert shown.endswith("; mode Evict: the controller evicts")
 
 
 def test_watching_counts_on_when_the_controller_is_gone(
@@ -241,12 +249,12 @@ def test_watching_counts_on_when_the_controller_is_gone(
     monkeypatch.setattr("rebalancer.cli.status.time.sleep", wait)
     assert entry.main(["status", "--watch"]) == Exit.INTERRUPTED
     shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Controller: ")]
-    free = "Controller: no controller leads: Lease free since 2026-01-05 09:00:00Z, last cycle"
-    assert shown == [
-        "Controller: mode Evict: the controller evicts",
-        f"{free} 20s ago",
-        f"{free} 22s ago",
-        f"{free} 1h ago",
+    free = "Controller: no controller runs: Lease free since 2026-01-05 09:00:00Z, last cycle"
+    assert [seen(shown[0]), *shown[1:]] == [
+        f"{LEADS}mode Evict: the controller evicts",
+        f"{free} 20s ago by pod-1",
+        f"{free} 22s ago by pod-1",
+        f"{free} 1h ago by pod-1",
     ]
 
 
@@ -255,7 +263,8 @@ def test_an_older_controllers_status_is_read(server: ApiServer, capsys: pytest.C
     del status["lease"], status["policy"]["intervalSeconds"]
     show(server, json.dumps(status))
     assert entry.main(["status"]) == Exit.FINE
-    assert capsys.readouterr().out.startswith("Controller: mode Evict: the controller evicts\n")
+    shown = capsys.readouterr().out.splitlines()[0]
+    assert shown.endswith("; mode Evict: the controller evicts")
 
 
 def test_commands_know_in_which_namespaces_nothing_is_evicted() -> None:
@@ -268,24 +277,28 @@ def test_commands_know_in_which_namespaces_nothing_is_evicted() -> None:
     status["refusedEvictions"] = [{**refused, "times": 1, "nextTry": at()}]
     show(server, json.dumps(status), "a second reading is no status")
     with served(server) as transport:
-        acting = read_acting(transport, datetime.now(UTC), Mode.EVICT)
-        assert acting.line == "mode Evict: the controller evicts"
+        acting = read_acting(transport, "rebalancer-system", datetime.now(UTC), Mode.EVICT)
+        assert acting.line.endswith("; mode Evict: the controller evicts")
     assert [(one.namespace, one.pod, one.failure) for one in acting.blocked] == [("shop", "web-1", "exceeded quota")]
     assert [(one.group, one.refuser) for one in acting.refused] == [("shop web", "admission webhook guard")]
 
 
-def test_commands_know_the_nodes_in_motion_and_others_evictions_that_the_controller_has_seen() -> None:
-    """Nothing in the cluster says so; the rest of the memory is the controller's own."""
-    now = datetime.now(UTC)
+def test_commands_have_the_memory_that_the_controller_has_stored() -> None:
+    """Nothing in the cluster says what moves, what others have evicted, and since when nodes have changed."""
+    now = datetime.now(UTC).replace(microsecond=0)
     change = NodeChange(now, "c-1", NodeEvent.UNCORDONED)
     motion = DomainMotion(key="zone", value="c", since=now, until=now, moved=now, lasting=True, had=2, lost=2)
     evicted = OthersEvictions(
         workload=Reference("shop", "Deployment", "web"), since=now, last=now, number=1, pods=("web-1",)
     )
     known = Memory(
-        node_changes=(change,), domains_in_motion=(motion,), settling=(("t", now),), evicted_by_others=(evicted,)
+        node_changes=(change,),
+        domains_in_motion=(motion,),
+        settling=(("t", now),),
+        evicted_by_others=(evicted,),
+        seen=(("t", now),),
     )
     server = running()
-    show(server, written(working()), memory=memory_text(structs.replace(known, seen=(("t", now),))))
+    show(server, written(working()), memory=memory_text(known))
     with served(server) as transport:
-        assert read_acting(transport, now, Mode.EVICT).memory == known
+        assert read_acting(transport, "rebalancer-system", now, Mode.EVICT).memory == known

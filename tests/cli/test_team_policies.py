@@ -8,6 +8,7 @@ import pytest
 
 import rebalancer
 from rebalancer.cli import cluster
+from rebalancer.cli.files import ReadPolicy
 from rebalancer.cli.main import main
 from rebalancer.cli.options import ReadOptions
 from rebalancer.policy import default_policy, team_json_schema
@@ -121,7 +122,8 @@ def test_team_policies_of_a_live_cluster_are_read_where_allowed(
     server.answers["GET", path.format("secret")] = 403
     with served(server) as transport:
         monkeypatch.setattr(cluster, "connect", lambda **_: transport)  # which has tests of its own
-        options = ReadOptions.live(kubeconfig=None, context=None, policy=default_policy(), location=None)
+        policy = ReadPolicy(policy=default_policy())
+        options = ReadOptions.live(kubeconfig=None, context=None, namespace="rebalancer-system", policy=policy)
         maps = list(cluster.Cluster(options).read_team_maps(["none", "secret", "shop"]))
     assert [config_map.namespace for config_map in maps] == ["shop"]
     assert "the team policy of secret is not evaluated" in capsys.readouterr().err

@@ -189,9 +189,10 @@ def test_it_knows_who_leads_and_since_when_nobody_does() -> None:
     assert known(4.9) == LeaseStatus(holder="other", error="no answer")
     assert known(9) == LeaseStatus(free_since=start + timedelta(seconds=5), error="no answer")
     lease.broken = False
-    assert known(20) == LeaseStatus(holder="me")
+    since = start + timedelta(seconds=20)
+    assert known(20) == LeaseStatus(holder="me", since=since)
     lease.broken = True
-    assert known(29.9) == LeaseStatus(holder="me", error="no answer")
+    assert known(29.9) == LeaseStatus(holder="me", since=since, error="no answer")
     assert known(60) == LeaseStatus(free_since=start + timedelta(seconds=30), error="no answer")
 
 

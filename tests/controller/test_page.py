@@ -174,7 +174,7 @@ def test_evictions_that_admission_control_refused_are_named(browser: Browser) ->
 def test_a_pause_is_the_first_sentence(browser: Browser) -> None:
     pause = Pause(until=START + timedelta(hours=1), reason="an incident", by="ada")
     browser.page.show(state_of(shop(), pause=pause), ())
-    assert '<p class="acting caution">paused by ada: an incident: the controller will not evict</p>' in browser.text()
+    assert '<p class="acting caution">last cycle 0s ago; paused by ada: an incident: the controller will not evict</p>' in browser.text()
 
 
 def test_another_replica_names_the_leader_instead_of_old_figures(browser: Browser) -> None:
@@ -189,14 +189,14 @@ def test_another_replica_names_the_leader_instead_of_old_figures(browser: Browse
 
 
 ENDED = START - timedelta(seconds=20)
-FREE = "no controller leads"
+FREE = "no controller runs"
 FREE_SINCE = f"Lease free since {ENDED:%Y-%m-%d %H:%M:%SZ}"
 
 
 @pytest.mark.parametrize(
     ("lease", "leads", "acting"),
     [
-        (LeaseStatus(holder="leader-1"), True, "mode Evict: the controller evicts"),
+        (LeaseStatus(holder="leader-1"), True, "leader-1 leads, last cycle 30s ago; mode Evict: the controller evicts"),
         (LeaseStatus(free_since=ENDED), False, f"{FREE}: {FREE_SINCE}, last cycle 30s ago"),
         (
             LeaseStatus(free_since=ENDED, error="no answer"),

@@ -218,7 +218,7 @@ def check_page(cycle: Cycle) -> None:
     plan = next((text for text in paragraphs if re.search(r"\d+ (now|waiting|later|blocked)", text)), "")
     parts = ("now", "waiting", "later", "blocked")
     assert numbers_in(plan) == {part: getattr(numbers, part) for part in parts if getattr(numbers, part)}
-    text = status_text(page.status, page.acting, cycle.context.now)
+    text = status_text(page.status, cycle.context.now)
     shown = re.search(r"^Plan: (\d+) eviction", text, re.MULTILINE)
     assert (int(shown[1]) if shown is not None else 0) == numbers.evictions
 

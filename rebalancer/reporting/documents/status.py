@@ -121,12 +121,13 @@ class RefusedEviction(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class LeaseStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """Who leads, by the Lease. `holder` is "" if nobody does, since `free_since`, or if that is not known.
+    """Who leads `since` when, by the Lease. `holder` is "" if nobody does, since `free_since`, or if that is not known.
 
     `error` says why the Lease cannot be read, or why this process does not lead, else "".
     """
 
     holder: str = ""
+    since: datetime | None = None
     free_since: datetime | None = None
     error: str = ""
 

@@ -1,5 +1,6 @@
 """The explanation as text: the verdict, then the path of the decision: questions with answers and evidence."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from rebalancer.reporting.documents.explanation import MOVES, STAYS, WAITS, ExplanationDocument
@@ -8,8 +9,8 @@ from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout
 _STYLES: Final = {MOVES: Style.GOOD, WAITS: Style.CAUTION, STAYS: Style.HEADING}
 
 
-def explanation_text(document: ExplanationDocument, layout: TextLayout = PLAIN) -> str:
-    """Show an explanation."""
+def explanation_text(document: ExplanationDocument, layout: TextLayout = PLAIN, *, foot: Sequence[str] = ()) -> str:
+    """Show an explanation; `foot` says of which controller and by which policy."""
     reason = f" ({document.reason})" if document.reason else ""
     verdict = layout.paint(f"{document.verdict}{reason}", _STYLES[document.verdict])
     lines = layout.wrap(f"{layout.heading(document.object)}: {verdict}", hang="  ")
@@ -20,4 +21,6 @@ def explanation_text(document: ExplanationDocument, layout: TextLayout = PLAIN) 
             # What is to be pasted, such as YAML, begins with spaces or a dash and is not wrapped.
             fixed = line.startswith((" ", "- ")) or line.endswith(":")
             lines += [f"  {line}"] if fixed else layout.wrap(line, "  ")
+    if foot:
+        lines += ["", *(line for text in foot for line in layout.wrap(text))]
     return "".join(f"{line}\n" for line in lines)

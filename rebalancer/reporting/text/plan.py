@@ -52,16 +52,17 @@ _STYLES: Final = {_NOW: Style.GOOD, _WAITS: Style.CAUTION, _STAYS: Style.BAD}
 class PlanView(NamedTuple):
     """What is shown of a plan, and what beside it.
 
-    `acting` says what the controller does with it. `relaxations` say what would make infeasible groups feasible.
-    `satisfied` is how many other workloads satisfy all constraints and limits, `unplanned` how many violate only
-    constraints and limits that no eviction repairs, `unknown` of how many nothing could be counted. `missing` are lines
-    about domains without nodes and about capacity that is needed. If `verbose`, each group says why no fewer evictions
-    are enough, which method found its step, and why others did not. `most` is how many groups are shown, None for all;
-    `wide` shows every domain and name.
+    `acting` says what the controller does with it, `policy` which policy it is made by, "" if that needs no words.
+    `relaxations` say what would make infeasible groups feasible. `satisfied` is how many other workloads satisfy all
+    constraints and limits, `unplanned` how many violate only constraints and limits that no eviction repairs, `unknown`
+    of how many nothing could be counted. `missing` are lines about domains without nodes and about capacity that is
+    needed. If `verbose`, each group says why no fewer evictions are enough, which method found its step, and why others
+    did not. `most` is how many groups are shown, None for all; `wide` shows every domain and name.
     """
 
     acting: str
     satisfied: int
+    policy: str = ""
     unplanned: int = 0
     unknown: int = 0
     relaxations: Relaxations = NO_RELAXATIONS
@@ -181,7 +182,8 @@ class _PlanText:
             yield "All other workloads: none."
         taken_at = get_known_time(self._plan.made_at)
         time = f"{taken_at:%Y-%m-%d %H:%M:%SZ}" if taken_at else "unknown time"
-        yield f"Snapshot of {time}, policy {self._plan.policy_hash}. Nothing was changed."
+        source = f" ({self._view.policy})" if self._view.policy else ""
+        yield f"Snapshot of {time}, policy {self._plan.policy_hash}{source}. Nothing was changed."
 
     def _group_lines(self, group: ComponentPlan) -> list[str]:
         layout, decided = self._layout, self._decided.get(group.name, ())

@@ -32,18 +32,20 @@ def report_text(
     refusals: Iterable[PlanRefusal] = (),
     layout: TextLayout = PLAIN,
     *,
+    head: Sequence[str] = (),
     most: int | None = None,
     wide: bool = False,
 ) -> str:
     """Show a report: a summary, constraints, reasons, causes, deadlocks, findings, limits, domain losses.
 
-    `refusals` are the plan's; of these only the number of pods that local volumes keep is shown. `most` is how many
-    workloads, and limits, are shown, None for all; `wide` shows every domain.
+    `head` says of which controller and by which policy. `refusals` are the plan's; of these only the number of pods
+    that local volumes keep is shown. `most` is how many workloads, and limits, are shown, None for all; `wide` shows
+    every domain.
     """
     shown = _first_workloads(document.constraints, most)
     held = local_storage_line(refusals)
     parts = [
-        [layout.heading(line) for line in layout.wrap(_summary(document))],
+        [layout.heading(line) for text in (*head, _summary(document)) for line in layout.wrap(text)],
         _constraint_lines(document.constraints, shown, layout, wide=wide),
         _noted("WHY NOT REPAIRED", _reasons(shown), layout),
         _noted("CAUSES", _causes(shown), layout),

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from rebalancer.model.words import plural
-from rebalancer.reporting.acting import slow_start_text
+from rebalancer.reporting.acting import describe_controller, slow_start_text
 from rebalancer.reporting.documents.status import MoveEntry, StatusDocument
 from rebalancer.reporting.phrases import ago, proof_text
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
@@ -17,11 +17,11 @@ _MOST_MOVES: Final = 10
 """So many of the last moves are shown, the newest first."""
 
 
-def status_text(status: StatusDocument, acting: str, now: datetime, layout: TextLayout = PLAIN) -> str:
-    """Show a status; `acting` says in one line what the controller does."""
-    head = [layout.heading(line) for line in layout.wrap(f"Controller: {acting}")]
+def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAIN) -> str:
+    """Show a status."""
+    head = [layout.heading(line) for line in layout.wrap(f"Controller: {describe_controller(status, now)}")]
     parts = [
-        [*head, *(line for text in _facts(status, now) for line in layout.wrap(text))],
+        [*head, *(line for text in _facts(status) for line in layout.wrap(text))],
         _titled("IN FLIGHT", _MOVES, [_move(move, now) for move in status.in_flight], layout),
         _titled("LAST MOVES", _MOVES, [_move(move, now) for move in _newest(status.last_moves)], layout),
         _titled(
@@ -35,11 +35,9 @@ def status_text(status: StatusDocument, acting: str, now: datetime, layout: Text
     return "".join(f"{line}\n" for line in sections(parts))
 
 
-def _facts(status: StatusDocument, now: datetime) -> Iterator[str]:
-    ran = "no cycle yet"
-    if status.last_cycle is not None:
-        ran = f"last cycle {status.last_cycle:%Y-%m-%d %H:%M:%SZ} ({ago(status.last_cycle, now)})"
-    yield f"{ran}, {_leader(status)}, policy {status.policy.hash} ({status.policy.source})"
+def _facts(status: StatusDocument) -> Iterator[str]:
+    ran = f", last cycle {status.last_cycle:%Y-%m-%d %H:%M:%SZ}" if status.last_cycle is not None else ""
+    yield f"Policy {status.policy.hash} ({status.policy.source}){ran}."
     plan = proof_text(status.plan.evictions, status.plan.minimum) if status.plan.evictions else "nothing to evict"
     yield f"Plan: {plan}; {plural(len(status.in_flight), 'move')} in flight."
     if status.slow_start is not None:
@@ -48,12 +46,6 @@ def _facts(status: StatusDocument, now: datetime) -> Iterator[str]:
         yield f"Paused until {status.paused.until:%Y-%m-%d %H:%M:%SZ}; rebalancer resume ends it."
     elif status.paused is not None:
         yield "Paused until somebody resumes; rebalancer resume ends it."
-
-
-def _leader(status: StatusDocument) -> str:
-    if status.lease is None or status.lease.error:
-        return f"leader {status.leader or 'none'}"
-    return f"leader {status.lease.holder}" if status.lease.holder else f"last leader {status.leader or 'none'}"
 
 
 def _problems(status: StatusDocument) -> Iterator[str]:

@@ -21,7 +21,6 @@ from rebalancer.reporting.documents.status import (
 from rebalancer.reporting.text.status import status_text
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
-ACTING = "mode Evict: the controller evicts"
 
 
 def move(number: int, state: str, ago: timedelta) -> MoveEntry:
@@ -58,8 +57,9 @@ STATUS = StatusDocument(
 
 def test_times_come_with_their_age() -> None:
     """Of the last cycle and of each move; the golden text of `rebalancer status` has the rest."""
-    lines = status_text(STATUS, ACTING, NOW).splitlines()
-    assert lines[1].startswith("last cycle 2026-01-05 08:59:48Z (12s ago), leader ")
+    lines = status_text(STATUS, NOW).splitlines()
+    assert lines[0] == "Controller: last cycle 12s ago; mode Evict: the controller evicts"
+    assert lines[1].endswith(", last cycle 2026-01-05 08:59:48Z.")
     assert lines[6].endswith("  pending  40s ago")
 
 
@@ -69,9 +69,9 @@ def test_before_the_first_cycle() -> None:
     empty = msgspec.structs.replace(
         STATUS, last_cycle=None, leader="", in_flight=(), last_moves=(), plan=plan, refusals={}
     )
-    assert status_text(empty, "no cycle", NOW).splitlines() == [
-        "Controller: no cycle",
-        "no cycle yet, leader none, policy 6a7f08fea03efa75 (configmap:rebalancer-system/rebalancer-policy)",
+    assert status_text(empty, NOW).splitlines() == [
+        "Controller: no cycle yet; mode Evict: the controller evicts",
+        "Policy 6a7f08fea03efa75 (configmap:rebalancer-system/rebalancer-policy).",
         "Plan: nothing to evict; 0 moves in flight.",
     ]
 
@@ -84,8 +84,12 @@ def test_what_is_wrong_is_at_the_end(until: datetime | None, ends: str) -> None:
     team = TeamPolicyStatus(namespace="shop", error="line 4: limits")
     policy = msgspec.structs.replace(STATUS.policy, valid=False, error="line 2: mode", team_errors=(team,))
     paused = PauseStatus(until=until, reason="zone b", by="alice")
-    text = status_text(msgspec.structs.replace(STATUS, policy=policy, paused=paused), ACTING, NOW)
+    text = status_text(msgspec.structs.replace(STATUS, policy=policy, paused=paused), NOW)
     assert f"\nPaused until {ends}; rebalancer resume ends it.\n" in text
+    assert text.startswith(
+        "Controller: last cycle 12s ago; paused by alice: zone b: the controller will not evict; a newer policy is "
+        "invalid: line 2: mode\n"
+    )
     assert text.endswith(
         "\nA newer policy is refused, the last valid one stays in force: line 2: mode\n"
         "Team policy of shop: line 4: limits\n"
@@ -93,7 +97,7 @@ def test_what_is_wrong_is_at_the_end(until: datetime | None, ends: str) -> None:
 
 
 def test_the_kinds_that_may_not_be_listed_are_in_one_line() -> None:
-    text = status_text(msgspec.structs.replace(STATUS, forbidden_kinds=("LimitRange", "ResourceQuota")), ACTING, NOW)
+    text = status_text(msgspec.structs.replace(STATUS, forbidden_kinds=("LimitRange", "ResourceQuota")), NOW)
     assert text.endswith("\nNot allowed to list LimitRange, ResourceQuota; the roles of this version have the right.\n")
 
 
@@ -107,7 +111,7 @@ def test_a_namespace_in_which_nothing_is_evicted_is_named() -> None:
         failure="exceeded quota: pods",
     )
     breaker = BreakerStatus(open=False, causes=(), namespaces=(blocked,))
-    text = status_text(msgspec.structs.replace(STATUS, breaker=breaker), ACTING, NOW)
+    text = status_text(msgspec.structs.replace(STATUS, breaker=breaker), NOW)
     assert text.endswith(
         "\nCannotCreate: shop/web (Deployment) has no pod in place of web-0, which was evicted: exceeded quota: pods; "
         "nothing is evicted in namespace shop until it has. Allow the pod to be created, or scale the workload down\n"
@@ -124,11 +128,11 @@ def test_evictions_that_admission_control_refused_are_named() -> None:
         times=1,
         next_try=NOW,
     )
-    text = status_text(msgspec.structs.replace(STATUS, refused_evictions=(refused,)), ACTING, NOW)
+    text = status_text(msgspec.structs.replace(STATUS, refused_evictions=(refused,)), NOW)
     assert text.endswith(
         "\nRefusedByAdmission: shop/web-0: admission webhook zone-budget.example.com refused the eviction: zone b is "
         f"being rolled; tried again at {NOW:%H:%M:%SZ}\n"
     )
-    text = status_text(msgspec.structs.replace(STATUS, refused_evictions=(refused,) * 22), ACTING, NOW)
+    text = status_text(msgspec.structs.replace(STATUS, refused_evictions=(refused,) * 22), NOW)
     assert text.count("RefusedByAdmission") == 20
     assert text.endswith("\nAdmission control refused 2 more evictions; --output json lists them.\n")

@@ -1,0 +1,142 @@
+"""A live cluster is planned by the policy in force there, from its ConfigMap; where that is not sure, it is said."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rebalancer.cli.errors import Exit
+from rebalancer.policy import default_policy, load_policy
+from tests.adapters.kubernetes.fake_server import ApiServer, reachable
+from tests.build import HEAD
+from tests.cli.files import write_policy
+from tests.cli.test_mistakes import POLICY, STATUS, run
+from tests.cli.test_status import MAP, running
+
+OWN = f"{HEAD}groups: []\nmode: Evict\n"
+HASH = load_policy(OWN.encode(), source="").hash
+PLACE = "configmap:rebalancer-system/rebalancer-policy"
+READERS = [
+    ["plan"],
+    ["report"],
+    ["simulate", "--each", "topology.kubernetes.io/zone"],
+    ["predict", "--pod", "tests/cli/golden/pod.yaml"],
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    made = running(leader="one")
+    with reachable(made, tmp_path, monkeypatch):
+        yield made
+
+
+def acts_by(server: ApiServer, policy_hash: str, source: str = "/etc/rebalancer/policy.yaml", path: str = MAP) -> None:
+    """Let the controller say by which policy it acts."""
+    status = {**STATUS, "policy": {"hash": policy_hash, "source": source, "valid": True}}
+    server.put(path, data={"status.json": json.dumps(status)})
+
+
+def test_it_is_taken_and_named(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mounted ConfigMap is a file for the controller: that both are the same is seen by the hash."""
+    server.put(POLICY, data={"policy.yaml": OWN})
+    acts_by(server, HASH)
+    code, out, err = run(capsys, "plan")
+    assert (code, err) == (Exit.FINE, "")
+    assert f", policy {HASH} ({PLACE}, in force in this cluster). Nothing was changed." in out
+    _, out, err = run(capsys, "report")
+    assert out.splitlines()[0].startswith("Controller: one leads since 2026-01-05 06:00:00Z")
+    assert out.splitlines()[1] == f"Policy {HASH} ({PLACE}, in force in this cluster)"
+    assert err == ""
+
+
+def test_another_one_can_be_given(server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From the file, or from a ConfigMap; the line says that it is that one."""
+    server.put(POLICY, data={"policy.yaml": OWN})
+    acts_by(server, HASH)
+    file = write_policy(tmp_path, "groups: []\n")
+    code, out, err = run(capsys, "plan", "--policy", file)
+    assert (code, err) == (Exit.FINE, "")
+    assert f"({file}). Nothing was changed." in out
+    _, out, _ = run(capsys, "plan", "--policy", PLACE)
+    assert f"policy {HASH} ({PLACE}). Nothing was changed." in out
+    _, out, _ = run(capsys, "policy", "show", "--policy", PLACE)
+    assert yaml.safe_load(out)["mode"] == "Evict"
+
+
+def test_it_is_that_which_the_controller_names(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """A ConfigMap with another name, and a controller in another namespace."""
+    server.put("/api/v1/namespaces/ops/configmaps/mine", data={"policy.yaml": OWN})
+    acts_by(server, HASH, "configmap:ops/mine", "/api/v1/namespaces/ops/configmaps/rebalancer-status")
+    _, out, err = run(capsys, "plan", "--controller-namespace", "ops")
+    assert "(configmap:ops/mine, in force in this cluster)" in out
+    assert err == ""
+
+
+USED = "the shipped policy is used: give the controller's with --policy"
+UNREADABLE = f"the policy in force, {PLACE}, cannot be read: "
+ACTS = f"the controller acts by policy {{}} (/etc/rebalancer/policy.yaml), not by {PLACE}, which "
+
+
+@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize(
+    ("stored", "acts", "doubt"),
+    [
+        (None, None, ""),
+        (OWN, None, ""),
+        (None, default_policy().hash, ""),
+        (403, HASH, f"{UNREADABLE}scripted answer 403; the ClusterRole rebalancer-view has the right; {USED}"),
+        (500, HASH, f"{UNREADABLE}scripted answer 500; {USED}"),
+        (f"{HEAD}mode: 1\n", HASH, f"{UNREADABLE}{PLACE}:3: mode: found 1"),
+        (None, HASH, f"{ACTS.format(HASH)}is not there; {USED}"),
+        (OWN, "0123", f"{ACTS.format('0123')}it has not read yet or refuses, see rebalancer status"),
+    ],
+)
+def test_where_it_may_be_another_it_is_said(
+    command: list[str],
+    stored: str | int | None,
+    acts: str | None,
+    doubt: str,
+    server: ApiServer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whoever plans by the wrong policy sees evictions that never come. Where nothing is installed, nothing is said."""
+    if isinstance(stored, str):
+        server.put(POLICY, data={"policy.yaml": stored})
+    elif stored is not None:
+        server.answers["GET", POLICY] = stored
+    if acts is not None:
+        acts_by(server, acts)
+    _, out, err = run(capsys, *command)
+    warnings = [line.removeprefix("warning: ") for line in err.splitlines() if "polic" in line]
+    assert [line[: len(doubt)] for line in warnings][:1] == ([doubt] if doubt else [])
+    if command[0] in {"plan", "report"}:
+        assert ("in force in this cluster" in out) == (acts is not None and not doubt)
+
+
+CONFIGURATION: dict[str, Any] = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"schedulerName": "mine"}],
+}
+
+
+def test_the_schedulers_configuration_is_read_where_the_controller_has_it(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is mounted beside the policy, from the same ConfigMap; what is elsewhere in its pod is a warning."""
+    text = f"{OWN}scheduler: {{name: mine, configFile: /etc/rebalancer/scheduler.yaml}}\n"
+    server.put(POLICY, data={"policy.yaml": text, "scheduler.yaml": json.dumps(CONFIGURATION)})
+    assert run(capsys, "plan")[::2] == (Exit.FINE, "")
+    server.put(POLICY, data={"policy.yaml": text})
+    code, _, err = run(capsys, "plan")
+    assert code == Exit.FINE
+    assert err == (
+        "warning: scheduler.configFile: /etc/rebalancer/scheduler.yaml: No such file or directory; the scheduler's "
+        "defaults are taken. Give a policy and its configuration as files with --policy\n"
+    )
+    server.put(POLICY, data={"policy.yaml": text, "scheduler.yaml": json.dumps({**CONFIGURATION, "profiles": []})})
+    assert "has no profile 'mine'" in run(capsys, "plan")[2]
