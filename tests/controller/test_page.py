@@ -174,7 +174,9 @@ def test_evictions_that_admission_control_refused_are_named(browser: Browser) ->
 def test_a_pause_is_the_first_sentence(browser: Browser) -> None:
     pause = Pause(until=START + timedelta(hours=1), reason="an incident", by="ada")
     browser.page.show(state_of(shop(), pause=pause), ())
-    assert '<p class="acting caution">last cycle 0s ago; paused by ada: an incident: the controller will not evict</p>' in browser.text()
+    first = re.search(r'<p class="acting caution">last cycle \w+ ago; ([^<]*)</p>', browser.text())
+    assert first is not None
+    assert first[1] == "paused by ada: an incident: the controller will not evict"
 
 
 def test_another_replica_names_the_leader_instead_of_old_figures(browser: Browser) -> None:
