@@ -27,7 +27,7 @@ from rebalancer.admission.pause import Pause
 from rebalancer.admission.rates import Rates
 from rebalancer.admission.slow_start import Windows, find_unplaceable, overdue_replacement
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moves import Memory, Move, Proposal, StartWindow, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
@@ -52,10 +52,14 @@ _EXCESSES: Final[Mapping[BreakerCause, tuple[str, str]]] = {
 
 
 class Paused(Refusal):
-    """The controller is paused; the message says who, until when and why."""
+    """The controller is paused `until` then, None until somebody resumes; the message says who, until when and why."""
 
     reason = Reason.PAUSED
     message: str
+    until: datetime | None = None
+
+    def _end(self) -> End:
+        return End(at=self.until)
 
     def __str__(self) -> str:
         return self.message
@@ -77,6 +81,9 @@ class AwaitsApproval(Refusal):
     plan: str
     expires_at: datetime
 
+    def _end(self) -> End:
+        return End(event=f"when somebody approves it: rebalancer approve {self.plan}")
+
     def __str__(self) -> str:
         return f"plan {self.plan} waits for approval until {self.expires_at:%Y-%m-%d %H:%M:%SZ}"
 
@@ -87,6 +94,9 @@ class NotProposed(Refusal):
     reason = Reason.AWAITING_APPROVAL
     plan: str
 
+    def _end(self) -> End:
+        return End(event=f"when plan {self.plan} has ended")
+
     def __str__(self) -> str:
         return f"it is not part of plan {self.plan}; it is proposed when that plan has ended"
 
@@ -96,6 +106,9 @@ class Stale(Refusal):
 
     reason = Reason.STALE_DATA
     message: str
+
+    def _end(self) -> End:
+        return End(event="when the watches deliver again")
 
     def __str__(self) -> str:
         return self.message
@@ -108,6 +121,14 @@ class BreakerOpen(Refusal):
     causes: tuple[OpenCause, ...]
     at: datetime
     clear_after: timedelta
+
+    def _end(self) -> End:
+        if any(known.cause is BreakerCause.REPLACEMENTS for known in self.causes):
+            return End(event="when the cluster replaces evicted pods again")
+        last = max(known.last for known in self.causes)
+        if last < self.at:
+            return End(at=last + self.clear_after)
+        return End(event=f"when no bound has been exceeded for {format_duration(self.clear_after)}")
 
     def __str__(self) -> str:
         excesses = []
@@ -142,6 +163,9 @@ class NotLasting(Refusal):
     field: str
     required: timedelta
 
+    def _end(self) -> End:
+        return End(after=self.required - self.lasted)
+
     def __str__(self) -> str:
         return (
             f"violated for {format_duration(self.lasted)}; {self.field} is {format_duration(self.required)}: "
@@ -155,6 +179,9 @@ class BackingOff(Refusal):
     reason = Reason.BACK_OFF
     times: int
     left: timedelta | None
+
+    def _end(self) -> End:
+        return End(after=self.left)
 
     def __str__(self) -> str:
         if self.left is None:
@@ -175,6 +202,9 @@ class RequestsRefused(Refusal):
     times: int
     left: timedelta
 
+    def _end(self) -> End:
+        return End(after=self.left)
+
     def __str__(self) -> str:
         return (
             f"the last {plural(self.times, 'eviction request')} for it {'was' if self.times == 1 else 'were'} not "
@@ -193,6 +223,9 @@ class RefusedByAdmission(Refusal):
     words: str
     next_try: datetime
 
+    def _end(self) -> End:
+        return End(at=self.next_try)
+
     def __str__(self) -> str:
         return f"{self.refuser} refused the eviction: {self.words}; tried again at {self.next_try:%H:%M:%SZ}"
 
@@ -203,6 +236,9 @@ class NotAllowed(Refusal):
     reason = Reason.FORBIDDEN
     message: str
     left: timedelta
+
+    def _end(self) -> End:
+        return End(after=self.left)
 
     def __str__(self) -> str:
         return (
@@ -218,6 +254,9 @@ class EvictionUndecided(Refusal):
     pod: str
     until: datetime
 
+    def _end(self) -> End:
+        return End(at=self.until)
+
     def __str__(self) -> str:
         return (
             f"the last leader may have requested the eviction of pod {self.pod}, and the API server may carry it out "
@@ -231,6 +270,9 @@ class ServerOverloaded(Refusal):
     reason = Reason.RATE_LIMITED
     left: timedelta
 
+    def _end(self) -> End:
+        return End(after=self.left)
+
     def __str__(self) -> str:
         return f"the API server is overloaded; next attempt in {format_rest(self.left)}"
 
@@ -240,6 +282,9 @@ class MemoryUnsaved(Refusal):
 
     reason = Reason.MEMORY_NOT_SAVED
     message: str
+
+    def _end(self) -> End:
+        return End(event="when the memory can be saved")
 
     def __str__(self) -> str:
         return f"the memory cannot be saved, without which nothing is evicted: {self.message}"
@@ -500,7 +545,7 @@ def _share(
 def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
     """Return what keeps every eviction from being admitted: what people have decided first, then what will pass."""
     if context.pause is not None and context.pause.holds(context.now):
-        return Paused(context.pause.message)
+        return Paused(context.pause.message, context.pause.until)
     if context.mode is Mode.OBSERVE:
         return ModeObserves()
     if context.stale:

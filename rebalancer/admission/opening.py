@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.reasons import Reason
 from rebalancer.policy import Window
 
@@ -21,6 +21,9 @@ class OutsideWindow(Refusal):
     opens_at: datetime
     schedule: str
     time_zone: str
+
+    def _end(self) -> End:
+        return End(at=self.opens_at)
 
     def __str__(self) -> str:
         return (

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moves import Memory, Move, MoveState, Reference, StartWindow, make_token
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -35,6 +35,9 @@ class ReplacementNotCreated(Refusal):
     workload: Reference
     pod: str
     failure: str
+
+    def _end(self) -> End:
+        return End(event=f"when {self.workload} has a pod in place of {self.pod}")
 
     def __str__(self) -> str:
         namespace = self.workload.namespace
@@ -64,6 +67,9 @@ class ReplacementNotRunning(Refusal):
     why: str
     holds_namespace: bool
 
+    def _end(self) -> End:
+        return End(event=f"when the replacement of pod {self.pod} runs")
+
     def __str__(self) -> str:
         return (
             f"the replacement of pod {self.pod} of {self.workload} does not run: {self.why}. Nothing more is evicted "
@@ -77,6 +83,9 @@ class PodEnding(Refusal):
 
     reason = Reason.SLOW_START
     pod: str
+
+    def _end(self) -> End:
+        return End(event=f"when pod {self.pod} is gone")
 
     def __str__(self) -> str:
         return f"waiting for pod {self.pod} of the same workload, which is still terminating"
@@ -99,6 +108,10 @@ class WindowFull(Refusal):
     allowed: int
     under_way: int
 
+    def _end(self) -> End:
+        which = "the replacement" if self.under_way == 1 else "one of the replacements"
+        return End(event=f"when {which} under way has arrived")
+
     def __str__(self) -> str:
         where = f"namespace {self.namespace}" if self.namespace else "the cluster"
         return (
@@ -114,6 +127,9 @@ class StepQueued(Refusal):
     reason = Reason.SLOW_START
     workload: Reference
     needed: int
+
+    def _end(self) -> End:
+        return End(event=f"when that step of {self.workload} has gone")
 
     def __str__(self) -> str:
         return (

@@ -11,7 +11,7 @@ from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.capacity.needs import Candidate, Need, find_candidates, find_need
 from rebalancer.capacity.requests import Observation, RequestChange, advance_requests, find_wait
 from rebalancer.engine import Evaluation
-from rebalancer.model.facts import Fact, Refusal
+from rebalancer.model.facts import End, Fact, Refusal
 from rebalancer.model.moves import (
     CapacityAttempt,
     CapacityRequest,
@@ -132,6 +132,9 @@ class CapacityBackingOff(Refusal):
     times: int
     left: timedelta
 
+    def _end(self) -> End:
+        return End(after=self.left)
+
     def __str__(self) -> str:
         what = f"did not come ({self.failure})" if self.failure else "was used and is gone again"
         left = format_rest(self.left)
@@ -146,6 +149,9 @@ class DomainJustLost(Refusal):
     ago: timedelta
     left: timedelta
 
+    def _end(self) -> End:
+        return End(after=self.left)
+
     def __str__(self) -> str:
         return (
             f"{name_domains([self.domain])} lost its nodes {format_duration(self.ago)} ago; capacity is requested "
@@ -159,6 +165,9 @@ class DomainMoving(Refusal):
     reason = Reason.NO_CAPACITY
     domain: UnsettledDomain
 
+    def _end(self) -> End:
+        return self.domain.end
+
     def __str__(self) -> str:
         return f"no capacity is requested in a domain in motion: {self.domain.sentence}"
 
@@ -171,6 +180,11 @@ class CapacityRequested(Refusal):
     running: int
     placeholders: int
     ago: timedelta
+
+    def _end(self) -> End:
+        return End(
+            event=f"when {plural(self.placeholders, 'placeholder')} {'runs' if self.placeholders == 1 else 'run'}"
+        )
 
     def __str__(self) -> str:
         return (

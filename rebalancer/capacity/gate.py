@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from rebalancer.creation.replacement import replacement
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moves import CapacityRequest, CapacityState
 from rebalancer.model.placeholders import placeholder_name
 from rebalancer.model.pods import Pod
@@ -37,6 +37,9 @@ class CapacityBeingFreed(Refusal):
     reason = Reason.AWAITING_CAPACITY
     placeholders: int
 
+    def _end(self) -> End:
+        return End(event="when the placeholders are gone")
+
     def __str__(self) -> str:
         return f"{plural(self.placeholders, 'placeholder')} being deleted to make capacity for it"
 
@@ -47,6 +50,9 @@ class CapacityDisputed(Refusal):
     reason = Reason.AWAITING_CAPACITY
     pod: str
 
+    def _end(self) -> End:
+        return End(event=f"when pod {self.pod} has a node")
+
     def __str__(self) -> str:
         return f"pod {self.pod} waits for a node and could take the capacity"
 
@@ -56,6 +62,9 @@ class CapacityHeld(Refusal):
 
     reason = Reason.AWAITING_CAPACITY
 
+    def _end(self) -> End:
+        return End(event="when the other repair has ended")
+
     def __str__(self) -> str:
         return "the capacity that it needs is held by placeholders for another repair, or is not free"
 
@@ -64,6 +73,9 @@ class CapacityIncomplete(Refusal):
     """Capacity was requested for the whole repair, and not all of it is there yet."""
 
     reason = Reason.AWAITING_CAPACITY
+
+    def _end(self) -> End:
+        return End(event="when all placeholders run")
 
     def __str__(self) -> str:
         return "waiting until all the capacity that was requested for its repair is there"

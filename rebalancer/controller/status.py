@@ -1,5 +1,6 @@
 """The loop's state as documents in the status ConfigMap."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -18,6 +19,7 @@ from rebalancer.reporting.documents.status import (
     PlanSummary,
     PolicyStatus,
     StatusDocument,
+    blocked_namespaces,
     breaker_status,
     count_refusals,
     move_entry,
@@ -27,6 +29,7 @@ from rebalancer.reporting.documents.status import (
     slow_start_status,
     team_errors,
 )
+from rebalancer.reporting.documents.waits import HoldStatus, find_holds, find_usual, find_waits
 from rebalancer.reporting.plan_numbers import PlanNumbers, plan_numbers
 
 _MOST_EVICTIONS = 200
@@ -77,10 +80,12 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         stale=cycle.context.stale if cycle else "",
         breaker=breaker_status(cycle.context.breaker if cycle else CLOSED, moves),
         slow_start=slow_start_status(find_windows(state)),
-        in_flight=tuple(move_entry(move) for move in moves if move.in_flight),
+        in_flight=tuple(move_entry(move, find_usual(moves, [move.workload])) for move in moves if move.in_flight),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
         refusals=count_refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},
+        waits=find_waits(cycle.plan, cycle.admission, moves) if cycle else (),
+        holds=_find_holds(state),
         refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),
         policy=PolicyStatus(
             hash=state.in_force.policy.hash,
@@ -94,3 +99,12 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         prevention=prevention_status(state.reported.prevention),
         forbidden_kinds=tuple(sorted(cycle.snapshot.unknown & OPTIONAL)) if cycle else (),
     )
+
+
+def _find_holds(state: LoopState) -> tuple[HoldStatus, ...]:
+    cycle = state.cycle
+    if cycle is None:
+        return ()
+    context = replace(cycle.context, pause=state.in_force.pause)
+    held = {one.namespace: (one.since, one.refusal) for one in blocked_namespaces(state.memory.moves)}
+    return find_holds(context, cycle.assessment.unsettled_domains, held)

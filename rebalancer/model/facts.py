@@ -15,7 +15,8 @@ fact defines it. Example, whole:
 """
 
 from collections.abc import Mapping
-from typing import dataclass_transform
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, dataclass_transform
 
 from msgspec import Struct
 
@@ -46,8 +47,36 @@ def fact_kinds() -> Mapping[str, type[Fact]]:
     return kinds
 
 
+class End(NamedTuple):
+    """When a wait ends: `after` a span from when it was said, `at` a moment, or with an `event`, "when …".
+
+    With none of them it does not end by itself. A time is that at which this wait ends: another one may follow.
+    """
+
+    after: timedelta | None = None
+    at: datetime | None = None
+    event: str = ""
+
+    def until(self, said: datetime | None) -> datetime | None:
+        """Return the moment, None where no time can be known; `said` is the time of the snapshot, None if unknown."""
+        if self.after is None or said is None:
+            return self.at
+        return said + self.after
+
+
+NOT_BY_ITSELF: Final = End()
+
+
 class Refusal(Fact):
     """Why something is not moved, or not yet."""
+
+    @property
+    def end(self) -> End:
+        """When what it keeps goes on."""
+        return self._end()
+
+    def _end(self) -> End:
+        return NOT_BY_ITSELF
 
     @property
     def passes(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import structs
 
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.words import plural
 from rebalancer.planning.case import Case, ComponentContext, Decision
@@ -38,6 +38,9 @@ class PendingWillSatisfy(Refusal):
 
     reason = Reason.GROUP_IN_FLIGHT
     pods: int
+
+    def _end(self) -> End:
+        return End(event=f"when the {plural(self.pods, 'pending pod')} {'has' if self.pods == 1 else 'have'} a node")
 
     def __str__(self) -> str:
         return (
@@ -106,6 +109,9 @@ class PredictionUnverified(Refusal):
     """A predicted move of the component is to be verified first."""
 
     reason = Reason.GROUP_IN_FLIGHT
+
+    def _end(self) -> End:
+        return End(event="when the last predicted move has ended")
 
     def __str__(self) -> str:
         return "waiting until the last predicted move is verified"

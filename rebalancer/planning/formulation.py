@@ -10,7 +10,7 @@ from functools import cached_property
 from msgspec import structs
 
 from rebalancer.assessment.controllers import PodController, find_reference, members
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import BEING_REMOVED, TO_BE_REMOVED
 from rebalancer.model.pods import Pod, Resources
@@ -68,6 +68,9 @@ class OthersUncreated(Refusal):
     reason = Reason.GROUP_IN_FLIGHT
     owner: str
 
+    def _end(self) -> End:
+        return End(event=f"when {self.owner} has created its pods")
+
     def __str__(self) -> str:
         return f"{self.owner} has still to create pods that count too"
 
@@ -77,6 +80,9 @@ class OthersPending(Refusal):
 
     reason = Reason.GROUP_IN_FLIGHT
     pod: str
+
+    def _end(self) -> End:
+        return End(event=f"when pod {self.pod} has a node")
 
     def __str__(self) -> str:
         return f"pod {self.pod} of another workload counts too and is pending"
@@ -90,6 +96,9 @@ class MayBePreempted(Refusal):
     node: str
     preemptor: str
 
+    def _end(self) -> End:
+        return End(event=f"when {self.preemptor} has a node")
+
     def __str__(self) -> str:
         waits = "which is pending and fits nowhere else"
         return f"pod {self.pod} may be preempted on {self.node} by {self.preemptor}, {waits}"
@@ -100,6 +109,9 @@ class NodeBeingDeleted(Refusal):
 
     reason = Reason.NODE_LEAVING
     node: str
+
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} is gone")
 
     def __str__(self) -> str:
         return f"node {self.node} may take a replacement and is being deleted"
@@ -112,6 +124,9 @@ class NodeToBeRemoved(Refusal):
     node: str
     taint: str
 
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} is gone, or its taint {self.taint}")
+
     def __str__(self) -> str:
         return f"node {self.node} may take a replacement, and an autoscaler is about to remove it (taint {self.taint})"
 
@@ -122,6 +137,9 @@ class NodeDraining(Refusal):
     reason = Reason.NODE_LEAVING
     node: str
     condition: str
+
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} is cordoned, or its condition {self.condition} is no longer True")
 
     def __str__(self) -> str:
         return (
@@ -137,6 +155,9 @@ class PodsNodeBeingRemoved(Refusal):
     node: str
     pod: str
     taint: str
+
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} is gone, or its taint {self.taint}")
 
     def __str__(self) -> str:
         return (

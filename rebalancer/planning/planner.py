@@ -120,6 +120,8 @@ class _Planner:
         self._quick = SearchBudget(cache.limits.quick_nodes_of_plan)
         self._contingent = SearchBudget(cache.limits.contingent_states_of_plan)
         self._later: list[_Postponed] = []
+        self._held: dict[str, Refusal] = {}
+        """Why components wait, whatever their step is: a node has changed. What follows is planned all the same."""
 
     def plan(self) -> Plan:
         return Plan(
@@ -137,11 +139,12 @@ class _Planner:
         if not needs_repair(component, self._policy.spread.act_on, stuck):
             self._leave(component, Decision(refusal=NotActedOn()))
             return
-        refusal = self._recent.refuse(component, stuck)
-        if refusal is not None:
-            self._leave(component, Decision(refusal=refusal))
-            return
+        held = self._recent.refuse(component, stuck)
+        if held is not None:
+            self._held[component.name] = held
         problem = self._builder.problem(component)
+        if problem is None and held is not None:
+            self._leave(component, Decision(refusal=held))
         if problem is None:
             return
         if isinstance(problem, Refusal):
@@ -203,6 +206,9 @@ class _Planner:
             self._leave(problem.component, decision)
 
     def _leave(self, component: Component, decision: Decision) -> None:
+        held = self._held.get(component.name)
+        if held is not None:  # what cannot be repaired now may not have to be in a moment
+            decision = Decision(refusal=held)
         refusal = decision.refusal
         assert refusal is not None, "a component without a step has a refusal"
         self._components.append(_component_plan(component, decision, refusal, Outlook(_Unchanged(component))))
@@ -214,7 +220,8 @@ class _Planner:
         """Spend the budgets for a prefix of a step, and record the evictions that wait for them, or for a node."""
         component, victims = problem.component, step.victims
         outlook = Outlook(problem.outlook(step))
-        blocked = self._evicted.refuse(victims) or self._refuse_landings(problem, step)
+        blocked = self._held.get(component.name) or self._evicted.refuse(victims)
+        blocked = blocked or self._refuse_landings(problem, step)
         granted = 0
         if blocked is None:
             granted, blocked = self._ledger.grant(victims, step.needed, step.concurrent)

@@ -8,10 +8,11 @@ from typing import Final, Protocol
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.words import SHORT_KEYS, format_duration, plural, short_key
+from rebalancer.model.words import SHORT_KEYS, format_duration, format_rest, plural, short_key
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import expected_worst
 from rebalancer.planning.plan import ComponentPlan, Eviction, ViolatedRequirement
+from rebalancer.reporting.documents.waits import Usual
 from rebalancer.reporting.domain_counts import FEW, ListedCounts, list_counts
 from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.scheduling.predict import Prediction
@@ -55,6 +56,28 @@ def ago(moment: datetime, now: datetime) -> str:
         if seconds >= length:
             return f"{seconds // length}{unit} ago"
     return f"{seconds}s ago"
+
+
+def from_now(moment: datetime, now: datetime) -> str:
+    """Say in how long a moment comes, and when that is: `in 3m36s (2026-01-05 08:05:12Z)`."""
+    left = format_rest(moment - now) if moment > now else "0s"
+    return f"in {left} ({moment:%Y-%m-%d %H:%M:%SZ})"
+
+
+def end_text(until: datetime | None, ends_with: str, now: datetime, usual: Usual | None = None) -> str:
+    """Say when a wait ends; begins with a verb."""
+    if until is not None:
+        return f"goes on {from_now(until, now)}"
+    if not ends_with:
+        return "does not end by itself"
+    took = f", usually {format_duration(timedelta(seconds=usual.median))}" if usual is not None else ""
+    return f"goes on {ends_with}{took}"
+
+
+def domains_text(domains: Mapping[str, Sequence[str]]) -> str:
+    """Name the domains that may receive a replacement; "any feasible node" where none is known."""
+    named = [f"{short_key(key)} {'/'.join(values[:_MOST_NODES])}" for key, values in domains.items() if values]
+    return ", ".join(named) or "any feasible node"
 
 
 def portion(number: int, total: int, noun: str, verb: str) -> str:

@@ -115,7 +115,7 @@ def test_a_pause(mode: Mode) -> None:
     pause = Pause(until=skewed().taken_at + timedelta(seconds=60), reason="an upgrade", by="alice")
     admission = admitted(rules(mode), pause=pause, later=59, at_once=True)
     assert (admission.evictions, reasons(admission)) == ((), {Reason.PAUSED})
-    assert {waiting.refusal for waiting in admission.waiting} == {Paused(pause.message)}
+    assert {waiting.refusal for waiting in admission.waiting} == {Paused(pause.message, pause.until)}
 
 
 @pytest.mark.parametrize("breaker", [False, True])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 from unittest.mock import patch
 
 import msgspec
@@ -20,6 +21,7 @@ from rebalancer.policy import Mode
 from rebalancer.ports import STATUS_KEY
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.status import MoveEntry, PauseStatus, StatusDocument
+from rebalancer.reporting.documents.waits import HoldStatus, RepairWait
 from tests.adapters.kubernetes.fake_server import Handler, reachable
 from tests.cli import test_approve, test_pause
 from tests.cli import test_status as test_cli_status
@@ -41,6 +43,9 @@ def proposing_server() -> Handler:
     return test_approve.proposing(test_approve.proposed(Mode.APPROVE))
 
 
+Waited = TypeVar("Waited", RepairWait, HoldStatus)
+
+
 def repairing_status(now: datetime) -> StatusDocument:
     """Return a status whose times are as long before `now` as in the tests of its text."""
     late = now - timedelta(milliseconds=500) - test_status.NOW  # a second is not over while the command runs
@@ -48,13 +53,26 @@ def repairing_status(now: datetime) -> StatusDocument:
     assert status.last_cycle is not None
 
     def moved(moves: Sequence[MoveEntry]) -> tuple[MoveEntry, ...]:
-        return tuple(msgspec.structs.replace(move, since=move.since + late) for move in moves)
+        return tuple(
+            msgspec.structs.replace(move, since=move.since + late, requested_at=move.requested_at + late)
+            for move in moves
+            if move.requested_at is not None
+        )
+
+    def told(wait: Waited) -> Waited:
+        return msgspec.structs.replace(wait, until=wait.until + late) if wait.until is not None else wait
 
     return msgspec.structs.replace(
         status,
         last_cycle=status.last_cycle + late,
         in_flight=moved(status.in_flight),
         last_moves=moved(status.last_moves),
+        waits=tuple(map(told, status.waits)),
+        holds=tuple(
+            msgspec.structs.replace(told(hold), since=hold.since + late)
+            for hold in status.holds
+            if hold.since is not None
+        ),
     )
 
 
@@ -80,7 +98,7 @@ def _leading_server(status: Callable[[], StatusDocument]) -> Handler:
 
 
 _HASH = re.compile(r"(?<=\bpolicy )[0-9a-f]{16}\b|(?<=\bhash )[0-9a-f]{16}\b")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ|\d+(?=s ago)")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ|\d+(?=s ago)|(?<= goes on in )\w+")
 
 
 def _has_color_flag(name: str) -> bool:

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 import rebalancer
 from rebalancer.assessment.assess import assess
-from rebalancer.model.facts import Fact, Refusal
+from rebalancer.model.facts import NOT_BY_ITSELF, Fact, Refusal
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.planning.plan import PlanRefusal
 from rebalancer.planning.plan_file import read_plan, write_plan
@@ -26,8 +26,16 @@ GOLDEN = Path(__file__).parent / "facts.txt"
 
 
 def sentences() -> str:
-    """Return a line for each example: class, reason, sentence."""
-    return "".join(f"{type(fact).__name__}{_reason(fact)}: {fact}\n" for fact in examples())
+    """Return a line for each example: class, reason, sentence, and when what it keeps goes on."""
+    return "".join(f"{type(fact).__name__}{_reason(fact)}: {fact}{_end(fact)}\n" for fact in examples())
+
+
+def _end(fact: Fact) -> str:
+    if not isinstance(fact, Refusal) or fact.end == NOT_BY_ITSELF:
+        return ""
+    at = f"at {fact.end.at:%Y-%m-%d %H:%M:%SZ}" if fact.end.at is not None else ""
+    after = f"in {fact.end.after}" if fact.end.after is not None else ""
+    return f" [ends {at}{after}{fact.end.event}]"
 
 
 def _reason(fact: Fact) -> str:

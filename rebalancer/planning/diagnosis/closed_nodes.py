@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import structs
 
 from rebalancer.creation.replacement import replacement
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_of_key
@@ -103,6 +103,9 @@ class DomainsCordoned(Refusal):
     reason = Reason.ZONE_IN_MAINTENANCE
     key: str
     domains: tuple[str, ...]
+
+    def _end(self) -> End:
+        return End(event="when they are uncordoned")
 
     def __str__(self) -> str:
         return f"every node of {name_of_key(self.key, self.domains)} is cordoned; waiting until they are uncordoned"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from rebalancer.assessment.controllers import PodController
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.words import plural
@@ -58,6 +58,9 @@ class PodsStay(Refusal):
     def reason(self) -> Reason:
         """That of most of the pods."""
         return self.cause.reason
+
+    def _end(self) -> End:
+        return self.cause.end
 
     def __str__(self) -> str:
         why = self.cause

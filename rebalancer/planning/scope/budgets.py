@@ -21,7 +21,7 @@ from msgspec import structs
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.cluster import DisruptionBudget
-from rebalancer.model.facts import Fact, Refusal
+from rebalancer.model.facts import End, Fact, Refusal
 from rebalancer.model.moments import Clock
 from rebalancer.model.moves import MoveState, PlanningMemory
 from rebalancer.model.pods import Pod, PodPhase
@@ -73,6 +73,9 @@ class BudgetNotObserved(Refusal):
     reason = Reason.BLOCKED_BY_BUDGET
     budget: str
 
+    def _end(self) -> End:
+        return End(event=f"when the status of PodDisruptionBudget {self.budget} is up to date")
+
     def __str__(self) -> str:
         return f"PodDisruptionBudget {self.budget} was just changed; its status is not up to date yet"
 
@@ -82,6 +85,9 @@ class BudgetNotComputed(Refusal):
 
     reason = Reason.BLOCKED_BY_BUDGET
     budget: str
+
+    def _end(self) -> End:
+        return End(event=f"when PodDisruptionBudget {self.budget} is computed again")
 
     def __str__(self) -> str:
         return f"PodDisruptionBudget {self.budget} could not be computed; see its DisruptionAllowed condition"
@@ -100,6 +106,9 @@ class BudgetExhausted(Refusal):
     desired: int
     planned: int = 0
     unready: bool = False
+
+    def _end(self) -> End:
+        return End(event=f"when PodDisruptionBudget {self.budget} allows another eviction")
 
     def __str__(self) -> str:
         more = (
@@ -132,6 +141,14 @@ class WorkloadLimitReached(Refusal):
     field: str
     allowed: int
 
+    def _end(self) -> End:
+        if self.planned:
+            what, verb = ("replacement", "is") if len(self.planned) == 1 else ("replacements", "are")
+            return End(event=f"when the {what} of {name_list(self.planned)} {verb} Ready")
+        if self.moving:
+            return End(event=f"when {'the move' if self.moving == 1 else 'one of the moves'} in flight has ended")
+        return End(event="when more of its pods are Ready")
+
     def __str__(self) -> str:
         if self.planned:
             noun = "the eviction" if len(self.planned) == 1 else "the evictions"
@@ -155,6 +172,9 @@ class GroupUnavailable(Refusal):
     most: int
     pending_is_one: bool = False
 
+    def _end(self) -> End:
+        return End(event=f"when a pod of {self.group} is Ready again")
+
     def __str__(self) -> str:
         verb = "is" if self.unavailable == 1 else "are"
         pods = f"{plural(self.unavailable, 'pod')} of {self.group} {verb} unavailable"
@@ -171,6 +191,9 @@ class GroupSettling(Refusal):
     group: str
     ago: timedelta
     settle: timedelta
+
+    def _end(self) -> End:
+        return End(after=self.settle - self.ago)
 
     def __str__(self) -> str:
         return (
@@ -247,6 +270,9 @@ class StepWaitsForBudget(Refusal):
 
     reason = Reason.BLOCKED_BY_BUDGET
     needed: int
+
+    def _end(self) -> End:
+        return End(event=f"when the budgets allow {plural(self.needed, 'eviction')} at once")
 
     def __str__(self) -> str:
         return f"may need {plural(self.needed, 'concurrent eviction')}; the budgets allow fewer just now"

@@ -10,7 +10,7 @@ from rebalancer.assessment.spread_groups import PodController
 from rebalancer.creation.acceptance import find_refusals
 from rebalancer.creation.replacement import REVISION_LABELS, is_of_template
 from rebalancer.model.cluster import Namespace
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moments import Clock
 from rebalancer.model.pods import LocalStorage, LocalVolume, OwnerReference, Pod
 from rebalancer.model.reasons import Reason
@@ -154,6 +154,9 @@ class OwnerJustChanged(Refusal):
     reason = Reason.ROLLOUT_IN_PROGRESS
     owner_kind: str
 
+    def _end(self) -> End:
+        return End(event=f"when the controller of its {self.owner_kind} has seen the change")
+
     def __str__(self) -> str:
         return f"its {self.owner_kind} was just changed and its controller has not seen that yet"
 
@@ -166,6 +169,9 @@ class OwnerRollingOut(Refusal):
     current: int
     replicas: int
     updated: int
+
+    def _end(self) -> End:
+        return End(event="when its rollout has ended")
 
     def __str__(self) -> str:
         return (
@@ -180,6 +186,9 @@ class OwnerShrinking(Refusal):
     reason = Reason.ROLLOUT_IN_PROGRESS
     pods: int
     replicas: int
+
+    def _end(self) -> End:
+        return End(event="when its StatefulSet has deleted them")
 
     def __str__(self) -> str:
         return (
@@ -210,6 +219,9 @@ class NodeSilent(Refusal):
     reason = Reason.CANNOT_CREATE
     owner_kind: str
     node: str
+
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} is Ready")
 
     def __str__(self) -> str:
         return (
@@ -243,6 +255,9 @@ class Annotated(Refusal):
     def passes(self) -> bool:
         """Whether it is in force for a time."""
         return self.until is not None
+
+    def _end(self) -> End:
+        return End(at=self.until)
 
     def __str__(self) -> str:
         on = {"Namespace": "its namespace", "Pod": "it"}.get(self.object_kind, f"its {self.object_kind}")
@@ -338,6 +353,9 @@ class TooYoung(Refusal):
     age: timedelta
     least: timedelta
 
+    def _end(self) -> End:
+        return End(after=self.least - self.age)
+
     def __str__(self) -> str:
         return (
             f"it is {format_duration(self.age)} old; eligibility.minAge is {format_duration(self.least)}: "
@@ -351,6 +369,9 @@ class Arriving(Refusal):
     reason = Reason.TOO_YOUNG
     passes = True
 
+    def _end(self) -> End:
+        return End(event="when it is Ready")
+
     def __str__(self) -> str:
         return "it replaces an evicted pod and is not Ready yet"
 
@@ -362,6 +383,9 @@ class Starting(Refusal):
     passes = True
     age: timedelta
     deadline: timedelta
+
+    def _end(self) -> End:
+        return End(event="when it is Ready, or progressDeadlineSeconds of its owner are over")
 
     def __str__(self) -> str:
         return (

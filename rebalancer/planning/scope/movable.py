@@ -9,7 +9,7 @@ from msgspec import Struct, field, structs
 from rebalancer.assessment.controllers import PodController, count_members_pods
 from rebalancer.creation.replacement import replacement
 from rebalancer.model.deletion_costs import foreign_cost
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod, PodSpec
@@ -102,6 +102,9 @@ class NodeGone(Refusal):
     node: str
     pod: str
 
+    def _end(self) -> End:
+        return End(event=f"when pod {self.pod} is replaced")
+
     def __str__(self) -> str:
         return f"node {self.node} no longer exists; waiting for the replacement of pod {self.pod}"
 
@@ -113,6 +116,9 @@ class PendingPodUnpredictable(Refusal):
     pod: str
     message: str
 
+    def _end(self) -> End:
+        return End(event=f"when pod {self.pod} has a node")
+
     def __str__(self) -> str:
         return f"pod {self.pod} is pending: {self.message}"
 
@@ -122,6 +128,9 @@ class PendingPodWithVolumes(Refusal):
 
     reason = Reason.GROUP_IN_FLIGHT
     workload: Reference
+
+    def _end(self) -> End:
+        return End(event=f"when the pods of {self.workload} have a node")
 
     def __str__(self) -> str:
         return f"a pod of {self.workload} with volumes of its own is pending"

@@ -7,7 +7,7 @@ deletion) are in `eligibility`, which puts all of them in order.
 from collections.abc import Iterable
 
 from rebalancer.assessment.controllers import PodController
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -24,6 +24,9 @@ class CreationFails(Refusal):
     name: str
     message: str
 
+    def _end(self) -> End:
+        return End(event=f"when {self.owner_kind} {self.name} creates pods again")
+
     def __str__(self) -> str:
         return (
             f"its {self.owner_kind} {self.name} cannot create pods: {self.message}; allow the pods to be created, or "
@@ -38,6 +41,9 @@ class SeveralReplicaSets(Refusal):
     owner_kind: str
     name: str
     replica_sets: tuple[str, ...]
+
+    def _end(self) -> End:
+        return End(event="when its rollout has ended")
 
     def __str__(self) -> str:
         return (
@@ -56,6 +62,9 @@ class AutoscalerScales(Refusal):
     bound: int
     replicas: int
 
+    def _end(self) -> End:
+        return End(event=f"when HorizontalPodAutoscaler {self.autoscaler} has scaled it")
+
     def __str__(self) -> str:
         return (
             f"HorizontalPodAutoscaler {self.autoscaler} is about to scale it: {self.field} is {self.bound}, and it has "
@@ -73,6 +82,9 @@ class LowerOrdinalNotReady(Refusal):
     owner_kind: str
     pod: str
     state: str
+
+    def _end(self) -> End:
+        return End(event=f"when pod {self.pod} is Ready")
 
     def __str__(self) -> str:
         return (

@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from rebalancer.assessment.assess import Assessment, UnsettledDomain
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.motion import LONGEST_UNSETTLED, NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName, PlanningMemory, make_token
 from rebalancer.model.nodes import ZONE
@@ -42,6 +42,9 @@ class NodeNotReady(Refusal):
     reason = Reason.NODE_SETTLING
     node: str
 
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} is Ready")
+
     def __str__(self) -> str:
         return f"node {self.node} may take a replacement and is not Ready"
 
@@ -54,6 +57,9 @@ class NodeSettling(Refusal):
     since: datetime
     settle: timedelta
     until: datetime
+
+    def _end(self) -> End:
+        return End(at=self.until)
 
     def __str__(self) -> str:
         return (
@@ -75,6 +81,9 @@ class NodeChanged(Refusal):
     domain: DomainName | None
     longest: timedelta
     until: datetime
+
+    def _end(self) -> End:
+        return End(at=self.until)
 
     def __str__(self) -> str:
         where = f"on node {self.change.node}" if self.domain is None else f"in {self.domain}"

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import groupby
+from itertools import count, groupby
 from operator import attrgetter
 from typing import Annotated
 
@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from rebalancer.admission.approval import plan_hash
 from rebalancer.assessment.assess import EvaluatedGroup
+from rebalancer.model.facts import NOT_BY_ITSELF
 from rebalancer.model.moves import Proposal, Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot, get_known_time
@@ -30,6 +31,7 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
+from rebalancer.reporting.documents.waits import NextMove, find_next_end, next_move
 from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.phrases import component_text, eviction_text, why_no_fewer
 from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
@@ -57,7 +59,7 @@ class Totals(CamelCaseStruct, frozen=True, kw_only=True):
     `now` may be sent, `waiting` are decided and held by a budget or the order, `later` are needed and not decided yet.
     `blocked` are needed for violations that cannot be repaired now. `partial` of `now` and `waiting` repair a violation
     only in part. `lowerBound` is the proved minimum of `evictions`, `blockedLowerBound` that of `blocked`; `optimal`:
-    `evictions` is its minimum.
+    `evictions` is its minimum. `nextAt` is the first moment at which a wait ends, null where no such time is known.
     """
 
     evictions: Number
@@ -69,6 +71,7 @@ class Totals(CamelCaseStruct, frozen=True, kw_only=True):
     lower_bound: Number
     blocked_lower_bound: Number
     optimal: bool
+    next_at: datetime | None = None
 
 
 class PredictedPlacement(CamelCaseStruct, frozen=True, kw_only=True):
@@ -93,13 +96,23 @@ class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True):
-    """A planned eviction that waits; `for` is a reason."""
+    """A planned eviction that waits; `for` is a reason. The steps of these follow those of the evictions that may go.
 
+    The wait ends at `until`, or where no time can be known with the event `endsWith`; with neither it does not end by
+    itself. `then` is what follows, this wait alone considered.
+    """
+
+    step: Annotated[int, Meta(ge=1)]
     namespace: Text
     pod: Text
     uid: str
+    node: str
+    workload: WorkloadName
     for_: Text = msgspec.field(name="for")
     message: str
+    until: datetime | None
+    ends_with: str
+    then: NextMove
 
 
 class SearchAttempt(CamelCaseStruct, frozen=True, kw_only=True):
@@ -121,8 +134,9 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     and `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting. Of more
     than twelve domains only those that hold pods before or after are listed; `emptyDomains` is the number of others.
     `method` is the method that found the step (certificate, contingent, forced, lookahead, partial), null where there
-    is no step; `attempts` are all methods that were tried, in order. `proof` says why no fewer evictions are enough,
-    and why the repair may take more, null where no number of evictions is known.
+    is no step. `until` and `endsWith` are the end of what `reason` says, as of a waiting eviction; `attempts` are all
+    methods that were tried, in order. `proof` says why no fewer evictions are enough, and why the repair may take more,
+    null where no number of evictions is known.
     """
 
     namespace: Text
@@ -143,6 +157,8 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     state: Text
     reason: str | None
     message: str
+    until: datetime | None
+    ends_with: str
     method: str | None
     attempts: tuple[SearchAttempt, ...]
 
@@ -204,7 +220,7 @@ def plan_document(
         plan_hash=plan_hash(plan.evictions, plan.policy_hash),
         snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.components}),
         policy_hash=plan.policy_hash,
-        totals=_totals(add_numbers(numbers.values())),
+        totals=_totals(add_numbers(numbers.values()), plan),
         evictions=tuple(map(planned_eviction, plan.evictions)),
         waiting=tuple(_waiting_evictions(plan)),
         groups=tuple(_planned_groups(plan, numbers, snapshot, relaxations)),
@@ -233,11 +249,13 @@ def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snap
 
 def plan_totals(plan: Plan) -> Totals:
     """Return the sums of a plan."""
-    return _totals(plan_numbers(plan))
+    return _totals(plan_numbers(plan), plan)
 
 
-def _totals(numbers: PlanNumbers) -> Totals:
-    return Totals(evictions=numbers.evictions, optimal=numbers.optimal, **numbers._asdict())
+def _totals(numbers: PlanNumbers, plan: Plan) -> Totals:
+    waits = (*(waiting.refusal for waiting in plan.waiting), *(group.refusal for group in plan.components))
+    next_at = find_next_end((refusal for refusal in waits if refusal is not None), get_known_time(plan.made_at))
+    return Totals(evictions=numbers.evictions, optimal=numbers.optimal, next_at=next_at, **numbers._asdict())
 
 
 def planned_eviction(eviction: Eviction) -> PlannedEviction:
@@ -259,12 +277,27 @@ def planned_eviction(eviction: Eviction) -> PlannedEviction:
 
 
 def _waiting_evictions(plan: Plan) -> Iterator[WaitingEviction]:
+    steps = {eviction.group: eviction.step for eviction in plan.evictions}
+    known = get_known_time(plan.made_at)
+    following = count(max(steps.values(), default=0) + 1)
     for refusal, together in groupby(decided_waiting(plan), key=attrgetter("refusal")):
-        message = str(refusal)
+        message, end = str(refusal), refusal.end
         for waiting in together:
-            pod = waiting.eviction.pod
+            eviction, pod = waiting.eviction, waiting.eviction.pod
+            if eviction.group not in steps:
+                steps[eviction.group] = next(following)
             yield WaitingEviction(
-                namespace=pod.namespace, pod=pod.name, uid=pod.uid, for_=refusal.reason, message=message
+                step=steps[eviction.group],
+                namespace=pod.namespace,
+                pod=pod.name,
+                uid=pod.uid,
+                node=pod.node or "",
+                workload=workload_name(eviction.workload),
+                for_=refusal.reason,
+                message=message,
+                until=end.until(known),
+                ends_with=end.event,
+                then=next_move(eviction),
             )
 
 
@@ -274,12 +307,17 @@ def _planned_groups(
     evictions = decided_evictions(plan)
     for group in plan.components:
         after = expected_counts(group, evictions.get(group.name, ()), snapshot)
-        yield _planned_group(group, numbers[group.name], after, relaxations)
+        yield _planned_group(group, numbers[group.name], after, relaxations, get_known_time(plan.made_at))
 
 
 def _planned_group(
-    group: ComponentPlan, numbers: PlanNumbers, after: planning_scope.Counts, relaxations: Relaxations
+    group: ComponentPlan,
+    numbers: PlanNumbers,
+    after: planning_scope.Counts,
+    relaxations: Relaxations,
+    made_at: datetime | None,
 ) -> PlannedGroup:
+    end = group.refusal.end if group.refusal is not None else NOT_BY_ITSELF
     listed = {key: list_counts(counts, after.get(key, {})) for key, counts in current_counts(group.component).items()}
     return PlannedGroup(
         namespace=group.component.namespace,
@@ -300,6 +338,8 @@ def _planned_group(
         state=group.state,
         reason=group.reason,
         message=component_text(group, relaxations),
+        until=end.until(made_at),
+        ends_with=end.event,
         method=group.method,
         attempts=tuple(_search_attempt(attempt) for attempt in group.attempts),
     )

@@ -26,6 +26,7 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
+from rebalancer.reporting.documents.waits import HoldStatus, RepairWait, Usual
 from rebalancer.tracking.holds import find_held_namespaces
 
 _MOST_TEAMS: Final = 20
@@ -34,7 +35,12 @@ _MOST_REFUSED: Final = 100
 
 
 class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
-    """One move of the controller; `overdue` is why its replacement is missing or does not run, "" if it is not late."""
+    """One move of the controller; `overdue` is why its replacement is missing or does not run, "" if it is not late.
+
+    `to` are the domains that its replacement was predicted in, by topology key; `reason` is what the eviction repairs.
+    `requested_at` is when it began; it has ended in `since` where its state is an end. `usual` is how long the last
+    moves of the workload took, null of a move that has ended, or where nothing is known.
+    """
 
     namespace: Text
     pod: Text
@@ -44,6 +50,10 @@ class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
     state: Text
     since: datetime
     overdue: str = ""
+    to: Mapping[str, tuple[str, ...]] = {}
+    reason: str = ""
+    requested_at: datetime | None = None
+    usual: Usual | None = None
 
 
 class TeamPolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
@@ -188,8 +198,10 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """The controller's status. `leader` wrote it; `lease` says who leads now, null in the document that is stored.
 
-    `refused_evictions` are the first hundred that admission control refused and that are not to be tried again yet.
-    `forbidden_kinds` are the optional kinds that the controller's account may not list.
+    `waits` are the first twenty repairs that do not go on, those first that go on next; `holds` is what keeps evictions
+    back in the cluster, in namespaces and into domains. `refused_evictions` are the first hundred that admission
+    control refused and that are not to be tried again yet. `forbidden_kinds` are the optional kinds that the
+    controller's account may not list.
     """
 
     api_version: str = API_VERSION
@@ -206,13 +218,15 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     last_moves: tuple[MoveEntry, ...]
     plan: PlanSummary
     refusals: dict[str, Annotated[int, Meta(ge=1)]]
+    waits: tuple[RepairWait, ...] = ()
+    holds: tuple[HoldStatus, ...] = ()
     refused_evictions: tuple[RefusedEviction, ...] = ()
     policy: PolicyStatus
     prevention: PreventionStatus
     forbidden_kinds: tuple[str, ...] = ()
 
 
-def _blocked_namespaces(moves: Iterable[Move]) -> tuple[BlockedNamespace, ...]:
+def blocked_namespaces(moves: Iterable[Move]) -> tuple[BlockedNamespace, ...]:
     """Return the entries of the first namespaces in which nothing is evicted because of these moves."""
     overdue = sorted(find_held_namespaces(moves).items())[:_MOST_NAMESPACES]
     return tuple(
@@ -274,7 +288,7 @@ def team_errors(problems: Mapping[str, str]) -> tuple[TeamPolicyStatus, ...]:
     return tuple(TeamPolicyStatus(namespace=name, error=problem[:NOTE_LIMIT]) for name, problem in first)
 
 
-def move_entry(move: Move) -> MoveEntry:
+def move_entry(move: Move, usual: Usual | None = None) -> MoveEntry:
     """Convert a move to its entry."""
     return MoveEntry(
         namespace=move.namespace,
@@ -285,6 +299,10 @@ def move_entry(move: Move) -> MoveEntry:
         state=move.state,
         since=move.changed_at,
         overdue=(move.uncreated or move.unstarted or "no replacement was created") if move.overdue else "",
+        to={target.topology_key: target.values for target in move.targets},
+        reason=move.cause,
+        requested_at=move.requested_at,
+        usual=usual,
     )
 
 
@@ -298,7 +316,7 @@ def pause_status(pause: Pause | None) -> PauseStatus | None:
 def breaker_status(state: BreakerState, moves: Iterable[Move]) -> BreakerStatus:
     """Convert the breaker's state to its status; `moves` are those of the memory."""
     causes = tuple(known.cause for known in state.causes)
-    return BreakerStatus(open=state.is_open, causes=causes, namespaces=_blocked_namespaces(moves))
+    return BreakerStatus(open=state.is_open, causes=causes, namespaces=blocked_namespaces(moves))
 
 
 def slow_start_status(uses: WindowUses | None) -> SlowStartStatus | None:

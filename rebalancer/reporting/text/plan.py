@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
-from rebalancer.model.words import name_list, plural, short_key
+from rebalancer.model.words import format_rest, name_list, plural, short_key
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
@@ -20,6 +20,7 @@ from rebalancer.reporting.phrases import (
     certainty,
     component_text,
     counts_change,
+    end_text,
     eviction_text,
     limit_change,
     proof_text,
@@ -34,6 +35,9 @@ from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, more_text
 
 _MOST_DOMAINS = 4
 """So many target domains of an eviction are listed; the rest is counted."""
+
+_MOST_WAITING = 6
+"""So many evictions are listed that wait for the same; the rest is counted."""
 
 _MOST_REASONS = 2
 """So many reasons why something is blocked are in the summary; the details of each are below."""
@@ -198,8 +202,16 @@ class _PlanText:
         last = ""
         for eviction in self._going.get(group.name, ()):
             message = _shorten(eviction_text(eviction), eviction)
-            lines += self._eviction_lines(eviction, "" if message == last else message)
+            lines += self._eviction_lines(_NOW, eviction, "" if message == last else message)
             last = message
+        for refusal, together in groupby(self._waiting.get(group.name, ()), key=attrgetter("refusal")):
+            evictions = [wait.eviction for wait in together]
+            shown = evictions if self._view.wide else evictions[:_MOST_WAITING]
+            for eviction in shown:
+                lines += self._eviction_lines(_WAITS, eviction, "")
+            more = f"and {len(evictions) - len(shown)} more: " if len(shown) < len(evictions) else ""
+            why = f"{more}{refusal.reason}: {refusal}{self._end(refusal)}"
+            lines += [layout.paint(line, Style.QUIET) for line in layout.wrap(why, "      ")]
         for mark, text in self._obstacles(group):
             lines += layout.wrap(f"{layout.paint(mark, _STYLES.get(mark))} {text}" if mark else text, "    ", "      ")
         if self._view.verbose:
@@ -227,8 +239,18 @@ class _PlanText:
         if satisfied:
             yield f"{plural(satisfied, 'limit')} on these pods {'is' if satisfied == 1 else 'are'} satisfied"
 
-    def _eviction_lines(self, eviction: Eviction, message: str) -> list[str]:
-        """Show an eviction; `message` says why, "" if the line before says the same."""
+    def _end(self, refusal: Refusal) -> str:
+        """Say when a wait ends, "" where its sentence says that."""
+        end, made_at, sentence = refusal.end, get_known_time(self._plan.made_at), str(refusal)
+        until = end.until(made_at)
+        if end.after is not None and format_rest(end.after) in sentence:
+            return ""
+        if made_at is None and until is not None:
+            return ""
+        return f"; {end_text(until, end.event, self._plan.made_at)}"
+
+    def _eviction_lines(self, mark: str, eviction: Eviction, message: str) -> list[str]:
+        """Show an eviction; `message` says why, or why it waits, "" if the line before says the same."""
         layout = self._layout
         targets = ", ".join(
             f"{short_key(target.topology_key)} {self._alternatives(target.values)}"
@@ -238,9 +260,9 @@ class _PlanText:
         how = certainty(eviction)
         note = f"  ({how})" if how != "forced" else ""
         where = f"{eviction.pod.node} -> {targets or 'any feasible node'}" if eviction.pod.node else "pending"
-        mark = layout.paint(_NOW, _STYLES[_NOW])
+        painted = layout.paint(mark, _STYLES[mark])
         return [
-            *layout.wrap(f"{mark} {eviction.pod.name}  {where}{note}", "    ", "      "),
+            *layout.wrap(f"{painted} {eviction.pod.name}  {where}{note}", "    ", "      "),
             *(layout.paint(line, Style.QUIET) for line in layout.wrap(message, "      ") if message),
         ]
 
@@ -250,13 +272,16 @@ class _PlanText:
         return "/".join(domains[:most]) + more
 
     def _obstacles(self, group: ComponentPlan) -> Iterator[tuple[str, str]]:
-        """Yield a mark with which pods wait and which are not evicted, by reason; and the command that explains it."""
-        waiting = _pods_by_text((wait.eviction.pod.name, wait.refusal) for wait in self._waiting.get(group.name, ()))
-        for (reason, why), names in waiting.items():
-            yield _WAITS, f"{self._names(names)} {'waits' if len(names) == 1 else 'wait'}  {reason}: {why}"
-        message = component_text(group, self._view.relaxations)
-        if group.reason is not None and (group.reason, message) not in waiting:
-            yield _STAYS if not is_repairable(group) else _WAITS, f"{group.reason}: {message}"
+        """Yield a mark with why the group is not repaired, or only in part, and which pods are not evicted, by reason.
+
+        And the command that explains it. Why evictions wait is said with them.
+        """
+        waiting = {wait.refusal for wait in self._waiting.get(group.name, ())}
+        if group.refusal is not None and group.refusal not in waiting:
+            waits = is_repairable(group)
+            end = self._end(group.refusal) if waits else ""
+            message = component_text(group, self._view.relaxations)
+            yield _WAITS if waits else _STAYS, f"{group.reason}: {message}{end}"
         yield from self._describe_staying(group)
         first = next((workload for workload in group.workloads if workload.kind in _EXPLAINED), None)
         if group.state is not State.VIOLATED and first is not None:

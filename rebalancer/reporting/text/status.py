@@ -1,16 +1,18 @@
 """The status as text: what the controller does in one line, its plan, its moves, and why nothing more happens."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from rebalancer.model.words import plural
+from rebalancer.model.moves import MoveState
+from rebalancer.model.words import format_duration, plural
 from rebalancer.reporting.acting import describe_controller, slow_start_text
 from rebalancer.reporting.documents.status import MoveEntry, StatusDocument
-from rebalancer.reporting.phrases import ago, proof_text
+from rebalancer.reporting.documents.waits import HoldStatus, RepairWait
+from rebalancer.reporting.phrases import ago, domains_text, end_text, proof_text, workload_names
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
 
-_MOVES: Final = ("POD", "WORKLOAD", "NODE", "STATE", "SINCE")
+_MOVES: Final = ("POD", "WORKLOAD", "FROM", "TO", "WHY", "STATE", "SINCE")
 _REASONS: Final = ("REASON", "NUMBER")
 _MOST_REFUSED: Final = 20
 _MOST_MOVES: Final = 10
@@ -23,6 +25,8 @@ def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAI
     parts = [
         [*head, *(line for text in _facts(status) for line in layout.wrap(text))],
         _titled("IN FLIGHT", _MOVES, [_move(move, now) for move in status.in_flight], layout),
+        _listed("WAITING", [_wait(wait, now) for wait in status.waits], layout),
+        _listed("HOLDS", [_hold(hold, now) for hold in status.holds], layout),
         _titled("LAST MOVES", _MOVES, [_move(move, now) for move in _newest(status.last_moves)], layout),
         _titled(
             "NOT EVICTED, BY REASON",
@@ -72,7 +76,32 @@ def _newest(moves: Sequence[MoveEntry]) -> Sequence[MoveEntry]:
 def _move(move: MoveEntry, now: datetime) -> tuple[str, ...]:
     workload = f"{move.workload.name} ({move.workload.kind})"
     state = f"{move.state}, overdue: {move.overdue}" if move.overdue else move.state
-    return f"{move.namespace}/{move.pod}", workload, move.node, state, ago(move.since, now)
+    age = ago(move.since, now)
+    if move.usual is not None:
+        age += f" (usually {format_duration(timedelta(seconds=move.usual.median))} in all)"
+    elif move.requested_at is not None and move.state == MoveState.VERIFIED:
+        age += f", took {format_duration(move.since - move.requested_at)}"
+    to = domains_text(move.to) if move.to else ""
+    return f"{move.namespace}/{move.pod}", workload, move.node, to, move.reason, state, age
+
+
+def _hold(hold: HoldStatus, now: datetime) -> str:
+    since = f" since {hold.since:%Y-%m-%d %H:%M:%SZ} ({ago(hold.since, now)})" if hold.since is not None else ""
+    return f"{hold.scope}{since}: {hold.reason}: {hold.message}; {end_text(hold.until, hold.ends_with, now)}"
+
+
+def _wait(wait: RepairWait, now: datetime) -> str:
+    """Say when a repair goes on, with what, and why not before."""
+    end = end_text(wait.until, wait.ends_with, now, wait.usual)
+    then = ""
+    if wait.then is not None and (wait.until is not None or wait.ends_with):
+        then = f", then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
+    return f"{wait.namespace}/{workload_names(wait.workloads)}: {end}{then}. {wait.reason}: {wait.message}"
+
+
+def _listed(title: str, texts: Sequence[str], layout: TextLayout) -> list[str]:
+    """Return texts under a title, [] without any."""
+    return [layout.heading(title), *(line for text in texts for line in layout.wrap(text, hang="  "))] if texts else []
 
 
 def _titled(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], layout: TextLayout) -> list[str]:

@@ -234,7 +234,7 @@ def test_a_pod_that_may_take_long_to_end_is_named(seconds: int, named: str) -> N
 
 
 def test_waiting_and_refused_pods_are_listed_by_reason() -> None:
-    """Pods with the same reason share a line."""
+    """Those that wait with where they will go, and what for: a line for each reason."""
     snapshot = a_cluster("abc", 2, {"a-1": 6, "a-2": 6, "b-1": 6, "b-2": 6}, spread={ZONE: 1}).snapshot()
     excluded = [
         msgspec.structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "true"})) if number < 2 else pod
@@ -242,9 +242,12 @@ def test_waiting_and_refused_pods_are_listed_by_reason() -> None:
     ]
     seen = look(replace(snapshot, pods=tuple(excluded)), rules(HALF))
     lines = seen.text().splitlines()
-    (waits,) = (line for line in lines if " wait  " in line)
+    waits = [line for line in lines if line.startswith("    ~ ")]
+    (why,) = (line for line in lines if "BlockedByBudget: " in line)
     (stays,) = (line for line in lines if " are not evicted  " in line)
-    assert " and 1 more wait  BlockedByBudget: " in waits
+    assert len(waits) == 6
+    assert all(line.endswith(" -> zone c") for line in waits)
+    assert why.startswith("      BlockedByBudget: ")
     assert ", ".join(pod.name for pod in excluded[:2]) + " are not evicted  Excluded: " in stays
     assert lines[1] == "2 pods to move now, 6 more in later cycles"
 

@@ -18,6 +18,7 @@ from rebalancer.reporting.documents.status import (
     StatusDocument,
     TeamPolicyStatus,
 )
+from rebalancer.reporting.documents.waits import HoldStatus, NextMove, RepairWait, Usual
 from rebalancer.reporting.text.status import status_text
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
@@ -32,6 +33,10 @@ def move(number: int, state: str, ago: timedelta) -> MoveEntry:
         workload=WorkloadName(kind="Deployment", name="web"),
         state=state,
         since=NOW - ago,
+        to={"topology.kubernetes.io/zone": ("c",)},
+        reason="SkewViolated",
+        requested_at=NOW - ago - timedelta(seconds=31),
+        usual=Usual(low=20, median=31, high=40, of=4) if state == "pending" else None,
     )
 
 
@@ -50,6 +55,50 @@ STATUS = StatusDocument(
     ),
     plan=PlanSummary(evictions=8, minimum=8),
     refusals={"BlockedByBudget": 5, "StepExceedsBudget": 2},
+    waits=(
+        RepairWait(
+            namespace="shop",
+            workloads=(WorkloadName(kind="StatefulSet", name="db"),),
+            reason="NodeSettling",
+            message="node c-1 may take a replacement and has been Ready for a minute only",
+            until=NOW + timedelta(minutes=3, seconds=36),
+            ends_with="",
+            usual=None,
+            then=NextMove(
+                namespace="shop", pod="db-3", node="b-1", domains={"topology.kubernetes.io/zone": ("c",), "rack": ()}
+            ),
+        ),
+        RepairWait(
+            namespace="shop",
+            workloads=(WorkloadName(kind="Deployment", name="web"),),
+            reason="BlockedByBudget",
+            message="waiting for the eviction of web-3 to finish",
+            until=None,
+            ends_with="when the replacement of web-3 is Ready",
+            usual=Usual(low=20, median=31, high=40, of=4),
+            then=NextMove(namespace="shop", pod="web-4", node="a-1", domains={}),
+        ),
+        RepairWait(
+            namespace="shop",
+            workloads=(WorkloadName(kind="Deployment", name="cart"),),
+            reason="StepExceedsBudget",
+            message="needs 1 concurrent eviction; PodDisruptionBudget shop/cart never allows any",
+            until=None,
+            ends_with="",
+            usual=None,
+            then=None,
+        ),
+    ),
+    holds=(
+        HoldStatus(
+            scope="topology.kubernetes.io/zone=b",
+            reason="DomainUnsettled",
+            message="2 of 3 nodes were cordoned: nothing is moved there",
+            since=NOW - timedelta(minutes=2),
+            until=NOW + timedelta(minutes=3),
+            ends_with="",
+        ),
+    ),
     policy=PolicyStatus(hash="6a7f08fea03efa75", source="configmap:rebalancer-system/rebalancer-policy", valid=True),
     prevention=PreventionStatus(mode="Off", workloads=0, ordered=0, waiting=0, left=0, stopped="", unsteered={}),
 )
@@ -60,14 +109,30 @@ def test_times_come_with_their_age() -> None:
     lines = status_text(STATUS, NOW).splitlines()
     assert lines[0] == "Controller: last cycle 12s ago; mode Evict: the controller evicts"
     assert lines[1].endswith(", last cycle 2026-01-05 08:59:48Z.")
-    assert lines[6].endswith("  pending  40s ago")
+    assert lines[6].endswith("  pending  40s ago (usually 31s in all)")
+
+
+def test_each_wait_has_its_end_and_what_follows() -> None:
+    """A time from now with its date, the event where no time can be known, or that it does not end by itself."""
+    text = status_text(STATUS, NOW)
+    zone = "topology.kubernetes.io/zone=b since 2026-01-05 08:58:00Z (2m ago)"
+    hold = f"{zone}: DomainUnsettled: {STATUS.holds[0].message}; goes on in 3m (2026-01-05 09:03:00Z)"
+    assert f"\nHOLDS\n{hold}\n" in text
+    messages = [f"{wait.reason}: {wait.message}" for wait in STATUS.waits]
+    first = "goes on in 3m36s (2026-01-05 09:03:36Z), then db-3 from b-1 to zone c"
+    second = "goes on when the replacement of web-3 is Ready, usually 31s, then web-4 from a-1 to any feasible node"
+    assert text.partition("\nWAITING\n")[2].splitlines()[:3] == [
+        f"shop/db (StatefulSet): {first}. {messages[0]}",
+        f"shop/web (Deployment): {second}. {messages[1]}",
+        f"shop/cart (Deployment): does not end by itself. {messages[2]}",
+    ]
 
 
 def test_before_the_first_cycle() -> None:
     """Nothing has happened yet, and nothing is invented."""
     plan = PlanSummary(evictions=0, minimum=0)
     empty = msgspec.structs.replace(
-        STATUS, last_cycle=None, leader="", in_flight=(), last_moves=(), plan=plan, refusals={}
+        STATUS, last_cycle=None, leader="", in_flight=(), last_moves=(), waits=(), holds=(), plan=plan, refusals={}
     )
     assert status_text(empty, NOW).splitlines() == [
         "Controller: no cycle yet; mode Evict: the controller evicts",

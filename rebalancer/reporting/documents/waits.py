@@ -1,0 +1,186 @@
+"""Waits: why each repair does not go on, when that ends, and what follows then.
+
+A wait ends at a moment (`until`), with an event (`endsWith`, "when pod web-1 is Ready"), or, with neither, not by
+itself. No time is invented for an event: how long the workload's last moves took is said beside it (`usual`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from heapq import nsmallest
+from itertools import islice
+from statistics import median_low
+from typing import Final, NamedTuple
+
+from rebalancer.admission.admit import (
+    Admission,
+    AdmissionContext,
+    BreakerOpen,
+    ModeObserves,
+    find_common_obstacle,
+)
+from rebalancer.assessment.assess import UnsettledDomain
+from rebalancer.model.facts import Refusal
+from rebalancer.model.moves import Move, MoveState, Reference
+from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
+from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
+
+_MOST: Final = 20
+
+
+class Usual(CamelCaseStruct, frozen=True, kw_only=True):
+    """How many seconds the last `of` moves of a workload took, from the eviction until the replacement was Ready."""
+
+    low: Number
+    median: Number
+    high: Number
+    of: Number
+
+
+class NextMove(CamelCaseStruct, frozen=True, kw_only=True):
+    """The pod that is evicted next, and the domains that may receive its replacement, by topology key."""
+
+    namespace: Text
+    pod: Text
+    node: str
+    domains: Mapping[str, tuple[str, ...]]
+
+
+class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
+    """A repair that does not go on: `reason` and `message` say why, `until` or `endsWith` until when.
+
+    With `until` null and `endsWith` "" it does not end by itself. `then` is what follows, null where no eviction is
+    decided yet.
+    """
+
+    namespace: Text
+    workloads: tuple[WorkloadName, ...]
+    reason: Text
+    message: str
+    until: datetime | None
+    ends_with: str
+    usual: Usual | None
+    then: NextMove | None
+
+
+class HoldStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """What keeps evictions back in the whole cluster, in a namespace, or into a domain: `scope` says where."""
+
+    scope: Text
+    reason: Text
+    message: str
+    since: datetime | None
+    until: datetime | None
+    ends_with: str
+
+
+class _Held(NamedTuple):
+    group: ComponentPlan
+    refusal: Refusal
+    first: Eviction | None
+
+
+def next_move(eviction: Eviction) -> NextMove:
+    """Convert an eviction to what follows a wait."""
+    return NextMove(
+        namespace=eviction.pod.namespace,
+        pod=eviction.pod.name,
+        node=eviction.pod.node or "",
+        domains={target.topology_key: target.values for target in eviction.targets},
+    )
+
+
+def find_waits(plan: Plan, admission: Admission, moves: Sequence[Move]) -> tuple[RepairWait, ...]:
+    """Return why the first twenty repairs that do not go on wait, those that end first before the others.
+
+    `moves` are those of the memory.
+    """
+    said = plan.made_at
+    held = nsmallest(_MOST, _find_held(plan, admission), key=lambda one: _rank(one.refusal, said))
+    return tuple(
+        RepairWait(
+            namespace=group.component.namespace,
+            workloads=tuple(map(workload_name, group.workloads)),
+            reason=refusal.reason,
+            message=str(refusal),
+            until=refusal.end.until(said),
+            ends_with=refusal.end.event,
+            usual=find_usual(moves, group.workloads) if refusal.end.event else None,
+            then=next_move(first) if first is not None else None,
+        )
+        for group, refusal, first in held
+    )
+
+
+def find_next_end(refusals: Iterable[Refusal], said: datetime | None) -> datetime | None:
+    """Return the first moment at which one of these waits ends."""
+    return min((until for refusal in refusals if (until := refusal.end.until(said)) is not None), default=None)
+
+
+def find_usual(moves: Iterable[Move], workloads: Sequence[Reference]) -> Usual | None:
+    """Return how long the last moves of some workloads took, None where none has succeeded."""
+    took = [
+        int((move.changed_at - move.requested_at).total_seconds())
+        for move in moves
+        if move.state is MoveState.VERIFIED and move.workload in workloads
+    ]
+    if not took:
+        return None
+    return Usual(low=min(took), median=median_low(took), high=max(took), of=len(took))
+
+
+def find_holds(
+    context: AdmissionContext,
+    unsettled: Iterable[UnsettledDomain],
+    namespaces: Mapping[str, tuple[datetime, Refusal]],
+) -> tuple[HoldStatus, ...]:
+    """Return what keeps evictions back beyond single repairs.
+
+    `namespaces` are those in which nothing is evicted, each since when and why.
+    """
+    said, holds = context.now, []
+    common = find_common_obstacle(context)
+    if common is not None and not isinstance(common, ModeObserves):
+        opened = [known.since for known in context.breaker.causes] if isinstance(common, BreakerOpen) else []
+        holds.append(_hold("the cluster", common, min(opened, default=None), said))
+    holds += [
+        _hold(f"namespace {namespace}", refusal, since, said) for namespace, (since, refusal) in namespaces.items()
+    ]
+    holds += [
+        _hold(f"{domain.motion.key}={domain.motion.value}", domain, domain.motion.since, said)
+        for domain in islice(unsettled, _MOST)
+    ]
+    return tuple(holds)
+
+
+def _hold(scope: str, refusal: Refusal, since: datetime | None, said: datetime) -> HoldStatus:
+    return HoldStatus(
+        scope=scope,
+        reason=refusal.reason,
+        message=str(refusal),
+        since=since,
+        until=refusal.end.until(said),
+        ends_with=refusal.end.event,
+    )
+
+
+def _find_held(plan: Plan, admission: Admission) -> Iterator[_Held]:
+    """Yield the repairs of which nothing goes now, each with the first eviction that is decided."""
+    going = {eviction.group for eviction in admission.evictions}
+    first: dict[str, Waiting] = {}
+    for waiting in (*admission.waiting, *plan.waiting):
+        first.setdefault(waiting.eviction.group, waiting)
+    for group in plan.components:
+        wait = first.get(group.name)
+        if group.name in going:
+            continue
+        if wait is not None:
+            yield _Held(group, wait.refusal, wait.eviction)
+        elif group.refusal is not None:
+            yield _Held(group, group.refusal, None)
+
+
+def _rank(refusal: Refusal, said: datetime) -> tuple[int, float]:
+    until = refusal.end.until(said)
+    if until is not None:
+        return 0, until.timestamp()
+    return (1 if refusal.end.event else 2), 0.0
