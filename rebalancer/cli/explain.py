@@ -37,7 +37,8 @@ def add_arguments(parser: Parser) -> None:
         "object",
         metavar="KIND/NAME",
         nargs="+",
-        help="pod, deployment, statefulset, replicaset or any kind that owns pods, and its name; or KIND NAME",
+        help="pod, deployment, statefulset, replicaset or any kind that owns pods, and its name; also KIND NAME, and "
+        "NAMESPACE/KIND/NAME as -o name of report and plan prints it",
     )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also say which method found the step, and why others did not"
@@ -48,10 +49,10 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the explanation; nothing is changed."""
     options = ReadOptions.of(args)
-    kind, name = _parse_object(args.object)
+    namespace, kind, name = _parse_object(args.object, options.namespace)
     cluster = load_cluster(options)
     evaluation, snapshot = cluster.evaluation, cluster.snapshot
-    target = _find_object(kind, name, options.namespace, evaluation.view)
+    target = _find_object(kind, name, namespace, evaluation.view)
     blocked = next((entry.refusal for entry in cluster.acting.blocked if entry.namespace == target.namespace), None)
     top = snapshot.top_owner_of(target) if isinstance(target, Pod) else None
     workload = reference_of(top) if top is not None else target if isinstance(target, Reference) else None
@@ -79,19 +80,25 @@ def run(args: argparse.Namespace) -> int:
     return Exit.FINE
 
 
-def _parse_object(words: Sequence[str]) -> tuple[str, str]:
-    """Read KIND/NAME, or KIND NAME as kubectl takes it too."""
-    kind, _, name = words[0].partition("/") if len(words) == 1 else (words[0], "", words[1])
-    if len(words) > 2 or not name or "/" in name or not kind:
+def _parse_object(words: Sequence[str], given: str | None) -> tuple[str | None, str, str]:
+    """Read KIND/NAME, NAMESPACE/KIND/NAME, or KIND NAME as kubectl takes it too; `given` is the namespace of -n."""
+    parts = words[0].split("/") if len(words) == 1 else list(words)
+    mixed = len(words) > 1 and any("/" in word for word in words)
+    if mixed or len(words) > 2 or len(parts) not in {2, 3} or not all(parts):
         several = len(words) > 1 and all("/" in word for word in words)
         raise _unexpected(words, "; name one object at a time" if several else "")
-    return kind.lower(), name
+    *namespaces, kind, name = parts
+    for namespace in namespaces:
+        if given not in {None, namespace}:
+            raise UsageError(f"{words[0]} is in namespace {namespace}, but -n names {given}; leave out one of them")
+        given = namespace
+    return given, kind.lower(), name
 
 
 def _unexpected(words: Sequence[str], hint: str) -> UsageError:
     return UsageError(
-        f"found {' '.join(words)!r}, expected KIND/NAME such as pod/web-1; kinds: pod, deployment, statefulset, "
-        f"replicaset, and others that own pods{hint}"
+        f"found {' '.join(words)!r}, expected KIND/NAME or NAMESPACE/KIND/NAME such as pod/web-1; kinds: pod, "
+        f"deployment, statefulset, replicaset, and others that own pods{hint}"
     )
 
 

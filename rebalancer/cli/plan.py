@@ -2,13 +2,14 @@
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.load import load_cluster, select_workloads
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
-from rebalancer.planning.plan import narrow_plan
+from rebalancer.planning.plan import Eviction, narrow_plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import json_chunks, to_yaml
 from rebalancer.reporting.documents.plan import plan_document, plan_totals
@@ -24,6 +25,13 @@ def add_arguments(parser: Parser) -> None:
         "-v", "--verbose", action="store_true", help="also say which method found each step, and why others did not"
     )
     parser.add_argument("--out", metavar="FILE", help="also write the plan as JSON into this file")
+
+
+def _name_pods(evictions: Sequence[Eviction]) -> Iterator[str]:
+    """Yield the pods as `rebalancer explain` takes them: with their namespace where there are several."""
+    several = len({eviction.pod.namespace for eviction in evictions}) > 1
+    for eviction in evictions:
+        yield f"{eviction.pod.namespace}/pod/{eviction.pod.name}" if several else f"pod/{eviction.pod.name}"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         case "yaml":
             sys.stdout.write(to_yaml(plan_document(made, cluster.snapshot, relaxations, unknown)))
         case "name":
-            sys.stdout.writelines(f"{eviction.pod.namespace}/pod/{eviction.pod.name}\n" for eviction in made.evictions)
+            sys.stdout.writelines(f"{name}\n" for name in _name_pods(made.evictions))
         case _:
             view = PlanView(
                 acting=cluster.acting.line,

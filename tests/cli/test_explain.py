@@ -176,3 +176,37 @@ class TestForeignOwners:
     ) -> None:
         assert entry.main(["explain", "clonset/web", "--snapshot", foreign]) == Exit.USAGE
         assert "did you mean cloneset/web?" in capsys.readouterr().err
+
+
+def test_it_takes_what_plan_and_report_print_as_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """One token, with the namespace where there are several; also with an equal -n."""
+    example = ("--snapshot", "docs/examples/zone-returned.json")
+    for verb in ("plan", "report"):
+        assert entry.main([verb, "-o", "name", *example]) == Exit.FINE
+        names = capsys.readouterr().out.split()
+        assert names
+        for name in names:
+            assert entry.main(["explain", name, *example]) == Exit.FINE
+            shown = capsys.readouterr().out
+            assert entry.main(["explain", name, "-n", "shop", *example]) == Exit.FINE
+            assert capsys.readouterr().out == shown
+    assert entry.main(["explain", "shop/pod/db-0", "-n", "other", *example]) == Exit.USAGE
+    assert "shop/pod/db-0 is in namespace shop, but -n names other; leave out one of them" in capsys.readouterr().err
+
+
+def test_pods_of_several_namespaces_are_named_with_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path("docs/examples/zone-returned.json").read_text(encoding="utf-8")
+    other = json.loads(text.replace('"shop"', '"store"'))
+    for item in other["items"]:
+        metadata = item["metadata"]
+        metadata["uid"] = f"other-{metadata['uid']}"
+        for owner in metadata.get("ownerReferences", ()):
+            owner["uid"] = f"other-{owner['uid']}"
+    file = tmp_path / "other.json"
+    other["items"] = [item for item in other["items"] if item["metadata"].get("namespace")]
+    file.write_text(json.dumps(other), encoding="utf-8")
+    example = ("--snapshot", "docs/examples/zone-returned.json", "--snapshot", str(file))
+    assert entry.main(["plan", "-o", "name", *example]) == Exit.FINE
+    names = capsys.readouterr().out.split()
+    assert {name.split("/")[0] for name in names} == {"shop", "store"}
+    assert entry.main(["explain", names[-1], *example]) == Exit.FINE
