@@ -1,14 +1,17 @@
 """`rebalancer approve`: in mode Approve, lets the controller carry out the plan that it proposes."""
 
 import argparse
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec import structs
 
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, ControlMap, StatusMap
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.admission.approval import KEY
-from rebalancer.cli.controller_state import read_status
+from rebalancer.cli.confirm import add_confirmation_arguments, is_confirmed
+from rebalancer.cli.controller_state import read_lease, read_status
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import explain_refusals
@@ -17,8 +20,10 @@ from rebalancer.cli.terminal import say
 from rebalancer.model.words import plural
 from rebalancer.policy import Mode
 from rebalancer.ports import PLAN_KEY
-from rebalancer.reporting.acting import describe_status
+from rebalancer.reporting.acting import describe_controller, describe_status
 from rebalancer.reporting.documents.plan import PlanDocument
+from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.reporting.phrases import domains_text, from_now
 
 
 def add_arguments(parser: Parser) -> None:
@@ -30,37 +35,55 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "hash", metavar="HASH", nargs="?", help="the planHash of the plan (default: that of the plan that waits)"
     )
+    add_confirmation_arguments(parser)
     add_settings_arguments(parser, only=("kubeconfig", "context", "namespace"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Approve the plan that waits, and show what it evicts."""
+    """Show the plan that waits, ask, and approve it."""
     settings = load_flags(args)
+    now = datetime.now(UTC)
     try:
         transport = connect(kubeconfig=str(settings.kubeconfig or "") or None, context=settings.context)
         warn(transport.warnings)
-        plan = _read_pending(transport, settings.namespace)
+        status = _read_status(transport, settings.namespace, now)
+        plan = _read_pending(transport, settings.namespace, status, now)
     except ClusterError as error:
         raise CliError(str(error)) from None
     if args.hash not in {None, plan.plan_hash}:
         raise CliError(f"plan {args.hash} does not wait for approval; the plan that waits is {plan.plan_hash}")
+    say(_describe(plan, status, now))
+    if not is_confirmed(args, f"Approve plan {plan.plan_hash}?"):
+        return Exit.FINE if args.dry_run else Exit.ERROR
     control = ControlMap(transport, settings.namespace, APPROVAL)
     with explain_refusals(control, "patch and create"):
         control.put(KEY, plan.plan_hash)
-    lines = [
-        f"Approved plan {plan.plan_hash}: {plural(len(plan.evictions), 'eviction')}.",
-        *(f"  {eviction.namespace}/{eviction.pod}  {eviction.node}  {eviction.reason}" for eviction in plan.evictions),
-        f"Written to {control}. `rebalancer status --watch` shows its progress.",
-    ]
-    say(lines)
+    say([f"Approved plan {plan.plan_hash}. Written to {control}. `rebalancer status --watch` shows its progress."])
     return Exit.FINE
 
 
-def _read_pending(transport: Transport, namespace: str) -> PlanDocument:
-    """Return the plan that waits for approval; CliError says why there is none."""
+def _describe(plan: PlanDocument, status: StatusDocument, now: datetime) -> Iterator[str]:
+    """Yield what the plan evicts, until when it can be approved, and what keeps it from being carried out."""
+    expires = f", to be approved {from_now(plan.expires_at, now)}" if plan.expires_at is not None else ""
+    yield f"Plan {plan.plan_hash}: {plural(len(plan.evictions), 'eviction')}{expires}."
+    for eviction in plan.evictions:
+        where = f"{eviction.node} -> {domains_text(eviction.predicted.domains)}"
+        yield f"  {eviction.namespace}/{eviction.pod}  {where}  {eviction.reason}"
+    if status.paused is not None:
+        yield f"Nothing of it is evicted before the pause ends: {describe_controller(status, now)}."
+    elif status.lease is not None and not status.lease.holder:
+        yield f"Nothing of it is evicted before a controller runs: {describe_controller(status, now)}."
+
+
+def _read_status(transport: Transport, namespace: str, now: datetime) -> StatusDocument:
     status = read_status(transport, namespace)
     if status is None:
         raise CliError(f"no controller has written a status in namespace {namespace}; choose it with --namespace")
+    return structs.replace(status, lease=read_lease(transport, namespace, now))
+
+
+def _read_pending(transport: Transport, namespace: str, status: StatusDocument, now: datetime) -> PlanDocument:
+    """Return the plan that waits for approval; CliError says why there is none."""
     if status.mode != Mode.APPROVE:
         raise CliError(f"no plan waits for approval: {describe_status(status)}")
     text = StatusMap(transport, namespace).load(PLAN_KEY)
@@ -70,6 +93,6 @@ def _read_pending(transport: Transport, namespace: str) -> PlanDocument:
         raise CliError(f"the plan in namespace {namespace} is of another version: {error}") from None
     if plan is None or not plan.evictions:
         raise CliError("no plan waits for approval: there is nothing to evict")
-    if plan.expires_at is not None and plan.expires_at <= datetime.now(UTC):
+    if plan.expires_at is not None and plan.expires_at <= now:
         raise CliError(f"plan {plan.plan_hash} has expired; the controller proposes another one in its next cycle")
     return plan

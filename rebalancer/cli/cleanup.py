@@ -14,8 +14,9 @@ from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.leftovers import DEPLOYMENT, Leftovers
 from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
+from rebalancer.cli.confirm import add_confirmation_arguments, is_confirmed
 from rebalancer.cli.errors import CliError, Exit, warn
-from rebalancer.cli.files import read_policy
+from rebalancer.cli.files import read_policy, read_policy_in_force
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
@@ -24,10 +25,11 @@ from rebalancer.ports import LeaseUnavailable, PatchResult, ReadFailedError
 from rebalancer.settings import Settings
 
 _EPILOG: Final = (
-    "It scales the Deployment rebalancer to 0, waits until no process holds the Lease, and removes deletion costs that "
-    "the controller has written, its placeholder Jobs, the ConfigMaps rebalancer-status, -control and -approval, and "
-    "the Lease. Costs that others have set and the policy stay. It may be repeated. To go on afterwards, apply the "
-    "installation again."
+    "It shows what it would do and asks. It scales the Deployment rebalancer to 0, waits until no process holds "
+    "the Lease, and removes deletion costs that the controller has written, its placeholder Jobs, the ConfigMaps "
+    "rebalancer-status, -control and -approval, and the Lease. Costs that others have set and the policy stay. "
+    "Where it cannot go on before these ConfigMaps, it scales the Deployment back. It may be repeated. To go on "
+    "afterwards, apply the installation again."
 )
 _GRACE: Final = 60.0
 """Seconds beyond the Lease's duration in which a stopped process has ended."""
@@ -43,33 +45,67 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--policy",
         metavar="FILE",
-        help="the policy, which names the placeholders' namespace (default: shipped)",
+        help="the policy, which names the placeholders' namespace (default: the one in force)",
     )
+    add_confirmation_arguments(parser)
     add_settings_arguments(parser, only=("kubeconfig", "context", "namespace"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Delete what is left, and report it line by line."""
-    policy = read_policy(args.policy).policy
-    args.policy = None
+    """Show what is left, ask, and delete it, line by line."""
+    given, args.policy = args.policy, None
     settings = load_flags(args)
+    kubeconfig = str(settings.kubeconfig) if settings.kubeconfig else None
+    if given is None:
+        policy = read_policy_in_force(settings.namespace, kubeconfig=kubeconfig, context=settings.context).policy
+    else:
+        policy = read_policy(given, kubeconfig=kubeconfig, context=settings.context).policy
     with _explain_errors():
         transport = connect(
-            kubeconfig=str(settings.kubeconfig) if settings.kubeconfig else None,
+            kubeconfig=kubeconfig,
             context=settings.context,
             read_timeout=settings.request_timeout.total_seconds(),
         )
         warn(transport.warnings)
         leftovers = Leftovers(transport, settings.namespace)
         name = f"Deployment {settings.namespace}/{DEPLOYMENT}"
-        say([f"{name}: scaled to 0." if leftovers.stop_controller() else f"{name}: not found."])
-        await_free_lease(transport, settings)
-        say([f"Removed the deletion costs of {plural(remove_costs(leftovers), 'pod')}."])
-        say([f"Deleted {plural(delete_placeholders(transport, policy.capacity.namespace), 'placeholder Job')}."])
+        replicas = leftovers.read_replicas()
+        say(_describe(leftovers, name, replicas))
+        if not is_confirmed(args, "Stop the controller and delete all of this?"):
+            return Exit.FINE if args.dry_run else Exit.ERROR
+        say([f"{name}: scaled to 0." if leftovers.scale_controller(0) else f"{name}: not found."])
+        with _taking_back(leftovers, name, replicas):
+            await_free_lease(transport, settings)
+            say([f"Removed the deletion costs of {plural(remove_costs(leftovers), 'pod')}."])
+            say([f"Deleted {plural(delete_placeholders(transport, policy.capacity.namespace), 'placeholder Job')}."])
         for deleted in leftovers.delete_objects():
             say([f"Deleted {deleted}."])
     say(["Nothing of the controller is left but what the installation has created."])
     return Exit.FINE
+
+
+def _describe(leftovers: Leftovers, name: str, replicas: int | None) -> Iterator[str]:
+    """Yield what would be done; what does not exist is left out as far as that costs nothing to know."""
+    yield f"{name}: not found." if replicas is None else f"{name}: {plural(replicas, 'replica')}; to be scaled to 0."
+    costs = sum(1 for _ in leftovers.find_pods())
+    objects = ", ".join(leftovers.name_objects())
+    yield f"To be deleted: the deletion costs of {plural(costs, 'pod')}, placeholder Jobs, {objects}."
+
+
+@contextmanager
+def _taking_back(leftovers: Leftovers, name: str, replicas: int | None) -> Iterator[None]:
+    """Scale the Deployment back where the block cannot go on: half of a cleanup must not leave nobody at work."""
+    try:
+        yield
+    except (CliError, ClusterError, LeaseUnavailable, KeyboardInterrupt):
+        if replicas:
+            try:
+                leftovers.scale_controller(replicas)
+            except ClusterError as error:
+                warn([f"{name} stays scaled to 0, it cannot be scaled back to {replicas}: {error}"])
+            else:
+                say([f"{name}: scaled back to {replicas}; nothing of the controller's own was deleted."])
+        raise
 
 
 def await_free_lease(

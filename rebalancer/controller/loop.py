@@ -201,7 +201,8 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     if cycle.capacity is not None:
         events += capacity_events(cycle.capacity.decision)
     if state.process.approval_object is not None:
-        events += approval_events(state.memory.proposal, cycle.memory.proposal, context, state.process.approval_object)
+        regarding = state.process.approval_object
+        events += approval_events(state.memory.proposal, cycle.memory.proposal, cycle.plan, context, regarding)
     following = replace(
         state,
         cycle=cycle,

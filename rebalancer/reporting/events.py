@@ -34,9 +34,11 @@ from rebalancer.model.moves import (
 )
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.words import plural
+from rebalancer.planning.plan import Plan
 from rebalancer.policy import NO_TEAM_POLICY, TeamReading
 from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.prevention.report import PreventionReport
+from rebalancer.reporting.phrases import domains_text
 
 MOST_EVENTS: Final = 200
 """Events about limits in one cycle. Further limits are reported in the next cycles, the worst first."""
@@ -206,9 +208,9 @@ def deadlock_events(reported: frozenset[str], deadlocks: Sequence[Deadlock]) -> 
 
 
 def approval_events(
-    before: Proposal | None, after: Proposal | None, context: AdmissionContext, regarding: Regarding
+    before: Proposal | None, after: Proposal | None, plan: Plan, context: AdmissionContext, regarding: Regarding
 ) -> Iterator[Event]:
-    """Yield what has become of the proposal of the last cycle, and the new one."""
+    """Yield what has become of the proposal of the last cycle, and the new one, which is of the plan."""
     policy, now = context.policy, context.now
     stays = before is not None and after is not None and before.hash == after.hash
     if before is not None and not stays and before.policy == policy.cluster.hash and now >= expires_at(before, policy):
@@ -217,11 +219,24 @@ def approval_events(
         yield Event(reason=EventReason.PLAN_EXPIRED, note=note, regarding=regarding)
     if after is not None and not stays:
         end = f"{expires_at(after, policy):%Y-%m-%d %H:%M:%SZ}"
-        note = f"plan {after.hash} of {plural(len(after.uids), 'eviction')} waits for approval until {end}"
+        note = (
+            f"plan {after.hash} of {plural(len(after.uids), 'eviction')} waits for approval until {end}: "
+            f"rebalancer approve {after.hash}. It evicts {_name_evictions(plan, after)}"
+        )[:NOTE_LIMIT]
         yield Event(reason=EventReason.PLAN_PROPOSED, note=note, regarding=regarding)
     if before is not None and after is not None and stays and after.approved and not before.approved:
         note = f"plan {after.hash} of {plural(len(after.uids), 'eviction')} is approved and is carried out"
         yield Event(reason=EventReason.PLAN_APPROVED, note=note, regarding=regarding)
+
+
+def _name_evictions(plan: Plan, proposal: Proposal) -> str:
+    """Name the pods of a proposal with where they would go."""
+    chosen = [eviction for eviction in plan.evictions if eviction.pod.uid in proposal.uids]
+    return ", ".join(
+        f"{eviction.pod.namespace}/{eviction.pod.name} from {eviction.pod.node} to "
+        f"{domains_text({target.topology_key: target.values for target in eviction.targets})}"
+        for eviction in chosen
+    )
 
 
 def capacity_events(decision: CapacityDecision) -> list[Event]:

@@ -6,6 +6,7 @@ from itertools import starmap
 from typing import Final, Protocol
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import SHORT_KEYS, format_duration, format_rest, plural, short_key
@@ -75,8 +76,11 @@ def end_text(until: datetime | None, ends_with: str, now: datetime, usual: Usual
 
 
 def domains_text(domains: Mapping[str, Sequence[str]]) -> str:
-    """Name the domains that may receive a replacement; "any feasible node" where none is known."""
-    named = [f"{short_key(key)} {'/'.join(values[:_MOST_NODES])}" for key, values in domains.items() if values]
+    """Name the domains that may receive a replacement, nodes last; "any feasible node" where none is known."""
+    named = []
+    for key, values in sorted(domains.items(), key=lambda item: item[0] == HOSTNAME):
+        more = f" or {len(values) - _MOST_NODES} more" if len(values) > _MOST_NODES else ""
+        named += [f"{short_key(key)} {'/'.join(values[:_MOST_NODES])}{more}"] if values else []
     return ", ".join(named) or "any feasible node"
 
 

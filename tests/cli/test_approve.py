@@ -15,6 +15,7 @@ from rebalancer.policy import Mode
 from rebalancer.ports import PLAN_KEY, STATUS_KEY
 from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import ApiServer, reachable
+from tests.cli.answers import answer_with
 from tests.controller.simulated import Simulation, eager
 from tests.planning.clusters import returned
 
@@ -58,11 +59,56 @@ def test_the_plan_that_waits_is_approved(named: bool, server: ApiServer, capsys:
     server.put(STATUS, data=status)
     plan = json.loads(status[PLAN_KEY])
     assert plan["evictions"]
-    assert entry.main(["approve", *([plan["planHash"]] if named else [])]) == Exit.FINE
+    assert entry.main(["approve", "--yes", *([plan["planHash"]] if named else [])]) == Exit.FINE
     assert server.data(APPROVAL) == {"approved": plan["planHash"]}
     out = capsys.readouterr().out
-    assert out.startswith(f"Approved plan {plan['planHash']}: {len(plan['evictions'])} eviction")
-    assert all(f"{eviction['namespace']}/{eviction['pod']}" in out for eviction in plan["evictions"])
+    assert out.startswith(f"Plan {plan['planHash']}: {len(plan['evictions'])} eviction")
+    assert f"\nApproved plan {plan['planHash']}. " in out
+    for eviction in plan["evictions"]:
+        where = eviction["predicted"]["domains"]["topology.kubernetes.io/zone"][0]
+        assert f"  {eviction['namespace']}/{eviction['pod']}  {eviction['node']} -> zone {where}" in out
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y", Exit.FINE), ("Yes", Exit.FINE), ("n", Exit.ERROR), ("", Exit.ERROR)])
+def test_a_person_is_asked_after_the_plan_was_shown(
+    typed: str, code: Exit, server: ApiServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.put(STATUS, data=proposed(Mode.APPROVE))
+    answer_with(monkeypatch, typed)
+    assert entry.main(["approve"]) == code
+    out = capsys.readouterr().out
+    assert out.index("eviction") < out.index("? [y/N] ")
+    assert bool(server.data(APPROVAL)) == (code is Exit.FINE)
+    assert ("Nothing was changed." in out) == (code is not Exit.FINE)
+
+
+def test_a_dry_run_approves_nothing(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.put(STATUS, data=proposed(Mode.APPROVE))
+    assert entry.main(["approve", "--dry-run"]) == Exit.FINE
+    assert "Nothing was changed." in capsys.readouterr().out
+    assert entry.main(["approve"]) == Exit.USAGE
+    assert "add --yes to do it, or --dry-run to look" in capsys.readouterr().err
+    assert server.data(APPROVAL) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"paused": {"until": None, "reason": "zone b", "by": "ada"}},
+            "Nothing of it is evicted before the pause ends: no controller runs",
+        ),
+        ({}, "Nothing of it is evicted before a controller runs: no controller runs: Lease free"),
+    ],
+)
+def test_what_keeps_it_from_being_carried_out_is_said(
+    change: dict[str, Any], said: str, server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = proposed(Mode.APPROVE)
+    written[STATUS_KEY] = json.dumps({**json.loads(written[STATUS_KEY]), **change})
+    server.put(STATUS, data=written)
+    assert entry.main(["approve", "--yes"]) == Exit.FINE
+    assert said in capsys.readouterr().out
 
 
 def without_evictions(status: dict[str, str]) -> dict[str, str]:
@@ -106,7 +152,7 @@ def test_where_no_plan_waits_nothing_is_approved(
 def test_a_missing_right_is_named(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.put(STATUS, data=proposed(Mode.APPROVE))
     server.answers["PATCH", APPROVAL] = 403
-    assert entry.main(["approve"]) == Exit.ERROR
+    assert entry.main(["approve", "--yes"]) == Exit.ERROR
     err = capsys.readouterr().err
     assert "grant the verbs patch and create on configmaps in namespace rebalancer-system" in err
     assert "rebalancer-approval" in err

@@ -13,8 +13,10 @@ from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.cli import cleanup
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import CliError, Exit
+from rebalancer.policy import default_policy
 from rebalancer.settings import Settings
 from tests.adapters.kubernetes.fake_server import ApiServer, Script, answer, reachable, served
+from tests.cli.answers import answer_with
 
 NAMESPACE = "rebalancer-system"
 SCALE = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/rebalancer/scale"
@@ -32,8 +34,9 @@ COSTS = {"own": {COST: "5", MARKER: "5"}, "theirs": {COST: "7"}, "replaced": {CO
 def used(holder: str | None = None, duration: int = 15) -> ApiServer:
     """Return an API server with the objects of a controller, whose Lease somebody holds."""
     made = ApiServer()
-    for name in ("status", "control", "approval", "policy"):
+    for name in ("status", "control", "approval"):
         made.put(f"{MAPS}/rebalancer-{name}", data={})
+    made.put(f"{MAPS}/rebalancer-policy", data={"policy.yaml": default_policy().to_yaml()})
     made.put(SCALE, spec={"replicas": 1})
     made.put(f"{JOBS}/placeholder-1")
     lease(made, holder, duration)
@@ -65,20 +68,22 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
 
 def test_everything_that_the_controller_has_written_is_deleted_and_nothing_else(server: ApiServer) -> None:
     """A cost of somebody else stays, and so does the policy; the controller is stopped first."""
-    assert entry.main(["cleanup"]) == Exit.FINE
+    assert entry.main(["cleanup", "--yes"]) == Exit.FINE
     assert server.objects.keys() == {SCALE, f"{MAPS}/rebalancer-policy", *(f"{POD}{name}" for name in COSTS)}
     assert server.objects[SCALE]["spec"] == {"replicas": 0}
     assert costs(server) == {"own": {}, "theirs": {COST: "7"}, "replaced": {COST: "9"}, "none": {}}
-    assert server.requests[:2] == [("PATCH", SCALE), ("GET", LEASE)]
+    stopped = server.requests.index(("PATCH", SCALE))
+    assert all(method == "GET" for method, _ in server.requests[:stopped])
+    assert server.requests[stopped + 1] == ("GET", LEASE)
 
 
 def test_it_may_be_repeated(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """Also where the Deployment has been deleted in between."""
-    assert entry.main(["cleanup"]) == Exit.FINE
+    assert entry.main(["cleanup", "--yes"]) == Exit.FINE
     del server.objects[SCALE]
     capsys.readouterr()
-    assert entry.main(["cleanup"]) == Exit.FINE
-    assert capsys.readouterr().out.splitlines() == [
+    assert entry.main(["cleanup", "--yes"]) == Exit.FINE
+    assert capsys.readouterr().out.splitlines()[-4:] == [
         "Deployment rebalancer-system/rebalancer: not found.",
         "Removed the deletion costs of 0 pods.",
         "Deleted 0 placeholder Jobs.",
@@ -166,14 +171,59 @@ def test_a_pod_that_changes_meanwhile_is_read_again() -> None:
 def test_missing_rights_are_named(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """Of placeholders a warning: they end by themselves. Of everything else an error, and nothing more is done."""
     server.answers["GET", JOBS] = 403
-    assert entry.main(["cleanup"]) == Exit.FINE
+    assert entry.main(["cleanup", "--yes"]) == Exit.FINE
     assert "warning: placeholders in rebalancer-capacity are not deleted" in capsys.readouterr().err
     annotate(server, "own", COSTS["own"])
     server.answers = {("PATCH", f"{POD}own"): 403}
-    assert entry.main(["cleanup"]) == Exit.ERROR
+    assert entry.main(["cleanup", "--yes"]) == Exit.ERROR
     assert "deletion cost of pod shop/own cannot be removed" in capsys.readouterr().err
     server.answers = {("PATCH", SCALE): (403, f"{SCALE} is forbidden")}
     server.requests.clear()
-    assert entry.main(["cleanup"]) == Exit.ERROR
+    assert entry.main(["cleanup", "--yes"]) == Exit.ERROR
     assert "is forbidden" in capsys.readouterr().err
-    assert server.requests == [("PATCH", SCALE)]
+    assert [row for row in server.requests if row[0] != "GET"] == [("PATCH", SCALE)]
+
+
+def test_where_it_cannot_go_on_it_starts_the_controller_again(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half of a cleanup must not leave nobody at work, without a word."""
+    server.answers["PATCH", f"{POD}own"] = 403
+    assert entry.main(["cleanup", "--yes"]) == Exit.ERROR
+    assert "scaled back to 1; nothing of the controller's own was deleted." in capsys.readouterr().out
+    assert server.objects[SCALE]["spec"] == {"replicas": 1}
+    assert f"{MAPS}/rebalancer-status" in server.objects
+
+
+def test_where_it_cannot_be_started_again_that_is_said(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answers["PATCH", f"{POD}own"] = 403
+    server.answers["PATCH", SCALE] = lambda body: None if body["spec"]["replicas"] == 0 else 403
+    assert entry.main(["cleanup", "--yes"]) == Exit.ERROR
+    assert "stays scaled to 0, it cannot be scaled back to 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "answered", "code"), [(["--dry-run"], None, Exit.FINE), ([], "n", Exit.ERROR), ([], "", Exit.ERROR)]
+)
+def test_it_shows_what_it_would_do_and_changes_nothing_without_a_yes(
+    flags: list[str],
+    answered: str | None,
+    code: Exit,
+    server: ApiServer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if answered is not None:
+        answer_with(monkeypatch, answered)
+    assert entry.main(["cleanup", *flags]) == code
+    out = capsys.readouterr().out
+    assert "Deployment rebalancer-system/rebalancer: 1 replica; to be scaled to 0." in out
+    assert "the deletion costs of 2 pods" in out
+    assert "Nothing was changed." in out
+    assert all(method == "GET" for method, _ in server.requests)
+
+
+def test_without_a_terminal_it_needs_a_yes(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["cleanup"]) == Exit.USAGE
+    assert "add --yes to do it, or --dry-run to look" in capsys.readouterr().err
+    assert all(method == "GET" for method, _ in server.requests)

@@ -59,10 +59,10 @@ COMMANDS = {
     "pause-for": ("pause", "--reason", "zone b is upgraded", "--for", "2h"),
     "resume": ("resume",),
     "resume-nothing": ("resume",),
-    "approve": ("approve",),
+    "approve": ("approve", "--yes"),
     "status": ("status",),
     "status-paused": ("status",),
-    "cleanup": ("cleanup",),
+    "cleanup": ("cleanup", "--yes"),
 }
 SERVERS: dict[str, Callable[[], Handler]] = {
     "pause": running_server,

@@ -504,7 +504,12 @@ def test_a_plan_is_proposed_approved_and_carried_out() -> None:
     proposal = state.memory.proposal
     assert proposal is not None
     end = f"{NOW + state.in_force.policy.plan_ttl:%Y-%m-%d %H:%M:%SZ}"
-    assert notes(requests) == [f"PlanProposed: plan {proposal.hash} of 4 evictions waits for approval until {end}"]
+    (note,) = notes(requests)
+    how = f"rebalancer approve {proposal.hash}"
+    assert note.startswith(
+        f"PlanProposed: plan {proposal.hash} of 4 evictions waits for approval until {end}: {how}. It "
+    )
+    assert " from a-1 to zone c, node c-1/c-2, " in note
     assert state.queue.evictions == ()
     state, requests = after(state, Saved(), CycleDue(snapshot=SNAPSHOT))
     assert notes(requests) == []

@@ -6,6 +6,7 @@ Every method may be repeated: what does not exist any more is done.
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import msgspec
 from kubernetes import client
 
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, STATUS
@@ -22,6 +23,15 @@ DEPLOYMENT: Final = "rebalancer"
 _MISSING: Final = 404
 
 
+class _Wanted(msgspec.Struct, frozen=True):
+    replicas: int = 0
+    """The API server leaves it out where it is 0."""
+
+
+class _Scale(msgspec.Struct, frozen=True):
+    spec: _Wanted
+
+
 class Leftovers:
     """The leftovers of the controller in one namespace, and of its prevention in all; methods raise ClusterError."""
 
@@ -29,10 +39,21 @@ class Leftovers:
         self._transport = transport
         self._namespace = namespace
 
-    def stop_controller(self) -> bool:
-        """Scale the controller's Deployment to 0; return whether there is one."""
+    def read_replicas(self) -> int | None:
+        """Return how many replicas the controller's Deployment wants, None if there is none."""
+        read = client.AppsV1Api(self._transport).read_namespaced_deployment_scale
+        try:
+            data = self._transport.call(read, DEPLOYMENT, self._namespace)
+        except RequestRefused as error:
+            if error.status != _MISSING:
+                raise
+            return None
+        return msgspec.json.decode(data, type=_Scale).spec.replicas
+
+    def scale_controller(self, replicas: int) -> bool:
+        """Scale the controller's Deployment; return whether there is one."""
         scale = client.AppsV1Api(self._transport).patch_namespaced_deployment_scale
-        return self._unless_missing(scale, DEPLOYMENT, {"spec": {"replicas": 0}}, _content_type=MERGE_PATCH)
+        return self._unless_missing(scale, DEPLOYMENT, {"spec": {"replicas": replicas}}, _content_type=MERGE_PATCH)
 
     def find_pods(self) -> Iterator[Pod]:
         """Yield the pods with a deletion cost of our own, or with the marker of one that somebody has replaced."""
@@ -52,6 +73,11 @@ class Leftovers:
             marker_only=is_overwritten(pod),
         )
         return patch_cost(self._transport, patch)
+
+    def name_objects(self) -> Iterator[str]:
+        """Yield the names of what `delete_objects` deletes, if it exists."""
+        yield from (f"ConfigMap {self._namespace}/{name}" for name in (STATUS, CONTROL, APPROVAL))
+        yield f"Lease {self._namespace}/{DEPLOYMENT}"
 
     def delete_objects(self) -> Iterator[str]:
         """Delete the ConfigMaps that are not the policy, and the Lease; yield what has been deleted."""

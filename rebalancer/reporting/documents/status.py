@@ -9,14 +9,16 @@ from typing import Annotated, Final
 from msgspec import Meta, structs
 
 from rebalancer.admission.admit import Admission, RefusedByAdmission
+from rebalancer.admission.approval import expires_at
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.slow_start import ReplacementNotCreated, ReplacementNotRunning, WindowUses
 from rebalancer.model.breaker import BreakerCause, BreakerState
 from rebalancer.model.events import NOTE_LIMIT
 from rebalancer.model.facts import Refusal
-from rebalancer.model.moves import Memory, Move, Reference
+from rebalancer.model.moves import Memory, Move, Proposal, Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.plan import Plan, Waiting
+from rebalancer.policy import Policy
 from rebalancer.prevention.report import PreventionReport
 from rebalancer.reporting.documents.document import (
     API_VERSION,
@@ -32,6 +34,7 @@ from rebalancer.tracking.holds import find_held_namespaces
 _MOST_TEAMS: Final = 20
 _MOST_NAMESPACES: Final = 20
 _MOST_REFUSED: Final = 100
+_MOST_PROPOSED: Final = 20
 
 
 class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
@@ -172,6 +175,33 @@ class SlowStartStatus(CamelCaseStruct, frozen=True, kw_only=True):
     namespaces: tuple[SlowStartWindow, ...] = ()
 
 
+class ProposedEviction(CamelCaseStruct, frozen=True, kw_only=True):
+    """An eviction of a proposed plan, what it repairs, and by topology key where the replacement may be placed."""
+
+    namespace: Text
+    pod: Text
+    node: str
+    reason: Text
+    domains: Mapping[str, tuple[str, ...]]
+
+
+class ApprovalStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """In mode Approve the plan that waits for approval, or is approved and carried out: its first twenty evictions.
+
+    `total` is how many there are. `since` is when it was proposed, or approved. It can be approved, or goes on, until
+    `expires_at`, by `command`; `who` says who may do that.
+    """
+
+    hash: Text
+    approved: bool
+    since: datetime
+    expires_at: datetime
+    evictions: tuple[ProposedEviction, ...]
+    total: Number
+    command: Text
+    who: Text
+
+
 class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
     """The evictions of all that can be repaired, and their proved minimum."""
 
@@ -217,6 +247,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     in_flight: tuple[MoveEntry, ...]
     last_moves: tuple[MoveEntry, ...]
     plan: PlanSummary
+    approval: ApprovalStatus | None = None
     refusals: dict[str, Annotated[int, Meta(ge=1)]]
     waits: tuple[RepairWait, ...] = ()
     holds: tuple[HoldStatus, ...] = ()
@@ -330,6 +361,34 @@ def slow_start_status(uses: WindowUses | None) -> SlowStartStatus | None:
             SlowStartWindow(namespace=namespace, at_once=use.at_once, under_way=use.under_way)
             for namespace, use in list(uses.namespaces.items())[:_MOST_NAMESPACES]
         ),
+    )
+
+
+def approval_status(plan: Plan, proposal: Proposal | None, policy: Policy) -> ApprovalStatus | None:
+    """Convert the proposal of mode Approve to its entry, None where there is none."""
+    if proposal is None:
+        return None
+    planned = {waiting.eviction.pod.uid: waiting.eviction for waiting in plan.waiting}
+    planned |= {eviction.pod.uid: eviction for eviction in plan.evictions}
+    chosen = [planned[uid] for uid in proposal.uids if uid in planned][:_MOST_PROPOSED]
+    return ApprovalStatus(
+        hash=proposal.hash,
+        approved=proposal.approved,
+        since=proposal.since,
+        expires_at=expires_at(proposal, policy),
+        evictions=tuple(
+            ProposedEviction(
+                namespace=eviction.pod.namespace,
+                pod=eviction.pod.name,
+                node=eviction.pod.node or "",
+                reason=eviction.cause,
+                domains={target.topology_key: target.values for target in eviction.targets},
+            )
+            for eviction in chosen
+        ),
+        total=len(proposal.uids),
+        command=f"rebalancer approve {proposal.hash}",
+        who="who may patch ConfigMap rebalancer-approval, as ClusterRole rebalancer-approve allows",
     )
 
 

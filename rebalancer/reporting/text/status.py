@@ -7,9 +7,9 @@ from typing import Final
 from rebalancer.model.moves import MoveState
 from rebalancer.model.words import format_duration, plural
 from rebalancer.reporting.acting import describe_controller, slow_start_text
-from rebalancer.reporting.documents.status import MoveEntry, StatusDocument
+from rebalancer.reporting.documents.status import ApprovalStatus, MoveEntry, StatusDocument
 from rebalancer.reporting.documents.waits import HoldStatus, RepairWait
-from rebalancer.reporting.phrases import ago, domains_text, end_text, proof_text, workload_names
+from rebalancer.reporting.phrases import ago, domains_text, end_text, from_now, proof_text, workload_names
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
 
 _MOVES: Final = ("POD", "WORKLOAD", "FROM", "TO", "WHY", "STATE", "SINCE")
@@ -25,6 +25,7 @@ def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAI
     parts = [
         [*head, *(line for text in _facts(status) for line in layout.wrap(text))],
         _titled("IN FLIGHT", _MOVES, [_move(move, now) for move in status.in_flight], layout),
+        _approval_lines(status.approval, now, layout),
         _listed("WAITING", [_wait(wait, now) for wait in status.waits], layout),
         _listed("HOLDS", [_hold(hold, now) for hold in status.holds], layout),
         _titled("LAST MOVES", _MOVES, [_move(move, now) for move in _newest(status.last_moves)], layout),
@@ -83,6 +84,32 @@ def _move(move: MoveEntry, now: datetime) -> tuple[str, ...]:
         age += f", took {format_duration(move.since - move.requested_at)}"
     to = domains_text(move.to) if move.to else ""
     return f"{move.namespace}/{move.pod}", workload, move.node, to, move.reason, state, age
+
+
+def _approval_lines(approval: ApprovalStatus | None, now: datetime, layout: TextLayout) -> list[str]:
+    """Show the plan that waits for approval, or is carried out: what it evicts, until when, who approves it and how."""
+    if approval is None:
+        return []
+    number = plural(approval.total, "eviction")
+    if approval.approved:
+        head = f"APPROVED: plan {approval.hash}, {number}"
+        after = [f"Approved {ago(approval.since, now)}; without progress it ends {from_now(approval.expires_at, now)}."]
+    else:
+        head = f"TO BE APPROVED: plan {approval.hash}, {number}"
+        after = [
+            f"Proposed {ago(approval.since, now)}; expires {from_now(approval.expires_at, now)}.",
+            f"{approval.command} shows it and asks. Who may: {approval.who}.",
+        ]
+    rows = [
+        (f"{one.namespace}/{one.pod}", one.node, domains_text(one.domains), one.reason) for one in approval.evictions
+    ]
+    more = approval.total - len(rows)
+    after += [f"And {plural(more, 'more eviction')}; --output json of rebalancer plan lists all."] if more > 0 else []
+    return [
+        layout.heading(head),
+        *layout.table(("POD", "FROM", "TO", "WHY"), rows),
+        *(line for text in after for line in layout.wrap(text)),
+    ]
 
 
 def _hold(hold: HoldStatus, now: datetime) -> str:

@@ -1,0 +1,16 @@
+"""A person at a terminal, who answers a question."""
+
+import io
+import sys
+
+import pytest
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def answer_with(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Have a command ask in a terminal, where somebody types this, "" for the end of the input."""
+    monkeypatch.setattr(sys, "stdin", _Terminal(f"{text}\n" if text else ""))
