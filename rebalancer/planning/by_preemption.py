@@ -128,6 +128,15 @@ class PreemptedPodIncomplete(Fact):
         return f"nothing is evicted for it: {self.pod} must not go while {self.workload} lacks a Ready pod"
 
 
+class PreemptedPodWithoutOwner(Fact):
+    """Nothing that is known creates a pod again that would be preempted."""
+
+    pod: str
+
+    def __str__(self) -> str:
+        return f"nothing is evicted for it: {self.pod} must not go: no workload that can be moved owns it"
+
+
 class PreemptedPodWithoutPlace(Fact):
     """No node is certain to take the replacement of a pod that would be preempted."""
 
@@ -324,7 +333,7 @@ class PreemptionPlanner:
         for pod in outcome.victims:
             member = self._member_of(pod)
             if member is None:
-                return PreemptionNotFollowed()
+                return PreemptedPodWithoutOwner(str(pod))
             refusal = self._builder.refuse_eviction(pod, member) or self._evicted.refuse([Victim(pod, member, 0)])
             if refusal is not None:
                 return PreemptedPodStays(str(pod), refusal)
@@ -433,9 +442,8 @@ def _finds_node(pod: Pod, new: Sequence[Pod], view: View) -> bool:
 
 
 def _only_requests(pod: Pod, view: View) -> bool:
-    spec = pod.spec
-    affine = spec.pod_affinity != NO_AFFINITY or any(True for _ in view.repelling(pod))
-    return not (affine or spec.host_ports or spec.spread or pod.claims)
+    affine = pod.spec.pod_affinity != NO_AFFINITY or any(True for _ in view.repelling(pod))
+    return not (affine or pod.spec.host_ports or pod.spec.spread)
 
 
 def _has_room(node: str, pod: Pod, others: Sequence[Pod], view: View) -> bool:

@@ -190,7 +190,13 @@ class CapacityIndex:
 
     def count_pending(self) -> int:
         """Return how many pods wait for a node that some node may take, or have still to be created."""
-        return sum(times for nodes, _, times in self._pending.values() if nodes)
+        snapshot = self._view.snapshot
+        without_any = (
+            owner.replicas
+            for owner in snapshot.workloads
+            if owner.template is not None and not snapshot.creates_no_pods(owner) and owner.uid not in snapshot.pods_of
+        )
+        return sum(times for nodes, _, times in self._pending.values() if nodes) + sum(without_any)
 
     def capacity_for(self, sample: Pod, own: Sequence[Pod]) -> NodeCapacity:
         """Return how many such pods each node can take; reserved capacity is not subtracted.
