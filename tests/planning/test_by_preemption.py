@@ -1,10 +1,7 @@
 """Repairs by preemption: made only where the policy allows it and nothing can go wrong, and else it is said why not."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
-from random import Random
 from typing import Any
 
 import pytest
@@ -40,11 +37,10 @@ from rebalancer.planning.planner import plan
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.planning.search.report import Method
 from rebalancer.policy import Policy
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster, TraceKind, pick_most_crowded
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_policy
 from tests.planning.build import cause_of
 from tests.planning.test_uncertain_requests import requests
-from tests.simulator.build import move as request
 
 CPU = 1000
 BUDGETS = "budgets: {maxUnavailable: 100%, perWorkload: 100%}"
@@ -267,6 +263,40 @@ class TestNothingElseMoves:
         builder.deployment("app", on={"a-1": 3}, spread={ZONE: 1}, cpu=30, priority=10)
         outcome = made(builder.snapshot())
         assert len([eviction for eviction in outcome.evictions if eviction.repair.preempts]) <= 1
+
+
+class TestWhileItIsUnderWay:
+    """The replacement is pending, and batch has yet to be preempted for it."""
+
+    def state(self) -> Snapshot:
+        builder = ClusterBuilder()
+        for zone in "abc":
+            builder.node(f"{zone}-1", zone=zone, cpu=CPU)
+        builder.node("d-1", cpu=2000, pool="x")
+        builder.node("e-1", cpu=1600, pool="y")
+        builder.deployment("web", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=300, priority=10)
+        builder.deployment("batch", on={"c-1": 1, "d-1": 1}, cpu=800)
+        builder.deployment("other", on={"e-1": 3}, spread={"pool": 1}, cpu=500)
+        state = builder.snapshot()
+        first = next(pod for pod in state.pods if pod.node == "a-1")
+        new = structs.replace(
+            first, uid="new", name="web-new", node=None, phase=PodPhase.PENDING, ready=False, created=state.taken_at
+        )
+        return replace(state, pods=(*[pod for pod in state.pods if pod is not first], new))
+
+    def test_no_other_eviction_takes_the_place_that_the_preempted_pod_will_need(self) -> None:
+        outcome = made(self.state())
+        assert outcome.evictions == ()
+        (other,) = [group for group in outcome.components if group.workloads[0].name == "other"]
+        assert other.reason is Reason.GROUP_IN_FLIGHT
+
+    def test_where_no_step_relies_on_preemption_nothing_is_reserved_for_it(self) -> None:
+        outcome = made(self.state(), rules("Refuse"))
+        assert [eviction.workload.name for eviction in outcome.evictions] == ["other"]
+
+    def test_what_would_replace_a_preempted_pod_may_not_be_known(self) -> None:
+        state = with_pods(self.state(), "batch", lambda pod: structs.replace(pod, owner=None))
+        assert [eviction.workload.name for eviction in made(state).evictions] == ["other"]
 
 
 class TestWhatStandsInTheWay:
