@@ -33,10 +33,13 @@ from rebalancer.planning.by_preemption import (
 )
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.plan import Eviction, Plan
+from rebalancer.planning.plan_file import read_plan, write_plan
 from rebalancer.planning.planner import plan
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.planning.search.report import Method
 from rebalancer.policy import Policy
+from rebalancer.reporting.documents.explanation import explain_pod
+from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_policy
 from tests.planning.build import cause_of
@@ -168,6 +171,21 @@ class TestTheStep:
         )
         assert (eviction.forced, group.refusal) == (False, RepairedByPreemption(lacking=True))
         assert outcome.refusals == ()
+
+    def test_it_is_the_same_in_a_file_and_says_so_in_every_document(self) -> None:
+        state = crowded().snapshot()
+        evaluation = evaluate(state, rules())
+        outcome, victim = evaluation.plan, batch_on(state, "c-1")
+        assert read_plan(write_plan(outcome), evaluation.assessment, state) == outcome
+        document = plan_document(outcome, state)
+        assert document.groups[0].method == "preemption"
+        assert [structs.asdict(one.preempts[0]) for one in document.evictions] == [
+            {"node": "c-1", "pods": (f"default/{victim.name}",)}
+        ]
+        sentence = f"kube-scheduler preempts default/{victim.name} on c-1 for its replacement"
+        assert sentence in document.evictions[0].message
+        explained = explain_pod(step_of(outcome).pod, evaluation.view, evaluation.assessment, outcome)
+        assert any(sentence in answer.evidence for answer in explained.path)
 
     def test_by_default_it_is_refused_and_the_field_named_that_would_permit_it(self) -> None:
         state = crowded().snapshot()
