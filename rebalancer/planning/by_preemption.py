@@ -16,6 +16,7 @@ Cost: a dry run on each node that may be preempted on, of `_CANDIDATES` pods of 
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -30,7 +31,7 @@ from rebalancer.model.moves import PlanningMemory
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.model.words import name_list, plural
+from rebalancer.model.words import format_duration, name_list, plural
 from rebalancer.planning.case import Decision
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.formulation import ProblemBuilder
@@ -128,6 +129,20 @@ class PreemptedPodIncomplete(Fact):
         return f"nothing is evicted for it: {self.pod} must not go while {self.workload} lacks a Ready pod"
 
 
+class PreemptedPodEndsLate(Fact):
+    """A pod that would be preempted may take so long to end that the replacement counts as overdue."""
+
+    pod: str
+    grace: timedelta
+    pending_for: timedelta
+
+    def __str__(self) -> str:
+        return (
+            f"nothing is evicted for it: {self.pod} may take {format_duration(self.grace)} to end "
+            f"(terminationGracePeriodSeconds), and breaker.pendingFor is {format_duration(self.pending_for)}"
+        )
+
+
 class PreemptedPodWithoutOwner(Fact):
     """Nothing that is known creates a pod again that would be preempted."""
 
@@ -220,6 +235,7 @@ class PreemptionPlanner:
         self._capacities = capacities
         self._evicted = evicted
         self._budget = budget
+        self._pending_for = builder.policy.breaker.pending_for
         self._allowed = builder.policy.eligibility.preemption is Permission.ALLOW
 
     def revise(self, problem: SingleClassProblem, decision: Decision, planned: int) -> Decision:
@@ -341,6 +357,8 @@ class PreemptionPlanner:
                 return PreemptedPodIncomplete(str(pod), str(member.reference))
             if self._is_required(problem, pod, member):
                 return PreemptedPodIsRequired(str(pod))
+            if _get_grace(pod) > self._pending_for:
+                return PreemptedPodEndsLate(str(pod), _get_grace(pod), self._pending_for)
         return None
 
     def _member_of(self, pod: Pod) -> PodController | None:
@@ -397,16 +415,25 @@ class PreemptionPlanner:
         return None
 
     def _refuse_homeless(self, evicted: Pod, outcome: Preemption) -> Fact | None:
-        """Refuse pods whose replacements are not certain to get a node once all has happened."""
+        """Refuse pods whose replacements are not certain to get a node once all has happened.
+
+        They may take the place of the evicted pod, unless it takes long to end.
+        """
         made, view = replacement(evicted, self._view), self._view
         assert not isinstance(made, Unpredictable), "such pods have been refused"
-        after = view.without([evicted, *outcome.victims]).with_placed(made, outcome.node)
+        ends_late = _get_grace(evicted) > self._pending_for
+        after = view.terminating([evicted]) if ends_late else view.without([evicted])
+        after = after.without(outcome.victims).with_placed(made, outcome.node)
         new = [(pod, replacement(pod, view)) for pod in outcome.victims]
         known = [one for _, one in new if not isinstance(one, Unpredictable)]
         for pod, own in new:
             if isinstance(own, Unpredictable) or not _finds_node(own, known, after):
                 return PreemptedPodWithoutPlace(str(pod))
         return None
+
+
+def _get_grace(pod: Pod) -> timedelta:
+    return timedelta(seconds=pod.grace_seconds)
 
 
 def _able(pod: Pod, rejected: Sequence[Rejected], view: View) -> Mapping[str, Verdict]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.planning.by_preemption import (
+    PreemptedPodEndsLate,
     PreemptedPodIncomplete,
     PreemptedPodIsRequired,
     PreemptedPodStays,
@@ -455,6 +457,29 @@ class TestWhatStandsInTheWay:
         group = f"groups: [{{name: g, selector: {{matchLabels: {{app: batch}}}}, limits: [{limit}]}}]\n"
         cause = why_not(crowded().snapshot(), rules(more=group))
         assert isinstance(cause, PreemptedPodIsRequired)
+
+    def test_a_pod_that_ends_late_stays(self) -> None:
+        state = crowded().snapshot()
+        for grace in (60, 61):
+            slow = with_pods(state, "batch", lambda pod, grace=grace: structs.replace(pod, grace_seconds=grace))  # type: ignore[misc]
+            if grace == 60:
+                assert step_of(made(slow)).repair.preempts
+            else:
+                minute = timedelta(minutes=1)
+                late = minute + timedelta(seconds=1)
+                assert why_not(slow) == PreemptedPodEndsLate(f"default/{batch_on(state, 'c-1').name}", late, minute)
+
+    @pytest.mark.parametrize(("grace", "is_step"), [(60, True), (61, False)])
+    def test_the_place_of_the_evicted_pod_serves_only_where_that_ends_soon(self, grace: int, *, is_step: bool) -> None:
+        """Batch is as large as web, and has no other place than the one that web leaves in zone a."""
+        builder = ClusterBuilder()
+        for zone in "abc":
+            builder.node(f"{zone}-1", zone=zone, cpu=900)
+        builder.node("d-1", cpu=600)
+        builder.deployment("web", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=300, priority=10)
+        builder.deployment("batch", on={"c-1": 3, "b-1": 2, "d-1": 2}, cpu=300)
+        slow = with_pods(builder.snapshot(), "web", lambda pod: structs.replace(pod, grace_seconds=grace))
+        assert bool(made(slow).evictions) is is_step
 
     def test_more_pods_than_may_be_evicted_from_a_node_or_in_a_namespace(self) -> None:
         state = resized(crowded(victims=2, cpu=290).snapshot(), 700)
