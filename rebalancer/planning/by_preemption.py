@@ -11,8 +11,9 @@ evicted from a, its replacement preempts batch-x on c, and the replacement of ba
 
 No minimum is claimed. Both states count in which the scheduler may decide: the evicted pod is gone, or is terminating.
 
-Cost: a dry run on each node that may be preempted on, of `_CANDIDATES` pods of a component at most, within
-`SearchLimits.preemption_nodes_of_plan`. Nothing where no node lacks a place because of pods of lower priority.
+Cost: a dry run on each node that may be preempted on, and a look at each outcome, for `_CANDIDATES` pods of a component
+at most, within `SearchLimits.preemption_nodes_of_plan`; less where the policy refuses it, and only that is to be said.
+Nothing where no pod of lower priority takes a place.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -190,8 +191,8 @@ class PreemptionWaits(Refusal):
             *([f"{plural(self.pods, 'pending pod')}"] if self.pods else []),
         ]
         return (
-            f"kube-scheduler would {self.preempts}, which eligibility.preemption allows while nothing else moves: "
-            f"waiting for {name_list(others)}"
+            f"kube-scheduler would {self.preempts}; a repair may rely on that only while nothing else moves "
+            f"(eligibility.preemption: Allow): waiting for {name_list(others)}"
         )
 
 
@@ -247,14 +248,14 @@ class PreemptionPlanner:
         assert isinstance(closed, NodesTakeNoMore), "a component whose replacements no node takes"
         if not closed.preempts or problem.pods.missing:
             return decision
-        found = self._find(problem)
+        waits = self._find_others(closed.preempts, planned) if self._allowed else None
+        if waits is not None:
+            return structs.replace(decision, state=State.VIOLATED, refusal=waits)
+        found = self._find(problem) if self._budget.left > 0 else PreemptionNotFollowed(limit_reached=True)
         if not self._allowed:
             found = PreemptionRefused() if isinstance(found, Step) else None
         if not isinstance(found, Step):
             return structs.replace(decision, refusal=structs.replace(closed, preemption=found)) if found else decision
-        waits = self._find_others(closed.preempts, planned)
-        if waits is not None:
-            return structs.replace(decision, state=State.VIOLATED, refusal=waits)
         return structs.replace(
             decision,
             state=State.VIOLATED,
@@ -281,6 +282,8 @@ class PreemptionPlanner:
         for victim in candidates:
             try:
                 outcomes = self._find_outcomes(victim)
+                if not isinstance(outcomes, Fact):
+                    self._budget.spend(len(outcomes))
             except SearchLimitReached:
                 return first or PreemptionNotFollowed(limit_reached=True)
             why = outcomes if isinstance(outcomes, Fact) else self._refuse(problem, victim, outcomes)

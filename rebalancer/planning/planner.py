@@ -108,7 +108,8 @@ class _Planner:
         self._now: datetime = view.snapshot.taken_at
         self._ledger = BudgetLedger(view, policy, memory, assessment.pod_groups)
         self._capacities = CapacityIndex(view)
-        if policy.eligibility.preemption is Permission.ALLOW:
+        limits, allows = cache.limits, policy.eligibility.preemption is Permission.ALLOW
+        if allows:
             self._capacities.charge_preempted()
         arriving = frozenset([move.replacement for move in memory.in_flight if move.replacement])
         avoided = _avoided(assessment.pod_groups)
@@ -134,7 +135,7 @@ class _Planner:
             self._ledger,
             self._capacities,
             self._evicted,
-            SearchBudget(cache.limits.preemption_nodes_of_plan),
+            SearchBudget(limits.preemption_nodes_of_plan if allows else limits.refused_preemption_nodes_of_plan),
         )
 
     def plan(self) -> Plan:
