@@ -9,7 +9,8 @@ while nothing else moves: so nothing takes the places in between.
 Example, maxSkew 1: zones a, b, c hold 3, 1 and 0 pods of web; batch-x fills c, and there is room for it on b. web-0 is
 evicted from a, its replacement preempts batch-x on c, and the replacement of batch-x goes to b: 2, 1, 1.
 
-No minimum is claimed. Both states count in which the scheduler may decide: the evicted pod is gone, or is terminating.
+No minimum is claimed. The evicted pod counts as gone. While it is terminating, it takes capacity on its own node only,
+and there a replacement repairs nothing.
 
 Cost: a dry run on each node that may be preempted on, and a look at each outcome, for `_CANDIDATES` pods of a component
 at most, within `SearchLimits.preemption_nodes_of_plan`; less where the policy refuses it, and only that is to be said.
@@ -282,8 +283,6 @@ class PreemptionPlanner:
         for victim in candidates:
             try:
                 outcomes = self._find_outcomes(victim)
-                if not isinstance(outcomes, Fact):
-                    self._budget.spend(len(outcomes))
             except SearchLimitReached:
                 return first or PreemptionNotFollowed(limit_reached=True)
             why = outcomes if isinstance(outcomes, Fact) else self._refuse(problem, victim, outcomes)
@@ -303,22 +302,17 @@ class PreemptionPlanner:
         made = replacement(pod, view)
         if isinstance(made, Unpredictable) or made.least is not None:
             return PreemptionNotFollowed()
-        states = [view.without([pod])]
-        if pod.owner is not None and pod.owner.kind != "StatefulSet":
-            states.append(view.terminating([pod]))
-        found: dict[tuple[str, frozenset[str]], Preemption] = {}
-        for state in states:
-            rejected = reject_nodes(made, state)
-            if sum(len(row.nodes) for row in rejected) < len(state.nodes.names):
-                return PreemptionWouldNotHelp(pod.name, "")
-            able = _able(made, rejected, state)
-            self._budget.spend(len(able))
-            outlook = find_preemptions(made, able, state)
-            if not outlook.complete or not outlook.outcomes:
-                return PreemptionNotFollowed()
-            for outcome in outlook.outcomes:
-                found.setdefault((outcome.node, frozenset([one.uid for one in outcome.victims])), outcome)
-        return [*found.values()]
+        state = view.without([pod])
+        rejected = reject_nodes(made, state)
+        if sum(len(row.nodes) for row in rejected) < len(state.nodes.names):
+            return PreemptionWouldNotHelp(pod.name, "")
+        able = _able(made, rejected, state)
+        self._budget.spend(len(able))
+        outlook = find_preemptions(made, able, state)
+        if not outlook.complete or not outlook.outcomes:
+            return PreemptionNotFollowed()
+        self._budget.spend(len(outlook.outcomes))
+        return outlook.outcomes
 
     def _refuse(self, problem: SingleClassProblem, victim: Victim, outcomes: Sequence[Preemption]) -> Fact | None:
         """Return why a pod must not be evicted, by the first outcome that forbids it."""
@@ -326,7 +320,11 @@ class PreemptionPlanner:
         now, excess = model.sum_of_minima({}), model.excess({})
         for outcome in outcomes:
             deltas: Mapping[Hashable, int] = {victim.pod.node or "": -1, outcome.node: 1}
-            if model.sum_of_minima(deltas) >= now or not is_no_worse(model.excess(deltas), excess):
+            if (
+                outcome.node == victim.pod.node
+                or model.sum_of_minima(deltas) >= now
+                or not is_no_worse(model.excess(deltas), excess)
+            ):
                 return PreemptionWouldNotHelp(victim.pod.name, outcome.node)
         checks = (
             self._refuse_broken(outcome)

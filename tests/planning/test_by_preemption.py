@@ -134,15 +134,15 @@ def cordoned(state: Snapshot, node: str) -> Snapshot:
     return replace(state, nodes=tuple(structs.replace(one, unschedulable=one.name == node) for one in state.nodes))
 
 
-def batch_with(builder: ClusterBuilder, **changes: Any) -> Snapshot:
-    """Return the state with another specification of batch, of its pods and its templates."""
+def of_app(builder: ClusterBuilder, app: str, **changes: Any) -> Snapshot:
+    """Return the state with another specification of an app, of its pods and its templates."""
     state = builder.snapshot()
-    pods = with_pods(state, "batch", lambda pod: structs.replace(pod, spec=structs.replace(pod.spec, **changes))).pods
+    pods = with_pods(state, app, lambda pod: structs.replace(pod, spec=structs.replace(pod.spec, **changes))).pods
     owners = tuple(
         structs.replace(
             owner, template=structs.replace(owner.template, spec=structs.replace(owner.template.spec, **changes))
         )
-        if owner.template is not None and owner.template.labels["app"] == "batch"
+        if owner.template is not None and owner.template.labels["app"] == app
         else owner
         for owner in state.workloads
     )
@@ -450,9 +450,9 @@ class TestWhatStandsInTheWay:
             when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE,
             selector=LabelSelector.of({"app": "batch"}),
         )
-        assert isinstance(why_not(batch_with(crowded(), spread=(own,))), PreemptedPodIsRequired)
+        assert isinstance(why_not(of_app(crowded(), "batch", spread=(own,))), PreemptedPodIsRequired)
         soft = structs.replace(own, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY)
-        assert step_of(made(batch_with(crowded(), spread=(soft,)))).repair.preempts
+        assert step_of(made(of_app(crowded(), "batch", spread=(soft,)))).repair.preempts
 
     def test_a_pod_that_counts_for_a_limit_with_the_action_evict_stays(self) -> None:
         limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 5, action: Evict}"
@@ -497,7 +497,7 @@ class TestWhatStandsInTheWay:
         state = crowded().snapshot()
         stays = PreemptedPodWithoutPlace(f"default/{batch_on(state, 'c-1').name}")
         local = PodAffinity(required=(PodAffinityTerm(topology_key=ZONE, selector=LabelSelector.of({"app": "no"})),))
-        assert why_not(batch_with(crowded(), pod_affinity=local)) == stays
+        assert why_not(of_app(crowded(), "batch", pod_affinity=local)) == stays
         claimed = tuple(
             structs.replace(owner, template=structs.replace(owner.template, claims=("data",)))
             if owner.template is not None and owner.template.labels["app"] == "batch"
@@ -520,7 +520,7 @@ class TestWhatStandsInTheWay:
         apart = PodAffinity(
             anti_required=(PodAffinityTerm(topology_key="rack", selector=LabelSelector.of({"app": "x"})),)
         )
-        state = resized(batch_with(builder, pod_affinity=apart), 700)
+        state = resized(of_app(builder, "batch", pod_affinity=apart), 700)
         assert isinstance(why_not(state), PreemptedPodWithoutPlace)
 
     def test_where_another_pod_is_no_step_either_the_first_reason_is_said(self) -> None:
@@ -554,3 +554,21 @@ class TestWhatStandsInTheWay:
         group = f"groups: [{{name: g, selector: {{matchLabels: {{app: web}}}}, limits: [{limit}]}}]\n"
         outcome = made(builder.snapshot(), rules(more=group))
         assert [eviction for eviction in outcome.evictions if eviction.repair.preempts] == []
+
+    def test_back_on_its_own_node_it_does_not_help(self) -> None:
+        """Web keeps away from batch since it was placed: it may come back to its node, where batch goes for it."""
+        builder = ClusterBuilder()
+        builder.node("a-1", cpu=1000)
+        builder.node("b-1", cpu=100)
+        builder.node("d-1", cpu=900)
+        builder.deployment("web", on={"a-1": 2}, cpu=300, priority=10)
+        builder.deployment("batch", on={"a-1": 1, "d-1": 1}, cpu=400)
+        limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 1, action: Evict}"
+        group = f"groups: [{{name: g, selector: {{matchLabels: {{app: web}}}}, limits: [{limit}]}}]\n"
+        term = PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"app": "batch"}))
+        state = cordoned(of_app(builder, "web", pod_affinity=PodAffinity(anti_required=(term,))), "d-1")
+        (component,) = made(state, rules(more=group)).components
+        cause = cause_of(component)
+        assert isinstance(cause, NodesTakeNoMore)
+        assert isinstance(cause.preemption, PreemptionWouldNotHelp)
+        assert cause.preemption.node == "a-1"
