@@ -270,8 +270,11 @@ class PreemptionPlanner:
     def _find_others(self, preempts: str, planned: int) -> Refusal | None:
         """Return why the step waits: whatever else moves may take a place that it needs."""
         moves = planned + len(self._memory.in_flight) + len(self._memory.unexecuted)
-        pods = self._capacities.count_pending()
-        return PreemptionWaits(preempts, moves, pods) if moves or pods else None
+        return PreemptionWaits(preempts, moves, self._pending) if moves or self._pending else None
+
+    @cached_property
+    def _pending(self) -> int:
+        return self._capacities.count_pending()
 
     def _find(self, problem: SingleClassProblem) -> Step | Fact | None:
         """Return a step, or why the first pod that was tried is none; None without a pod that may move."""
