@@ -191,9 +191,10 @@ class _Planner:
     def preempt(self) -> None:
         """Revise the decisions about components whose replacements no node takes; the plan has all else by now.
 
-        They share one budget: the plan of the next minute begins with another one.
+        They share one budget: if the policy allows such repairs, the plan of the next minute begins with another one.
         """
-        first = self._view.clock.minute() % len(self._closed) if self._closed else 0
+        many, allows = len(self._closed), self._policy.eligibility.preemption is Permission.ALLOW
+        first = self._view.clock.minute() % many if allows and many > 1 else 0
         for position, problem, before in (*self._closed[first:], *self._closed[:first]):
             after = self._preemption.revise(problem, before, len(self._evictions))
             if after is before:
