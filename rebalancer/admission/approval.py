@@ -29,8 +29,11 @@ MOST_PROPOSED: Final = 200
 
 
 def plan_hash(evictions: Iterable[Eviction], policy_hash: str, proposed_at: datetime | None = None) -> str:
-    """Hash what would be evicted, in which order and steps, by which policy; of a proposal also when it was made."""
-    order = [(eviction.step, eviction.pod.uid, eviction.pod.node) for eviction in evictions]
+    """Hash what would be evicted, in which order and steps, by which policy; of a proposal also when it was made.
+
+    What may be preempted for a replacement counts as well.
+    """
+    order = [(eviction.step, eviction.pod.uid, eviction.pod.node, *eviction.preempted) for eviction in evictions]
     return hashlib.sha256(msgspec.json.encode((policy_hash, proposed_at, order))).hexdigest()[:16]
 
 
@@ -53,12 +56,12 @@ def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now
     proposal = msgspec.structs.replace(proposal, since=min(proposal.since, now))
     if now >= expires_at(proposal, policy):
         return None
-    held_back = {waiting.eviction.pod.uid for waiting in plan.waiting}
+    held_back = {uid for waiting in plan.waiting for uid in waiting.eviction.concerned}
     if proposal.approved:
         lasts = _is_under_way(proposal, plan, memory) or not held_back.isdisjoint(proposal.uids)
         return proposal if lasts else None
-    planned = held_back | {eviction.pod.uid for eviction in plan.evictions}
-    if not planned.issuperset(proposal.uids):
+    planned = held_back | {uid for eviction in plan.evictions for uid in eviction.concerned}
+    if not planned.issuperset(proposal.concerned):
         return None
     return msgspec.structs.replace(proposal, approved=True, since=now) if approved == proposal.hash else proposal
 
@@ -102,6 +105,7 @@ def propose(evictions: Sequence[Eviction], policy: Policy, now: datetime) -> Pro
         policy=policy.cluster.hash,
         since=now,
         uids=tuple(eviction.pod.uid for eviction in chosen),
+        preempted=tuple(uid for eviction in chosen for uid in eviction.preempted),
     )
 
 
@@ -111,7 +115,10 @@ def split_steps(evictions: Iterable[Eviction]) -> list[tuple[Eviction, ...]]:
 
 
 def approved_part(step: Sequence[Eviction], proposal: Proposal) -> tuple[Eviction, ...]:
-    """Return the prefix of a step that is approved; empty if it is no step without the rest."""
-    uids = frozenset(proposal.uids)
-    part = tuple(takewhile(lambda eviction: eviction.pod.uid in uids, step))
+    """Return the prefix of a step that is approved; empty if it is no step without the rest.
+
+    A pod is approved with those that may be preempted for its replacement, and not with others.
+    """
+    uids = proposal.concerned
+    part = tuple(takewhile(lambda eviction: uids.issuperset(eviction.concerned), step))
     return part if part and len(part) >= part[0].needed else ()

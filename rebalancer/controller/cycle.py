@@ -20,6 +20,7 @@ from rebalancer.admission.breaker import observe_cluster, update_breaker
 from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import Causes
+from rebalancer.assessment.controllers import find_reference
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.controller.capacity import CapacityOutcome, CapacityStage
 from rebalancer.engine import Evaluation, Inputs, Stopwatch, evaluate, without_stopwatch
@@ -103,11 +104,14 @@ class Cycle:
     def sharers(self, eviction: Eviction) -> frozenset[Reference]:
         """Return the workloads whose unavailable pods count against this eviction by the policy.
 
-        That is the pod's own, and all of a group of the policy that limits how many of its pods may be in flight.
+        That is the pod's own, all of a group of the policy that limits how many of its pods may be in flight, and those
+        of the pods that may be preempted for its replacement.
         Owners of kinds that are not read (a Job, say) are counted in the snapshot only.
         """
         groups = self._limited_groups.get(eviction.pod.uid, ())
         owners = {eviction.workload, *(owner for group in groups for owner in group.owners)}
+        for outcome in eviction.repair.preempts:
+            owners.update(find_reference(pod, self.view) for pod in outcome.pods)
         return frozenset(owners & self._workloads.keys())
 
     @cached_property

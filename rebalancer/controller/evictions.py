@@ -33,6 +33,7 @@ from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
 from rebalancer.reporting.events import move_events
+from rebalancer.reporting.phrases import preempted_text
 from rebalancer.tracking.backoff import forget_refusals, record_refusal
 from rebalancer.tracking.moves import MoveEvent, advance_move
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
@@ -143,6 +144,7 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
     requests: list[Evict] = []
     while (eviction := _next_eviction(state)) is not None:
         move = next(move for move in state.memory.moves if move.uid == eviction.pod.uid)
+        preempts = preempted_text(eviction)
         expected = () if _is_required(state.queue.sent, eviction) else _expected(state, eviction)
         requests.append(Evict(move=move, term=state.leadership.term, expected=expected))
         state = replace(
@@ -150,7 +152,7 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
             queue=replace(
                 state.queue,
                 evictions=tuple(queued for queued in state.queue.evictions if queued is not eviction),
-                under_way=(*state.queue.under_way, UnderWay(uid=move.uid, group=move.group)),
+                under_way=(*state.queue.under_way, UnderWay(uid=move.uid, group=move.group, preempts=preempts)),
                 sent={**state.queue.sent, move.group: state.queue.sent.get(move.group, 0) + 1},
             ),
         )
@@ -203,6 +205,7 @@ def handle_saved(state: LoopState, event: Saved, now: datetime) -> tuple[LoopSta
 
 def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[LoopState, Requests]:
     """Apply an answer to the pod's move, and request the next evictions that it allows."""
+    preempts = next((request.preempts for request in state.queue.under_way if request.uid == event.uid), "")
     state = _end_request(state, event.uid)
     requested = next((move for move in state.memory.moves if move.uid == event.uid and not move.state.over), None)
     if requested is None:
@@ -227,7 +230,7 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
         following = _drop_group(following, requested.group)
     following = _hold_all(following, requested, event.answer, now)
     following, more = _continue(following, now)
-    return following, (*(Publish(event=note) for note in _answer_events(move, event.answer)), *more)
+    return following, (*(Publish(event=note) for note in _answer_events(move, event.answer, preempts)), *more)
 
 
 def _record_refusal(memory: Memory, move: Move, answer: EvictionAnswer, now: datetime, wait: timedelta) -> Memory:
@@ -308,12 +311,12 @@ def save_if_leading(state: LoopState) -> Requests:
     return (Save(),) if state.leadership.leads else ()
 
 
-def _answer_events(move: Move, answer: EvictionAnswer) -> tuple[Event, ...]:
+def _answer_events(move: Move, answer: EvictionAnswer, preempts: str) -> tuple[Event, ...]:
     match answer.result:
         case EvictionResult.EVICTED:
             places = ", ".join(f"{target.topology_key} {'/'.join(target.values[:4])}" for target in move.targets)
             return move_events(
-                EventReason.EVICTED, f"evicted from {move.node} to repair {move.cause}; to {places}", move
+                EventReason.EVICTED, f"evicted from {move.node} to repair {move.cause}; to {places}{preempts}", move
             )
         case EvictionResult.BUDGET | EvictionResult.STALE:
             return move_events(EventReason.EVICTION_BLOCKED, answer.message, move)

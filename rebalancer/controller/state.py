@@ -239,10 +239,11 @@ class DeletePlaceholders:
 
 @dataclass(frozen=True, kw_only=True)
 class UnderWay:
-    """An eviction request without an answer yet, and the group that it is for."""
+    """An eviction request without an answer yet, the group that it is for, and what is said of who is preempted."""
 
     uid: str
     group: str
+    preempts: str = ""
 
 
 LoopRequest = Evict | Publish | Save | CreatePlaceholders | DeletePlaceholders

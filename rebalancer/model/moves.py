@@ -344,7 +344,8 @@ class Proposal(Struct, frozen=True, gc=False, kw_only=True):
     """Evictions that wait for the approval of a person, or have it: `uids` are those of the pods, in order.
 
     `hash` is what a person approves, `policy` the policy's hash. `since` is when it was proposed; once it is approved,
-    when that was or when the last of its evictions was admitted.
+    when that was or when the last of its evictions was admitted. `preempted` are the UIDs of the pods that may be
+    preempted for their replacements.
     """
 
     hash: str
@@ -352,6 +353,12 @@ class Proposal(Struct, frozen=True, gc=False, kw_only=True):
     since: Moment
     uids: tuple[str, ...]
     approved: bool = False
+    preempted: tuple[str, ...] = ()
+
+    @property
+    def concerned(self) -> frozenset[str]:
+        """The UIDs of all pods that it may cost."""
+        return frozenset((*self.uids, *self.preempted))
 
 
 class PlanningMemory(Struct, frozen=True, kw_only=True):

@@ -217,6 +217,7 @@ class ProblemBuilder:
         """
         self.view = view
         self.policy = policy
+        self._ledger = ledger
         self._capacities = capacities
         self._cache = cache
         self._eligibility = EligibilityChecker(view.snapshot, policy, view.clock, arriving)
@@ -252,6 +253,18 @@ class ProblemBuilder:
         if sample is None or levels is None or _have_several_bounds(component.members, requirements[0]):
             return self._multi_class(component, refusals, requirements)
         return self._single_class(component, refusals, requirements, sample, levels)
+
+    def refuse_eviction(self, pod: Pod, member: PodController) -> Refusal | None:
+        """Return why a pod of an owner must not be evicted, whatever it were for; budgets may still hold it back."""
+        return (
+            self._eligibility.refuse_controller(member)
+            or self._eligibility.refuse_pod(pod)
+            or self._ledger.refusal(pod)
+        )
+
+    def refuse_node(self, node: str) -> Refusal | None:
+        """Return why a node must not take replacements: it is being deleted or drained, or is about to be removed."""
+        return self._leaving.get(node)
 
     def _requirements(self, component: Component) -> tuple[Requirement, ...]:
         act_on = self.policy.spread.act_on

@@ -102,13 +102,21 @@ class ViolatedRequirement(Struct, frozen=True, kw_only=True, gc=False):
         return hash((self.key, self.limit, self.bound, self.emptiest))
 
 
+class Preempted(Struct, frozen=True, gc=False):
+    """The pods of lower priority that kube-scheduler deletes if it takes this node for a replacement."""
+
+    node: str
+    pods: tuple[Pod, ...]
+
+
 class Repair(Struct, frozen=True, kw_only=True):
     """What the evictions of one step have in common.
 
     `needed`: a prefix of the step is a step too if it has at least so many evictions. `forced`: the scheduler can only
     repay them; otherwise its scores predict that it does. `extra`: the step may take the one eviction above the minimum
     that a repair may take; it did if more than `goal` evictions are left after it. `lasting`: how long the violation
-    must have lasted before a pod is evicted. `violated` are the requirements that it repairs.
+    must have lasted before a pod is evicted. `violated` are the requirements that it repairs. `preempts` are the
+    outcomes of a repair by preemption, one of which will be; () of every other.
     """
 
     step: int
@@ -121,6 +129,7 @@ class Repair(Struct, frozen=True, kw_only=True):
     lasting: timedelta = timedelta(0)
     outlook: Outlook | None = None
     violated: tuple[ViolatedRequirement, ...] = ()
+    preempts: tuple[Preempted, ...] = ()
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -164,6 +173,16 @@ class Eviction(Struct, frozen=True, kw_only=True, gc=False):
     def targets(self) -> tuple[Target, ...]:
         """Where its replacement may be placed."""
         return self.repair.targets
+
+    @property
+    def preempted(self) -> tuple[str, ...]:
+        """The UIDs of the pods that may be preempted for its replacement, sorted."""
+        return tuple(sorted({pod.uid for outcome in self.repair.preempts for pod in outcome.pods}))
+
+    @property
+    def concerned(self) -> tuple[str, ...]:
+        """The UIDs of all pods that it may cost."""
+        return (self.pod.uid, *self.preempted)
 
     @property
     def owner_uid(self) -> str:

@@ -12,8 +12,10 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import PlanningMemory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
+from rebalancer.planning.by_preemption import PreemptionPlanner
 from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.decision import decide
+from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.diagnosis.relaxation import Relaxations
 from rebalancer.planning.formulation import ProblemBuilder
 from rebalancer.planning.plan import (
@@ -27,6 +29,7 @@ from rebalancer.planning.plan import (
     Waiting,
 )
 from rebalancer.planning.problem.protocol import Problem, Step
+from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.budgets import BudgetLedger, GroupUnavailable, KeptPods, StepExceedsBudget
 from rebalancer.planning.scope.capacity import CapacityIndex
 from rebalancer.planning.scope.components import (
@@ -45,7 +48,7 @@ from rebalancer.planning.scope.systems import NodeSystems
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.planning.within_budgets import decide_within_budgets
-from rebalancer.policy import Policy
+from rebalancer.policy import Permission, Policy
 from rebalancer.scheduling.view import View
 
 
@@ -76,6 +79,7 @@ def plan(
     for component in find_components(assessment, stuck, policy.spread.act_on, only):
         planner.consider(component, stuck)
     planner.look_ahead()
+    planner.preempt()
     return planner.plan()
 
 
@@ -104,6 +108,9 @@ class _Planner:
         self._now: datetime = view.snapshot.taken_at
         self._ledger = BudgetLedger(view, policy, memory, assessment.pod_groups)
         self._capacities = CapacityIndex(view)
+        limits, allows = cache.limits, policy.eligibility.preemption is Permission.ALLOW
+        if allows:
+            self._capacities.charge_preempted()
         arriving = frozenset([move.replacement for move in memory.in_flight if move.replacement])
         avoided = _avoided(assessment.pod_groups)
         self._builder = ProblemBuilder(view, policy, self._ledger, self._capacities, cache, avoided, arriving)
@@ -122,6 +129,16 @@ class _Planner:
         self._later: list[_Postponed] = []
         self._held: dict[str, Refusal] = {}
         """Why components wait, whatever their step is: a node has changed. What follows is planned all the same."""
+        self._closed: list[_Closed] = []
+        self._preemption = PreemptionPlanner(
+            self._builder,
+            assessment,
+            memory,
+            self._ledger,
+            self._capacities,
+            self._evicted,
+            SearchBudget(limits.preemption_nodes_of_plan if allows else limits.refused_preemption_nodes_of_plan),
+        )
 
     def plan(self) -> Plan:
         return Plan(
@@ -174,6 +191,25 @@ class _Planner:
                 now = self._build_again(problem) if evictions != len(self._evictions) else problem
                 self._conclude(now, self._decide(now, self._lookahead.part(share)))
 
+    def preempt(self) -> None:
+        """Revise the decisions about components whose replacements no node takes; the plan has all else by now.
+
+        They share one budget: if the policy allows such repairs, the plan of the next minute begins with another one.
+        """
+        many, allows = len(self._closed), self._policy.eligibility.preemption is Permission.ALLOW
+        first = self._view.clock.minute() % many if allows and many > 1 else 0
+        for position, problem, before in (*self._closed[first:], *self._closed[:first]):
+            after = self._preemption.revise(problem, before, len(self._evictions))
+            if after is before:
+                continue
+            if after.step is not None:
+                self._refusals = [one for one in self._refusals if one.refusal is not before.refusal]
+                self._take(problem, after, after.step)
+            else:
+                self._refusals = [_with_refusal(one, before.refusal, after.refusal) for one in self._refusals]
+                self._leave_component(problem.component, after)
+            self._components[position] = self._components.pop()
+
     def _build_again(self, problem: Problem) -> Problem:
         """Return the problem of the same component with the capacity that the steps of others have reserved since."""
         built = self._builder.problem(problem.component)
@@ -203,18 +239,26 @@ class _Planner:
         if decision.step is not None:
             self._take(problem, decision, decision.step)
         else:
+            held = problem.component.name in self._held
+            if not held and isinstance(problem, SingleClassProblem) and isinstance(decision.refusal, NodesTakeNoMore):
+                self._closed.append(_Closed(len(self._components), problem, decision))
             self._leave(problem.component, decision)
 
     def _leave(self, component: Component, decision: Decision) -> None:
         held = self._held.get(component.name)
         if held is not None:  # what cannot be repaired now may not have to be in a moment
             decision = Decision(refusal=held)
-        refusal = decision.refusal
-        assert refusal is not None, "a component without a step has a refusal"
-        self._components.append(_component_plan(component, decision, refusal, Outlook(_Unchanged(component))))
+        refusal = self._leave_component(component, decision)
         self._refusals += [
             PlanRefusal(workload=workload, pod=None, refusal=refusal) for workload in component.workloads
         ]
+
+    def _leave_component(self, component: Component, decision: Decision) -> Refusal:
+        """Record a component without a step; return why it has none."""
+        refusal = decision.refusal
+        assert refusal is not None, "a component without a step has a refusal"
+        self._components.append(_component_plan(component, decision, refusal, Outlook(_Unchanged(component))))
+        return refusal
 
     def _take(self, problem: Problem, decision: Decision, step: Step) -> None:
         """Spend the budgets for a prefix of a step, and record the evictions that wait for them, or for a node."""
@@ -247,7 +291,8 @@ class _Planner:
 
         refusal = self._settling.refuse(problem.component, find_landings)
         for reservation in problem.reservations(step.victims):
-            refusal = refusal or self._systems.refuse(reservation.sample, reservation.nodes, find_landings)
+            nodes = reservation.nodes.union(outcome.node for outcome in step.preempts)
+            refusal = refusal or self._systems.refuse(reservation.sample, nodes, find_landings)
         return refusal
 
     def _repair(self, problem: Problem, decision: Decision, number: int, outlook: Outlook) -> Repair:
@@ -265,6 +310,7 @@ class _Planner:
             lasting=self._lasting(component, cause),
             outlook=outlook,
             violated=tuple(_violated(problem.requirements, step)),
+            preempts=step.preempts,
         )
 
     def _lasting(self, component: Component, cause: Cause) -> timedelta:
@@ -280,6 +326,14 @@ class _Postponed(NamedTuple):
     problem: Problem
     decision: Decision | None
     evictions: int
+
+
+class _Closed(NamedTuple):
+    """A component whose replacements no node takes, and its position in the plan."""
+
+    position: int
+    problem: SingleClassProblem
+    decision: Decision
 
 
 class _Unchanged:
@@ -325,6 +379,11 @@ def _component_plan(
         outlook=outlook,
         relaxable=decision.relaxable,
     )
+
+
+def _with_refusal(row: PlanRefusal, before: Refusal | None, after: Refusal | None) -> PlanRefusal:
+    """Return a row with a decision's later refusal in place of the one before."""
+    return structs.replace(row, refusal=after) if row.refusal is before else row
 
 
 def _violated(requirements: Sequence[Requirement], step: Step) -> Iterator[ViolatedRequirement]:

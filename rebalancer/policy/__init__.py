@@ -24,7 +24,7 @@ from rebalancer.policy.notes import policy_notes
 from rebalancer.policy.prevention import Prevention, ScaleDownPrevention
 from rebalancer.policy.problems import PolicyError, PolicyProblem
 from rebalancer.policy.schema import json_schema, team_json_schema
-from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Scheduler, Spread
+from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Permission, Scheduler, Spread
 from rebalancer.policy.selectors import Selector, parse_label_key
 from rebalancer.policy.shares import Share
 from rebalancer.policy.teams import NO_TEAM_POLICY, TeamBudgets, TeamPolicies, TeamPolicy, TeamRules
@@ -55,6 +55,7 @@ __all__ = [
     "Nodes",
     "Owner",
     "Percentage",
+    "Permission",
     "Policy",
     "PolicyError",
     "PolicyGroup",

@@ -97,6 +97,8 @@ class Eligibility(Section):
     """Only pods of a lower priority are evicted: a number, or the name of a PriorityClass, which means its value."""
     local_storage: LocalStoragePermissions = LocalStoragePermissions()
     """Whether pods with data on their node may be evicted."""
+    preemption: Permission = Permission.REFUSE
+    """Whether a pod may be evicted whose replacement takes the place of pods of lower priority, which are deleted."""
 
     @property
     def foreign_owners(self) -> tuple[tuple[str, str], ...]:

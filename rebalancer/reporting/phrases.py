@@ -9,7 +9,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.words import SHORT_KEYS, format_duration, format_rest, plural, short_key
+from rebalancer.model.words import SHORT_KEYS, format_duration, format_rest, name_list, plural, short_key
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import expected_worst
 from rebalancer.planning.plan import ComponentPlan, Eviction, ViolatedRequirement
@@ -155,7 +155,8 @@ def component_text(group: ComponentPlan, relaxations: Relaxations = NO_RELAXATIO
 def eviction_text(eviction: Eviction) -> str:
     """Return why a pod of this node is evicted: the counts of its domains and their bounds.
 
-    And how long it may take to end, where that is longer than anybody expects.
+    And which pods are preempted for its replacement, and how long it may take to end, where that is longer than
+    anybody expects.
     """
     parts = []
     for requirement in eviction.repair.violated:
@@ -166,10 +167,17 @@ def eviction_text(eviction: Eviction) -> str:
                 f"the emptiest domain {requirement.emptiest}, {_requirement_text(requirement)}"
             )
     why = "; ".join(parts) or "a pending pod finds a node once this pod is evicted"
+    why += preempted_text(eviction)
     grace = timedelta(seconds=eviction.pod.grace_seconds)
     if grace <= _LONG_GRACE:
         return why
     return f"{why}. The pod may take {format_duration(grace)} to end (terminationGracePeriodSeconds)"
+
+
+def preempted_text(eviction: Eviction) -> str:
+    """Say which pods are preempted for the replacement of an eviction; "" where none is. It continues a sentence."""
+    outcomes = [f"{name_list(map(str, one.pods))} on {one.node}" for one in eviction.repair.preempts]
+    return f". kube-scheduler preempts {', or '.join(outcomes)} for its replacement" if outcomes else ""
 
 
 def _requirement_text(requirement: ViolatedRequirement) -> str:

@@ -14,6 +14,7 @@ _METHODS: Final = {
     Method.FORCED: "a step that is forced by itself",
     Method.LOOKAHEAD: "lookahead on the real nodes",
     Method.PARTIAL: "a partial repair",
+    Method.PREEMPTION: "a repair by preemption",
 }
 _FLAWS: Final = {
     Flaw.NOT_NEARER: "the minimum would not fall",

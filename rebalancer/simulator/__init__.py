@@ -12,8 +12,8 @@ cluster (`sketch`) and a story; `story` tells a play as it goes, `page` serves i
 and `demo` show.
 
 Simulated as in a real cluster: replacements, placement by kube-scheduler's rules, readiness, disruption budgets with
-their delay, the responses of the Eviction API. Not simulated: rollouts, preemption, provisioning of volumes,
-taint-based eviction.
+their delay, preemption as far as it is certain, the responses of the Eviction API. Not simulated: rollouts,
+provisioning of volumes, taint-based eviction.
 """
 
 from rebalancer.model.nodes import HOSTNAME, ZONE

@@ -1,7 +1,9 @@
 """The scheduler: a queue of pending pods; each is bound to a feasible node, or backs off if there is none.
 
 Filters and scores are those of `rebalancer.scheduling`; here are only the queue with its times, and the cache: the view
-by which pods are placed, updated with the cluster instead of built again for every pod. Preemption is not simulated.
+by which pods are placed, updated with the cluster instead of built again for every pod. A pod that no node admits
+preempts what the model says (`rebalancer.scheduling.preemption`), one of several outcomes by the seed; nothing where
+not all outcomes are known.
 Source: `pkg/scheduler/backend/queue/scheduling_queue.go`.
 """
 
@@ -13,7 +15,9 @@ from msgspec import structs
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.place import Choose, candidate_nodes
+from rebalancer.scheduling.preemption import find_preemptions, has_lower_pods
 from rebalancer.scheduling.profile import Profile
+from rebalancer.scheduling.rejections import map_verdicts, reject_nodes
 from rebalancer.scheduling.scoring import best
 from rebalancer.scheduling.view import View
 from rebalancer.simulator.state import ClusterState
@@ -69,6 +73,15 @@ class SchedulerCache:
         self._assumed[bound.uid] = bound
         self._follow(before, bound)
 
+    def nominate(self, nominated: Pod) -> None:
+        """Keep a pod's place on the node that it is nominated for, before that is seen."""
+        self._assumed[nominated.uid] = nominated
+        self._view = None
+
+    def latest(self, pod: Pod) -> Pod:
+        """Return a pod with what the scheduler itself has written of it."""
+        return self._assumed.get(pod.uid, pod)
+
     def _node_changed(self, _: Node | None, __: Node | None) -> None:
         """Discard the view: every cached result may depend on the node."""
         self._view = None
@@ -80,6 +93,8 @@ class SchedulerCache:
             self._follow(before, after)
         elif after is None or after.node is not None:
             bound = self._assumed.pop(pod.uid)
+            if bound.node is None:
+                self._view = None  # the place for which it was nominated is free
             self._follow(bound, after)
 
     def _follow(self, before: Pod | None, after: Pod | None) -> None:
@@ -200,10 +215,12 @@ class SimulatedScheduler:
         _, _, uid = heappop(self._active)
         pod = self._queue.get(uid)
         if pod is not None and pod.waiting:
+            pod = self._cache.latest(pod)
             nodes = candidate_nodes(pod, self._cache.view, self._choose).chosen
             if nodes:
                 self._bind(pod, next(iter(nodes)))
             else:
+                self._preempt(pod)
                 self._park(pod)
         if self._active:
             self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
@@ -225,6 +242,28 @@ class SimulatedScheduler:
         if stored is not None:
             self._state.note(TraceKind.SCHEDULED, f"Pod {pod}", f"to {node}")
             self._state.store.pods.put(structs.replace(stored, node=node, starting_since=self._state.stamp))
+
+    def _preempt(self, pod: Pod) -> None:
+        """Delete the pods in whose place a pod fits, and nominate it for their node."""
+        view = self._cache.view
+        if not has_lower_pods(pod, view):
+            return
+        outlook = find_preemptions(pod, map_verdicts(reject_nodes(pod, view)), view)
+        if not outlook.complete or not outlook.outcomes:
+            return
+        outcome = self._state.random.choice(outlook.outcomes)
+        pods = self._state.store.pods
+        stored = pods.get(pod.uid)
+        if stored is not None:
+            nominated = structs.replace(stored, nominated_node=outcome.node)
+            self._cache.nominate(nominated)
+            pods.put(nominated)
+        for victim in outcome.victims:
+            going = pods.get(victim.uid)
+            if going is not None and not going.terminating:
+                self._state.note(TraceKind.PREEMPTED, f"Pod {victim}", f"on {outcome.node} for {pod}")
+                pods.put(structs.replace(going, preempted=True))
+                self._state.delete(going)
 
     def _park(self, pod: Pod) -> None:
         attempts = self._attempts[pod.uid] = self._attempts.get(pod.uid, 0) + 1

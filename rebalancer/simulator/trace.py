@@ -15,6 +15,8 @@ class TraceKind(StrEnum):
     STARTED = "Started"
     DELETED = "Deleted"
     """The pod is terminating from here on."""
+    PREEMPTED = "Preempted"
+    """The scheduler deletes the pod to place another one."""
     GONE = "Gone"
     EVICTED = "Evicted"
     REFUSED = "Refused"

@@ -16,8 +16,9 @@ from rebalancer.admission.approval import MOST_PROPOSED, approved_part, find_pro
 from rebalancer.admission.memory import update_memory
 from rebalancer.admission.pause import Pause
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState, Proposal
+from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.plan import Eviction, Plan, Waiting
+from rebalancer.planning.plan import Eviction, Plan, Preempted, Waiting
 from rebalancer.policy import Amount, Mode, Policy
 from rebalancer.scheduling.unpredictable import Unpredictable
 from tests.admission.test_admit import assess_and_plan, reasons, rules
@@ -324,3 +325,27 @@ def test_without_a_proposal_there_is_nothing_to_approve() -> None:
 def test_other_modes_forget_the_proposal() -> None:
     """Back in mode Approve it is another plan."""
     assert cycle(proposed(approved=True), mode=Mode.OBSERVE)[1].proposal is None
+
+
+def test_an_approval_is_for_the_pods_that_are_preempted_too() -> None:
+    """Where others would go for the replacement, the plan is another one, and is not carried out."""
+    first, second = [pod for pod in SNAPSHOT.pods if pod.uid not in uids(PLAN.evictions)][:2]
+
+    def preempting(*pods: Pod) -> Plan:
+        outcome = Preempted("node", pods)
+        evictions = [
+            structs.replace(one, repair=structs.replace(one.repair, preempts=(outcome,))) for one in PLAN.evictions[:1]
+        ]
+        return structs.replace(PLAN, evictions=tuple(evictions))
+
+    plan = preempting(first)
+    _, memory = cycle(plan=plan)
+    proposal = proposal_of(memory)
+    assert (proposal.uids, proposal.preempted) == ((plan.evictions[0].pod.uid,), (first.uid,))
+    assert plan_hash(plan.evictions, POLICY.hash) != plan_hash(preempting(second).evictions, POLICY.hash)
+    approved = structs.replace(proposal, approved=True)
+    assert len(approved_part(plan.evictions, approved)) == 1
+    assert approved_part(preempting(second).evictions, approved) == ()
+    assert approved_part(preempting(first, second).evictions, approved) == ()
+    assert find_proposal(preempting(second), memory, POLICY, "", NOW) is None
+    assert find_proposal(plan, memory, POLICY, "", NOW) == proposal

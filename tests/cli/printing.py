@@ -98,7 +98,7 @@ def _leading_server(status: Callable[[], StatusDocument]) -> Handler:
 
 
 _HASH = re.compile(r"(?<=\bpolicy )[0-9a-f]{16}\b|(?<=\bhash )[0-9a-f]{16}\b")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ|\d+(?=s ago)|(?<= goes on in )\w+")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ|\d+(?=s ago)|(?<= in )[0-9hms]+(?= \(\d{4}-)")
 
 
 def _has_color_flag(name: str) -> bool:

@@ -16,6 +16,7 @@ from rebalancer.ports import PLAN_KEY, STATUS_KEY
 from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import ApiServer, reachable
 from tests.cli.answers import answer_with
+from tests.cli.test_status import FREED, at, lead, running
 from tests.controller.simulated import Simulation, eager
 from tests.planning.clusters import returned
 
@@ -32,13 +33,14 @@ def proposed(mode: Mode) -> dict[str, str]:
     written = {document.key: document.text for document in documents}
     plan = json.loads(written[PLAN_KEY])
     if plan["expiresAt"] is not None:  # the simulation's clock is another one
-        plan["expiresAt"] = "2999-01-01T00:00:00Z"
-    return {STATUS_KEY: written[STATUS_KEY], PLAN_KEY: json.dumps(plan)}
+        plan["expiresAt"] = at(750.5)
+    status = {**json.loads(written[STATUS_KEY]), "lastCycle": at(-12)}
+    return {STATUS_KEY: json.dumps(status), PLAN_KEY: json.dumps(plan)}
 
 
 def proposing(status: dict[str, str] | None = None) -> ApiServer:
-    """Return an API server with a status, None: without one, and a ConfigMap for approvals."""
-    made = ApiServer()
+    """Return an API server with a status, None: without one, a ConfigMap for approvals, and a leader."""
+    made = running()
     made.put(APPROVAL, data={})
     if status:
         made.put(STATUS, data=status)
@@ -96,9 +98,9 @@ def test_a_dry_run_approves_nothing(server: ApiServer, capsys: pytest.CaptureFix
     [
         (
             {"paused": {"until": None, "reason": "zone b", "by": "ada"}},
-            "Nothing of it is evicted before the pause ends: no controller runs",
+            "Nothing of it is evicted before the pause ends: pod-1 leads since",
         ),
-        ({}, "Nothing of it is evicted before a controller runs: no controller runs: Lease free"),
+        ({"leader": "gone"}, "Nothing of it is evicted before a controller runs: no controller runs: Lease free"),
     ],
 )
 def test_what_keeps_it_from_being_carried_out_is_said(
@@ -107,6 +109,8 @@ def test_what_keeps_it_from_being_carried_out_is_said(
     written = proposed(Mode.APPROVE)
     written[STATUS_KEY] = json.dumps({**json.loads(written[STATUS_KEY]), **change})
     server.put(STATUS, data=written)
+    if "leader" in change:
+        lead(server, FREED)
     assert entry.main(["approve", "--yes"]) == Exit.FINE
     assert said in capsys.readouterr().out
 

@@ -140,6 +140,7 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             minReplicas=st.integers(1, 2**31 - 1),
             minAge=durations,
             localStorage=_section(**dict.fromkeys(("emptyDir", "ephemeral", "hostPath"), permissions)),
+            preemption=permissions,
             priorityBelow=st.integers(-(2**31), 2**31 - 1) | st.sampled_from(["system-node-critical", "a.b-c", "x1"]),
         ),
         "budgets": _section(

@@ -81,6 +81,11 @@ def test_what_a_team_may_not_write_is_refused_with_line_and_field(text: str | by
     assert refused(text)[0].startswith(problem), refused(text)
 
 
+def test_a_team_may_not_allow_what_preempts_the_pods_of_others() -> None:
+    (problem,) = refused(HEAD + "eligibility: {preemption: Allow}\n")
+    assert "team.yaml:3: eligibility" in problem
+
+
 @pytest.mark.parametrize("number", [MOST_GROUPS, 1])
 def test_the_bounds_themselves_are_allowed(number: int) -> None:
     limits = MOST_LIMITS // number

@@ -233,3 +233,42 @@ def test_pods_that_start_on_a_node_that_is_gone_are_collected() -> None:
     simulated.advance(60)
     (pod,) = pods(simulated).values()
     assert pod.node in EVERYWHERE
+
+
+def full_of(priority: int) -> SimulatedCluster:
+    """Return the cluster full of small pods, to which a large one of this priority has come."""
+
+    def build(builder: ClusterBuilder) -> None:
+        builder.deployment("low", on=dict.fromkeys(EVERYWHERE, 2), cpu=8_000)
+        builder.deployment("high", replicas=1, cpu=9_000, priority=priority)
+
+    return cluster(build)
+
+
+def test_a_pod_that_no_node_admits_preempts_pods_of_lower_priority() -> None:
+    """It is nominated for their node and bound once they are gone; their replacements do not take its place."""
+    simulated = full_of(100)
+    simulated.advance(60)
+    victims = happened(simulated, TraceKind.PREEMPTED)
+    (high,) = (pod for pod in pods(simulated).values() if pod.labels["app"] == "high")
+    assert len(victims) == 2
+    assert (high.ready, high.nominated_node) == (True, high.node)
+    assert not {pod.name for pod in pods(simulated).values()} & set(victims)
+    assert sum(pod.waiting for pod in pods(simulated).values()) == 2
+
+
+def test_without_a_higher_priority_nothing_is_preempted() -> None:
+    simulated = full_of(0)
+    simulated.advance(60)
+    assert happened(simulated, TraceKind.PREEMPTED) == []
+    assert sum(pod.waiting for pod in pods(simulated).values()) == 1
+
+
+def test_a_pod_that_is_deleted_while_it_is_nominated_leaves_the_place_to_others() -> None:
+    simulated = full_of(100)
+    simulated.advance(1.05)
+    (high,) = (pod for pod in pods(simulated).values() if pod.labels["app"] == "high")
+    assert (high.node, high.nominated_node) == (None, high.nominated_node or "a node")
+    simulated.scale("default", "Deployment", "high", 0)
+    simulated.advance(60)
+    assert all(pod.ready for pod in pods(simulated).values())

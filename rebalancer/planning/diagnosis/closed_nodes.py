@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import structs
 
 from rebalancer.creation.replacement import replacement
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import End, Fact, Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_of_key
@@ -60,8 +60,9 @@ class NodesTakeNoMore(Refusal):
 
     `rejections` count `nodes`: all nodes of the cluster, as the scheduler rejects `pod` there, which is `pending` or
     would be evicted; else, with `pod` "", those of `domains` of `key`. `preempts` is what the scheduler would do to
-    place it, with a verb; "" where nothing. `lacking`: resources are missing on the nodes that would have to take it.
-    `remedy` would open enough of them; "" where none was found.
+    place it, with a verb; "" where nothing. `preemption` is what stands in the way of a repair by that, None where it
+    was not examined, or the policy refuses it and it could not be made. `lacking`: resources are missing on the nodes
+    that would have to take it. `remedy` would open enough of them; "" where none was found.
     """
 
     key: str = ""
@@ -72,6 +73,7 @@ class NodesTakeNoMore(Refusal):
     pod: str = ""
     pending: bool = False
     preempts: str = ""
+    preemption: Fact | None = None
     remedy: str = ""
 
     @property
@@ -94,6 +96,8 @@ class NodesTakeNoMore(Refusal):
             text += f": {describe_rejections(self.nodes, self.rejections)}"
         if self.preempts:
             text += f"; kube-scheduler would {self.preempts}"
+        if self.preemption is not None:
+            text += f"; {self.preemption}"
         return f"{text}. {self.remedy}" if self.remedy else text
 
 

@@ -13,7 +13,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.planning.diagnosis.relaxation import Relaxable
-from rebalancer.planning.plan import OutlookSource, Proof
+from rebalancer.planning.plan import OutlookSource, Preempted, Proof
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement
@@ -45,6 +45,7 @@ class Step(Struct, frozen=True, gc=False, kw_only=True):
     `concurrent` is how many evictions may be under way at once, including those that follow where a replacement is
     stuck. `extra` is by how many the whole repair may exceed the minimum, since it is proved that no order of evictions
     is certain to reach it. `nodes` are those on which replacements may be placed, None where counting alone shows it.
+    `preempts` are the outcomes of a step by preemption, one of which will be.
     """
 
     victims: tuple[Victim, ...] = ()
@@ -52,6 +53,7 @@ class Step(Struct, frozen=True, gc=False, kw_only=True):
     concurrent: int = 1
     extra: int = 0
     nodes: frozenset[str] | None = None
+    preempts: tuple[Preempted, ...] = ()
 
 
 class StepSearch(Struct, frozen=True, gc=False, kw_only=True):

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from rebalancer.assessment.controllers import members
+from rebalancer.creation.replacement import replacement
 from rebalancer.model.nodes import HOSTNAME, Node
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.planning.scope.preempting import Preempting
@@ -26,6 +27,7 @@ from rebalancer.scheduling.affinity_terms import selects
 from rebalancer.scheduling.feasibility import static_feasible
 from rebalancer.scheduling.node_usage import Usage
 from rebalancer.scheduling.population import NO_AFFINITY
+from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 
@@ -178,6 +180,23 @@ class CapacityIndex:
         if demand is None:
             demand = self._charged[nodes] = _Demand()
         demand.add(sample.spec.requests, times)
+
+    def charge_preempted(self) -> None:
+        """Reserve capacity for the replacements of the pods that pending ones may preempt."""
+        for pod in self._view.snapshot.pods if self.preempting.victims else ():
+            made = replacement(pod, self._view) if pod.uid in self.preempting.victims else None
+            if made is not None and not isinstance(made, Unpredictable):
+                self.charge(static_feasible(made, self._view), made, 1)
+
+    def count_pending(self) -> int:
+        """Return how many pods wait for a node that some node may take, or have still to be created."""
+        snapshot = self._view.snapshot
+        without_any = (
+            owner.replicas
+            for owner in snapshot.workloads
+            if owner.template is not None and not snapshot.creates_no_pods(owner) and owner.uid not in snapshot.pods_of
+        )
+        return sum(times for nodes, _, times in self._pending.values() if nodes) + sum(without_any)
 
     def capacity_for(self, sample: Pod, own: Sequence[Pod]) -> NodeCapacity:
         """Return how many such pods each node can take; reserved capacity is not subtracted.

@@ -7,6 +7,7 @@ whatever the other one does: then budgets alone decide.
 
 from collections.abc import Sequence
 
+from rebalancer.assessment.controllers import PodController
 from rebalancer.assessment.evicted import EvictedByOthers
 from rebalancer.model.facts import Refusal
 from rebalancer.planning.scope.victims import Victim
@@ -24,13 +25,17 @@ class EvictedWorkloads:
         """Return why a step waits; None where it need not."""
         for victim in victims if self._evicted else ():
             evicted = self._evicted.get(victim.member.reference)
-            if evicted is not None and not self._is_complete(victim) and not self._clock.has_passed(evicted.until):
+            if (
+                evicted is not None
+                and not self.is_complete(victim.member)
+                and not self._clock.has_passed(evicted.until)
+            ):
                 return evicted
         return None
 
-    def _is_complete(self, victim: Victim) -> bool:
-        """Return whether a workload has as many Ready pods as it wants."""
-        top = victim.member.top or victim.member.owner
+    def is_complete(self, member: PodController) -> bool:
+        """Return whether the workload of an owner has as many Ready pods as it wants."""
+        top = member.top or member.owner
         assert top is not None, "a pod that may move has an owner"
         owners = (top, *self._snapshot.owned_by.get(top.uid, ()))
         pods = (pod for owner in owners for pod in self._snapshot.pods_of.get(owner.uid, ()))

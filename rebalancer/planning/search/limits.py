@@ -79,6 +79,10 @@ class SearchLimits:
     """Most pods by which a bound is relaxed: nobody would write a bound that is relaxed further."""
     diagnosis_nodes_of_plan: int = 2_000_000
     """Nodes at which one plan looks to say why nodes take no more pods, and what would open them."""
+    preemption_nodes_of_plan: int = 6_000
+    """Nodes on which the repairs by preemption of one plan try it, and outcomes that are examined: 1 ms each."""
+    refused_preemption_nodes_of_plan: int = 1_000
+    """The same where the policy refuses such repairs, and it is only said that it could permit one."""
     feasible_count_distance: int = 100
     """How far from the present number of pods a feasible one is searched."""
     expected_domains: int = 100

@@ -26,6 +26,8 @@ class Method(StrEnum):
     """The search followed the scheduler's choices on the real nodes (`steps.lookahead`)."""
     PARTIAL = "partial"
     """A step of a partial repair, found by one of the last two methods."""
+    PREEMPTION = "preemption"
+    """A step whose replacement preempts pods of lower priority (`by_preemption`)."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):

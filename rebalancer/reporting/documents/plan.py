@@ -81,8 +81,18 @@ class PredictedPlacement(CamelCaseStruct, frozen=True, kw_only=True):
     domains: Mapping[str, tuple[str, ...]]
 
 
-class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True):
-    """An eviction that may go now."""
+class PreemptedPods(CamelCaseStruct, frozen=True, kw_only=True):
+    """The pods, as NAMESPACE/NAME, that are preempted if the replacement is placed on this node."""
+
+    node: Text
+    pods: tuple[Text, ...]
+
+
+class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """An eviction that may go now.
+
+    `preempts`, only of a repair by preemption, are the outcomes of which one will be for its replacement.
+    """
 
     step: Annotated[int, Meta(ge=1)]
     namespace: Text
@@ -93,6 +103,7 @@ class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True):
     reason: Text
     message: str
     predicted: PredictedPlacement
+    preempts: tuple[PreemptedPods, ...] = ()
 
 
 class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True):
@@ -133,10 +144,10 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     `evictions` is the number that the whole repair takes, also where it cannot be made now; `now`, `waiting`, `later`
     and `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting. Of more
     than twelve domains only those that hold pods before or after are listed; `emptyDomains` is the number of others.
-    `method` is the method that found the step (certificate, contingent, forced, lookahead, partial), null where there
-    is no step. `until` and `endsWith` are the end of what `reason` says, as of a waiting eviction; `attempts` are all
-    methods that were tried, in order. `proof` says why no fewer evictions are enough, and why the repair may take more,
-    null where no number of evictions is known.
+    `method` is the method that found the step (certificate, contingent, forced, lookahead, partial, preemption), null
+    where there is no step. `until` and `endsWith` are the end of what `reason` says, as of a waiting eviction;
+    `attempts` are all methods that were tried, in order. `proof` says why no fewer evictions are enough, and why the
+    repair may take more, null where no number of evictions is known.
     """
 
     namespace: Text
@@ -272,6 +283,9 @@ def planned_eviction(eviction: Eviction) -> PlannedEviction:
         message=eviction_text(eviction),
         predicted=PredictedPlacement(
             forced=eviction.forced, domains={target.topology_key: target.values for target in eviction.targets}
+        ),
+        preempts=tuple(
+            PreemptedPods(node=outcome.node, pods=tuple(map(str, outcome.pods))) for outcome in eviction.repair.preempts
         ),
     )
 
