@@ -98,7 +98,7 @@ def _leading_server(status: Callable[[], StatusDocument]) -> Handler:
 
 
 _HASH = re.compile(r"(?<=\bpolicy )[0-9a-f]{16}\b|(?<=\bhash )[0-9a-f]{16}\b")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ|\d+(?=s ago)|(?<= in )[0-9hms]+(?= \(\d{4}-)")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T\n]\d\d:\d\d:\d\dZ|\d+(?=s ago)|(?<= in )[0-9hms]+(?= \(\d{4}-)")
 
 
 def _has_color_flag(name: str) -> bool:
@@ -145,4 +145,4 @@ def hide_hashes(text: str) -> str:
 
 def hide_times(text: str) -> str:
     """Write T in the place of the figures of times, and of seconds that have passed, equally wide."""
-    return _TIME.sub(lambda moment: "T" * len(moment[0]), text)
+    return _TIME.sub(lambda moment: re.sub(r"\S| ", "T", moment[0]), text)
