@@ -90,7 +90,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         holds=_find_holds(state),
         refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),
         policy=PolicyStatus(
-            hash=state.in_force.policy.hash,
+            hash=state.in_force.policy.cluster.hash,
             source=policy_source,
             valid=not state.in_force.policy_error,
             error=state.in_force.policy_error,

@@ -67,7 +67,7 @@ class TeamPolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """The policy in force. `valid` is false while a newer one is refused; `error` then says why.
+    """The policy in force, without team policies. `valid` is false while a newer one is refused; `error` says why.
 
     `team_errors` are the first twenty namespaces whose team policy is not in force as written, of `teams_invalid`.
     """
