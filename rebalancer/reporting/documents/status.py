@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from msgspec import Meta, structs
 
 from rebalancer.admission.admit import Admission, RefusedByAdmission
+from rebalancer.admission.guards import GuardState, Verdict
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.slow_start import ReplacementNotCreated, ReplacementNotRunning, WindowUses
 from rebalancer.model.breaker import BreakerCause, BreakerState
@@ -161,6 +162,14 @@ class SlowStartStatus(CamelCaseStruct, frozen=True, kw_only=True):
     namespaces: tuple[SlowStartWindow, ...] = ()
 
 
+class GuardStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """A guard that evictions wait for, or go by: whether its last answer was good, and what came back."""
+
+    name: Text
+    good: bool
+    message: str
+
+
 class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
     """The evictions of all that can be repaired, and their proved minimum."""
 
@@ -187,7 +196,8 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """The controller's status. `leader` wrote it; `lease` says who leads now, null in the document that is stored.
 
-    `refused_evictions` are the first hundred that admission control refused and that are not to be tried again yet.
+    `guards` is empty while no eviction waits for them. `refused_evictions` are the first hundred that admission control
+    refused and that are not to be tried again yet.
     `forbidden_kinds` are the optional kinds that the controller's account may not list.
     """
 
@@ -201,6 +211,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     stale: str
     breaker: BreakerStatus
     slow_start: SlowStartStatus | None = None
+    guards: tuple[GuardStatus, ...] = ()
     in_flight: tuple[MoveEntry, ...]
     last_moves: tuple[MoveEntry, ...]
     plan: PlanSummary
@@ -311,6 +322,14 @@ def slow_start_status(uses: WindowUses | None) -> SlowStartStatus | None:
             SlowStartWindow(namespace=namespace, at_once=use.at_once, under_way=use.under_way)
             for namespace, use in list(uses.namespaces.items())[:_MOST_NAMESPACES]
         ),
+    )
+
+
+def guard_status(state: GuardState) -> tuple[GuardStatus, ...]:
+    """Return the entries of the guards, none while nothing waits for them or before the first answers."""
+    answers = state.answers if state.wanted else ()
+    return tuple(
+        GuardStatus(name=answer.name, good=answer.verdict is Verdict.GOOD, message=answer.message) for answer in answers
     )
 
 
