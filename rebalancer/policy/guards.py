@@ -22,8 +22,8 @@ MOST_QUERIES: Final = 20
 LONGEST_QUERY: Final = 4000
 """Characters of a query: it is a part of an address, and servers bound these."""
 
-_URL: Final = r"^https?://[^\s/?#@\x00-\x20\x7f]+(?:/[^\s?#\x00-\x20\x7f]*)?$"
-_API: Final = re.compile(r"/api/v1(?:/query)?/?\Z")
+_URL: Final = r"^https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?$"
+_API: Final = r"/api/v1(?:/query)?/?$"
 _QUERY: Final = r"^\s*\S[\s\S]*$"
 
 
@@ -33,17 +33,16 @@ def _validate_url(value: object) -> str:
         raise unexpected(expected)
     if _is_url(value):
         return value
-    bare = _API.sub("", value)
+    bare = re.sub(_API, "", value)
     raise unexpected(expected, suggestion=next(filter(_is_url, (bare, f"http://{bare}")), None))
 
 
 def _is_url(text: str) -> bool:
-    if not re.match(_URL.removesuffix("$") + r"\Z", text) or _API.search(text):
+    if not re.match(_URL.removesuffix("$") + r"\Z", text) or re.search(_API, text):
         return False
     try:
-        parts = urlsplit(text)
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:
+        return urlsplit(text).port != 0
+    except ValueError:  # the port is too large, or the address between brackets is none
         return False
 
 
@@ -53,7 +52,11 @@ def _validate_query(value: object) -> str:
     raise unexpected(f"a query in PromQL, at most {LONGEST_QUERY:,} characters")
 
 
-Url = Annotated[str, PlainValidator(_validate_url), WithJsonSchema({"type": "string", "pattern": _URL})]
+Url = Annotated[
+    str,
+    PlainValidator(_validate_url),
+    WithJsonSchema({"type": "string", "pattern": _URL, "not": {"pattern": _API}}),
+]
 """A field for the address of a Prometheus, before `/api/v1/query`."""
 
 Query = Annotated[
@@ -66,6 +69,15 @@ Query = Annotated[
 
 class Prometheus(Section):
     """Where the queries of the guards are asked: a Prometheus, or what has its HTTP API (Thanos, Mimir)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"properties": {"tokenFile": {"type": "null"}, "caFile": {"type": "null"}}},
+                {"required": ["url"], "properties": {"url": {"type": "string", "pattern": "^https://"}}},
+            ]
+        }
+    )
 
     url: Url | None = None
     """Its address, before /api/v1/query; null: none, as long as there are no queries."""
@@ -140,6 +152,18 @@ def _validate_queries(queries: tuple[Guard, ...]) -> tuple[Guard, ...]:
 
 class Guards(Section):
     """Queries that a Prometheus must answer well, for some time, before each step of a repair."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"properties": {"queries": {"maxItems": 0}}},
+                {
+                    "required": ["prometheus"],
+                    "properties": {"prometheus": {"required": ["url"], "properties": {"url": {"type": "string"}}}},
+                },
+            ]
+        }
+    )
 
     prometheus: Prometheus = Prometheus()
     """Where they are asked."""

@@ -112,7 +112,9 @@ def _read_token(path: Path) -> str:
 def _describe(error: Exception, prometheus: Prometheus) -> str:
     """Say why no answer came, without what the client's library says about itself."""
     match error:
-        case urllib3.exceptions.ConnectTimeoutError() | urllib3.exceptions.ReadTimeoutError() | TimeoutError():
+        case urllib3.exceptions.NewConnectionError():  # refused, or without an address: a timeout by its class alone
+            return f"{prometheus.url} cannot be asked: {to_one_line(str(error).partition(': ')[2])}"
+        case urllib3.exceptions.TimeoutError() | TimeoutError():
             return f"no answer from {prometheus.url} within {prometheus.timeout.total_seconds():.0f}s"
         case OSError() if error.filename:
             return f"{error.filename} cannot be read: {error.strerror}"
