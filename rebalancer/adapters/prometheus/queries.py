@@ -21,6 +21,9 @@ from rebalancer.policy import Expect, Guard, Guards, Prometheus
 _LARGEST: Final = 4 * 1024 * 1024
 """Bytes of an answer; some ten thousand series. A query that returns more should aggregate."""
 
+OWN_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+"""The token with which this process evicts: whoever writes the policy must not have it sent elsewhere."""
+
 _LARGEST_TOKEN: Final = 64 * 1024
 _CHUNK: Final = 64 * 1024
 
@@ -28,7 +31,10 @@ _log = structlog.get_logger("rebalancer.guards")
 
 
 class PrometheusQueries:
-    """Implements `ports.Monitoring`."""
+    """Implements `ports.Monitoring`; what is in the file `own_token` is sent nowhere."""
+
+    def __init__(self, own_token: Path = OWN_TOKEN) -> None:
+        self._own_token = own_token
 
     def ask(self, guards: Guards) -> tuple[GuardAnswer, ...]:
         """Ask each query once; after an answer that did not come, the others count as without one."""
@@ -36,7 +42,7 @@ class PrometheusQueries:
         away = ""
         for guard in guards.queries:
             try:
-                answer = _ask(guards.prometheus, guard) if not away else _fail(guard, away)
+                answer = self._ask(guards.prometheus, guard) if not away else _fail(guard, away)
             except UnusableAnswerError as error:
                 answer = _fail(guard, str(error))
             except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -48,43 +54,57 @@ class PrometheusQueries:
             answers.append(answer)
         return tuple(answers)
 
+    def _ask(self, prometheus: Prometheus, guard: Guard) -> GuardAnswer:
+        found = self._query(prometheus, guard.query)
+        if guard.expect is Expect.NOT_EMPTY or found.series or guard.present is None:
+            return judge(guard, found, None)
+        return judge(guard, found, self._query(prometheus, guard.present))
+
+    def _query(self, prometheus: Prometheus, query: str) -> Vector:
+        """Return the result of one query; raise UnusableAnswerError, an error of urllib3 or OSError."""
+        assert prometheus.url is not None
+        seconds = prometheus.timeout.total_seconds()
+        deadline = time.monotonic() + seconds
+        headers = {"Accept": "application/json", "User-Agent": "rebalancer"}
+        if prometheus.token_file is not None:
+            headers["Authorization"] = f"Bearer {self._read_token(Path(prometheus.token_file))}"
+        if prometheus.ca_file is not None:
+            Path(prometheus.ca_file).read_bytes()  # its error names the file
+        with urllib3.PoolManager(num_pools=1, ca_certs=prometheus.ca_file) as pool:
+            response = pool.request(
+                "GET",
+                f"{prometheus.url.rstrip('/')}/api/v1/query",
+                fields={"query": query, "timeout": f"{seconds:.0f}s"},
+                headers=headers,
+                timeout=Timeout(total=seconds),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            try:
+                return decode_vector(response.status, _read_body(response, deadline))
+            finally:
+                response.close()
+
+    def _read_token(self, path: Path) -> str:
+        """Return the token in a file; an error never shows what the file holds."""
+        token = _read_line(path)
+        if not token or not all(0x20 < byte < 0x7F for byte in token):
+            raise UnusableAnswerError(f"prometheus.tokenFile {path} holds no bearer token; expected one line of ASCII")
+        if self._own_token.exists() and token == _read_line(self._own_token):
+            raise UnusableAnswerError(
+                f"prometheus.tokenFile {path} holds the token of the controller's own account; mount one for Prometheus"
+            )
+        return token.decode("ascii")
+
+
+def _read_line(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_LARGEST_TOKEN).strip()
+
 
 def _fail(guard: Guard, why: str) -> GuardAnswer:
     return GuardAnswer(guard.name, Verdict.ERROR, why)
-
-
-def _ask(prometheus: Prometheus, guard: Guard) -> GuardAnswer:
-    found = _query(prometheus, guard.query)
-    if guard.expect is Expect.NOT_EMPTY or found.series or guard.present is None:
-        return judge(guard, found, None)
-    return judge(guard, found, _query(prometheus, guard.present))
-
-
-def _query(prometheus: Prometheus, query: str) -> Vector:
-    """Return the result of one query; raise UnusableAnswerError, an error of urllib3 or OSError."""
-    assert prometheus.url is not None
-    seconds = prometheus.timeout.total_seconds()
-    deadline = time.monotonic() + seconds
-    headers = {"Accept": "application/json", "User-Agent": "rebalancer"}
-    if prometheus.token_file is not None:
-        headers["Authorization"] = f"Bearer {_read_token(Path(prometheus.token_file))}"
-    if prometheus.ca_file is not None:
-        Path(prometheus.ca_file).read_bytes()  # its error names the file
-    with urllib3.PoolManager(num_pools=1, ca_certs=prometheus.ca_file) as pool:
-        response = pool.request(
-            "GET",
-            f"{prometheus.url.rstrip('/')}/api/v1/query",
-            fields={"query": query, "timeout": f"{seconds:.0f}s"},
-            headers=headers,
-            timeout=Timeout(total=seconds),
-            retries=False,
-            redirect=False,
-            preload_content=False,
-        )
-        try:
-            return decode_vector(response.status, _read_body(response, deadline))
-        finally:
-            response.close()
 
 
 def _read_body(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
@@ -98,15 +118,6 @@ def _read_body(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
         if time.monotonic() > deadline:
             raise TimeoutError
     return b"".join(parts)
-
-
-def _read_token(path: Path) -> str:
-    """Return the token in a file; an error never shows what the file holds."""
-    with path.open("rb") as file:
-        token = file.read(_LARGEST_TOKEN).strip()
-    if not token or not all(0x20 < byte < 0x7F for byte in token):
-        raise UnusableAnswerError(f"prometheus.tokenFile {path} holds no bearer token; expected one line of ASCII")
-    return token.decode("ascii")
 
 
 def _describe(error: Exception, prometheus: Prometheus) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from rebalancer.adapters.prometheus import PrometheusQueries
+from rebalancer.adapters.prometheus.queries import OWN_TOKEN
 from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.policy import Expect, Guard, Guards, Prometheus
 
@@ -82,11 +83,11 @@ def guard(name: str = "errors", expect: Expect = Expect.EMPTY) -> Guard:
     return Guard(name=name, query=name, expect=expect, present="up" if expect is Expect.EMPTY else None)
 
 
-def ask(server: Scripted, *guards: Guard, **fields: Any) -> tuple[GuardAnswer, ...]:
+def ask(server: Scripted, *guards: Guard, own: Path = OWN_TOKEN, **fields: Any) -> tuple[GuardAnswer, ...]:
     """Ask in the way of a policy, or, with a token, of one that no file could hold: without TLS."""
     fields = {"url": server.url, "token_file": None, "ca_file": None, "timeout": timedelta(seconds=1), **fields}
     prometheus = Prometheus.model_construct(**fields)
-    return PrometheusQueries().ask(Guards.model_construct(prometheus=prometheus, queries=guards or (guard(),)))
+    return PrometheusQueries(own).ask(Guards.model_construct(prometheus=prometheus, queries=guards or (guard(),)))
 
 
 def test_both_queries_are_asked_and_judged(server: Scripted) -> None:
@@ -196,9 +197,23 @@ def test_a_file_without_a_token_is_an_error_that_does_not_show_it(
     assert TOKEN not in "".join(capsys.readouterr())
 
 
+def test_the_token_that_evicts_is_sent_nowhere(server: Scripted, tmp_path: Path) -> None:
+    """Wherever it lies: who writes the policy chooses the address."""
+    own, copy = tmp_path / "own", tmp_path / "copy"
+    own.write_text(TOKEN)
+    copy.write_text(f"{TOKEN}\n")
+    for file in (own, copy):
+        (answer,) = ask(server, own=own, token_file=str(file))
+        assert "the token of the controller's own account; mount one for Prometheus" in answer.message
+        assert TOKEN not in answer.message
+    copy.write_text("another")
+    ask(server, own=own, token_file=str(copy))
+    assert [token for _, _, token in server.asked] == ["Bearer another"] * 2
+
+
 def test_a_file_that_is_missing_is_named(server: Scripted, tmp_path: Path) -> None:
-    for field in ("token_file", "ca_file"):
-        (answer,) = ask(server, **{field: str(tmp_path / "absent")})
+    absent = str(tmp_path / "absent")
+    for (answer,) in (ask(server, token_file=absent), ask(server, ca_file=absent)):
         assert answer.message == f"{tmp_path / 'absent'} cannot be read: No such file or directory"
 
 
