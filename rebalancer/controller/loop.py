@@ -342,12 +342,14 @@ def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[Lo
 
 
 def _handle_guards(state: LoopState, event: GuardsRead) -> tuple[LoopState, Requests]:
-    """Take answers about the guards in force; after a bad one the evictions that no begun step needs wait."""
+    """Take answers about the guards in force.
+
+    There is nothing to drop after a bad one: a step that is admitted by good answers is requested at once, and while it
+    is under way nothing is asked.
+    """
     if not state.leadership.leads or event.guards != state.in_force.policy.guards:
         return state, ()
     following = replace(state, guards=take_answers(state.guards, event.guards, event.answers, event.at))
-    if following.guards.not_good:
-        following = drop_queue(following, finish_steps=True)
     return following, _publish(
         guard_events(state.guards.answers, following.guards.answers, state.process.policy_object)
     )
