@@ -327,11 +327,8 @@ def admit(
     if _carries_out(memory, context):
         steps, obstacles = _put_first(steps, obstacles, windows)
     rates = Rates(context.policy, snapshot, memory, context.now)
-    is_quiet = not any(
-        move.uid not in unplaceable and is_under_way(move, snapshot, context.now) for move in memory.moves
-    )
-    guards = GuardLimit(context.policy.guards, context.guards, context.read_at, is_quiet=is_quiet)
-    limits = _Limits(rates, windows, Canaries(memory, context.policy.budgets.canary), guards)
+    guards = _limit_by_guards(snapshot, memory, unplaceable, context)
+    limits = _Limits(rates, windows, Canaries(memory, context.policy.budgets.canary, unplaceable), guards)
     made = _admit(plan, steps, obstacles, limits, memory, context)
     waits = bool(windows.limited) or guards.state.wanted
     moments = [rates.frees_at, probe_at, *_find_changes(memory, made, context, waits_for_arrivals=waits)]
@@ -359,6 +356,20 @@ def _open_windows(
         known=[] if is_held else [one for one in memory.windows if one.namespace not in holds.namespaces],
         enabled=context.policy.budgets.slow_start,
         unplaceable=unplaceable,
+    )
+
+
+def _limit_by_guards(
+    snapshot: Snapshot, memory: Memory, unplaceable: Collection[str], context: AdmissionContext
+) -> GuardLimit:
+    """Return the limit of the guards; a step ends when its replacements have arrived, or wait for the next one."""
+    under_way = [move for move in memory.moves if is_under_way(move, snapshot, context.now)]
+    return GuardLimit(
+        context.policy.guards,
+        context.guards,
+        context.read_at,
+        is_quiet=all(move.uid in unplaceable for move in under_way),
+        unplaced=frozenset(move.group for move in under_way),
     )
 
 

@@ -9,7 +9,7 @@ is under way.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from rebalancer.model.facts import Refusal
@@ -71,13 +71,19 @@ def _count_verified(moves: Sequence[Move]) -> tuple[int, bool]:
 
 
 class Canaries:
-    """Admits the first moves of each owner, `number` at most until as many are verified; 0: all."""
+    """Admits the first moves of each owner, `number` at most until as many are verified; 0: all.
 
-    def __init__(self, memory: Memory, number: int) -> None:
+    `unplaceable` are moves, by UID, whose replacement waits for the next step of its repair to make its place.
+    """
+
+    def __init__(self, memory: Memory, number: int, unplaceable: Collection[str] = ()) -> None:
         self._memory, self._number = memory, number
         self._moves = _by_owner(memory.moves if number else ())
         self._under_way = Counter(
-            move.owner_uid for moves in self._moves.values() for move in moves if not move.state.over
+            move.owner_uid
+            for moves in self._moves.values()
+            for move in moves
+            if not move.state.over and move.uid not in unplaceable
         )
         self._unexecuted = memory.unexecuted_pods
 

@@ -188,11 +188,14 @@ class StepFirst(Refusal):
 class GuardLimit:
     """Admits one step if the guards allow it; `state` becomes the state after this cycle, which begins `at`.
 
-    `is_quiet`: no step is under way. Without guards it refuses nothing.
+    `is_quiet`: no step is under way, but for replacements of groups (`unplaced`) that no node admits before their next
+    step. Without guards it refuses nothing.
     """
 
-    def __init__(self, guards: Guards, state: GuardState, at: float, *, is_quiet: bool) -> None:
-        self._guards = guards
+    def __init__(
+        self, guards: Guards, state: GuardState, at: float, *, is_quiet: bool, unplaced: frozenset[str] = frozenset()
+    ) -> None:
+        self._guards, self._unplaced = guards, unplaced
         since = state.quiet_since if state.quiet_since is not None else at
         self.state = replace(state, quiet_since=since if is_quiet else None, wanted=False)
         self._at = at
@@ -205,17 +208,17 @@ class GuardLimit:
         self.state = replace(self.state, wanted=True)
         if self._first is not None:
             return StepFirst(self._first.workload)
-        refusal = self._find_obstacle()
+        refusal = self._find_obstacle(step[0].group)
         if refusal is None:
             self._first = step[0]
         return refusal
 
-    def _find_obstacle(self) -> Refusal | None:
+    def _find_obstacle(self, group: str) -> Refusal | None:
         state = self.state
         asked_at = state.asked_at if state.of == self._guards else None
         if asked_at is not None and state.not_good:
             return GuardNotGood(state.not_good[0].name, state.not_good[0].message)
-        if state.quiet_since is None:
+        if state.quiet_since is None or self._unplaced - {group}:
             return StepUnderWay()
         if asked_at is None or asked_at < state.quiet_since or self._at - asked_at > ANSWERS_SERVE:
             return GuardsUnanswered()

@@ -31,6 +31,7 @@ from rebalancer.admission.guards import (
 )
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState, Proposal
+from rebalancer.model.pods import PodPhase, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.policy import Amount, Budgets, Expect, Guard, Guards, Mode, Policy, Prometheus
 from tests.admission.test_slow_start import NOW, PLAN, PLENTY, SNAPSHOT, admitted, causes, needing, under_way
@@ -153,6 +154,24 @@ def test_the_time_begins_when_the_last_step_has_ended() -> None:
     assert quiet.guards.quiet_since == 50.0
     state = take_answers(quiet.guards, ONE, [answer()], 55.0)
     assert waits_for(passed(state, at=55.0)) == {GuardNotLasting("0", timedelta(seconds=5), timedelta(seconds=30))}
+
+
+def test_a_replacement_that_no_node_admits_keeps_nothing_of_its_own_repair() -> None:
+    """The next step may be what makes its place; with a canary, too. Other workloads wait for it."""
+    first = next(one for one in PLAN.evictions if one.pod.namespace == "team-0")
+    sample = next(pod for pod in SNAPSHOT.pods if pod.namespace == "team-0")
+    spec = structs.replace(sample.spec, requests=Resources(cpu=10_000_000))
+    pending = structs.replace(sample, uid="r", name="r", node=None, phase=PodPhase.PENDING, ready=False, spec=spec)
+    fields = {"workload": first.workload, "group": first.group, "state": MoveState.PENDING, "replacement": "r"}
+    waits = structs.replace(under_way("x", "team-0", **fields), owner_uid=first.owner_uid)
+    for canary in (0, 1):
+        known: dict[str, Any] = {"policy": ruled(canary=canary), "guards": good_since(0.0, 40.0), "read_at": 40.0}
+        known["snapshot"] = replace(SNAPSHOT, pods=(*SNAPSHOT.pods, pending))
+        admission = admitted(Memory(moves=(waits,)), **known)
+        assert [one.group for one in admission.evictions] == [first.group]
+        others = structs.replace(PLAN, evictions=tuple(one for one in PLAN.evictions if one.group != first.group))
+        elsewhere = admitted(Memory(moves=(waits,)), made=others, **known)
+        assert waits_for(elsewhere) == {StepUnderWay()}
 
 
 def test_a_move_that_is_over_or_overdue_is_under_way_no_longer() -> None:

@@ -160,6 +160,17 @@ def test_a_restart_begins_the_time_anew(guarded: Guarded) -> None:
     assert guarded.evictions == 1
 
 
+def test_leadership_that_was_lost_begins_the_time_anew(guarded: Guarded) -> None:
+    """Even if it is won again at once: another leader may have acted in between."""
+    guarded.run(25)
+    for leads in (False, True):
+        guarded.runner.tell(Leading(leads=leads))
+    guarded.run(25)
+    assert guarded.evictions < 1
+    guarded.run(15)
+    assert guarded.evictions == 1
+
+
 def test_who_does_not_lead_asks_nothing(guarded: Guarded) -> None:
     guarded.runner.tell(Leading(leads=False))
     guarded.run(120)
@@ -224,6 +235,10 @@ def test_a_canary_goes_before_the_others_of_its_workload() -> None:
         assert simulation.runner.state.cycle is not None
         reasons = {one.reason for one in simulation.runner.state.cycle.admission.waiting}
         assert reasons == ({Reason.AWAITING_CANARY} if canary else set())
-        simulation.cycles(12)
+        stored: set[int] = set()
+        for _ in range(12):
+            simulation.cycles(1)
+            stored.add(len(simulation.runner.state.memory.canaries))
+        assert stored == ({0, 3} if canary else {0}), "while the workloads are under repair"
         assert simulation.evictions == 9
         assert not simulation.runner.state.cycle.assessment.violated
