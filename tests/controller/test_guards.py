@@ -89,6 +89,8 @@ def test_steps_go_one_at_a_time_each_after_good_answers(guarded: Guarded) -> Non
     evicted = [guarded.cluster.seconds()]
     for _ in range(400):
         guarded.run(1)
+        if guarded.evictions + 1 > len(evicted):
+            assert guarded.state.guards.quiet_since is None, "however soon its replacement is Ready"
         evicted += [guarded.cluster.seconds()] * (guarded.evictions + 1 - len(evicted))
     assert guarded.evictions == 9
 

@@ -12,7 +12,8 @@ from rebalancer.controller.state import InForce, Leadership, LoopState
 from rebalancer.policy import Guard, Guards, Mode, Prometheus
 from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, eager
-from tests.controller.test_guards import Asked
+from tests.controller.test_guards import PLENTY, Asked
+from tests.controller.test_guards import skewed as without_budgets
 from tests.controller.test_simulated import skewed
 
 INTERVAL = timedelta(minutes=10)
@@ -78,12 +79,12 @@ def test_before_the_first_cycle_it_waits_for_the_lease(leads: bool) -> None:
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_it_waits_for_guards_as_long_as_they_are_good(verdict: Verdict) -> None:
     """Then each step has its time; where one is not good, two intervals and no eviction."""
-    query = Guard(name="errors", query="errors > 5", present="up == 1", for_=timedelta(seconds=40))
+    query = Guard(name="errors", query="errors > 5", present="up == 1", for_=timedelta(seconds=150))
     guards = Guards(prometheus=Prometheus(url="http://prometheus:9090"), queries=(query,))
-    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    cluster = without_budgets()
     asked = Asked(cluster.seconds)
     asked.verdict = verdict
-    policy = eager(Mode.EVICT, interval=timedelta(minutes=1), guards=guards)
+    policy = eager(Mode.EVICT, interval=timedelta(minutes=1), guards=guards, budgets=PLENTY)
     simulation, once, began = Simulation(cluster, policy, monitoring=asked), RunOnce(), cluster.now
     while True:
         simulation.runner.tick()
@@ -92,8 +93,8 @@ def test_it_waits_for_guards_as_long_as_they_are_good(verdict: Verdict) -> None:
         cluster.advance(time_to_next_cycle(simulation.runner.state).total_seconds())
     seconds = (cluster.now - began).total_seconds()
     if verdict is Verdict.GOOD:
-        assert simulation.evictions == 4
-        assert 4 * 40 <= seconds < 4 * 60
+        assert simulation.evictions == 9
+        assert 9 * 150 <= seconds < 9 * 180
     else:
         assert simulation.evictions == 0
         assert 120 <= seconds <= 130
