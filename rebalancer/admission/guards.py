@@ -125,6 +125,16 @@ def next_question(state: GuardState, guards: Guards, interval: timedelta) -> flo
     return min(ends, later) if ends > state.asked_at else later
 
 
+def calls_for_decision(before: GuardState, after: GuardState) -> bool:
+    """Return whether answers decide something: they are good for long enough, or not good any more, or again."""
+    if bool(before.not_good) != bool(after.not_good) or after.of is None or after.asked_at is None:
+        return True
+    if after.not_good or after.quiet_since is None:
+        return False
+    asked_at = after.asked_at
+    return all(asked_at - _begins(after, guard) >= guard.for_.total_seconds() for guard in after.of.queries)
+
+
 def _begins(state: GuardState, guard: Guard) -> float:
     """Return when the time begins for which a guard has to be good."""
     assert state.quiet_since is not None

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
-from rebalancer.admission.guards import next_question
+from rebalancer.admission.guards import calls_for_decision, next_question
 from rebalancer.controller.capacity import CapacityReading, read_capacity, uses_capacity
 from rebalancer.controller.cycle_timer import CycleTimer
 from rebalancer.controller.loop import step
@@ -107,6 +107,8 @@ class _CycleAt(Enum):
 
     NOW = auto()
     ANOTHER_TIME = auto()
+    AFTER_ANSWERS = auto()
+    """Not before a question about guards, which is due, is answered."""
 
 
 def spawn_thread(work: Callable[[], None]) -> None:
@@ -162,6 +164,7 @@ class Runner:
         self._placeholders = placeholders
         self._monitoring = monitoring
         self._asking = False
+        self._question_at: float | None = None
         self._jobs = PlaceholderJobs(placeholders, self._find_objection)
         self._count_requests = count_requests
         self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
@@ -202,15 +205,19 @@ class Runner:
             try:
                 event = self._inbox.get(timeout=self.time_to_cycle())
             except queue.Empty:
-                event = _CycleAt.NOW
+                event = _CycleAt.NOW if self._timer.left() == 0.0 else _CycleAt.AFTER_ANSWERS
             try:
                 self._take(event)
             except Exception:  # noqa: BLE001  # a defect is logged, this cycle ends where it was, the next is tried
                 _log.exception("cycle failed")
 
     def time_to_cycle(self) -> float | None:
-        """Return in how many seconds the next cycle is due, None if none is, or one waits for answers."""
-        return self._timer.left()
+        """Return in how many seconds the next cycle or question is due, None if none is, or one waits for answers."""
+        left = self._timer.left()
+        if self._question_at is None:
+            return left
+        question = max(0.0, self._question_at - self._clocks.monotonic())
+        return question if left is None else min(left, question)
 
     def tick(self) -> None:
         """Handle the events in the inbox, then run a cycle to its end; for a simulation."""
@@ -236,12 +243,22 @@ class Runner:
                 self._timer.ask(None)
             case _CycleAt.ANOTHER_TIME:
                 pass  # the next wait is shorter
+            case _CycleAt.AFTER_ANSWERS:
+                self._ask_guards()
             case GuardsRead():
-                self._asking = False
-                self._handle(event)
-                self._timer.ask(None)
+                self._take_answers(event)
             case _:
                 self._handle(event)
+
+    def _take_answers(self, event: GuardsRead) -> None:
+        """Take answers about guards; a cycle follows only where they decide something."""
+        self._asking = False
+        before = self.state.guards
+        self._handle(event)
+        if calls_for_decision(before, self.state.guards):
+            self._timer.ask(None)
+        else:
+            self._ask_guards()
 
     def _run_cycle(self) -> None:
         began = self._timer.begin()
@@ -284,16 +301,20 @@ class Runner:
             self.ask_cycle_within(max(EARLY_SECONDS, left))
 
     def _ask_guards(self) -> None:
-        """Ask the queries of the guards if evictions wait for the answers, one question after the other."""
+        """Ask the queries of the guards if evictions wait for the answers, or note when that is due."""
         in_force, monitoring = self.state.in_force.policy, self._monitoring
         due = next_question(self.state.guards, in_force.guards, in_force.interval)
+        self._question_at = None
         if due is None or monitoring is None or self._asking:
             return
-        left = due - self._clocks.monotonic()
-        if left <= 0:
-            self._asking = not self._begin(partial(self._read_guards, monitoring, in_force.guards))
-        if not self._asking:
-            self.ask_cycle_within(max(EARLY_SECONDS, left))
+        now = self._clocks.monotonic()
+        if due > now:
+            self._question_at = due
+        elif why := self._begin(partial(self._read_guards, monitoring, in_force.guards)):
+            _log.warning("guards not asked", why=why)
+            self._question_at = now + EARLY_SECONDS
+        else:
+            self._asking = True
 
     def _read_guards(self, monitoring: Monitoring, guards: Guards) -> None:
         began = self._clocks.monotonic()

@@ -244,3 +244,19 @@ def test_a_canary_goes_before_the_others_of_its_workload() -> None:
         assert stored == ({0, 3} if canary else {0}), "while the workloads are under repair"
         assert simulation.evictions == 9
         assert not simulation.runner.state.cycle.assessment.violated
+
+
+def test_an_answer_that_decides_nothing_makes_no_cycle(guarded: Guarded) -> None:
+    """On a large cluster each takes seconds; one that turns bad, or is good for long enough, makes one at once."""
+    guarded.run(5)
+    turn, by, at = guarded.state.turn, guards(), guarded.cluster.seconds()
+    good = GuardAnswer("errors", Verdict.GOOD, "")
+    for verdict, later, cycles in (
+        (good, 5, 0),
+        (good._replace(verdict=Verdict.BAD), 6, 1),
+        (good, 7, 2),
+        (good, 37, 3),
+    ):
+        guarded.runner.tell(GuardsRead(guards=by, answers=(verdict,), at=at + later))
+        guarded.runner.drain()
+        assert guarded.state.turn == turn + cycles
