@@ -51,6 +51,9 @@ def describe_status(status: StatusDocument) -> str:
         return f"mode {status.mode}, but the breaker is open ({', '.join(status.breaker.causes)}): no eviction now"
     if status.stale:
         return f"mode {status.mode}, but {status.stale}: no eviction now"
+    bad = [guard.name for guard in status.guards if not guard.good]
+    if bad:
+        return f"mode {status.mode}, but not every guard is good ({', '.join(bad)}): no eviction now"
     return _ACTING[Mode(status.mode)]
 
 

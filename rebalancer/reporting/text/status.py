@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rebalancer.model.moves import MoveState
+from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, plural
 from rebalancer.reporting.acting import describe_controller, slow_start_text
 from rebalancer.reporting.documents.status import ApprovalStatus, MoveEntry, StatusDocument
@@ -57,6 +58,9 @@ def _problems(status: StatusDocument) -> Iterator[str]:
     """Yield why nothing is evicted in a namespace, what is wrong with the policy, and which rights are missing."""
     for blocked in status.breaker.namespaces:
         yield f"{blocked.refusal.reason}: {blocked.refusal}"
+    for guard in status.guards:
+        if not guard.good:
+            yield f"{Reason.AWAITING_GUARDS}: guard {guard.name} is not good: {guard.message}"
     for refused in status.refused_evictions[:_MOST_REFUSED]:
         yield f"{refused.refusal.reason}: {refused.pod}: {refused.refusal}"
     more = len(status.refused_evictions) - _MOST_REFUSED
