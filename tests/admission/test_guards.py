@@ -25,6 +25,7 @@ from rebalancer.admission.guards import (
     StepUnderWay,
     Vector,
     Verdict,
+    calls_for_decision,
     judge,
     next_question,
     take_answers,
@@ -273,3 +274,17 @@ def test_answers_are_judged_by_what_is_expected(
     said = judge(guard, first, Vector(present, "up{} 1" if present else "") if present is not None else None)
     assert (said.name, said.verdict) == ("errors", verdict)
     assert said.message.startswith("the query returned nothing" if not found else "the query returned 1 series, first ")
+
+
+def test_answers_make_a_cycle_only_where_they_decide_something() -> None:
+    """The first ones, those that turn bad or good again, and those that have been good for long enough."""
+    early, late = good_since(0.0, 10.0), good_since(0.0, 30.0)
+    bad = take_answers(early, ONE, [answer(verdict=Verdict.BAD)], 20.0)
+    worse = take_answers(bad, ONE, [answer(verdict=Verdict.ERROR)], 25.0)
+    assert calls_for_decision(NO_ANSWERS, NO_ANSWERS)
+    assert not calls_for_decision(early, good_since(0.0, 20.0))
+    assert calls_for_decision(early, late)
+    assert calls_for_decision(early, bad)
+    assert not calls_for_decision(bad, worse)
+    assert calls_for_decision(worse, take_answers(worse, ONE, [answer()], 28.0))
+    assert not calls_for_decision(early, replace(late, quiet_since=None)), "a step is under way"
