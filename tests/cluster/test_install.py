@@ -25,7 +25,7 @@ from tests.cluster.controller import FAST, NAMESPACE, USER, policy
 from tests.cluster.installed import Installed, find_obstacle
 from tests.cluster.test_repair import MINIMUM, balanced, constraints, lay_out_shop
 from tests.control_plane.api import ApiError, TimedOutError, wait_until
-from tests.control_plane.build import karpenter_definitions, monitoring_definitions
+from tests.control_plane.build import karpenter_definitions, monitoring_definitions, serves_device_classes
 from tests.control_plane.layout import lay_out, lose_nodes, nodes, return_nodes
 from tests.control_plane.manifests import ZONE, pod_template
 from tests.control_plane.plane import ControlPlane
@@ -361,8 +361,11 @@ needs_root = pytest.mark.usefixtures("_as_root")
 FROM_CONFIG_MAP = {"--policy=/etc/rebalancer/policy.yaml": f"--policy=configmap:{NAMESPACE}/rebalancer-policy"}
 FILE_ONLY = {("", "configmaps", "rebalancer-policy", verb) for verb in ("list", "watch")}
 """The Deployment mounts the policy; one variant below watches it."""
-NOT_SERVED = {("scheduling.k8s.io", "podgroups", "", "watch")}
-"""What is listed is not there by default; `test_pod_groups.py` watches it where it is."""
+NOT_SERVED = {
+    ("scheduling.k8s.io", "podgroups", "", "watch"),
+    *(() if serves_device_classes() else [("resource.k8s.io", "deviceclasses", "", "watch")]),
+}
+"""What is listed is not there by default, or not in an older release; `test_pod_groups.py` watches it where it is."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -136,6 +136,15 @@ def let_wait(api: Api, case: Case) -> None:
         api.patch(f"{path}/status", {"status": status})
 
 
+def claims(api: Api) -> list[Manifest]:
+    return [one for one in api.list("/api/v1/persistentvolumeclaims") if one["metadata"]["name"] == "data"]
+
+
+def is_bound(claim: Manifest) -> bool:
+    """Return whether the controller of volumes has bound it: it looks every 15 seconds if it was too early."""
+    return bool(claim["status"]["phase"] == "Bound")
+
+
 def pods_of(api: Api, case: Case) -> list[Manifest]:
     pods = api.list(f"/api/v1/namespaces/{case.name}/pods", labels="app=web")
     return [one for one in pods if "deletionTimestamp" not in one["metadata"] and one["status"]["phase"] != "Failed"]
@@ -152,6 +161,7 @@ def test_what_no_kubelet_would_run_is_not_evicted(cluster: ControlPlane, tmp_pat
     lay_out(cluster, [part for case in CASES for part in lay(case)], timeout=120)
     for case in CASES:
         let_wait(cluster.api, case)
+    wait_until(lambda: all(map(is_bound, claims(cluster.api))), what="the claims to be bound", timeout=60)
     expected = Counter({case.name: case.evictions for case in CASES if not case.named})
     with Controller(cluster, tmp_path, policy("Evict", budgets=AT_ONCE, groups=[])) as controller:
         wait_until(lambda: Counter(evicted_in(cluster)) == expected, what="the evictions", timeout=60)

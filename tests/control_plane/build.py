@@ -135,6 +135,11 @@ def kubernetes_release() -> str:
     return chosen
 
 
+def serves_device_classes() -> bool:
+    """Return whether the servers have resource.k8s.io/v1, which came with 1.34."""
+    return int(kubernetes_release().split(".")[1]) >= 34
+
+
 def cache_root() -> Path:
     """Return the folder that has one folder for each version of the built programs."""
     return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")) / "rebalancer"

@@ -15,6 +15,7 @@ from typing import Any, Final
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, PODS
 from rebalancer.decoding.lists import decode
+from rebalancer.model.cluster import Version
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.predict import Prediction, predict
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
@@ -49,6 +50,10 @@ STILL: Final = tuple(kind for kind in SCENE_KINDS if kind not in MOVING)
 """Kinds that do not change while a scene lasts."""
 UNSEEN_SECONDS: Final = 0.05
 """Time for kinds whose arrival the scheduler does not log."""
+
+FORGETS_AT_ONCE: Final = Version(1, 35)
+FORGOTTEN_SECONDS: Final = 1.5
+"""Before that release, VolumeBinding looks once a second whether the pod still exists for whose volume it waits."""
 
 
 @dataclass(kw_only=True)
@@ -147,7 +152,7 @@ class Arena:
         except ScheduleTimeoutError:
             if not waits:
                 raise
-            self._remove(manifest)
+            self._remove(manifest, waits=True)
             return None
         decision = self.log.decisions.pop(name)
         prediction = predict(pod, view)
@@ -163,12 +168,13 @@ class Arena:
         if decision.landing and len(scene.newcomers) > 1:
             self.log.wait(lambda: bool(self.log.events["Add event for scheduled pod", name]), f"that {name} is placed")
         else:
-            self._remove(manifest)
+            self._remove(manifest, waits=waits)
         return trial
 
-    def _remove(self, manifest: Manifest) -> None:
+    def _remove(self, manifest: Manifest, *, waits: bool = False) -> None:
+        """Delete a pod, and wait until the scheduler knows; one that `waits` for its volume takes a node until then."""
         self.api.delete(object_path(manifest), grace_seconds=0)
-        time.sleep(UNSEEN_SECONDS)
+        time.sleep(FORGOTTEN_SECONDS if waits and self.version < FORGETS_AT_ONCE else UNSEEN_SECONDS)
 
     def view(self) -> View:
         """Read the cluster as the program would."""
