@@ -14,7 +14,6 @@ from rebalancer.model.words import SHORT_KEYS, format_duration, format_rest, nam
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import expected_worst
 from rebalancer.planning.plan import ComponentPlan, Eviction, ViolatedRequirement
-from rebalancer.reporting.documents.waits import Usual
 from rebalancer.reporting.domain_counts import FEW, ListedCounts, list_counts
 from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.scheduling.predict import Prediction
@@ -68,13 +67,13 @@ def from_now(moment: datetime, now: datetime) -> str:
     return f"in {left} ({moment:%Y-%m-%d %H:%M:%SZ})"
 
 
-def end_text(until: datetime | None, ends_with: str, now: datetime, usual: Usual | None = None) -> str:
-    """Say when a wait ends; begins with a verb."""
+def end_text(until: datetime | None, ends_with: str, now: datetime, usual: int | None = None) -> str:
+    """Say when a wait ends; `usual` is how many seconds it usually takes. Begins with a verb."""
     if until is not None:
         return f"goes on {from_now(until, now)}"
     if not ends_with:
         return "does not end by itself"
-    took = f", usually {format_duration(timedelta(seconds=usual.median))}" if usual is not None else ""
+    took = f", usually {format_duration(timedelta(seconds=usual))}" if usual is not None else ""
     return f"goes on {ends_with}{took}"
 
 

@@ -17,11 +17,14 @@ def hold_sentence(hold: HoldStatus, now: datetime) -> str:
 
 def wait_sentence(wait: RepairWait, now: datetime) -> str:
     """Say when a repair goes on, with what, and why not before."""
-    end = end_text(wait.until, wait.ends_with, now, wait.usual)
+    usual = wait.usual.median if wait.usual is not None else None
+    end = end_text(wait.until, wait.ends_with, now, usual)
     then = ""
     if wait.then is not None and (wait.until is not None or wait.ends_with):
         then = f", then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
-    return f"{wait.namespace}/{workload_names(wait.workloads)}: {end}{then}. {wait.reason}: {wait.message}"
+    what = [*wait.violated, *([plural(wait.evictions, "eviction")] if wait.evictions else [])]
+    of = f", {'; '.join(what)}" if what else ""
+    return f"{wait.namespace}/{workload_names(wait.workloads)}{of}: {end}{then}. {wait.reason}: {wait.message}"
 
 
 def approval_title(approval: ApprovalStatus) -> str:
@@ -35,8 +38,10 @@ def approval_sentences(approval: ApprovalStatus, now: datetime) -> Iterator[str]
     if approval.approved:
         yield f"Approved {ago(approval.since, now)}; without progress it ends {from_now(approval.expires_at, now)}."
     else:
-        yield f"Proposed {ago(approval.since, now)}; expires {from_now(approval.expires_at, now)}."
+        expires = from_now(approval.expires_at, now)
+        yield f"Proposed {ago(approval.since, now)}; expires {expires}, and a new plan is proposed then."
         yield f"{approval.command} shows it and asks. Who may: {approval.who}."
+        yield "Approved, it is carried out at once, within all budgets; what else waits needs an approval of its own."
     more = approval.total - len(approval.evictions)
     if more > 0:
         yield f"And {plural(more, 'more eviction')}; rebalancer plan --output json lists all."

@@ -398,7 +398,7 @@ def approval_status(plan: Plan, proposal: Proposal | None, policy: Policy) -> Ap
         ),
         total=len(proposal.uids),
         command=f"rebalancer approve {proposal.hash}",
-        who="accounts that may patch ConfigMap rebalancer-approval, as those with ClusterRole rebalancer-approve",
+        who="accounts that may patch ConfigMap rebalancer-approval, such as those with ClusterRole rebalancer-approve",
     )
 
 

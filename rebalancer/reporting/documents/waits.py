@@ -21,8 +21,12 @@ from rebalancer.admission.admit import (
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, MoveState, Reference
+from rebalancer.model.reasons import State
+from rebalancer.model.words import short_key
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
+from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
+from rebalancer.reporting.phrases import counts_change
 
 _MOST: Final = 20
 
@@ -48,12 +52,16 @@ class NextMove(CamelCaseStruct, frozen=True, kw_only=True):
 class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
     """A repair that does not go on: `reason` and `message` say why, `until` or `endsWith` until when.
 
+    `violated` says what is to be repaired, `evictions` how many the whole repair takes, 0 where that is not known.
+
     With `until` null and `endsWith` "" it does not end by itself. `then` is what follows, null where no eviction is
     decided yet.
     """
 
     namespace: Text
     workloads: tuple[WorkloadName, ...]
+    violated: tuple[str, ...] = ()
+    evictions: Number = 0
     reason: Text
     message: str
     until: datetime | None
@@ -100,6 +108,8 @@ def find_waits(plan: Plan, admission: Admission, moves: Sequence[Move]) -> tuple
         RepairWait(
             namespace=group.component.namespace,
             workloads=tuple(map(workload_name, group.workloads)),
+            violated=tuple(_violations(group)),
+            evictions=group.evictions,
             reason=refusal.reason,
             message=str(refusal),
             until=refusal.end.until(said),
@@ -109,6 +119,22 @@ def find_waits(plan: Plan, admission: Admission, moves: Sequence[Move]) -> tuple
         )
         for group, refusal, first in held
     )
+
+
+def _violations(group: ComponentPlan) -> Iterator[str]:
+    """Yield the violated hard constraints with their counts, and the limits that are not satisfied."""
+    before = current_counts(group.component)
+    bounds = {
+        (one.constraint.key, one.constraint.max_skew): None
+        for evaluated in group.groups
+        for one in evaluated.hard
+        if one.counts.violated
+    }
+    for key, max_skew in bounds:
+        yield f"{short_key(key)} {counts_change(before.get(key, {}), {})} (maxSkew {max_skew})"
+    for limit in group.limits:
+        if limit.state is not State.SATISFIED:
+            yield f"limit {limit.group}/{limit.limit} ({limit.rule.bound} per {short_key(limit.topology_key)})"
 
 
 def find_next_end(refusals: Iterable[Refusal], said: datetime | None) -> datetime | None:

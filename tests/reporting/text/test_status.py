@@ -59,6 +59,8 @@ STATUS = StatusDocument(
         RepairWait(
             namespace="shop",
             workloads=(WorkloadName(kind="StatefulSet", name="db"),),
+            violated=("zone a:3 b:3 c:0 (maxSkew 1)",),
+            evictions=2,
             reason="NodeSettling",
             message="node c-1 may take a replacement and has been Ready for a minute only",
             until=NOW + timedelta(minutes=3, seconds=36),
@@ -122,7 +124,7 @@ def test_each_wait_has_its_end_and_what_follows() -> None:
     first = "goes on in 3m36s (2026-01-05 09:03:36Z), then db-3 from b-1 to zone c"
     second = "goes on when the replacement of web-3 is Ready, usually 31s, then web-4 from a-1 to any feasible node"
     assert text.partition("\nWAITING\n")[2].splitlines()[:3] == [
-        f"shop/db (StatefulSet): {first}. {messages[0]}",
+        f"shop/db (StatefulSet), zone a:3 b:3 c:0 (maxSkew 1); 2 evictions: {first}. {messages[0]}",
         f"shop/web (Deployment): {second}. {messages[1]}",
         f"shop/cart (Deployment): does not end by itself. {messages[2]}",
     ]
