@@ -30,7 +30,7 @@ class CanaryUnverified(Refusal):
 
     def _end(self) -> End:
         what, verb = ("the first move", "is") if self.number == 1 else (f"{self.number} moves", "are")
-        return End(event=f"when {what} of {self.workload} {verb} verified")
+        return End(event=f"when {what} of {self.workload} {verb} verified", of_move=True)
 
     def __str__(self) -> str:
         first = "move" if self.number == 1 else f"{self.number} moves"

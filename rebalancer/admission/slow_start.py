@@ -110,7 +110,7 @@ class WindowFull(Refusal):
 
     def _end(self) -> End:
         which = "the replacement" if self.under_way == 1 else "one of the replacements"
-        return End(event=f"when {which} under way has arrived")
+        return End(event=f"when {which} under way has arrived", of_move=True)
 
     def __str__(self) -> str:
         where = f"namespace {self.namespace}" if self.namespace else "the cluster"

@@ -11,7 +11,7 @@ from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.capacity.needs import Candidate, Need, find_candidates, find_need
 from rebalancer.capacity.requests import Observation, RequestChange, advance_requests, find_wait
 from rebalancer.engine import Evaluation
-from rebalancer.model.facts import End, Fact, Refusal
+from rebalancer.model.facts import NOT_BY_ITSELF, End, Fact, Refusal
 from rebalancer.model.moves import (
     CapacityAttempt,
     CapacityRequest,
@@ -49,6 +49,13 @@ class CapacityNeeded(Refusal):
     pods: int
     requests: Resources
     obstacle: Fact | None
+
+    def _end(self) -> End:
+        if isinstance(self.obstacle, NotYetLasting):
+            return End(after=self.obstacle.required - self.obstacle.lasted)
+        if isinstance(self.obstacle, OthersRequested):
+            return End(event="when other requests for capacity have ended")
+        return NOT_BY_ITSELF
 
     def __str__(self) -> str:
         requests = self.requests

@@ -67,6 +67,11 @@ def run(args: argparse.Namespace) -> int:
         return Exit.FINE
     if plan.expires_at is not None and plan.expires_at <= datetime.now(UTC):
         raise CliError(f"plan {plan.plan_hash} has expired at {plan.expires_at:%Y-%m-%d %H:%M:%SZ}; {_NEW_PLAN}")
+    if any(eviction.preempts for eviction in plan.evictions):
+        raise CliError(
+            "the plan relies on kube-scheduler's preemption, which only a controller follows to its end: run one in "
+            "mode Approve or Evict, or narrow the plan with -n or -l"
+        )
     if len(plan.evictions) > MOST_PROPOSED:
         raise CliError(
             f"the plan has {len(plan.evictions)} evictions, and {MOST_PROPOSED} can be carried out at a time; "
@@ -121,6 +126,10 @@ def _take_policy(plan: PlanDocument, settings: Settings) -> Settings:
     kubeconfig, context = str(settings.kubeconfig) if settings.kubeconfig else None, settings.context
     if settings.policy is None:
         policy = read_policy_in_force(settings.namespace, kubeconfig=kubeconfig, context=context)
+        if policy.doubt:
+            raise CliError(
+                "which policy is in force is not sure, and without that nothing is evicted; name it with --policy"
+            )
     else:
         policy = read_policy(str(settings.policy), kubeconfig=kubeconfig, context=context)
     _check_unchanged(

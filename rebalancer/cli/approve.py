@@ -23,6 +23,7 @@ from rebalancer.ports import PLAN_KEY
 from rebalancer.reporting.acting import describe_controller, describe_status
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.reporting.documents.waits import shorten
 from rebalancer.reporting.phrases import domains_text, from_now
 
 
@@ -67,11 +68,11 @@ def _describe(plan: PlanDocument, status: StatusDocument, now: datetime) -> Iter
     expires = f", to be approved {from_now(plan.expires_at, now)}" if plan.expires_at is not None else ""
     yield f"Plan {plan.plan_hash}: {plural(len(plan.evictions), 'eviction')}{expires}."
     for eviction in plan.evictions:
-        where = f"{eviction.node} -> {domains_text(eviction.predicted.domains)}"
+        where = f"{eviction.node} -> {domains_text(shorten(eviction.predicted.domains))}"
         yield f"  {eviction.namespace}/{eviction.pod}  {where}  {eviction.reason}"
     if status.paused is not None:
         yield f"Nothing of it is evicted before the pause ends: {describe_controller(status, now)}."
-    elif status.lease is not None and not status.lease.holder:
+    elif status.lease is not None and not status.lease.holder and not status.lease.error:
         yield f"Nothing of it is evicted before a controller runs: {describe_controller(status, now)}."
 
 
@@ -91,6 +92,11 @@ def _read_pending(transport: Transport, namespace: str, status: StatusDocument, 
         plan = msgspec.json.decode(text or "null", type=PlanDocument | None)
     except msgspec.DecodeError as error:
         raise CliError(f"the plan in namespace {namespace} is of another version: {error}") from None
+    if plan is None and status.approval is not None:
+        raise CliError(
+            f"plan {status.approval.hash} of {plural(status.approval.total, 'eviction')} waits, and is too large to be "
+            "stored and shown; lower budgets.perCycle, so that a smaller one is proposed"
+        )
     if plan is None or not plan.evictions:
         raise CliError("no plan waits for approval: there is nothing to evict")
     if plan.expires_at is not None and plan.expires_at <= now:

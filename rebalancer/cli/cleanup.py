@@ -104,7 +104,7 @@ def _taking_back(leftovers: Leftovers, name: str, replicas: int | None) -> Itera
             except ClusterError as error:
                 warn([f"{name} stays scaled to 0, it cannot be scaled back to {replicas}: {error}"])
             else:
-                say([f"{name}: scaled back to {replicas}; nothing of the controller's own was deleted."])
+                say([f"{name}: scaled back to {replicas}; its ConfigMaps and its Lease were not deleted."])
         raise
 
 

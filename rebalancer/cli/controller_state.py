@@ -14,7 +14,7 @@ from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefuse
 from rebalancer.cli.errors import CliError
 from rebalancer.locations import ConfigMapPolicy, parse_policy_location
 from rebalancer.model.moves import NO_MEMORY
-from rebalancer.policy import Mode, Policy, PolicyError, default_policy, load_policy
+from rebalancer.policy import Mode, Policy, PolicyError, default_policy, is_team_policy, load_policy
 from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, LeaseRecord, LeaseUnavailable
 from rebalancer.reporting.acting import Acting, describe_controller, describe_mode, describe_no_leader
@@ -109,9 +109,12 @@ class MapPolicy(NamedTuple):
 
 
 def read_map_policy(transport: Transport, namespace: str, name: str) -> MapPolicy | None:
-    """Return the policy of a ConfigMap, None if there is none; raise ClusterError, LookupError or PolicyError."""
+    """Return the policy of a ConfigMap, None if there is none or only that of a team.
+
+    Raises ClusterError, LookupError or PolicyError.
+    """
     config_map = read_config_map(transport, namespace, name)
-    if config_map is None:
+    if config_map is None or is_team_policy(config_map.data.get(POLICY_KEY, "").encode()):
         return None
     if POLICY_KEY not in config_map.data:
         raise LookupError(f"ConfigMap {namespace}/{name} has no key {POLICY_KEY}")
@@ -137,10 +140,13 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
     A mounted ConfigMap is a file for the controller, and reaches it up to a minute late: that it is the same is seen by
     the hash. A ClusterError is raised only where the cluster does not answer at all.
     """
+    status, unread = None, ""
     try:
         status = read_status(transport, namespace)
-    except (RequestRefused, CliError):
-        status = None
+    except RequestRefused:
+        pass
+    except CliError as error:
+        unread = f"what the controller says of its policy cannot be read: {error}"
     place = _find_policy_map(status, namespace)
     found, problem = None, ""
     try:
@@ -152,7 +158,7 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
         problem = str(error.args[0]) if isinstance(error, LookupError) else str(error)
     used = found.policy if found is not None else default_policy()
     sure = status is not None and status.policy.hash == used.hash and not problem
-    doubt = ""
+    doubt = unread
     if problem:
         doubt = f"the policy in force, {place}, cannot be read: {problem}"
     elif status is not None and not sure:

@@ -65,7 +65,9 @@ class ReadPolicy:
     """A policy, where it was read, as --policy takes it, and where the scheduler's configuration may lie.
 
     `location` is None for the shipped one. `folder` is that of the policy's own file, None for another policy; `files`
-    are those of its ConfigMap, None where it is of no ConfigMap. `in_force`: the cluster's controller acts by it.
+    are those of its ConfigMap, None where it is of no ConfigMap. `in_force`: the cluster's controller acts by it;
+    `doubt` says why it may act by another one, "" where nothing speaks against it. `looked_in` is the namespace
+    that has none, where the shipped one is taken.
     """
 
     policy: Policy
@@ -73,10 +75,12 @@ class ReadPolicy:
     folder: Path | None = None
     files: Mapping[str, str] | None = None
     in_force: bool = False
+    doubt: str = ""
+    looked_in: str = ""
 
     def __str__(self) -> str:
         """Say which it is."""
-        place = self.location or "shipped"
+        place = self.location or (f"shipped, none is in namespace {self.looked_in}" if self.looked_in else "shipped")
         return f"{place}, in force in this cluster" if self.in_force else place
 
 
@@ -113,9 +117,9 @@ def read_policy_in_force(namespace: str, *, kubeconfig: str | None, context: str
         raise CliError(str(error)) from None
     warn(filter(None, [found.doubt]))
     if found.map_policy is None:
-        return ReadPolicy(policy=default_policy(), in_force=found.sure)
+        return ReadPolicy(policy=default_policy(), in_force=found.sure, doubt=found.doubt, looked_in=namespace)
     policy, files = found.map_policy
-    return ReadPolicy(policy=policy, location=str(found.place), files=files, in_force=found.sure)
+    return ReadPolicy(policy=policy, location=str(found.place), files=files, in_force=found.sure, doubt=found.doubt)
 
 
 def _read_from_cluster(name: str, kubeconfig: str | None, context: str | None) -> "MapPolicy":

@@ -6,6 +6,7 @@
 import argparse
 import json
 import sys
+from pathlib import Path
 
 from rebalancer.admission.guards import Verdict
 from rebalancer.cli.errors import Exit
@@ -56,16 +57,17 @@ def _validate(args: argparse.Namespace) -> int:
     if isinstance(policy, TeamPolicy):
         return _write(f"{args.file}: valid (team policy, {plural(len(policy.groups), 'group')})\n")
     _write(f"{args.file}: valid (mode {policy.mode}, hash {policy.hash})\n")
-    return _ask(policy.guards) if args.live else Exit.FINE
+    folder = Path() if args.file == "-" else Path(args.file).parent
+    return _ask(policy.guards, folder) if args.live else Exit.FINE
 
 
-def _ask(guards: Guards) -> int:
+def _ask(guards: Guards, folder: Path) -> int:
     """Ask each query once, and write the answers; ERROR if one is not good."""
     from rebalancer.adapters.prometheus import PrometheusQueries  # noqa: PLC0415  # validate alone needs no HTTP client
 
     if not guards.queries:
         return _write("guards: no queries\n")
-    answers = PrometheusQueries().ask(guards)
+    answers = PrometheusQueries(folder=folder).ask(guards)
     words = {Verdict.GOOD: "ok", Verdict.BAD: "not good", Verdict.ERROR: "error"}
     _write("".join(f"guard {answer.name}: {words[answer.verdict]}: {answer.message}\n" for answer in answers))
     return Exit.FINE if all(answer.verdict is Verdict.GOOD for answer in answers) else Exit.ERROR

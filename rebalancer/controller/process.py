@@ -239,7 +239,7 @@ class _Controller:
             spawn=spawn_thread,
             cycle_ended=self._cycle_ended,
             placeholders=PlaceholderStore(self._transport),
-            monitoring=PrometheusQueries(),
+            monitoring=PrometheusQueries(folder=self._policy.folder),
             count_requests=self._telemetry.requests.read,
         )
 

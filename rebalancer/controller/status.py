@@ -1,5 +1,6 @@
 """The loop's state as documents in the status ConfigMap."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -9,13 +10,14 @@ from msgspec import structs
 
 from rebalancer.controller.state import LoopState, find_windows
 from rebalancer.model.breaker import CLOSED
-from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest
+from rebalancer.model.moves import NO_MEMORY, Memory, Move, SentRequest
 from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.policy import Policy
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_KEY, Document
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.reporting.documents.status import (
+    MoveEntry,
     PlanSummary,
     PolicyStatus,
     StatusDocument,
@@ -37,6 +39,9 @@ from rebalancer.reporting.plan_numbers import PlanNumbers, plan_numbers
 _MOST_EVICTIONS = 200
 """A plan with more evictions is not stored: the ConfigMap would be too large."""
 
+_MOST_DETAILED: Final = 100
+"""Moves in flight that are stored with their destinations."""
+
 _MOST_SENT: Final = 1_000
 """Evictions that are assumed to have been sent in the minute before; larger rates are not reached in practice."""
 
@@ -44,15 +49,20 @@ _log = structlog.get_logger("rebalancer")
 
 
 def status_documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:
-    """Return the documents to store, the memory first: the others are left out if there is no space."""
-    status = status_document(state, identity, policy_source)
-    made = [Document(MEMORY_KEY, memory_text(state.memory)), Document(STATUS_KEY, to_json(status).decode())]
+    """Return the documents to store, the most important first: the others are left out if there is no space.
+
+    That is the memory, then a plan that a person is asked to approve.
+    """
+    memory = Document(MEMORY_KEY, memory_text(state.memory))
+    status = Document(STATUS_KEY, to_json(status_document(state, identity, policy_source)).decode())
     cycle = state.cycle
-    if cycle is not None and (
-        cycle.memory.proposal is not None or len(cycle.plan.evictions) + len(cycle.plan.waiting) <= _MOST_EVICTIONS
-    ):
-        made.append(Document(PLAN_KEY, cycle.plan_json))
-    return tuple(made)
+    if cycle is None:
+        return memory, status
+    proposed = cycle.memory.proposal is not None
+    if not proposed and len(cycle.plan.evictions) + len(cycle.plan.waiting) > _MOST_EVICTIONS:
+        return memory, status
+    plan = Document(PLAN_KEY, cycle.plan_json)
+    return (memory, plan, status) if proposed else (memory, status, plan)
 
 
 def read_memory(text: str, policy: Policy, now: datetime) -> Memory:
@@ -83,7 +93,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         breaker=breaker_status(cycle.context.breaker if cycle else CLOSED, moves),
         slow_start=slow_start_status(find_windows(state)),
         guards=guard_status(state.guards),
-        in_flight=tuple(move_entry(move, find_usual(moves, [move.workload])) for move in moves if move.in_flight),
+        in_flight=_in_flight(moves),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
         approval=approval_status(cycle.plan, cycle.memory.proposal, cycle.context.policy) if cycle else None,
@@ -103,6 +113,13 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         prevention=prevention_status(state.reported.prevention),
         forbidden_kinds=tuple(sorted(cycle.snapshot.unknown & OPTIONAL)) if cycle else (),
     )
+
+
+def _in_flight(moves: Sequence[Move]) -> tuple[MoveEntry, ...]:
+    """Return the entries of the moves in flight; of many only the first have all details."""
+    moving = [move for move in moves if move.in_flight]
+    detailed = [move_entry(move, find_usual(moves, [move.workload])) for move in moving[:_MOST_DETAILED]]
+    return (*detailed, *(structs.replace(move_entry(move), to={}) for move in moving[_MOST_DETAILED:]))
 
 
 def _find_holds(state: LoopState) -> tuple[HoldStatus, ...]:

@@ -17,7 +17,7 @@ from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.containers import ContainerRequests
 from rebalancer.model.creation import ClusterQuota, QuotaScope, ResourceQuota
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import NOT_BY_ITSELF, End, Refusal
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.quantities import format_amount
 from rebalancer.model.reasons import Reason
@@ -45,6 +45,9 @@ class QuotaExceeded(Refusal):
     returned: int
     requested: int
     planned: int = 0
+
+    def _end(self) -> End:
+        return End(event="when the replacements planned before are there") if self.planned else NOT_BY_ITSELF
 
     def __str__(self) -> str:
         def amount(number: int) -> str:

@@ -9,7 +9,7 @@ Source: `staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook` (generic, pr
 from collections.abc import Iterator, Mapping
 
 from rebalancer.model.creation import PodWebhook
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 
@@ -22,6 +22,9 @@ class WebhookUnreachable(Refusal):
     webhook: str
     service: str
     exists: bool
+
+    def _end(self) -> End:
+        return End(event=f"when webhook {self.webhook} answers")
 
     def __str__(self) -> str:
         what = "has no ready endpoint" if self.exists else "does not exist"

@@ -50,12 +50,15 @@ def fact_kinds() -> Mapping[str, type[Fact]]:
 class End(NamedTuple):
     """When a wait ends: `after` a span from when it was said, `at` a moment, or with an `event`, "when …".
 
+    `of_move`: the event is the end of a move, of which it is known how long it usually takes.
+
     With none of them it does not end by itself. A time is that at which this wait ends: another one may follow.
     """
 
     after: timedelta | None = None
     at: datetime | None = None
     event: str = ""
+    of_move: bool = False
 
     def until(self, said: datetime | None) -> datetime | None:
         """Return the moment, None where no time can be known; `said` is the time of the snapshot, None if unknown."""

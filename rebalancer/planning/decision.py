@@ -101,6 +101,9 @@ class StepSearchLimit(Refusal):
 
     reason = Reason.NOT_FORCED
 
+    def _end(self) -> End:
+        return End(event="when the search of a later cycle finds one")
+
     def __str__(self) -> str:
         return "the search for a safe eviction reached its limit; it is tried again each cycle"
 
@@ -111,7 +114,7 @@ class PredictionUnverified(Refusal):
     reason = Reason.GROUP_IN_FLIGHT
 
     def _end(self) -> End:
-        return End(event="when the last predicted move has ended")
+        return End(event="when the last predicted move has ended", of_move=True)
 
     def __str__(self) -> str:
         return "waiting until the last predicted move is verified"

@@ -80,6 +80,7 @@ def plan(
         planner.consider(component, stuck)
     planner.look_ahead()
     planner.preempt()
+    planner.plan_held()
     return planner.plan()
 
 
@@ -127,8 +128,7 @@ class _Planner:
         self._quick = SearchBudget(cache.limits.quick_nodes_of_plan)
         self._contingent = SearchBudget(cache.limits.contingent_states_of_plan)
         self._later: list[_Postponed] = []
-        self._held: dict[str, Refusal] = {}
-        """Why components wait, whatever their step is: a node has changed. What follows is planned all the same."""
+        self._waiting_for_nodes: list[tuple[Component, Refusal]] = []
         self._closed: list[_Closed] = []
         self._preemption = PreemptionPlanner(
             self._builder,
@@ -158,10 +158,9 @@ class _Planner:
             return
         held = self._recent.refuse(component, stuck)
         if held is not None:
-            self._held[component.name] = held
+            self._waiting_for_nodes.append((component, held))
+            return
         problem = self._builder.problem(component)
-        if problem is None and held is not None:
-            self._leave(component, Decision(refusal=held))
         if problem is None:
             return
         if isinstance(problem, Refusal):
@@ -190,6 +189,22 @@ class _Planner:
             else:
                 now = self._build_again(problem) if evictions != len(self._evictions) else problem
                 self._conclude(now, self._decide(now, self._lookahead.part(share)))
+
+    def plan_held(self) -> None:
+        """Plan what follows for components that wait since a node has changed; the others have been planned by now.
+
+        So they take no search from these, and one that needs lookahead is not searched at all.
+        """
+        for component, held in self._waiting_for_nodes:
+            problem = self._builder.problem(component)
+            if problem is None or isinstance(problem, Refusal) or problem.always_looks_ahead:
+                self._leave(component, Decision(refusal=held))
+                continue
+            decision = self._decide(problem, None)
+            if decision.step is not None:
+                self._take(problem, decision, decision.step, held)
+            else:
+                self._leave(component, Decision(refusal=held))
 
     def preempt(self) -> None:
         """Revise the decisions about components whose replacements no node takes; the plan has all else by now.
@@ -239,15 +254,11 @@ class _Planner:
         if decision.step is not None:
             self._take(problem, decision, decision.step)
         else:
-            held = problem.component.name in self._held
-            if not held and isinstance(problem, SingleClassProblem) and isinstance(decision.refusal, NodesTakeNoMore):
+            if isinstance(problem, SingleClassProblem) and isinstance(decision.refusal, NodesTakeNoMore):
                 self._closed.append(_Closed(len(self._components), problem, decision))
             self._leave(problem.component, decision)
 
     def _leave(self, component: Component, decision: Decision) -> None:
-        held = self._held.get(component.name)
-        if held is not None:  # what cannot be repaired now may not have to be in a moment
-            decision = Decision(refusal=held)
         refusal = self._leave_component(component, decision)
         self._refusals += [
             PlanRefusal(workload=workload, pod=None, refusal=refusal) for workload in component.workloads
@@ -260,12 +271,14 @@ class _Planner:
         self._components.append(_component_plan(component, decision, refusal, Outlook(_Unchanged(component))))
         return refusal
 
-    def _take(self, problem: Problem, decision: Decision, step: Step) -> None:
-        """Spend the budgets for a prefix of a step, and record the evictions that wait for them, or for a node."""
+    def _take(self, problem: Problem, decision: Decision, step: Step, held: Refusal | None = None) -> None:
+        """Spend the budgets for a prefix of a step, and record the evictions that wait for them, or for a node.
+
+        All of them wait where it is `held`.
+        """
         component, victims = problem.component, step.victims
         outlook = Outlook(problem.outlook(step))
-        blocked = self._held.get(component.name) or self._evicted.refuse(victims)
-        blocked = blocked or self._refuse_landings(problem, step)
+        blocked = held or self._evicted.refuse(victims) or self._refuse_landings(problem, step)
         granted = 0
         if blocked is None:
             granted, blocked = self._ledger.grant(victims, step.needed, step.concurrent)

@@ -39,6 +39,7 @@ from rebalancer.planning.plan import Plan
 from rebalancer.policy import NO_TEAM_POLICY, TeamReading
 from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.prevention.report import PreventionReport
+from rebalancer.reporting.documents.waits import likely_domains
 from rebalancer.reporting.phrases import domains_text
 
 MOST_EVENTS: Final = 200
@@ -235,7 +236,7 @@ def _name_evictions(plan: Plan, proposal: Proposal) -> str:
     chosen = [eviction for eviction in plan.evictions if eviction.pod.uid in proposal.uids]
     return ", ".join(
         f"{eviction.pod.namespace}/{eviction.pod.name} from {eviction.pod.node} to "
-        f"{domains_text({target.topology_key: target.values for target in eviction.targets})}"
+        f"{domains_text(likely_domains(eviction.targets))}"
         for eviction in chosen
     )
 

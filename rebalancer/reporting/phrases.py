@@ -50,6 +50,14 @@ class _Named(Protocol):
     def name(self) -> str: ...
 
 
+class _Likely(Protocol):
+    @property
+    def values(self) -> Sequence[str]: ...
+
+    @property
+    def more(self) -> int: ...
+
+
 def ago(moment: datetime, now: datetime) -> str:
     """Say how long ago a moment was, in its largest unit: `12s ago`."""
     seconds = max(0, int((now - moment).total_seconds()))
@@ -85,12 +93,13 @@ def wait_end(refusal: Refusal, said: datetime) -> str:
     return end_text(end.until(said), end.event, said)
 
 
-def domains_text(domains: Mapping[str, Sequence[str]]) -> str:
+def domains_text(domains: Mapping[str, _Likely]) -> str:
     """Name the domains that may receive a replacement, nodes last; "any feasible node" where none is known."""
-    named = []
-    for key, values in sorted(domains.items(), key=lambda item: item[0] == HOSTNAME):
-        more = f" or {len(values) - _MOST_NODES} more" if len(values) > _MOST_NODES else ""
-        named += [f"{short_key(key)} {'/'.join(values[:_MOST_NODES])}{more}"] if values else []
+    named = [
+        f"{short_key(key)} {'/'.join(likely.values)}{f' or {likely.more} more' if likely.more else ''}"
+        for key, likely in sorted(domains.items(), key=lambda item: item[0] == HOSTNAME)
+        if likely.values
+    ]
     return ", ".join(named) or "any feasible node"
 
 

@@ -29,8 +29,10 @@ def wait_sentence(wait: RepairWait, now: datetime) -> str:
 
 def approval_title(approval: ApprovalStatus) -> str:
     """Name the plan, and whether it waits for approval."""
-    what = "Approved" if approval.approved else "To be approved"
-    return f"{what}: plan {approval.hash}, {plural(approval.total, 'eviction')}"
+    number = plural(approval.total, "eviction")
+    if approval.approved:
+        return f"Approved: plan {approval.hash}, {number}, {approval.left} of them still to be made"
+    return f"To be approved: plan {approval.hash}, {number}"
 
 
 def approval_sentences(approval: ApprovalStatus, now: datetime) -> Iterator[str]:
@@ -41,7 +43,7 @@ def approval_sentences(approval: ApprovalStatus, now: datetime) -> Iterator[str]
         expires = from_now(approval.expires_at, now)
         yield f"Proposed {ago(approval.since, now)}; expires {expires}, and a new plan is proposed then."
         yield f"{approval.command} shows it and asks. Who may: {approval.who}."
-        yield "Approved, it is carried out at once, within all budgets; what else waits needs an approval of its own."
-    more = approval.total - len(approval.evictions)
+        yield "Once approved, it is carried out within all budgets; what else waits needs an approval of its own."
+    more = approval.left - len(approval.evictions)
     if more > 0:
-        yield f"And {plural(more, 'more eviction')}; rebalancer plan --output json lists all."
+        yield f"And {plural(more, 'more eviction')}; rebalancer approve --dry-run lists all."

@@ -190,7 +190,7 @@ def test_where_it_cannot_go_on_it_starts_the_controller_again(
     """Half of a cleanup must not leave nobody at work, without a word."""
     server.answers["PATCH", f"{POD}own"] = 403
     assert entry.main(["cleanup", "--yes"]) == Exit.ERROR
-    assert "scaled back to 1; nothing of the controller's own was deleted." in capsys.readouterr().out
+    assert "scaled back to 1; its ConfigMaps and its Lease were not deleted." in capsys.readouterr().out
     assert server.objects[SCALE]["spec"] == {"replicas": 1}
     assert f"{MAPS}/rebalancer-status" in server.objects
 

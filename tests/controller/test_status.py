@@ -1,13 +1,17 @@
-"""What the next leader reads of the last one's memory."""
+"""What is stored: what the next leader reads of the last one's memory, and how large the status is."""
 
+import msgspec
 from structlog.testing import capture_logs
 
-from rebalancer.controller.status import read_memory
+from rebalancer.controller.status import read_memory, status_documents
 from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest
-from rebalancer.policy import Amount, Budgets
+from rebalancer.policy import Amount, Budgets, Mode
+from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_KEY
 from rebalancer.reporting.documents.memory import memory_text
-from rebalancer.simulator import START
-from tests.controller.simulated import eager
+from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster
+from tests.build import a_cluster
+from tests.controller.simulated import Simulation, eager
 
 POLICY = eager(budgets=Budgets(per_minute=Amount(value=3)))
 
@@ -27,3 +31,22 @@ def test_a_memory_that_can_be_read_is_what_was_saved() -> None:
         assert read_memory(memory_text(saved), POLICY, START) == saved
         assert read_memory("", POLICY, START) == NO_MEMORY
     assert logs == []
+
+
+def test_in_a_large_cluster_status_and_proposed_plan_fit_into_one_config_map() -> None:
+    """Hundreds of nodes that may take a replacement are counted, not listed; the plan to approve comes before it."""
+    builder = a_cluster("abc", 60)
+    for number in range(40):
+        on = {f"{zone}-{1 + (3 * number + place) % 60}": 1 for zone in "ab" for place in range(3)}
+        builder.deployment(f"web-{number}", on=on, spread={ZONE: 1, HOSTNAME: 1})
+    simulation = Simulation(SimulatedCluster(builder.snapshot()), eager(Mode.APPROVE))
+    with capture_logs():
+        simulation.cycles(1)
+    state = simulation.runner.state
+    documents = status_documents(state, "one", "test")
+    assert [document.key for document in documents] == [MEMORY_KEY, PLAN_KEY, STATUS_KEY]
+    status = msgspec.json.decode(documents[-1].text, type=StatusDocument)
+    assert status.approval is not None
+    assert (len(status.approval.evictions), len(status.waits)) == (20, 20)
+    assert status.approval.evictions[0].domains[HOSTNAME].more > 50
+    assert len(documents[-1].text) < 60_000

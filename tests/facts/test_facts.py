@@ -89,3 +89,70 @@ def test_no_struct_has_a_default_of_dataclasses() -> None:
 
 if __name__ == "__main__":
     GOLDEN.write_text(sentences(), encoding="utf-8")
+
+
+STAYS = frozenset(
+    [
+        "DefinitionsDiffer",
+        "DisruptedAsWhole",
+        "EvictionResponders",
+        "FailedPredictions",
+        "HostPortsOfSeveralClasses",
+        "LimitRangeViolated",
+        "LocalVolumes",
+        "MirrorPod",
+        "ModeObserves",
+        "NamedObjectMissing",
+        "NamespaceBeingDeleted",
+        "NamespaceExcluded",
+        "NoNodeAdmits",
+        "NoPlacement",
+        "NoPlacementOfClasses",
+        "NoSafeEviction",
+        "NoSequence",
+        "NodeOfAnotherSystem",
+        "NodesTakeNoMore",
+        "NotActedOn",
+        "NotReplaced",
+        "NotSelected",
+        "NothingRecreates",
+        "ObjectUnreadable",
+        "OnDeleteRevision",
+        "OneSidedAntiAffinity",
+        "OtherScheduler",
+        "OthersStay",
+        "OwnPodsNotSelected",
+        "OwnerBeingDeleted",
+        "OwnerKindNotListed",
+        "OwnerPaused",
+        "OwnerUnknown",
+        "OwnsObjects",
+        "PodAffinityRequired",
+        "PodGroupUnknown",
+        "PodSecurityViolated",
+        "PriorityClassMissing",
+        "PriorityTooHigh",
+        "QuotaNeedsRequests",
+        "RequestAboveLimit",
+        "RequestsUncertain",
+        "SampleDecides",
+        "SeveralBudgets",
+        "StepExceedsBudget",
+        "TeamPolicyUnreadable",
+        "TemplatesDiffer",
+        "TooFewDomains",
+        "TooFewReplicas",
+        "TooManyPlaceholders",
+        "Unpredictable",
+        "VolumeInUse",
+        "VolumePinned",
+        "WorkloadUnpredictable",
+    ]
+)
+"""What does not end by itself: somebody has to change the workload, the policy or the cluster."""
+
+
+def test_each_refusal_says_when_it_ends_or_is_one_that_does_not_by_itself() -> None:
+    """A new one is a decision: an operator reads it as an answer."""
+    without = {kind.__name__ for kind in all_facts() if issubclass(kind, Refusal) and kind._end is Refusal._end}
+    assert without == STAYS

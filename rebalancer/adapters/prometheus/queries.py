@@ -6,6 +6,7 @@ environment are not used.
 """
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,12 @@ _LARGEST: Final = 4 * 1024 * 1024
 OWN_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 """The token with which this process evicts: whoever writes the policy must not have it sent elsewhere."""
 
+TOKEN_FOLDERS: Final = tuple(map(Path, ("/etc/rebalancer", "/etc/rebalancer-prometheus", "/var/run/secrets")))
+"""Where a token may lie, besides the policy's own folder: who writes the policy must not have other files sent."""
+
+_AT_ONCE: Final = 8
+"""Guards that are asked at the same time: the answers of all must be fresh enough for one step."""
+
 _LARGEST_TOKEN: Final = 64 * 1024
 _CHUNK: Final = 64 * 1024
 
@@ -31,28 +38,42 @@ _log = structlog.get_logger("rebalancer.guards")
 
 
 class PrometheusQueries:
-    """Implements `ports.Monitoring`; what is in the file `own_token` is sent nowhere."""
+    """Implements `ports.Monitoring`; what is in the file `own_token` is sent nowhere.
 
-    def __init__(self, own_token: Path = OWN_TOKEN) -> None:
+    `folder` is that of the policy's file, None for another policy: a token may lie there, too.
+    """
+
+    def __init__(self, own_token: Path = OWN_TOKEN, folder: Path | None = None) -> None:
         self._own_token = own_token
+        self._folders = TOKEN_FOLDERS if folder is None else (folder, *TOKEN_FOLDERS)
 
     def ask(self, guards: Guards) -> tuple[GuardAnswer, ...]:
-        """Ask each query once; after an answer that did not come, the others count as without one."""
+        """Ask each query once, some at a time; after an answer that did not come, the rest count as without one."""
         answers: list[GuardAnswer] = []
         away = ""
-        for guard in guards.queries:
-            try:
-                answer = self._ask(guards.prometheus, guard) if not away else _fail(guard, away)
-            except UnusableAnswerError as error:
-                answer = _fail(guard, str(error))
-            except (urllib3.exceptions.HTTPError, OSError) as error:
-                away = _describe(error, guards.prometheus)
-                answer = _fail(guard, away)
-            except Exception as error:  # noqa: BLE001  # an answer that cannot be read is none, whatever the reason
-                _log.exception("guard not asked", guard=guard.name)
-                answer = _fail(guard, type(error).__name__)
-            answers.append(answer)
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            for first in range(0, len(guards.queries), _AT_ONCE):
+                some = guards.queries[first : first + _AT_ONCE]
+                if away:
+                    answers += [_fail(guard, away) for guard in some]
+                    continue
+                for answer, why in threads.map(lambda guard: self._try(guards.prometheus, guard), some):
+                    answers.append(answer)
+                    away = away or why
         return tuple(answers)
+
+    def _try(self, prometheus: Prometheus, guard: Guard) -> tuple[GuardAnswer, str]:
+        """Return the answer for a guard, and why Prometheus does not answer at all, "" where it does."""
+        try:
+            return self._ask(prometheus, guard), ""
+        except UnusableAnswerError as error:
+            return _fail(guard, str(error)), ""
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            away = _describe(error, prometheus)
+            return _fail(guard, away), away
+        except Exception as error:  # noqa: BLE001  # an answer that cannot be read is none, whatever the reason
+            _log.exception("guard not asked", guard=guard.name)
+            return _fail(guard, type(error).__name__), ""
 
     def _ask(self, prometheus: Prometheus, guard: Guard) -> GuardAnswer:
         found = self._query(prometheus, guard.query)
@@ -88,6 +109,9 @@ class PrometheusQueries:
 
     def _read_token(self, path: Path) -> str:
         """Return the token in a file; an error never shows what the file holds."""
+        if not any(path.resolve().is_relative_to(folder.resolve()) for folder in self._folders):
+            expected = " or ".join(map(str, self._folders))
+            raise UnusableAnswerError(f"prometheus.tokenFile {path} is not below {expected}; mount it there")
         token = _read_line(path)
         if not token or not all(0x20 < byte < 0x7F for byte in token):
             raise UnusableAnswerError(f"prometheus.tokenFile {path} holds no bearer token; expected one line of ASCII")

@@ -16,6 +16,7 @@ from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.plan import PlannedEviction
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedFinding, ReportedLimit
 from rebalancer.reporting.documents.status import MoveEntry
+from rebalancer.reporting.documents.waits import LikelyDomains
 from rebalancer.reporting.phrases import domains_text, key_text, portion, workload_names
 from rebalancer.reporting.wait_sentences import (
     approval_sentences,
@@ -154,7 +155,7 @@ class PageView:
         holds = (hold_sentence(hold, self._now) for hold in status.holds)
         return (*holds, *(wait_sentence(wait, self._now) for wait in status.waits))
 
-    def domains(self, by_key: Mapping[str, Sequence[str]]) -> str:
+    def domains(self, by_key: Mapping[str, LikelyDomains]) -> str:
         """Name the domains that may receive a replacement."""
         return domains_text(by_key)
 

@@ -43,6 +43,9 @@ class MinimumSearchLimit(Refusal):
 
     reason = Reason.NOT_FORCED
 
+    def _end(self) -> End:
+        return End(event="when the search of a later cycle ends")
+
     def __str__(self) -> str:
         return "the search for the fewest evictions reached its limit"
 

@@ -144,9 +144,11 @@ class WorkloadLimitReached(Refusal):
     def _end(self) -> End:
         if self.planned:
             what, verb = ("replacement", "is") if len(self.planned) == 1 else ("replacements", "are")
-            return End(event=f"when the {what} of {name_list(self.planned)} {verb} Ready")
+            return End(event=f"when the {what} of {name_list(self.planned)} {verb} Ready", of_move=True)
         if self.moving:
-            return End(event=f"when {'the move' if self.moving == 1 else 'one of the moves'} in flight has ended")
+            return End(
+                event=f"when {'the move' if self.moving == 1 else 'one of the moves'} in flight has ended", of_move=True
+            )
         return End(event="when more of its pods are Ready")
 
     def __str__(self) -> str:

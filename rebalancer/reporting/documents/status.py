@@ -29,7 +29,14 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
-from rebalancer.reporting.documents.waits import HoldStatus, RepairWait, Usual
+from rebalancer.reporting.documents.waits import (
+    HoldStatus,
+    LikelyDomains,
+    NextMove,
+    RepairWait,
+    Usual,
+    likely_domains,
+)
 from rebalancer.tracking.holds import find_held_namespaces
 
 _MOST_TEAMS: Final = 20
@@ -54,7 +61,7 @@ class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
     state: Text
     since: datetime
     overdue: str = ""
-    to: Mapping[str, tuple[str, ...]] = {}
+    to: Mapping[str, LikelyDomains] = {}
     reason: str = ""
     requested_at: datetime | None = None
     usual: Usual | None = None
@@ -176,21 +183,17 @@ class SlowStartStatus(CamelCaseStruct, frozen=True, kw_only=True):
     namespaces: tuple[SlowStartWindow, ...] = ()
 
 
-class ProposedEviction(CamelCaseStruct, frozen=True, kw_only=True):
-    """An eviction of a proposed plan, what it repairs, and by topology key where the replacement may be placed."""
+class ProposedEviction(NextMove, frozen=True, kw_only=True):
+    """An eviction of a proposed plan, and what it repairs."""
 
-    namespace: Text
-    pod: Text
-    node: str
     reason: Text
-    domains: Mapping[str, tuple[str, ...]]
 
 
 class ApprovalStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """In mode Approve the plan that waits for approval, or is approved and carried out: its first twenty evictions.
 
-    `total` is how many there are. `since` is when it was proposed, or approved. It can be approved, or goes on, until
-    `expires_at`, by `command`; `who` says who may do that.
+    `total` is how many there are, `left` how many are not carried out yet. `since` is when it was proposed, or
+    approved. It can be approved, or goes on, until `expires_at`, by `command`; `who` says who may do that.
     """
 
     hash: Text
@@ -199,6 +202,7 @@ class ApprovalStatus(CamelCaseStruct, frozen=True, kw_only=True):
     expires_at: datetime
     evictions: tuple[ProposedEviction, ...]
     total: Number
+    left: Number
     command: Text
     who: Text
 
@@ -340,7 +344,7 @@ def move_entry(move: Move, usual: Usual | None = None) -> MoveEntry:
         state=move.state,
         since=move.changed_at,
         overdue=(move.uncreated or move.unstarted or "no replacement was created") if move.overdue else "",
-        to={target.topology_key: target.values for target in move.targets},
+        to=likely_domains(move.targets),
         reason=move.cause,
         requested_at=move.requested_at,
         usual=usual,
@@ -380,7 +384,7 @@ def approval_status(plan: Plan, proposal: Proposal | None, policy: Policy) -> Ap
         return None
     planned = {waiting.eviction.pod.uid: waiting.eviction for waiting in plan.waiting}
     planned |= {eviction.pod.uid: eviction for eviction in plan.evictions}
-    chosen = [planned[uid] for uid in proposal.uids if uid in planned][:_MOST_PROPOSED]
+    left = [planned[uid] for uid in proposal.uids if uid in planned]
     return ApprovalStatus(
         hash=proposal.hash,
         approved=proposal.approved,
@@ -392,11 +396,12 @@ def approval_status(plan: Plan, proposal: Proposal | None, policy: Policy) -> Ap
                 pod=eviction.pod.name,
                 node=eviction.pod.node or "",
                 reason=eviction.cause,
-                domains={target.topology_key: target.values for target in eviction.targets},
+                domains=likely_domains(eviction.targets),
             )
-            for eviction in chosen
+            for eviction in left[:_MOST_PROPOSED]
         ),
         total=len(proposal.uids),
+        left=len(left),
         command=f"rebalancer approve {proposal.hash}",
         who="accounts that may patch ConfigMap rebalancer-approval, such as those with ClusterRole rebalancer-approve",
     )

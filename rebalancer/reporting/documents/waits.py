@@ -20,7 +20,7 @@ from rebalancer.admission.admit import (
 )
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.model.facts import Refusal
-from rebalancer.model.moves import Move, MoveState, Reference
+from rebalancer.model.moves import Move, MoveState, Reference, Target
 from rebalancer.model.reasons import State
 from rebalancer.model.words import short_key
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
@@ -29,6 +29,7 @@ from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Tex
 from rebalancer.reporting.phrases import counts_change
 
 _MOST: Final = 20
+_MOST_VALUES: Final = 4
 
 
 class Usual(CamelCaseStruct, frozen=True, kw_only=True):
@@ -40,13 +41,20 @@ class Usual(CamelCaseStruct, frozen=True, kw_only=True):
     of: Number
 
 
+class LikelyDomains(CamelCaseStruct, frozen=True, kw_only=True):
+    """The first four domains that may receive a replacement, and how many `more` there are."""
+
+    values: tuple[str, ...]
+    more: Number = 0
+
+
 class NextMove(CamelCaseStruct, frozen=True, kw_only=True):
-    """The pod that is evicted next, and the domains that may receive its replacement, by topology key."""
+    """A pod that is evicted, from its node, and where its replacement may be placed, by topology key."""
 
     namespace: Text
     pod: Text
     node: str
-    domains: Mapping[str, tuple[str, ...]]
+    domains: Mapping[str, LikelyDomains]
 
 
 class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
@@ -93,8 +101,21 @@ def next_move(eviction: Eviction) -> NextMove:
         namespace=eviction.pod.namespace,
         pod=eviction.pod.name,
         node=eviction.pod.node or "",
-        domains={target.topology_key: target.values for target in eviction.targets},
+        domains=likely_domains(eviction.targets),
     )
+
+
+def likely_domains(targets: Iterable[Target]) -> Mapping[str, LikelyDomains]:
+    """Shorten what a plan predicts: a status with hundreds of moves must fit into a ConfigMap."""
+    return shorten({target.topology_key: target.values for target in targets})
+
+
+def shorten(domains: Mapping[str, Sequence[str]]) -> Mapping[str, LikelyDomains]:
+    """Return the first domains of each key."""
+    return {
+        key: LikelyDomains(values=tuple(values[:_MOST_VALUES]), more=max(0, len(values) - _MOST_VALUES))
+        for key, values in domains.items()
+    }
 
 
 def find_waits(plan: Plan, admission: Admission, moves: Sequence[Move]) -> tuple[RepairWait, ...]:
@@ -114,7 +135,7 @@ def find_waits(plan: Plan, admission: Admission, moves: Sequence[Move]) -> tuple
             message=str(refusal),
             until=refusal.end.until(said),
             ends_with=refusal.end.event,
-            usual=find_usual(moves, group.workloads) if refusal.end.event else None,
+            usual=find_usual(moves, group.workloads) if refusal.end.of_move else None,
             then=next_move(first) if first is not None else None,
         )
         for group, refusal, first in held

@@ -37,7 +37,7 @@ _MOST_DOMAINS = 4
 """So many target domains of an eviction are listed; the rest is counted."""
 
 _MOST_WAITING = 6
-"""So many evictions are listed that wait for the same; the rest is counted."""
+"""Evictions that wait for the same and are listed; others are counted."""
 
 _MOST_REASONS = 2
 """So many reasons why something is blocked are in the summary; the details of each are below."""

@@ -87,7 +87,9 @@ def ask(server: Scripted, *guards: Guard, own: Path = OWN_TOKEN, **fields: Any) 
     """Ask in the way of a policy, or, with a token, of one that no file could hold: without TLS."""
     fields = {"url": server.url, "token_file": None, "ca_file": None, "timeout": timedelta(seconds=1), **fields}
     prometheus = Prometheus.model_construct(**fields)
-    return PrometheusQueries(own).ask(Guards.model_construct(prometheus=prometheus, queries=guards or (guard(),)))
+    folder = Path(fields["token_file"]).parent if fields["token_file"] else None
+    asked = Guards.model_construct(prometheus=prometheus, queries=guards or (guard(),))
+    return PrometheusQueries(own, folder).ask(asked)
 
 
 def test_both_queries_are_asked_and_judged(server: Scripted) -> None:
@@ -226,3 +228,20 @@ def test_a_redirect_is_not_followed(server: Scripted, tmp_path: Path) -> None:
     other.close()
     assert answer.message == "Prometheus answered 307"
     assert not other.asked
+
+
+def test_a_token_from_elsewhere_is_not_sent(server: Scripted, tmp_path: Path) -> None:
+    """Who writes the policy must not have other files of the process sent to an address of their choice."""
+    (tmp_path / "policies").mkdir()
+    secret = tmp_path / "secret"
+    secret.write_text("hvs.SECRET")
+    (tmp_path / "policies" / "token").symlink_to(secret)
+    for folder in (None, tmp_path / "policies"):
+        prometheus = Prometheus.model_construct(
+            url=server.url, token_file=str(tmp_path / "policies" / "token"), ca_file=None, timeout=timedelta(seconds=1)
+        )
+        guards = Guards.model_construct(prometheus=prometheus, queries=(guard(),))
+        (answer,) = PrometheusQueries(folder=folder).ask(guards)
+        assert answer.verdict is Verdict.ERROR
+        assert "is not below " in answer.message
+        assert "hvs" not in answer.message

@@ -18,7 +18,7 @@ from rebalancer.reporting.documents.status import (
     StatusDocument,
     TeamPolicyStatus,
 )
-from rebalancer.reporting.documents.waits import HoldStatus, NextMove, RepairWait, Usual
+from rebalancer.reporting.documents.waits import HoldStatus, LikelyDomains, NextMove, RepairWait, Usual
 from rebalancer.reporting.text.status import status_text
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
@@ -33,12 +33,14 @@ def move(number: int, state: str, ago: timedelta) -> MoveEntry:
         workload=WorkloadName(kind="Deployment", name="web"),
         state=state,
         since=NOW - ago,
-        to={"topology.kubernetes.io/zone": ("c",)},
+        to={"topology.kubernetes.io/zone": LikelyDomains(values=("c",))},
         reason="SkewViolated",
         requested_at=NOW - ago - timedelta(seconds=31),
         usual=Usual(low=20, median=31, high=40, of=4) if state == "pending" else None,
     )
 
+
+LIKELY = {"topology.kubernetes.io/zone": LikelyDomains(values=("c",)), "rack": LikelyDomains(values=())}
 
 STATUS = StatusDocument(
     mode="Evict",
@@ -66,9 +68,7 @@ STATUS = StatusDocument(
             until=NOW + timedelta(minutes=3, seconds=36),
             ends_with="",
             usual=None,
-            then=NextMove(
-                namespace="shop", pod="db-3", node="b-1", domains={"topology.kubernetes.io/zone": ("c",), "rack": ()}
-            ),
+            then=NextMove(namespace="shop", pod="db-3", node="b-1", domains=LIKELY),
         ),
         RepairWait(
             namespace="shop",
