@@ -7,6 +7,7 @@ import sys
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.files import read_any_policy, read_policy
 from rebalancer.cli.parsing import Parser, add_verbs
+from rebalancer.cli.terminal import find_layout
 from rebalancer.model.words import plural
 from rebalancer.policy import TeamPolicy, json_schema, team_json_schema
 
@@ -45,8 +46,10 @@ def run(args: argparse.Namespace) -> int:
 def _validate(args: argparse.Namespace) -> str:
     policy = read_any_policy(args.file)
     if isinstance(policy, TeamPolicy):
-        return f"{args.file}: valid (team policy, {plural(len(policy.groups), 'group')})\n"
-    return f"{args.file}: valid (mode {policy.mode}, hash {policy.hash})\n"
+        what = f"team policy, {plural(len(policy.groups), 'group')}"
+    else:
+        what = f"mode {policy.mode}, hash {policy.hash}"
+    return "".join(f"{line}\n" for line in find_layout("never").wrap(f"{args.file}: valid ({what})"))
 
 
 def _schema(args: argparse.Namespace) -> str:

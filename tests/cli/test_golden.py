@@ -128,7 +128,7 @@ def test_no_command_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - DOCUMENTS))
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [60, 80, 120])
 def test_lines_fit_the_terminal(name: str, width: int) -> None:
     """But for a word that is wider than it, and YAML to paste."""
     for line in shown(name, width, "never").splitlines():
