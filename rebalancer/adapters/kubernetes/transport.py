@@ -212,7 +212,7 @@ class Transport(ApiClient):
         except (urllib3.exceptions.HTTPError, OSError, ApiException) as error:
             waited = time.monotonic() - began
             self.on_answer(method, path, 0, False, waited)
-            why = f"timed out after {limit:g} s" if waited >= limit else _find_cause(error)
+            why = f"timed out after {limit:g}s" if waited >= limit else _find_cause(error)
             raise Unreachable(f"{method} {path}: no response from {self.host}: {why}") from error
         response: BaseHTTPResponse = answer.response
         return response, exchange
