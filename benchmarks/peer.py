@@ -8,7 +8,7 @@ limit is spent on others.
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -55,9 +55,22 @@ def binary() -> Path:
 
 
 def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
-    """Run it on what is laid out until it evicts nothing more, or twelve cycles; return what came of each, by name.
+    """Run it on what is laid out until it evicts nothing more; return what came of each, by name."""
+    mark = plane.audit.mark()
+    cycles, dry_runs = run(plane, {each.name: policy(each.name) for each in scenarios})
+    result = figures(plane, scenarios, plane.audit.evictions(user=USER, since=mark), cycles)
+    return {
+        name: Outcome(figures=result[name], dry_runs=tuple(sorted(reported))) for name, reported in dry_runs.items()
+    }
 
-    After every cycle the scheduler has settled before the next begins.
+
+def run(
+    plane: ControlPlane, policies: Mapping[str, dict[str, Any]]
+) -> tuple[Sequence[datetime], Mapping[str, Sequence[int]]]:
+    """Run it with one policy for each namespace until it evicts nothing more there, or twelve cycles.
+
+    After every cycle the scheduler has settled before the next begins. Returns when the cycles began, and how many
+    evictions each of three dry runs reported before, by namespace.
     """
     program = binary()
     plane.api.apply([admin()])
@@ -66,38 +79,35 @@ def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outc
     cycles: list[datetime] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as threads:
 
-        def run(scenario: Scenario, *flags: str) -> str:
-            file = Path(folder) / f"{scenario.name}.yaml"
-            file.write_text(yaml.safe_dump(policy(scenario.name)))
+        def cycle(name: str, *flags: str) -> str:
+            file = Path(folder) / f"{name}.yaml"
+            file.write_text(yaml.safe_dump(policies[name]))
             return _cycle(program, file, kubeconfig, *flags)
 
-        dry_runs: dict[str, list[int]] = {each.name: [] for each in scenarios}
+        dry_runs: dict[str, list[int]] = {name: [] for name in policies}
         for _ in range(DRY_RUNS):
-            logs = threads.map(lambda each: run(each, "--dry-run", "--v=1"), scenarios)
-            for each, log in zip(scenarios, logs, strict=True):
-                dry_runs[each.name].append(log.count(EVICTED))
-        busy = list(scenarios)
+            logs = threads.map(lambda name: cycle(name, "--dry-run", "--v=1"), policies)
+            for name, log in zip(policies, logs, strict=True):
+                dry_runs[name].append(log.count(EVICTED))
+        busy = list(policies)
         for _ in range(MOST_CYCLES):
             before = _asked(plane, mark)
             cycles.append(datetime.now(UTC))
-            list(threads.map(run, busy))
+            list(threads.map(cycle, busy))
             wait_at_rest(plane)
             after = _asked(plane, mark)
-            busy = [each for each in busy if after[each.name] > before[each.name]]
+            busy = [name for name in busy if after[name] > before[name]]
             if not busy:
                 break
-    result = figures(plane, scenarios, plane.audit.evictions(user=USER, since=mark), cycles)
-    return {
-        name: Outcome(figures=result[name], dry_runs=tuple(sorted(reported))) for name, reported in dry_runs.items()
-    }
+    return cycles, dry_runs
 
 
-def policy(*namespaces: str) -> dict[str, Any]:
-    """Return its policy: the plugin for spread constraints, the hard ones, everything else as it is by default.
+def policy(*namespaces: str, soft: bool = False) -> dict[str, Any]:
+    """Return its policy: the plugin for spread constraints, everything else as it is by default.
 
-    It acts in these namespaces only, in all if none is named.
+    It acts on the hard constraints, with `soft` on all, in these namespaces only, in all if none is named.
     """
-    arguments: dict[str, Any] = {"constraints": ["DoNotSchedule"]}
+    arguments: dict[str, Any] = {"constraints": ["DoNotSchedule", *(["ScheduleAnyway"] if soft else [])]}
     if namespaces:
         arguments["namespaces"] = {"include": list(namespaces)}
     profile = {

@@ -1,4 +1,4 @@
-"""What the loop needs from the outside, as Protocols: a cluster and a Lease.
+"""What the loop needs from the outside, as Protocols: a cluster, a Lease, a Prometheus.
 
 The adapter for a real cluster and the simulator implement the same Protocols, so every run can be simulated.
 """
@@ -9,12 +9,13 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from rebalancer.admission.guards import GuardAnswer
 from rebalancer.admission.pause import Pause
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import Capacity
+from rebalancer.policy import Capacity, Guards
 from rebalancer.prevention.plan import PodPatch
 
 
@@ -161,6 +162,17 @@ class Placeholders(Protocol):
 
     def explain_placeholder(self, namespace: str, token: str) -> str:
         """Return what autoscaler and scheduler say of the pods of a request, "" if nothing. Never raises."""
+        ...
+
+
+class Monitoring(Protocol):
+    """What knows whether applications suffer."""
+
+    def ask(self, guards: Guards) -> tuple[GuardAnswer, ...]:
+        """Ask the queries of guards, and return an answer for each, in order; an error is one, too. Never raises.
+
+        Takes as long as the answers to all queries, each bounded by `prometheus.timeout`.
+        """
         ...
 
 

@@ -15,6 +15,7 @@ _KUBERNETES: Final = {"type": "object"}
 _KUBERNETES_LIST: Final = {"type": "array", "items": {"type": "object"}}
 _RESOURCE: Final = {"type": "string", "pattern": r"^[a-z0-9]+(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$"}
 _NAMESPACE: Final = {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"}
+_NAMESPACE_OR_NONE: Final = {"type": "string", "pattern": "^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$"}
 _NAMESPACES: Final = {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": "^[a-z0-9-]{1,63}$"}}
 _DURATION: Final = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d))+$"}
 _PROBE: Final = {
@@ -25,7 +26,8 @@ _PROBE: Final = {
         for name in ("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "failureThreshold", "successThreshold")
     },
 }
-_PORTS: Final = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 1, "maximum": 65535}}
+_PORT: Final = {"type": "integer", "minimum": 1, "maximum": 65535}
+_PORTS: Final = {"type": "array", "minItems": 1, "items": _PORT}
 _FLAG: Final = {
     "type": "string",
     "pattern": "^--(mode|lease-duration|renew-deadline|retry-period|request-timeout|log-)",
@@ -77,7 +79,12 @@ def values_schema() -> Schema:
             podMonitor=_section(enabled=_SWITCH, interval=_DURATION, labels=_NAMES),
             prometheusRule=_section(enabled=_SWITCH, runbookUrl=_TEXT, labels=_NAMES),
             dashboard=_section(enabled=_SWITCH, labels=_NAMES),
-            networkPolicy=_section(enabled=_SWITCH, **{"from": _NAMESPACES}, apiServerPorts=_PORTS),
+            networkPolicy=_section(
+                enabled=_SWITCH,
+                **{"from": _NAMESPACES},
+                apiServerPorts=_PORTS,
+                prometheus=_section(namespace=_NAMESPACE_OR_NONE, port=_PORT),
+            ),
             **{"global": {"type": "object", "description": "Of Helm, for charts that contain this one."}},
         ),
         "$defs": definitions,

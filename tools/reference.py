@@ -98,6 +98,8 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.REBALANCE_PAUSED: "Somebody paused the controller: who, until when and why; on rebalancer-control.",
     EventReason.POLICY_INVALID: "A new policy, or a part of a team's, was refused; on the policy's ConfigMap.",
     EventReason.POLICY_RELOADED: "A new policy is in force; on the policy's ConfigMap.",
+    EventReason.GUARD_NOT_GOOD: "A guard that evictions wait for is not good; the note has what came back.",
+    EventReason.GUARD_GOOD: "Its answer is good again; the next step begins when it has been good for its `for`.",
     EventReason.PREVENTION_STOPPED: "Deletion costs cannot be written or removed now; on the policy's ConfigMap.",
     EventReason.PREVENTION_RESUMED: "Deletion costs are written again; on the policy's ConfigMap.",
 }

@@ -1,8 +1,8 @@
 """Admission: which evictions of a plan may be sent now.
 
 Planning decides everything that follows from the snapshot. Admission decides what needs memory or the clock: the mode,
-a pause, windows, the breaker, how long a violation has lasted, back-off, the rates, and what a person has approved in
-mode Approve. A step is admitted whole, as a prefix, or not at all.
+a pause, windows, the breaker, how long a violation has lasted, back-off, the rates, canaries, guards, and what a person
+has approved in mode Approve. A step is admitted whole, as a prefix, or not at all.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,6 +22,8 @@ from rebalancer.admission.approval import (
     split_steps,
 )
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
+from rebalancer.admission.canary import Canaries
+from rebalancer.admission.guards import NO_ANSWERS, GuardLimit, GuardState
 from rebalancer.admission.opening import OutsideWindow, find_opening
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rates import Rates
@@ -35,7 +37,7 @@ from rebalancer.model.words import format_duration, format_rest, plural
 from rebalancer.planning.plan import Eviction, Plan, Waiting
 from rebalancer.policy import Mode, Policy
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.arrivals import UNANSWERED, find_next_change
+from rebalancer.tracking.arrivals import UNANSWERED, find_next_change, is_under_way
 from rebalancer.tracking.backoff import find_backoff, find_refusals
 from rebalancer.tracking.holds import Holds, find_holds, find_next_probe
 from rebalancer.tracking.moves import ANSWER_TIMEOUT, find_undecided
@@ -294,7 +296,7 @@ class MemoryUnsaved(Refusal):
 class Admission:
     """The evictions admitted now, in order, and those that wait, each with its reason; `proposal` in mode Approve.
 
-    `windows` and `queued` are the parts of the memory that are slow start's, after this admission.
+    After this admission: `windows` and `queued` are slow start's parts of the memory, `guards` is the state of guards.
     """
 
     evictions: tuple[Eviction, ...] = ()
@@ -304,6 +306,7 @@ class Admission:
     """When time alone admits more, as far as that is known: no change in the cluster starts a cycle then."""
     windows: tuple[StartWindow, ...] = ()
     queued: tuple[tuple[str, datetime], ...] = ()
+    guards: GuardState = NO_ANSWERS
 
 
 class Overload(NamedTuple):
@@ -325,7 +328,8 @@ class AdmissionContext:
     `stale` says why the snapshot is out of date, `unsaved` why the memory could not be saved, "" if they are not.
     `overload` says since when and for how long the API server has asked to send nothing. `forbidden` says by namespace
     why this account may not evict there. `turn` counts the cycles:
-    another step is first in each.
+    another step is first in each. `guards` are the answers to their queries, `read_at` is the time in monotonic
+    seconds.
     """
 
     policy: Policy
@@ -343,6 +347,8 @@ class AdmissionContext:
     """The hash of the plan that a person has approved last, "" if there is none."""
     at_once: bool = False
     """Whether `spread.for` is ignored, as with `--once`."""
+    guards: GuardState = NO_ANSWERS
+    read_at: float = 0.0
 
 
 def admit(
@@ -366,8 +372,11 @@ def admit(
     if _carries_out(memory, context):
         steps, obstacles = _put_first(steps, obstacles, windows)
     rates = Rates(context.policy, snapshot, memory, context.now)
-    made = _admit(plan, steps, obstacles, _Limits(rates, windows), memory, context)
-    moments = [rates.frees_at, probe_at, *_find_changes(memory, windows, made, context)]
+    guards = _limit_by_guards(snapshot, memory, unplaceable, context)
+    limits = _Limits(rates, windows, Canaries(memory, context.policy.budgets.canary, unplaceable), guards)
+    made = _admit(plan, steps, obstacles, limits, memory, context)
+    waits = bool(windows.limited) or guards.state.wanted
+    moments = [rates.frees_at, probe_at, *_find_changes(memory, made, context, waits_for_arrivals=waits)]
     return replace(
         made,
         next_try=min((one for one in moments if one is not None and one > context.now), default=None),
@@ -376,6 +385,7 @@ def admit(
             {waits.eviction.group for waits in made.waiting if waits.eviction.needed > 1}
             - {eviction.group for eviction in made.evictions}
         ),
+        guards=guards.state,
     )
 
 
@@ -394,11 +404,25 @@ def _open_windows(
     )
 
 
+def _limit_by_guards(
+    snapshot: Snapshot, memory: Memory, unplaceable: Collection[str], context: AdmissionContext
+) -> GuardLimit:
+    """Return the limit of the guards; a step ends when its replacements have arrived, or wait for the next one."""
+    under_way = [move for move in memory.moves if is_under_way(move, snapshot, context.now)]
+    return GuardLimit(
+        context.policy.guards,
+        context.guards,
+        context.read_at,
+        is_quiet=all(move.uid in unplaceable for move in under_way),
+        unplaced=frozenset(move.group for move in under_way),
+    )
+
+
 def _find_changes(
-    memory: Memory, windows: Windows, made: Admission, context: AdmissionContext
+    memory: Memory, made: Admission, context: AdmissionContext, *, waits_for_arrivals: bool
 ) -> Iterable[datetime | None]:
     """Yield when time alone may free a place in a window, or let another pod be evicted than an undecided one."""
-    if windows.limited:
+    if waits_for_arrivals:
         yield find_next_change(memory.moves, context.policy.breaker.pending_for, context.now)
         yield context.now + UNANSWERED if made.evictions else None
     yield from map(_may_be_executed_until, memory.unexecuted)
@@ -649,16 +673,26 @@ def _find_obstacle(
 
 
 class _Limits(NamedTuple):
-    """All that limits how many evictions are admitted: the rates, then slow start, for what the rates allow."""
+    """All that limits how many evictions are admitted, each for what those before it allow.
+
+    The guards are last: their queries are asked only where nothing else holds evictions back.
+    """
 
     rates: Rates
     windows: Windows
+    canaries: Canaries
+    guards: GuardLimit
 
     def take(self, evictions: Sequence[Eviction]) -> Refusal | None:
         """Count evictions of one step, all of them or none; return what does not allow them."""
-        refusal = self.rates.take(evictions)
-        if refusal is None:
-            refusal = self.windows.take(evictions)
-            if refusal is not None:
-                self.rates.give_back(evictions)
-        return refusal
+        refusal = self.canaries.find_obstacle(evictions) or self.rates.take(evictions)
+        if refusal is not None:
+            return refusal
+        refusal = self.windows.take(evictions)
+        if refusal is None and (refusal := self.guards.take(evictions)) is not None:
+            self.windows.give_back(evictions)
+        if refusal is not None:
+            self.rates.give_back(evictions)
+            return refusal
+        self.canaries.count(evictions)
+        return None

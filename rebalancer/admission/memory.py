@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from rebalancer.admission.canary import store_passed
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import Causes, causes_to_store
 from rebalancer.model.facts import Fact
@@ -23,8 +24,10 @@ RATE_WINDOW: Final = timedelta(minutes=1)
 """The window of `budgets.perMinute`, and the longest one of the other rates."""
 
 
-def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: Plan, now: datetime) -> Memory:
-    """Return the memory after a cycle.
+def update_memory(
+    memory: Memory, assessment: Assessment, causes: Causes, plan: Plan, now: datetime, *, canary: int = 0
+) -> Memory:
+    """Return the memory after a cycle; `canary` is the policy's.
 
     It stores since when each group and limit has been violated, the causes, the evictions of the last minute, and
     others' evictions of pods that a constraint or limit concerns.
@@ -59,6 +62,7 @@ def update_memory(memory: Memory, assessment: Assessment, causes: Causes, plan: 
         causes=causes_to_store(causes),
         settling=_first_waits(memory, plan, repaired, now),
         evicted_by_others=tuple(one.evictions for one in assessment.evicted_by_others),
+        canaries=store_passed(memory, plan, canary),
     )
 
 

@@ -254,6 +254,12 @@ class Windows:
         space = full[0]
         return WindowFull(space, self.size(space), self.under_way[space])
 
+    def give_back(self, evictions: Sequence[Eviction]) -> None:
+        """Count evictions that were taken, and wait for something else, as not under way."""
+        further = [eviction for eviction in evictions if eviction.pod.uid not in self._unexecuted]
+        if self._enabled and further:
+            self.under_way.subtract([*(eviction.pod.namespace for eviction in further), *[""] * len(further)])
+
     def _queue(self, evictions: Sequence[Eviction]) -> None:
         """Note that a step waits which needs all of these at once; any other goes on one by one."""
         if len(evictions) > 1:

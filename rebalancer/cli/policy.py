@@ -1,15 +1,19 @@
-"""`rebalancer policy`: check a policy file, show it with every default, print the JSON Schema. Needs no cluster."""
+"""`rebalancer policy`: check a policy file, show it with every default, print the JSON Schema. Needs no cluster.
+
+`validate --live` asks the queries of its guards, too: whether Prometheus understands them only Prometheus knows.
+"""
 
 import argparse
 import json
 import sys
 
+from rebalancer.admission.guards import Verdict
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.files import read_any_policy, read_policy
 from rebalancer.cli.parsing import Parser, add_verbs
-from rebalancer.cli.terminal import find_layout
+from rebalancer.cli.terminal import say
 from rebalancer.model.words import plural
-from rebalancer.policy import TeamPolicy, json_schema, team_json_schema
+from rebalancer.policy import Guards, TeamPolicy, json_schema, team_json_schema
 
 
 def add_arguments(parser: Parser) -> None:
@@ -24,6 +28,11 @@ def add_arguments(parser: Parser) -> None:
         dest="policy_verb",
     )
     verbs["validate"].add_argument("file", metavar="FILE", help="the policy file; - is standard input")
+    verbs["validate"].add_argument(
+        "--live",
+        action="store_true",
+        help="also ask the Prometheus of `guards` each query once; it is an error if one is not good",
+    )
     verbs["schema"].add_argument("--team", action="store_true", help="that of team policies")
     verbs["show"].add_argument(
         "--policy",
@@ -39,23 +48,40 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the verb below `policy`."""
-    sys.stdout.write(args.act(args))
-    return Exit.FINE
+    code: int = args.act(args)
+    return code
 
 
-def _validate(args: argparse.Namespace) -> str:
+def _validate(args: argparse.Namespace) -> int:
     policy = read_any_policy(args.file)
     if isinstance(policy, TeamPolicy):
-        what = f"team policy, {plural(len(policy.groups), 'group')}"
-    else:
-        what = f"mode {policy.mode}, hash {policy.hash}"
-    return "".join(f"{line}\n" for line in find_layout("never").wrap(f"{args.file}: valid ({what})"))
+        say([f"{args.file}: valid (team policy, {plural(len(policy.groups), 'group')})"])
+        return Exit.FINE
+    say([f"{args.file}: valid (mode {policy.mode}, hash {policy.hash})"])
+    return _ask(policy.guards) if args.live else Exit.FINE
 
 
-def _schema(args: argparse.Namespace) -> str:
+def _ask(guards: Guards) -> int:
+    """Ask each query once, and write the answers; ERROR if one is not good."""
+    from rebalancer.adapters.prometheus import PrometheusQueries  # noqa: PLC0415  # validate alone needs no HTTP client
+
+    if not guards.queries:
+        return _write("guards: no queries\n")
+    answers = PrometheusQueries().ask(guards)
+    words = {Verdict.GOOD: "ok", Verdict.BAD: "not good", Verdict.ERROR: "error"}
+    _write("".join(f"guard {answer.name}: {words[answer.verdict]}: {answer.message}\n" for answer in answers))
+    return Exit.FINE if all(answer.verdict is Verdict.GOOD for answer in answers) else Exit.ERROR
+
+
+def _schema(args: argparse.Namespace) -> int:
     schema = team_json_schema() if args.team else json_schema()
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return _write(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
 
 
-def _show(args: argparse.Namespace) -> str:
-    return read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context).policy.to_yaml()
+def _show(args: argparse.Namespace) -> int:
+    return _write(read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context).policy.to_yaml())
+
+
+def _write(text: str) -> int:
+    sys.stdout.write(text)
+    return Exit.FINE

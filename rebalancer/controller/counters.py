@@ -55,6 +55,11 @@ CAPACITY_REQUESTS: Final = Counter(
     labels=("result",),
     values=tuple(Result),
 )
+GUARD_ERRORS: Final = Counter(
+    name="rebalancer_guard_errors_total",
+    help="Questions about a guard that had no usable answer: Prometheus away, slow, or in error.",
+    labels=("guard",),
+)
 PREVENTION_PATCHES: Final = Counter(
     name="rebalancer_prevention_patches_total",
     help="Patches of pods' deletion costs, by result.",
@@ -79,6 +84,7 @@ COUNTERS: Final = (
     WORKLOAD_EVICTIONS,
     MOVES,
     CAPACITY_REQUESTS,
+    GUARD_ERRORS,
     PREVENTION_PATCHES,
     API_REQUESTS,
     CYCLE_DURATION,

@@ -230,6 +230,14 @@ def _observe(inputs: CycleInputs, view: View, snapshot: Snapshot, tracked: Memor
 
 def _remember(inputs: CycleInputs, evaluation: Evaluation, tracked: Memory, breaker: BreakerState) -> Memory:
     """Return the memory with what was found; a stale view shows no causes, since half of a change may be missing."""
-    memory = update_memory(tracked, evaluation.assessment, evaluation.causes, evaluation.plan, inputs.context.now)
-    causes = tracked.causes if inputs.context.stale else memory.causes
+    context = inputs.context
+    memory = update_memory(
+        tracked,
+        evaluation.assessment,
+        evaluation.causes,
+        evaluation.plan,
+        context.now,
+        canary=context.policy.budgets.canary,
+    )
+    causes = tracked.causes if context.stale else memory.causes
     return structs.replace(memory, breaker=breaker, causes=causes)

@@ -13,7 +13,7 @@ from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.policy import NO_TEAM_POLICY, Mode
 from rebalancer.policy.merging import MOST_TEAMS
-from rebalancer.reporting.documents.status import count_refusals
+from rebalancer.reporting.documents.status import count_refusals, guard_status
 
 _PARTS: Final = ("now", "waiting", "later", "blocked")
 
@@ -154,6 +154,12 @@ GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
         rows=lambda view: (
             [((known.cause,), 1) for known in view.cycle.context.breaker.causes] if view.cycle is not None else []
         ),
+    ),
+    Gauge(
+        name="rebalancer_guard_good",
+        help="1 if the last answer for a guard was good, else 0; no series while no eviction waits for guards.",
+        labels=("guard",),
+        rows=lambda view: [((guard.name,), guard.good) for guard in guard_status(view.state.guards)],
     ),
     Gauge(
         name="rebalancer_memory_saved",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from rebalancer.admission.admit import AdmissionContext
+from rebalancer.admission.guards import NO_ANSWERS, take_answers
 from rebalancer.assessment.assess import find_unreported_ends
 from rebalancer.controller.capacity import CapacityStage, uses_capacity
 from rebalancer.controller.cycle import CycleInputs, run_cycle
@@ -33,6 +34,7 @@ from rebalancer.controller.state import (
     ApprovalRead,
     CapacityQueue,
     CycleDue,
+    GuardsRead,
     Leading,
     LoopEvent,
     LoopState,
@@ -63,6 +65,7 @@ from rebalancer.reporting.events import (
     capacity_events,
     deadlock_events,
     ended_move_events,
+    guard_events,
     limit_events,
     motion_events,
     others_events,
@@ -112,6 +115,8 @@ def step(  # noqa: C901, PLR0912  # one case for each event
             return _handle_pause(state, event, now)
         case ApprovalRead():
             return replace(state, in_force=replace(state.in_force, approved=event.approved)), ()
+        case GuardsRead():
+            return _handle_guards(state, event)
         case PlaceholdersCreated():
             return handle_created(state, event), ()
         case PreventionReported():
@@ -149,6 +154,7 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> tuple[Lo
         queue=replace(state.queue, unsaved=""),
         capacity=CapacityQueue(refused=state.capacity.refused),
         reported=replace(state.reported, violated=violated, limits=limits, unsettled=unsettled),
+        guards=NO_ANSWERS,
         cycle=None,
         before=None,
     )
@@ -172,6 +178,8 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         approved=state.in_force.approved,
         at_once=state.process.at_once,
         requests=event.requests,
+        guards=state.guards,
+        read_at=event.read_at,
     )
     state = drop_queue(state)
     last = state.cycle
@@ -212,6 +220,10 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         turn=state.turn + 1,
         look=state.look if event.stale else Look(event.snapshot.node, now),
         memory=cycle.memory,
+        # What has not been requested yet is under way, too: the effect of a step shows after its end.
+        guards=replace(cycle.admission.guards, quiet_since=None)
+        if cycle.admission.evictions
+        else cycle.admission.guards,
         reported=replace(
             state.reported,
             violated=frozenset(make_token(group.spread.name) for group in cycle.assessment.violated),
@@ -328,6 +340,20 @@ def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[Lo
         return state, ()
     following = drop_queue(replace(state, in_force=replace(state.in_force, pause=pause)))
     return following, (*_publish_pause(following), *save_if_leading(following))
+
+
+def _handle_guards(state: LoopState, event: GuardsRead) -> tuple[LoopState, Requests]:
+    """Take answers about the guards in force.
+
+    There is nothing to drop after a bad one: a step that is admitted by good answers is requested at once, and while it
+    is under way nothing is asked.
+    """
+    if not state.leadership.leads or event.guards != state.in_force.policy.guards:
+        return state, ()
+    following = replace(state, guards=take_answers(state.guards, event.guards, event.answers, event.at))
+    return following, _publish(
+        guard_events(state.guards.answers, following.guards.answers, state.process.policy_object)
+    )
 
 
 def _publish_prevention(state: LoopState, report: PreventionReport) -> Requests:

@@ -21,6 +21,7 @@ from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.listing import server_version
 from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
 from rebalancer.adapters.kubernetes.transport import Transport, connect
+from rebalancer.adapters.prometheus import PrometheusQueries
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.page import StatusPage
@@ -238,6 +239,7 @@ class _Controller:
             spawn=spawn_thread,
             cycle_ended=self._cycle_ended,
             placeholders=PlaceholderStore(self._transport),
+            monitoring=PrometheusQueries(),
             count_requests=self._telemetry.requests.read,
         )
 

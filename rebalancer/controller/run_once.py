@@ -3,9 +3,11 @@
 from datetime import datetime, timedelta
 from typing import Final
 
+from rebalancer.admission.guards import GuardNotGood
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import LoopState
 from rebalancer.model.reasons import Reason
+from rebalancer.planning.plan import Waiting
 from rebalancer.policy import Mode
 
 _IDLE_CYCLES: Final = 3
@@ -46,7 +48,7 @@ class RunOnce:
         if cycle is None or not state.leadership.leads:
             return False
         now = cycle.context.now
-        is_limited = any(waiting.reason is Reason.RATE_LIMITED for waiting in cycle.admission.waiting)
+        is_limited = any(_ends_surely(waiting) for waiting in cycle.admission.waiting)
         if (
             state.memory.in_flight
             or state.memory.unexecuted
@@ -65,11 +67,18 @@ class RunOnce:
         return self._idle >= _IDLE_CYCLES and now - self._idle_since >= _patience(cycle)
 
 
+def _ends_surely(waiting: Waiting) -> bool:
+    """Return whether time alone ends a wait: for a rate, or for guards that are good and have to be so for longer."""
+    if waiting.reason is Reason.AWAITING_GUARDS:
+        return not isinstance(waiting.refusal, GuardNotGood)
+    return waiting.reason is Reason.RATE_LIMITED
+
+
 def _patience(cycle: Cycle) -> timedelta:
     """Return how long a violation may be left without progress; in Observe nothing is to be waited for."""
     reasons = {waiting.reason for waiting in cycle.plan.waiting}
     reasons |= {group.refusal.reason for group in cycle.plan.components if group.refusal is not None}
-    waits = not reasons.isdisjoint(_ENDS_BY_ITSELF)
+    waits = not reasons.isdisjoint(_ENDS_BY_ITSELF) or cycle.admission.guards.wanted
     if cycle.context.mode is Mode.OBSERVE or not waits:
         return timedelta(0)
     return _PATIENCE * cycle.context.policy.interval

@@ -1,7 +1,7 @@
 """The shell around the loop: passes it events one after the other, and carries out its requests.
 
-One thread runs the loop; any other thread only puts events into the inbox. Eviction requests have threads of their own,
-so that a pause, a new policy or a lost lease takes effect while a request hangs.
+One thread runs the loop; any other thread only puts events into the inbox. Eviction requests, and questions to
+Prometheus, have threads of their own, so that a pause, a new policy or a lost lease takes effect while one hangs.
 """
 
 import gc
@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
+from rebalancer.admission.guards import calls_for_decision, next_question
 from rebalancer.controller.capacity import CapacityReading, read_capacity, uses_capacity
 from rebalancer.controller.cycle_timer import CycleTimer
 from rebalancer.controller.loop import step
@@ -30,6 +31,7 @@ from rebalancer.controller.state import (
     CycleDue,
     DeletePlaceholders,
     Evict,
+    GuardsRead,
     Held,
     LoopEvent,
     LoopState,
@@ -48,8 +50,16 @@ from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, fin
 from rebalancer.model.events import Event
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import Mode
-from rebalancer.ports import MEMORY_KEY, Cluster, EvictionAnswer, EvictionResult, Placeholders, ReadFailedError
+from rebalancer.policy import Guards, Mode
+from rebalancer.ports import (
+    MEMORY_KEY,
+    Cluster,
+    EvictionAnswer,
+    EvictionResult,
+    Monitoring,
+    Placeholders,
+    ReadFailedError,
+)
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.tracking.evicted import SeenEviction, find_evicted
@@ -97,6 +107,8 @@ class _CycleAt(Enum):
 
     NOW = auto()
     ANOTHER_TIME = auto()
+    AFTER_ANSWERS = auto()
+    """Not before a question about guards, which is due, is answered."""
 
 
 def spawn_thread(work: Callable[[], None]) -> None:
@@ -122,7 +134,8 @@ class Runner:
     `may_act` says right before each eviction whether this process still leads in the term of the plan, since a lease
     can run out between two events, and even be won again. `cycle_ended` is called after every cycle that did not fail,
     and instead of a cycle where another process leads. `placeholders` is where Jobs of placeholders are created, None:
-    nowhere. `count_requests` returns the requests to the API server within a time, for the breaker.
+    nowhere. `monitoring` answers the queries of guards; without it nothing is evicted where there are some.
+    `count_requests` returns the requests to the API server within a time, for the breaker.
     """
 
     def __init__(  # noqa: PLR0913  # all that a loop is connected to
@@ -137,6 +150,7 @@ class Runner:
         spawn: Spawn = run_at_once,
         cycle_ended: Callable[[], None] = lambda: None,
         placeholders: Placeholders | None = None,
+        monitoring: Monitoring | None = None,
         count_requests: Callable[[timedelta], RequestCounts] = lambda _: NO_REQUESTS,
     ) -> None:
         self.state = state
@@ -148,6 +162,9 @@ class Runner:
         self._spawn = spawn
         self._cycle_ended = cycle_ended
         self._placeholders = placeholders
+        self._monitoring = monitoring
+        self._asking = False
+        self._question_at: float | None = None
         self._jobs = PlaceholderJobs(placeholders, self._find_objection)
         self._count_requests = count_requests
         self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
@@ -188,15 +205,19 @@ class Runner:
             try:
                 event = self._inbox.get(timeout=self.time_to_cycle())
             except queue.Empty:
-                event = _CycleAt.NOW
+                event = _CycleAt.NOW if self._timer.left() == 0.0 else _CycleAt.AFTER_ANSWERS
             try:
                 self._take(event)
             except Exception:  # noqa: BLE001  # a defect is logged, this cycle ends where it was, the next is tried
                 _log.exception("cycle failed")
 
     def time_to_cycle(self) -> float | None:
-        """Return in how many seconds the next cycle is due, None if none is, or one waits for answers."""
-        return self._timer.left()
+        """Return in how many seconds the next cycle or question is due, None if none is, or one waits for answers."""
+        left = self._timer.left()
+        if self._question_at is None:
+            return left
+        question = max(0.0, self._question_at - self._clocks.monotonic())
+        return question if left is None else min(left, question)
 
     def tick(self) -> None:
         """Handle the events in the inbox, then run a cycle to its end; for a simulation."""
@@ -222,8 +243,22 @@ class Runner:
                 self._timer.ask(None)
             case _CycleAt.ANOTHER_TIME:
                 pass  # the next wait is shorter
+            case _CycleAt.AFTER_ANSWERS:
+                self._ask_guards()
+            case GuardsRead():
+                self._take_answers(event)
             case _:
                 self._handle(event)
+
+    def _take_answers(self, event: GuardsRead) -> None:
+        """Take answers about guards; a cycle follows only where they decide something."""
+        self._asking = False
+        before = self.state.guards
+        self._handle(event)
+        if calls_for_decision(before, self.state.guards):
+            self._timer.ask(None)
+        else:
+            self._ask_guards()
 
     def _run_cycle(self) -> None:
         began = self._timer.begin()
@@ -251,6 +286,7 @@ class Runner:
             if self.state.memory.capacity or (capacity is not None and capacity.jobs):
                 self.ask_cycle_within(CAPACITY_SECONDS)
             self._await_next_try()
+            self._ask_guards()
             gc.collect(0)  # now that nothing waits: during planning it would cost a fifth of the time
         elif not self._cluster.staleness():
             self._handle(Watched(snapshot=self._cluster.snapshot(self._clocks.now())))
@@ -263,6 +299,26 @@ class Runner:
         if cycle is not None and cycle.admission.next_try is not None:
             left = (cycle.admission.next_try - cycle.context.now).total_seconds()
             self.ask_cycle_within(max(EARLY_SECONDS, left))
+
+    def _ask_guards(self) -> None:
+        """Ask the queries of the guards if evictions wait for the answers, or note when that is due."""
+        in_force, monitoring = self.state.in_force.policy, self._monitoring
+        due = next_question(self.state.guards, in_force.guards, in_force.interval)
+        self._question_at = None
+        if due is None or monitoring is None or self._asking:
+            return
+        now = self._clocks.monotonic()
+        if due > now:
+            self._question_at = due
+        elif why := self._begin(partial(self._read_guards, monitoring, in_force.guards)):
+            _log.warning("guards not asked", why=why)
+            self._question_at = now + EARLY_SECONDS
+        else:
+            self._asking = True
+
+    def _read_guards(self, monitoring: Monitoring, guards: Guards) -> None:
+        began = self._clocks.monotonic()
+        self.tell(GuardsRead(guards=guards, answers=monitoring.ask(guards), at=began))
 
     def _read_capacity(self, snapshot: Snapshot) -> CapacityReading | None:
         """Read the Jobs of placeholders, where there can be any."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
+from rebalancer.admission.guards import NO_ANSWERS, GuardAnswer, GuardState
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.slow_start import WindowUses, describe_windows
 from rebalancer.assessment.assess import UnsettledDomain
@@ -18,7 +19,7 @@ from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
 from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Eviction
-from rebalancer.policy import Mode, Policy, TeamReading
+from rebalancer.policy import Guards, Mode, Policy, TeamReading
 from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.reporting.events import ReportedStates
@@ -144,6 +145,15 @@ class ApprovalRead:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GuardsRead:
+    """The queries of these guards were asked; `at` is when that began, by the monotonic clock."""
+
+    guards: Guards
+    answers: tuple[GuardAnswer, ...]
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class PreventionReported:
     """Prevention has evaluated a cycle, or has met an obstacle."""
 
@@ -187,6 +197,7 @@ LoopEvent = (
     | TeamPoliciesRead
     | PauseRead
     | ApprovalRead
+    | GuardsRead
     | PreventionReported
     | Leading
     | PlaceholdersCreated
@@ -357,6 +368,8 @@ class LoopState:
     queue: Queue = Queue()
     capacity: CapacityQueue = CapacityQueue()
     reported: Reported = Reported()
+    guards: GuardState = NO_ANSWERS
+    """What Prometheus has answered to the queries of the guards."""
     cycle: Cycle | None = None
     """The last one, None before the first."""
     before: Snapshot | None = None

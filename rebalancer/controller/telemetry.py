@@ -14,6 +14,7 @@ from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.adapters.prometheus import Metrics, parse_request
 from rebalancer.adapters.web import WebServer, probe_routes
+from rebalancer.admission.guards import GuardState, Verdict
 from rebalancer.assessment.findings import Finding, find_findings
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.controller.counters import (
@@ -22,6 +23,7 @@ from rebalancer.controller.counters import (
     COUNTERS,
     CYCLE_DURATION,
     EVICTIONS,
+    GUARD_ERRORS,
     MOVES,
     PREVENTION_PATCHES,
     WORKLOAD_EVICTIONS,
@@ -122,6 +124,7 @@ class Telemetry:
         self._ended: frozenset[str] = frozenset()
         self._granted: frozenset[str] = frozenset()
         self._led = False
+        self._asked_at: float | None = None
         self._shown: Cycle | None = None
         self._look: Look | None = None
         self._unmatched = UnmatchedLog()
@@ -174,6 +177,7 @@ class Telemetry:
         """Show a new state of the loop; findings are computed here, once per cycle."""
         self._interval = state.in_force.policy.interval.total_seconds()
         self._count_moves(state)
+        self._count_guards(state.guards)
         if state.cycle is not self._shown:
             self._shown, self._findings = state.cycle, ()
             if state.cycle is not None:
@@ -216,6 +220,14 @@ class Telemetry:
             for uid in sorted(granted - self._granted):
                 self._workload_evictions.count(moves[uid])
         self._ended, self._granted, self._led = ended, granted, state.leadership.leads
+
+    def _count_guards(self, guards: GuardState) -> None:
+        """Count the answers to the last question that say nothing."""
+        if guards.asked_at != self._asked_at:
+            self._asked_at = guards.asked_at
+            for answer in guards.answers:
+                if answer.verdict is Verdict.ERROR:
+                    self._metrics.counter(GUARD_ERRORS).labels(answer.name).inc()
 
     def _check_cycles(self) -> str:
         """Return why the process counts as stuck, "" if it does not."""

@@ -34,6 +34,8 @@ class EventReason(StrEnum):
     REBALANCE_PAUSED = "RebalancePaused"
     POLICY_INVALID = "PolicyInvalid"
     POLICY_RELOADED = "PolicyReloaded"
+    GUARD_NOT_GOOD = "GuardNotGood"
+    GUARD_GOOD = "GuardGood"
     PREVENTION_STOPPED = "PreventionStopped"
     PREVENTION_RESUMED = "PreventionResumed"
 
@@ -62,6 +64,8 @@ _ACTIONS = {
     EventReason.REBALANCE_PAUSED: "Pause",
     EventReason.POLICY_INVALID: "LoadPolicy",
     EventReason.POLICY_RELOADED: "LoadPolicy",
+    EventReason.GUARD_NOT_GOOD: "Guard",
+    EventReason.GUARD_GOOD: "Guard",
     EventReason.PREVENTION_STOPPED: "Prevent",
     EventReason.PREVENTION_RESUMED: "Prevent",
 }
@@ -76,6 +80,7 @@ _WARNINGS = frozenset(
         EventReason.MOVE_INEFFECTIVE,
         EventReason.CAPACITY_FAILED,
         EventReason.POLICY_INVALID,
+        EventReason.GUARD_NOT_GOOD,
         EventReason.PREVENTION_STOPPED,
     }
 )

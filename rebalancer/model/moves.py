@@ -430,6 +430,8 @@ class Memory(PlanningMemory, frozen=True, kw_only=True):
     """Those of slow start that differ from the first ones, the cluster's first."""
     queued: tuple[tuple[str, Moment], ...] = ()
     """Since when a step that needs several concurrent evictions has waited for slow start, by token."""
+    canaries: tuple[str, ...] = ()
+    """Owners whose first moves were verified (`budgets.canary`), by token of the UID, while they are under repair."""
     replaced_at: Moment | None = None
     """When the last eviction was requested whose replacement proves that the cluster replaces pods."""
 

@@ -199,6 +199,17 @@ class Reason(StrEnum):
             "`budgets.slowStart` allows now, or one of the same workload or namespace is overdue."
         ),
     )
+    AWAITING_CANARY = (
+        "AwaitingCanary",
+        "The first moves of the workload, as many as `budgets.canary` says, are not verified yet.",
+    )
+    AWAITING_GUARDS = (
+        "AwaitingGuards",
+        (
+            "A query of `guards` has not had a good answer for its `for` since the last step; the message has the "
+            "guard and what came back."
+        ),
+    )
     BACK_OFF = "BackOff", "An earlier move of the group failed, or the API server did not grant its last requests."
     REFUSED_BY_ADMISSION = (
         "RefusedByAdmission",

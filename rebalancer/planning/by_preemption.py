@@ -28,7 +28,7 @@ from msgspec import structs
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.controllers import PodController, members
 from rebalancer.creation.replacement import replacement
-from rebalancer.model.facts import Fact, Refusal
+from rebalancer.model.facts import End, Fact, Refusal
 from rebalancer.model.moves import PlanningMemory
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
@@ -186,6 +186,9 @@ class PreemptionWaits(Refusal):
     moves: int
     pods: int
 
+    def _end(self) -> End:
+        return End(event="when nothing else moves")
+
     def __str__(self) -> str:
         others = [
             *([f"{plural(self.moves, 'move')}"] if self.moves else []),
@@ -206,6 +209,9 @@ class RepairedByPreemption(Refusal):
     def reason(self) -> Reason:
         """The reason why no node takes a replacement."""
         return Reason.NO_CAPACITY if self.lacking else Reason.NODES_REJECT
+
+    def _end(self) -> End:
+        return End(event="when its replacement and those of the preempted pods are Ready")
 
     def __str__(self) -> str:
         return (

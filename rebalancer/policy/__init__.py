@@ -6,7 +6,7 @@ meant to forbid, so an unknown field is an error, with its line and the nearest 
 `loader` reads bytes, `document` is the policy as a whole, `sections` its parts, `teams` the policy of a team,
 `merging` combines it with the cluster policy, `notes` describes what it leaves out. One module each holds the small
 types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`, `windows`, `breaker`, `topology`,
-`capacity`).
+`capacity`, `guards`).
 """
 
 from rebalancer.policy.amounts import Amount
@@ -16,6 +16,7 @@ from rebalancer.policy.conditions import Condition
 from rebalancer.policy.document import API_VERSION, KIND, Policy, default_policy
 from rebalancer.policy.durations import parse_duration
 from rebalancer.policy.groups import WORKLOAD, Basis, Disruption, Limit, LimitAction, PolicyGroup, Severity, When
+from rebalancer.policy.guards import Expect, Guard, Guards, Prometheus
 from rebalancer.policy.loader import is_team_policy, load_policy, load_team_policy
 from rebalancer.policy.merging import Merged, MergedPolicy, TeamReading, merge, select_team_namespaces
 from rebalancer.policy.modes import Mode
@@ -46,6 +47,9 @@ __all__ = [
     "Disruption",
     "Eligibility",
     "EligibleNamespaces",
+    "Expect",
+    "Guard",
+    "Guards",
     "Limit",
     "LimitAction",
     "Merged",
@@ -61,6 +65,7 @@ __all__ = [
     "PolicyGroup",
     "PolicyProblem",
     "Prevention",
+    "Prometheus",
     "ScaleDownPrevention",
     "Scheduler",
     "Selector",

@@ -14,6 +14,7 @@ from rebalancer.policy.breaker import Breaker
 from rebalancer.policy.capacity import Capacity
 from rebalancer.policy.durations import DAY, PositiveDuration, at_most
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
+from rebalancer.policy.guards import Guards
 from rebalancer.policy.modes import Mode
 from rebalancer.policy.prevention import Prevention
 from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
@@ -60,6 +61,8 @@ class Policy(Section):
     """When evictions are allowed: while one of these windows is open; []: always."""
     breaker: Breaker = Breaker()
     """Bounds beyond which the cluster counts as in trouble, so that nothing is evicted."""
+    guards: Guards = Guards()
+    """Queries that a Prometheus must answer well before each step."""
 
     team_policies: TeamPolicies = TeamPolicies()
     """In which namespaces teams may add limits and tighten budgets."""

@@ -128,6 +128,8 @@ class Budgets(Section):
     """Eviction requests under way at once, each for another group of workloads."""
     slow_start: Annotated[bool, Field(strict=True)] = True
     """Whether moves under way are at most 2 in the cluster and 1 in a namespace, and one more for each that arrived."""
+    canary: Annotated[int, Field(strict=True, ge=0, le=10)] = 0
+    """Pods of a workload that are moved first; the others wait until these moves are verified. 0: none."""
 
 
 class Nodes(Section):

@@ -51,6 +51,9 @@ def describe_status(status: StatusDocument) -> str:
         return f"mode {status.mode}, but the breaker is open ({', '.join(status.breaker.causes)}): no eviction now"
     if status.stale:
         return f"mode {status.mode}, but {status.stale}: no eviction now"
+    bad = [guard.name for guard in status.guards if not guard.good]
+    if bad:
+        return f"mode {status.mode}, but not every guard is good ({', '.join(bad)}): no eviction now"
     return _ACTING[Mode(status.mode)]
 
 
@@ -93,7 +96,7 @@ def slow_start_text(windows: SlowStartStatus) -> str:
         f"{windows.at_once} at once in the cluster ({windows.under_way} under way)",
         *(f"{one.at_once} in {one.namespace} ({one.under_way} under way)" for one in windows.namespaces),
     ]
-    return f"Slow start: {', '.join(places)}."
+    return f"Slow start: {', '.join(places)}; one more with each replacement that arrives."
 
 
 def describe_no_leader(lease: LeaseStatus, ran: str) -> str:

@@ -2,8 +2,8 @@
 
 An event regards the object at which its readers look for it. Constraints and capacity for a repair: the workload.
 Moves: the pod, and its workload. Limits: the owners, and pods of the fullest domain. Deadlocks: the pending pod, and
-its workload. Approvals: the ConfigMap of approvals. Domains that lose nodes, and whether prevention can go on: the
-policy's ConfigMap. Team policies: the ConfigMap in the team's namespace, with what its team sees of the policy in
+its workload. Approvals: the ConfigMap of approvals. Domains that lose nodes, guards, and whether prevention can go on:
+the policy's ConfigMap. Team policies: the ConfigMap in the team's namespace, with what its team sees of the policy in
 force.
 """
 
@@ -13,6 +13,7 @@ from typing import Final
 
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.admission.approval import expires_at
+from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.admission.slow_start import overdue_replacement
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup, UnsettledDomain
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
@@ -274,6 +275,23 @@ def prevention_events(before: PreventionReport, after: PreventionReport, policy:
     else:
         note = "deletion costs are written again"
         yield Event(reason=EventReason.PREVENTION_RESUMED, note=note, regarding=policy)
+
+
+def guard_events(
+    before: Iterable[GuardAnswer], after: Iterable[GuardAnswer], policy: Regarding | None
+) -> Iterator[Event]:
+    """Yield an event on the policy's ConfigMap for each guard that is not good any more, or is good again."""
+    if policy is None:
+        return
+    not_good = {answer.name for answer in before if answer.verdict is not Verdict.GOOD}
+    for answer in after:
+        is_good = answer.verdict is Verdict.GOOD
+        if is_good and answer.name in not_good:
+            note = f"guard {answer.name} is good again: {answer.message}"
+            yield Event(reason=EventReason.GUARD_GOOD, note=note[:NOTE_LIMIT], regarding=policy)
+        elif not is_good and answer.name not in not_good:
+            note = f"guard {answer.name} is not good, no step begins: {answer.message}"
+            yield Event(reason=EventReason.GUARD_NOT_GOOD, note=note[:NOTE_LIMIT], regarding=policy)
 
 
 def motion_events(

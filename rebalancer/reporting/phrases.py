@@ -6,9 +6,10 @@ from itertools import starmap
 from typing import Final, Protocol
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.facts import Refusal
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import State
-from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.model.words import SHORT_KEYS, format_duration, format_rest, name_list, plural, short_key
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import expected_worst
@@ -61,6 +62,8 @@ def ago(moment: datetime, now: datetime) -> str:
 
 def from_now(moment: datetime, now: datetime) -> str:
     """Say in how long a moment comes, and when that is: `in 3m36s (2026-01-05 08:05:12Z)`."""
+    if get_known_time(now) is None:
+        return f"at {moment:%Y-%m-%d %H:%M:%SZ}"
     left = format_rest(moment - now) if moment > now else "0s"
     return f"in {left} ({moment:%Y-%m-%d %H:%M:%SZ})"
 
@@ -73,6 +76,14 @@ def end_text(until: datetime | None, ends_with: str, now: datetime, usual: Usual
         return "does not end by itself"
     took = f", usually {format_duration(timedelta(seconds=usual.median))}" if usual is not None else ""
     return f"goes on {ends_with}{took}"
+
+
+def wait_end(refusal: Refusal, said: datetime) -> str:
+    """Say when what a refusal keeps goes on, as it was said then; begins with a verb."""
+    end = refusal.end
+    if get_known_time(said) is None and end.after is not None:
+        return f"goes on in {format_rest(end.after)}"
+    return end_text(end.until(said), end.event, said)
 
 
 def domains_text(domains: Mapping[str, Sequence[str]]) -> str:

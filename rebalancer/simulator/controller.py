@@ -2,11 +2,12 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
+from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.controller.prevention import PreventionWorker
 from rebalancer.controller.runner import Identity, Runner
 from rebalancer.controller.state import Clocks, InForce, Leading, LoopState, PauseRead
-from rebalancer.policy import Policy
-from rebalancer.ports import EvictionResult
+from rebalancer.policy import Guards, Policy
+from rebalancer.ports import EvictionResult, Monitoring
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.simulator import SimulatedCluster
 
@@ -29,11 +30,25 @@ class _EvictionCounter:
         """Do nothing: who shows something reads the state itself."""
 
 
+class _Good:
+    """The Prometheus of a simulation, in which no application suffers."""
+
+    def ask(self, guards: Guards) -> tuple[GuardAnswer, ...]:
+        """Answer each query well."""
+        return tuple(GuardAnswer(guard.name, Verdict.GOOD, "supposed to be good") for guard in guards.queries)
+
+
 class SimulatedController:
-    """A controller that leads and obeys a policy. `name` is how it identifies itself."""
+    """A controller that leads and obeys a policy. `name` is how it identifies itself; `monitoring` answers guards."""
 
     def __init__(
-        self, cluster: SimulatedCluster, policy: Policy, *, name: str, profile: Profile = DEFAULT_PROFILE
+        self,
+        cluster: SimulatedCluster,
+        policy: Policy,
+        *,
+        name: str,
+        profile: Profile = DEFAULT_PROFILE,
+        monitoring: Monitoring | None = None,
     ) -> None:
         self._cluster = cluster
         self._observer = _EvictionCounter()
@@ -45,6 +60,7 @@ class SimulatedController:
             observer=self._observer,
             may_act=lambda _: True,
             identity=Identity(name=name, policy_source=name),
+            monitoring=monitoring or _Good(),
         )
         self._prevention = PreventionWorker(
             cluster=cluster,

@@ -46,6 +46,10 @@ CHOICES: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
         ("base", "components/monitoring"),
     ),
     "network policy": ({"networkPolicy": {"enabled": True}}, ("base", "components/network-policy")),
+    "network policy with guards": (
+        {"networkPolicy": {"enabled": True, "prometheus": {"namespace": "monitoring"}}},
+        ("base", "components/network-policy", "components/network-policy-prometheus"),
+    ),
     "namespaced": (
         {
             "policy": {"mode": "Evict", "groups": None, "eligibility": {"namespaces": {"include": ["shop"]}}},

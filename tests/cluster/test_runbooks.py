@@ -18,7 +18,7 @@ from tests.control_plane.plane import ControlPlane
 from tests.deploy.rendering import require_programs
 from tests.pages import RUNBOOKS, checkout, runbook_commands
 
-OF_A_KUBELET = (" logs ", "/proxy/")
+OF_A_KUBELET = (" logs ", " exec ", "/proxy/")
 KARPENTER = {"karpenter.sh/v1": ("nodepools", "nodeclaims")}
 INSTALLATION = ("kubectl apply -k deploy/evict", "kubectl apply -k deploy/capacity")
 LEASE = {

@@ -219,15 +219,7 @@ def test_pods_land_on_candidates_with_other_percentages() -> None:
 @pytest.mark.thorough
 def test_30_repairs_on_300_nodes(cluster: ControlPlane, tmp_path: Path) -> None:
     """Half of them soft, side by side: as many evictions as counting needs, nothing pending, every zone within skew."""
-    random = Random(300)
-    workloads, least = [], {}
-    for number in range(30):
-        name = f"{'soft' if number % 2 else 'hard'}-{number}"
-        on = [f"{random.choice('ab')}-{random.randrange(100)}" for _ in range(random.randint(6, 15))]
-        constraint = spread(ZONE, labels={"app": name}, soft=bool(number % 2))
-        workloads.append(deployment(name, on, namespace=name, topologySpreadConstraints=[constraint]))
-        least[name] = fewest(Counter(place[0] for place in on), len(on))
-    lay_out(cluster, [*nodes({"a": 100, "b": 100, "c": 100}), *workloads], timeout=300)
+    least = lay_out_repairs(cluster)
     evictions = repair(cluster, tmp_path)
     missed = {name: evictions[name] - number for name, number in least.items() if evictions[name] != number}
     print(f"{sum(evictions.values())} evictions, minimum {sum(least.values())}; more or fewer: {missed}")
@@ -236,6 +228,20 @@ def test_30_repairs_on_300_nodes(cluster: ControlPlane, tmp_path: Path) -> None:
         counts = pods_by_zone(cluster, name)
         assert not counts[""]
         assert even(counts, "abc")
+
+
+def lay_out_repairs(plane: ControlPlane, number: int = 30) -> Mapping[str, int]:
+    """Lay out so many workloads on two of three zones of 100 nodes; return the least evictions, by namespace."""
+    random = Random(300)
+    workloads, least = [], {}
+    for place in range(number):
+        name = f"{'soft' if place % 2 else 'hard'}-{place}"
+        on = [f"{random.choice('ab')}-{random.randrange(100)}" for _ in range(random.randint(6, 15))]
+        constraint = spread(ZONE, labels={"app": name}, soft=bool(place % 2))
+        workloads.append(deployment(name, on, namespace=name, topologySpreadConstraints=[constraint]))
+        least[name] = fewest(Counter(node[0] for node in on), len(on))
+    lay_out(plane, [*nodes({"a": 100, "b": 100, "c": 100}), *workloads], timeout=300)
+    return least
 
 
 def fewest(held: Mapping[str, int], pods: int) -> int:

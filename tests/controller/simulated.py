@@ -9,7 +9,7 @@ from rebalancer.controller.state import Clocks, InForce, Leading, LoopState
 from rebalancer.controller.takeover import find_remaining
 from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes
-from rebalancer.ports import MEMORY_KEY, EvictionResult
+from rebalancer.ports import MEMORY_KEY, EvictionResult, Monitoring
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import SimulatedCluster
 
@@ -51,7 +51,8 @@ class Watching:
 class Simulation:
     """One controller, leading, on one simulated cluster.
 
-    `telling` replaces `observer`; `ahead` is by how much its clock is ahead of the API server's.
+    `telling` replaces `observer`; `ahead` is by how much its clock is ahead of the API server's; `monitoring` answers
+    guards.
     """
 
     def __init__(
@@ -63,11 +64,13 @@ class Simulation:
         *,
         cycle_ended: Callable[[], None] = lambda: None,
         spawn: Spawn = run_at_once,
+        monitoring: Monitoring | None = None,
     ) -> None:
         self.cluster = cluster
         self._ahead = ahead
         self._cycle_ended = cycle_ended
         self._spawn = spawn
+        self._monitoring = monitoring
         self.policy = policy
         self.observer = Watching()
         self._telling = telling or self.observer
@@ -84,6 +87,7 @@ class Simulation:
             cycle_ended=self._cycle_ended,
             spawn=self._spawn,
             placeholders=self.cluster,
+            monitoring=self._monitoring,
         )
         memory = parse_memory(self.cluster.load(MEMORY_KEY))
         remaining = find_remaining(self.cluster, memory, self.cluster.seconds)

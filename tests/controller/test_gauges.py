@@ -11,9 +11,10 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rebalancer.adapters.prometheus import Counter, Histogram, Metric, Metrics
+from rebalancer.admission.guards import GuardAnswer, GuardState, Verdict
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.sizes.layout import SizeVerdict
-from rebalancer.controller.counters import API_REQUESTS, WORKLOAD_EVICTIONS
+from rebalancer.controller.counters import API_REQUESTS, GUARD_ERRORS, WORKLOAD_EVICTIONS
 from rebalancer.controller.gauge_view import GaugeView, WatchReading
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, LoopState
@@ -45,6 +46,8 @@ def full_state() -> LoopState:
     overdue = move("lost", now, state=MoveState.EVICTED, uncreated="quota", workload=DB)
     state = replace(state, memory=structs.replace(state.memory, moves=(overdue,)))
     state = replace(state, in_force=replace(state.in_force, team_problems={"pay": "line 1"}, pause=Pause()))
+    guards = GuardState(answers=(GuardAnswer("errors", Verdict.BAD, "the query returned 1 series"),), wanted=True)
+    state = replace(state, guards=guards)
     report = PreventionReport(left=6, stopped="no", evaluated=(DB, WEB), risky=frozenset({WEB}))
     return replace(state, reported=replace(state.reported, prevention=report))
 
@@ -56,6 +59,7 @@ def full(*, leads: bool = True) -> Metrics[GaugeView]:
     """Return metrics in which everything that is declared has a series."""
     metrics = export(replace(view_of(STATE), leads=leads, watches=(WatchReading("Pod", 1.5, 12),)))
     metrics.counter(API_REQUESTS).labels("list", "pods", "200").inc()
+    metrics.counter(GUARD_ERRORS).labels("errors").inc()
     metrics.counter(WORKLOAD_EVICTIONS).labels("shop", "Deployment", "web", "SkewViolated").inc()
     return metrics
 
@@ -118,6 +122,7 @@ def test_only_the_leader_shows_the_cluster() -> None:
         ("prevention_stopped", {(): 1}),
         ("replacements_overdue", {(): 1}),
         ("in_flight", {(): 1}),
+        ("guard_good", {("errors",): 0}),
         ("slow_start_window", {(): 2}),
         ("paused", {(): 1}),
         ("memory_saved", {(): 1}),

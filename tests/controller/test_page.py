@@ -22,11 +22,12 @@ from rebalancer.assessment.findings import Finding
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import Leadership, LoopState
+from rebalancer.controller.status import status_document
 from rebalancer.locations import Address
 from rebalancer.model.moves import RefusedRequest
 from rebalancer.model.reasons import FindingKind, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import ScaleDownPrevention
+from rebalancer.policy import Mode, Policy, ScaleDownPrevention
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.status import LeaseStatus
@@ -57,10 +58,12 @@ def shop(workloads: int = 1) -> Snapshot:
     return blueprint.snapshot()
 
 
-def state_of(snapshot: Snapshot, *, seconds: float = 0.0, pause: Pause | None = None) -> LoopState:
+def state_of(
+    snapshot: Snapshot, *, seconds: float = 0.0, pause: Pause | None = None, policy: Policy = POLICY
+) -> LoopState:
     """Return the loop's state after cycles on a simulated cluster."""
     cluster = SimulatedCluster(snapshot)
-    controller = SimulatedController(cluster, POLICY, name="leader-1")
+    controller = SimulatedController(cluster, policy, name="leader-1")
     if pause is not None:
         cluster.pause = pause
         controller.read_pause()
@@ -132,6 +135,36 @@ def test_it_says_what_the_controller_does_and_what_is_violated(browser: Browser)
     assert "a 6, b 2, c 0" in re.sub("<[^>]*>", "", text)
     assert "6 of 8 (75%)" in text
     assert re.search(r"<td[^>]*share-3[^>]*>6</td>", text)
+
+
+def test_what_waits_and_until_when_is_said_as_status_says_it(browser: Browser) -> None:
+    state = state_of(shop(), seconds=5)
+    assert state.cycle is not None
+    browser.page.show(state, ())
+    text = unescape(browser.text())
+    waits = status_document(state, "leader-1", "test").waits
+    assert waits
+    for wait in waits:
+        assert f"{wait.reason}: {wait.message}</li>" in text
+        assert f"goes on {wait.ends_with}" in text
+
+
+def test_the_plan_that_waits_for_approval_is_shown_with_its_command(browser: Browser) -> None:
+    """With each pod, its destination and the deadline; what is approved is named so."""
+    approving = POLICY.model_copy(update={"mode": Mode.APPROVE})
+    state = state_of(shop(), seconds=125, policy=approving)
+    proposal = state.memory.proposal
+    assert proposal is not None
+    browser.page.show(state, ())
+    text = unescape(browser.text())
+    assert f"To be approved: plan {proposal.hash}, {len(proposal.uids)} eviction" in text
+    assert f"rebalancer approve {proposal.hash} shows it and asks" in text
+    assert "; expires " in text
+    assert re.search(r'<th scope="row">shop/web-[\w-]+</th><td class="whole">a-\d</td><td>zone b/c, node [^<]*</td>', text)
+    approved = structs.replace(state.memory, proposal=structs.replace(proposal, approved=True))
+    assert state.cycle is not None
+    browser.page.show(replace(state, memory=approved, cycle=replace(state.cycle, memory=approved)), ())
+    assert f"Approved: plan {proposal.hash}" in browser.text()
 
 
 def test_moves_in_flight_and_the_reasons_for_waiting_are_shown(browser: Browser) -> None:

@@ -6,11 +6,14 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
+from rebalancer.admission.guards import Verdict
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.state import InForce, Leadership, LoopState
-from rebalancer.policy import Mode
+from rebalancer.policy import Guard, Guards, Mode, Prometheus
 from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, eager
+from tests.controller.test_guards import PLENTY, Asked
+from tests.controller.test_guards import skewed as without_budgets
 from tests.controller.test_simulated import skewed
 
 INTERVAL = timedelta(minutes=10)
@@ -71,3 +74,27 @@ def test_before_the_first_cycle_it_waits_for_the_lease(leads: bool) -> None:
         in_force=InForce(policy=policy, policy_since=SimulatedCluster(skewed([[1]], 1, 1).snapshot()).now),
     )
     assert time_to_next_cycle(state) == INTERVAL
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_it_waits_for_guards_as_long_as_they_are_good(verdict: Verdict) -> None:
+    """Then each step has its time; where one is not good, two intervals and no eviction."""
+    query = Guard(name="errors", query="errors > 5", present="up == 1", for_=timedelta(seconds=150))
+    guards = Guards(prometheus=Prometheus(url="http://prometheus:9090"), queries=(query,))
+    cluster = without_budgets()
+    asked = Asked(cluster.seconds)
+    asked.verdict = verdict
+    policy = eager(Mode.EVICT, interval=timedelta(minutes=1), guards=guards, budgets=PLENTY)
+    simulation, once, began = Simulation(cluster, policy, monitoring=asked), RunOnce(), cluster.now
+    while True:
+        simulation.runner.tick()
+        if once.is_done(simulation.runner.state):
+            break
+        cluster.advance(time_to_next_cycle(simulation.runner.state).total_seconds())
+    seconds = (cluster.now - began).total_seconds()
+    if verdict is Verdict.GOOD:
+        assert simulation.evictions == 9
+        assert 9 * 150 <= seconds < 9 * 180
+    else:
+        assert simulation.evictions == 0
+        assert 120 <= seconds <= 130

@@ -139,10 +139,11 @@ REPORTED_BY_THE_LEADER = {
     "RebalancerMemoryNotSaved": ["rebalancer_memory_saved{}"],
     "RebalancerPolicyInvalid": ['rebalancer_team_policy_valid{namespace="shop"}'],
     "RebalancerBreakerOpen": ['rebalancer_breaker_open{cause="pending_pods"}'],
+    "RebalancerGuardNotGood": ['rebalancer_guard_good{guard="errors"}'],
 }
 """For each alert on what only the leader tells, the series that make it fire while they are 1."""
 
-FIRES_AT_0 = {"RebalancerMemoryNotSaved", "RebalancerPolicyInvalid"}
+FIRES_AT_0 = {"RebalancerGuardNotGood", "RebalancerMemoryNotSaved", "RebalancerPolicyInvalid"}
 """Alerts that fire while their series are 0 instead."""
 
 

@@ -118,6 +118,33 @@ groups: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 )
 
 
+queries = st.sampled_from(["up", "sum(rate(x[1m])) > 5", "up\n== 1"])
+guard_queries: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.fixed_dictionaries(
+        {"name": label_names, "query": queries, "present": queries},
+        optional={"expect": st.just("Empty"), "for": st.sampled_from(["0s", "30s", "1h"])},
+    ),
+    st.fixed_dictionaries(
+        {"name": label_names, "query": queries, "expect": st.just("NotEmpty")}, optional={"present": st.none()}
+    ),
+)
+guards: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "prometheus": st.one_of(
+            st.fixed_dictionaries(
+                {"url": st.sampled_from(["http://prometheus:9090", "http://[::1]/a/b", "http://10.0.0.1:80/"])},
+                optional={"timeout": st.sampled_from(["1s", "30s"]), "caFile": st.none()},
+            ),
+            st.fixed_dictionaries(
+                {"url": st.just("https://a.b-c")},
+                optional={"tokenFile": st.none() | texts, "caFile": st.none() | texts},
+            ),
+        )
+    },
+    optional={"queries": st.lists(guard_queries, max_size=2, unique_by=_name)},
+)
+
+
 documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"apiVersion": st.just("rebalancer.dev/v1alpha1"), "kind": st.just("RebalancePolicy")},
     optional={
@@ -150,7 +177,9 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             perNode=amounts,
             perNamespace=amounts,
             perMinute=amounts,
+            canary=st.integers(0, 10),
         ),
+        "guards": guards,
         "nodes": _section(settle=durations),
         "breaker": _section(
             **dict.fromkeys(("unreadyNodes", "unreadyInZone", "pendingPods", "apiErrors", "failedMoves"), percentages),

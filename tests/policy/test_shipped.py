@@ -86,6 +86,12 @@ def limit(**fields: Any) -> dict[str, Any]:
     return {"groups": [{"name": "g", "selector": {}, "limits": [{"name": "l", "topologyKey": "zone", **fields}]}]}
 
 
+def guard(prometheus: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    """Return a policy with one guard, which is valid without fields."""
+    query = {"name": "a", "query": "x", "present": "up", **fields}
+    return {"guards": {"prometheus": prometheus or {"url": "http://a:9090"}, "queries": [query]}}
+
+
 BAD: list[dict[str, Any]] = [
     {"groups": None},
     {"groups": [{"name": "g"}]},
@@ -151,6 +157,24 @@ BAD: list[dict[str, Any]] = [
     {"scheduler": {"name": ""}},
     {"scheduler": {"name": None}},
     {"scheduler": {"configFile": " "}},
+    {"budgets": {"canary": -1}},
+    {"budgets": {"canary": "10%"}},
+    {"guards": []},
+    {"guards": {"queries": [{"name": "a", "query": "x", "present": "up"}]}},
+    guard(name="a b"),
+    guard(query=" "),
+    guard(query=5),
+    guard(present=None),
+    guard(expect="NotEmpty"),
+    guard(expect="None"),
+    guard({"url": "prometheus:9090"}),
+    guard({"url": "ftp://prometheus:9090"}),
+    guard({"url": "http://user:password@prometheus:9090"}),
+    guard({"url": "http://prometheus:9090/api/v1/query"}),
+    guard({"url": "http://prometheus:9090?a=b"}),
+    guard({"url": "http://prometheus:9090", "tokenFile": "/token"}),
+    guard({"url": "http://prometheus:9090", "caFile": "/ca.crt"}),
+    guard({"url": "http://a", "timeout": "0s"}),
 ]
 
 

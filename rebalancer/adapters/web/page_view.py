@@ -16,7 +16,13 @@ from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.plan import PlannedEviction
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedFinding, ReportedLimit
 from rebalancer.reporting.documents.status import MoveEntry
-from rebalancer.reporting.phrases import key_text, portion, workload_names
+from rebalancer.reporting.phrases import domains_text, key_text, portion, workload_names
+from rebalancer.reporting.wait_sentences import (
+    approval_sentences,
+    approval_title,
+    hold_sentence,
+    wait_sentence,
+)
 
 Row = TypeVar("Row")
 
@@ -134,6 +140,31 @@ class PageView:
         status = self._page.status
         held = status.paused is not None or status.breaker.open or bool(status.stale)
         return "caution" if held or not self._page.leads else ""
+
+    # What waits
+
+    @property
+    def approval_title(self) -> str:
+        """Name the plan that waits for approval, or is carried out; "" if there is none."""
+        approval = self._page.status.approval
+        return approval_title(approval) if approval is not None else ""
+
+    @property
+    def approval_sentences(self) -> Sequence[str]:
+        """Say how and until when it is approved."""
+        approval = self._page.status.approval
+        return tuple(approval_sentences(approval, self._now)) if approval is not None else ()
+
+    @property
+    def waits(self) -> Sequence[str]:
+        """Say of each repair that does not go on when it does, and of what is held until when."""
+        status = self._page.status
+        holds = (hold_sentence(hold, self._now) for hold in status.holds)
+        return (*holds, *(wait_sentence(wait, self._now) for wait in status.waits))
+
+    def domains(self, by_key: Mapping[str, Sequence[str]]) -> str:
+        """Name the domains that may receive a replacement."""
+        return domains_text(by_key)
 
     # Violations
 

@@ -4,6 +4,7 @@ The answers come from the assessment, the plan and the scheduler model that the 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import structs
@@ -44,6 +45,7 @@ from rebalancer.reporting.phrases import (
     prediction_summary,
     repair_cost,
     unsatisfied_limits,
+    wait_end,
     why_no_fewer,
 )
 from rebalancer.reporting.plan_numbers import group_numbers
@@ -185,6 +187,7 @@ class _WorkloadPlan:
             group for group in plan.components if reference in group.workloads and group.reason is not None
         ]
         self._relaxations = relaxations
+        self._made_at = plan.made_at
 
     @property
     def reason(self) -> str | None:
@@ -198,21 +201,30 @@ class _WorkloadPlan:
         names = [eviction.pod.name for eviction in self.going or [wait.eviction for wait in self.waiting]]
         answer = f"{len(self.going)} now, {len(self.waiting)} waiting"
         yield Answer(question="Which of its pods are evicted?", answer=answer, evidence=name_list(names))
-        yield from _waiting_answers(self.waiting)
+        yield from _waiting_answers(self.waiting, self._made_at)
         question = "Why is only part of it repaired?" if names else "Why is it not repaired now?"
         for group in self._obstacles:
             evidence = component_text(group, self._relaxations)
             yield Answer(question=question, answer=str(group.reason), evidence=evidence)
+            waits = {wait.refusal for wait in self.waiting}
+            if group.state is State.VIOLATED and group.refusal is not None and group.refusal not in waits:
+                yield _end_answer(group.refusal, self._made_at)
 
 
-def _waiting_answers(waiting: Sequence[Waiting]) -> Iterator[Answer]:
-    """Yield why evictions wait; pods with equal reasons share an answer."""
-    pods: dict[tuple[str, str], list[str]] = {}
+def _waiting_answers(waiting: Sequence[Waiting], made_at: datetime) -> Iterator[Answer]:
+    """Yield why evictions wait and until when; pods with equal reasons share an answer."""
+    pods: dict[Refusal, list[str]] = {}
     for wait in waiting:
-        pods.setdefault((wait.reason, str(wait.refusal)), []).append(wait.eviction.pod.name)
-    for (reason, message), names in pods.items():
+        pods.setdefault(wait.refusal, []).append(wait.eviction.pod.name)
+    for refusal, names in pods.items():
         verb = "does" if len(names) == 1 else "do"
-        yield Answer(question=f"Why {verb} {name_list(names)} wait?", answer=reason, evidence=message)
+        yield Answer(question=f"Why {verb} {name_list(names)} wait?", answer=refusal.reason, evidence=str(refusal))
+        yield _end_answer(refusal, made_at)
+
+
+def _end_answer(refusal: Refusal, made_at: datetime) -> Answer:
+    """Say when a wait ends."""
+    return Answer(question="When does that end?", answer=wait_end(refusal, made_at), evidence="")
 
 
 def _method_answers(reference: Reference, plan: Plan, details: ExplanationDetails) -> Iterator[Answer]:
@@ -454,7 +466,9 @@ def _eviction_answer(
             return MOVES, eviction.cause, Answer(question=question, answer="now", evidence=evidence)
     for waiting in plan.waiting:
         if waiting.eviction.pod.uid == pod.uid:
-            evidence = str(waiting.refusal)
+            evidence = (
+                f"{waiting.refusal}\nIt {wait_end(waiting.refusal, plan.made_at)}.\n{_target_text(waiting.eviction)}"
+            )
             return WAITS, waiting.reason, Answer(question=question, answer=waiting.reason, evidence=evidence)
     for refusal in plan.refusals:
         if refusal.workload == reference and refusal.pod in {None, pod.name}:

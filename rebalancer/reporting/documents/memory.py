@@ -43,6 +43,9 @@ MOST_WINDOWS: Final = 200
 MOST_QUEUED: Final = 200
 """Groups for which it is stored since when they have waited for slow start, the oldest."""
 
+MOST_CANARIES: Final = 1_000
+"""Owners of which it is stored that their canaries are verified."""
+
 MOST_BYTES: Final = 240 * 1024
 """Of the text; the ConfigMap may have 256 KiB, and people read the status beside it."""
 
@@ -88,6 +91,7 @@ def memory_text(memory: Memory) -> str:
         evicted_by_others=memory.evicted_by_others[-MOST_EVICTED:],
         windows=tuple(sorted(sorted(memory.windows, key=_of_window)[:MOST_WINDOWS])),
         queued=tuple(sorted(memory.queued, key=itemgetter(1, 0))[:MOST_QUEUED]),
+        canaries=memory.canaries[:MOST_CANARIES],
     )
     text = _encode(bounded)
     for reduce in _REDUCTIONS:
@@ -123,7 +127,9 @@ def _shorten_since(memory: Memory) -> Memory:
 
 
 def _drop_delaying(memory: Memory) -> Memory:
-    return msgspec.structs.replace(memory, seen=(), changes=(), causes=(), settling=(), windows=(), queued=())
+    return msgspec.structs.replace(
+        memory, seen=(), changes=(), causes=(), settling=(), windows=(), queued=(), canaries=()
+    )
 
 
 def _drop_ended_moves(memory: Memory) -> Memory:

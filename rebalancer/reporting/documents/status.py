@@ -10,6 +10,7 @@ from msgspec import Meta, structs
 
 from rebalancer.admission.admit import Admission, RefusedByAdmission
 from rebalancer.admission.approval import expires_at
+from rebalancer.admission.guards import GuardState, Verdict
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.slow_start import ReplacementNotCreated, ReplacementNotRunning, WindowUses
 from rebalancer.model.breaker import BreakerCause, BreakerState
@@ -67,7 +68,7 @@ class TeamPolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """The policy in force. `valid` is false while a newer one is refused; `error` then says why.
+    """The policy in force, without team policies. `valid` is false while a newer one is refused; `error` says why.
 
     `team_errors` are the first twenty namespaces whose team policy is not in force as written, of `teams_invalid`.
     """
@@ -202,6 +203,14 @@ class ApprovalStatus(CamelCaseStruct, frozen=True, kw_only=True):
     who: Text
 
 
+class GuardStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """A guard that evictions wait for, or go by: whether its last answer was good, and what came back."""
+
+    name: Text
+    good: bool
+    message: str
+
+
 class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
     """The evictions of all that can be repaired, and their proved minimum."""
 
@@ -228,10 +237,10 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """The controller's status. `leader` wrote it; `lease` says who leads now, null in the document that is stored.
 
-    `waits` are the first twenty repairs that do not go on, those first that go on next; `holds` is what keeps evictions
-    back in the cluster, in namespaces and into domains. `refused_evictions` are the first hundred that admission
-    control refused and that are not to be tried again yet. `forbidden_kinds` are the optional kinds that the
-    controller's account may not list.
+    `guards` is empty while no eviction waits for them. `waits` are the first twenty repairs that do not go on, those
+    first that go on next; `holds` is what keeps evictions back in the cluster, in namespaces and into domains.
+    `refused_evictions` are the first hundred that admission control refused and that are not to be tried again yet.
+    `forbidden_kinds` are the optional kinds that the controller's account may not list.
     """
 
     api_version: str = API_VERSION
@@ -244,6 +253,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     stale: str
     breaker: BreakerStatus
     slow_start: SlowStartStatus | None = None
+    guards: tuple[GuardStatus, ...] = ()
     in_flight: tuple[MoveEntry, ...]
     last_moves: tuple[MoveEntry, ...]
     plan: PlanSummary
@@ -388,7 +398,15 @@ def approval_status(plan: Plan, proposal: Proposal | None, policy: Policy) -> Ap
         ),
         total=len(proposal.uids),
         command=f"rebalancer approve {proposal.hash}",
-        who="who may patch ConfigMap rebalancer-approval, as ClusterRole rebalancer-approve allows",
+        who="accounts that may patch ConfigMap rebalancer-approval, as those with ClusterRole rebalancer-approve",
+    )
+
+
+def guard_status(state: GuardState) -> tuple[GuardStatus, ...]:
+    """Return the entries of the guards, none while nothing waits for them or before the first answers."""
+    answers = state.answers if state.wanted else ()
+    return tuple(
+        GuardStatus(name=answer.name, good=answer.verdict is Verdict.GOOD, message=answer.message) for answer in answers
     )
 
 

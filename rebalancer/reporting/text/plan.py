@@ -20,12 +20,12 @@ from rebalancer.reporting.phrases import (
     certainty,
     component_text,
     counts_change,
-    end_text,
     eviction_text,
     limit_change,
     proof_text,
     repair_cost,
     unsatisfied_limits,
+    wait_end,
     why_no_fewer,
     workload_names,
 )
@@ -242,13 +242,9 @@ class _PlanText:
 
     def _end(self, refusal: Refusal) -> str:
         """Say when a wait ends, "" where its sentence says that."""
-        end, made_at, sentence = refusal.end, get_known_time(self._plan.made_at), str(refusal)
-        until = end.until(made_at)
-        if end.after is not None and format_rest(end.after) in sentence:
-            return ""
-        if made_at is None and until is not None:
-            return ""
-        return f"; {end_text(until, end.event, self._plan.made_at)}"
+        after = refusal.end.after
+        said = after is not None and format_rest(after) in str(refusal)
+        return "" if said else f"; {wait_end(refusal, self._plan.made_at)}"
 
     def _eviction_lines(self, mark: str, eviction: Eviction, message: str) -> list[str]:
         """Show an eviction; `message` says why, or why it waits, "" if the line before says the same."""

@@ -5,12 +5,18 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rebalancer.model.moves import MoveState
+from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, plural
 from rebalancer.reporting.acting import describe_controller, slow_start_text
 from rebalancer.reporting.documents.status import ApprovalStatus, MoveEntry, StatusDocument
-from rebalancer.reporting.documents.waits import HoldStatus, RepairWait
-from rebalancer.reporting.phrases import ago, domains_text, end_text, from_now, proof_text, workload_names
+from rebalancer.reporting.phrases import ago, domains_text, proof_text
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
+from rebalancer.reporting.wait_sentences import (
+    approval_sentences,
+    approval_title,
+    hold_sentence,
+    wait_sentence,
+)
 
 _MOVES: Final = ("POD", "WORKLOAD", "FROM", "TO", "WHY", "STATE", "SINCE")
 _REASONS: Final = ("REASON", "NUMBER")
@@ -26,8 +32,8 @@ def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAI
         [*head, *(line for text in _facts(status) for line in layout.wrap(text))],
         _titled("IN FLIGHT", _MOVES, [_move(move, now) for move in status.in_flight], layout),
         _approval_lines(status.approval, now, layout),
-        _listed("WAITING", [_wait(wait, now) for wait in status.waits], layout),
-        _listed("HOLDS", [_hold(hold, now) for hold in status.holds], layout),
+        _listed("WAITING", [wait_sentence(wait, now) for wait in status.waits], layout),
+        _listed("HOLDS", [hold_sentence(hold, now) for hold in status.holds], layout),
         _titled("LAST MOVES", _MOVES, [_move(move, now) for move in _newest(status.last_moves)], layout),
         _titled(
             "NOT EVICTED, BY REASON",
@@ -57,6 +63,9 @@ def _problems(status: StatusDocument) -> Iterator[str]:
     """Yield why nothing is evicted in a namespace, what is wrong with the policy, and which rights are missing."""
     for blocked in status.breaker.namespaces:
         yield f"{blocked.refusal.reason}: {blocked.refusal}"
+    for guard in status.guards:
+        if not guard.good:
+            yield f"{Reason.AWAITING_GUARDS}: guard {guard.name} is not good: {guard.message}"
     for refused in status.refused_evictions[:_MOST_REFUSED]:
         yield f"{refused.refusal.reason}: {refused.pod}: {refused.refusal}"
     more = len(status.refused_evictions) - _MOST_REFUSED
@@ -90,40 +99,14 @@ def _approval_lines(approval: ApprovalStatus | None, now: datetime, layout: Text
     """Show the plan that waits for approval, or is carried out: what it evicts, until when, who approves it and how."""
     if approval is None:
         return []
-    number = plural(approval.total, "eviction")
-    if approval.approved:
-        head = f"APPROVED: plan {approval.hash}, {number}"
-        after = [f"Approved {ago(approval.since, now)}; without progress it ends {from_now(approval.expires_at, now)}."]
-    else:
-        head = f"TO BE APPROVED: plan {approval.hash}, {number}"
-        after = [
-            f"Proposed {ago(approval.since, now)}; expires {from_now(approval.expires_at, now)}.",
-            f"{approval.command} shows it and asks. Who may: {approval.who}.",
-        ]
     rows = [
         (f"{one.namespace}/{one.pod}", one.node, domains_text(one.domains), one.reason) for one in approval.evictions
     ]
-    more = approval.total - len(rows)
-    after += [f"And {plural(more, 'more eviction')}; --output json of rebalancer plan lists all."] if more > 0 else []
     return [
-        layout.heading(head),
+        layout.heading(approval_title(approval)),
         *layout.table(("POD", "FROM", "TO", "WHY"), rows),
-        *(line for text in after for line in layout.wrap(text)),
+        *(line for text in approval_sentences(approval, now) for line in layout.wrap(text)),
     ]
-
-
-def _hold(hold: HoldStatus, now: datetime) -> str:
-    since = f" since {hold.since:%Y-%m-%d %H:%M:%SZ} ({ago(hold.since, now)})" if hold.since is not None else ""
-    return f"{hold.scope}{since}: {hold.reason}: {hold.message}; {end_text(hold.until, hold.ends_with, now)}"
-
-
-def _wait(wait: RepairWait, now: datetime) -> str:
-    """Say when a repair goes on, with what, and why not before."""
-    end = end_text(wait.until, wait.ends_with, now, wait.usual)
-    then = ""
-    if wait.then is not None and (wait.until is not None or wait.ends_with):
-        then = f", then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
-    return f"{wait.namespace}/{workload_names(wait.workloads)}: {end}{then}. {wait.reason}: {wait.message}"
 
 
 def _listed(title: str, texts: Sequence[str], layout: TextLayout) -> list[str]:

@@ -251,6 +251,19 @@ def test_a_pod_that_no_node_admits_since_a_node_was_lost_waits_with_all_of_its_w
         assert not isinstance(group.refusal, CountsInMotion), name
 
 
+def test_so_does_one_of_a_workload_without_constraints() -> None:
+    """No eviction repairs that, and no step is looked for."""
+    laid_out = a_cluster("abc", 1, {"a-1": 1, "b-1": 1}, replicas=3, namespace="shop").snapshot()
+    own = structs.replace(laid_out.pods[0].spec, requests=Resources(cpu=9_000))
+    pods = [structs.replace(pod, spec=own, requests=own.requests) for pod in laid_out.pods]
+    pending = structs.replace(pods[0], name="web-3", uid="web-3", node=None, phase=PodPhase.PENDING, ready=False)
+    snapshot = tainted(replace(laid_out, pods=(*pods, pending)), "c-1", CORDON, unschedulable=True)
+    row = changed(snapshot, "c-1", NodeEvent.CORDONED, "c", key=ZONE)
+    made = planned(snapshot, RULES, Memory(node_changes=(row,)))
+    assert [group.refusal for group in made.components] == [CountsInMotion(row, SETTLE, row.at + SETTLE)]
+    assert (made.evictions, made.waiting) == ((), ())
+
+
 @settings(max_examples=100)
 @given(
     pods_on=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 4), min_size=1),

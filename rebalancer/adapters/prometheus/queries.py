@@ -1,0 +1,133 @@
+"""Asks a Prometheus the queries of guards.
+
+Each request has a connection of its own: files with the token and with certificates are read anew for it, since both
+are replaced while the process runs. No redirect is followed: it might lead the token elsewhere. Proxies of the
+environment are not used.
+"""
+
+import time
+from pathlib import Path
+from typing import Final
+
+import structlog
+import urllib3
+from urllib3.util import Timeout
+
+from rebalancer.admission.guards import GuardAnswer, Vector, Verdict, judge
+from rebalancer.admission.pause import to_one_line
+from rebalancer.decoding.promql import UnusableAnswerError, decode_vector
+from rebalancer.policy import Expect, Guard, Guards, Prometheus
+
+_LARGEST: Final = 4 * 1024 * 1024
+"""Bytes of an answer; some ten thousand series. A query that returns more should aggregate."""
+
+OWN_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+"""The token with which this process evicts: whoever writes the policy must not have it sent elsewhere."""
+
+_LARGEST_TOKEN: Final = 64 * 1024
+_CHUNK: Final = 64 * 1024
+
+_log = structlog.get_logger("rebalancer.guards")
+
+
+class PrometheusQueries:
+    """Implements `ports.Monitoring`; what is in the file `own_token` is sent nowhere."""
+
+    def __init__(self, own_token: Path = OWN_TOKEN) -> None:
+        self._own_token = own_token
+
+    def ask(self, guards: Guards) -> tuple[GuardAnswer, ...]:
+        """Ask each query once; after an answer that did not come, the others count as without one."""
+        answers: list[GuardAnswer] = []
+        away = ""
+        for guard in guards.queries:
+            try:
+                answer = self._ask(guards.prometheus, guard) if not away else _fail(guard, away)
+            except UnusableAnswerError as error:
+                answer = _fail(guard, str(error))
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                away = _describe(error, guards.prometheus)
+                answer = _fail(guard, away)
+            except Exception as error:  # noqa: BLE001  # an answer that cannot be read is none, whatever the reason
+                _log.exception("guard not asked", guard=guard.name)
+                answer = _fail(guard, type(error).__name__)
+            answers.append(answer)
+        return tuple(answers)
+
+    def _ask(self, prometheus: Prometheus, guard: Guard) -> GuardAnswer:
+        found = self._query(prometheus, guard.query)
+        if guard.expect is Expect.NOT_EMPTY or found.series or guard.present is None:
+            return judge(guard, found, None)
+        return judge(guard, found, self._query(prometheus, guard.present))
+
+    def _query(self, prometheus: Prometheus, query: str) -> Vector:
+        """Return the result of one query; raise UnusableAnswerError, an error of urllib3 or OSError."""
+        assert prometheus.url is not None
+        seconds = prometheus.timeout.total_seconds()
+        deadline = time.monotonic() + seconds
+        headers = {"Accept": "application/json", "User-Agent": "rebalancer"}
+        if prometheus.token_file is not None:
+            headers["Authorization"] = f"Bearer {self._read_token(Path(prometheus.token_file))}"
+        if prometheus.ca_file is not None:
+            Path(prometheus.ca_file).read_bytes()  # its error names the file
+        with urllib3.PoolManager(num_pools=1, ca_certs=prometheus.ca_file) as pool:
+            response = pool.request(
+                "GET",
+                f"{prometheus.url.rstrip('/')}/api/v1/query",
+                fields={"query": query, "timeout": f"{seconds:.0f}s"},
+                headers=headers,
+                timeout=Timeout(total=seconds),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            try:
+                return decode_vector(response.status, _read_body(response, deadline))
+            finally:
+                response.close()
+
+    def _read_token(self, path: Path) -> str:
+        """Return the token in a file; an error never shows what the file holds."""
+        token = _read_line(path)
+        if not token or not all(0x20 < byte < 0x7F for byte in token):
+            raise UnusableAnswerError(f"prometheus.tokenFile {path} holds no bearer token; expected one line of ASCII")
+        if self._own_token.exists() and token == _read_line(self._own_token):
+            raise UnusableAnswerError(
+                f"prometheus.tokenFile {path} holds the token of the controller's own account; mount one for Prometheus"
+            )
+        return token.decode("ascii")
+
+
+def _read_line(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_LARGEST_TOKEN).strip()
+
+
+def _fail(guard: Guard, why: str) -> GuardAnswer:
+    return GuardAnswer(guard.name, Verdict.ERROR, why)
+
+
+def _read_body(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
+    """Return the body; raise UnusableAnswerError if it is too large, or comes too slowly."""
+    parts, size = [], 0
+    while part := response.read1(_CHUNK):
+        parts.append(part)
+        size += len(part)
+        if size > _LARGEST:
+            raise UnusableAnswerError(f"the answer has more than {_LARGEST:,} bytes; let the query aggregate")
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    return b"".join(parts)
+
+
+def _describe(error: Exception, prometheus: Prometheus) -> str:
+    """Say why no answer came, without what the client's library says about itself."""
+    match error:
+        case urllib3.exceptions.NewConnectionError():  # refused, or without an address: a timeout by its class alone
+            return f"{prometheus.url} cannot be asked: {to_one_line(str(error).partition(': ')[2])}"
+        case urllib3.exceptions.TimeoutError() | TimeoutError():
+            return f"no answer from {prometheus.url} within {prometheus.timeout.total_seconds():.0f}s"
+        case OSError() if error.filename:
+            return f"{error.filename} cannot be read: {error.strerror}"
+        case _:
+            return f"{prometheus.url} cannot be asked: {to_one_line(str(error))}"

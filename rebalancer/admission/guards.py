@@ -1,0 +1,254 @@
+"""Guards: what a Prometheus has answered, and whether a step may begin by that.
+
+A step may begin when every guard has been good for its `for`, counted from the end of the last step: until then its
+effect cannot be seen. Only one step goes at a time, so that what follows a bad answer is one step at most. A run of
+good answers begins anew after a bad one, after a missing one, and where nothing was asked for a minute: nobody knows
+how it was in between. So it does after a restart.
+
+Nothing is asked while nothing waits for it. While evictions wait for nothing else, the next question is due
+
+* at once, if there is no answer since the last step ended;
+* after an interval, if an answer is bad or missing;
+* else ten seconds later, or when the last `for` ends, whichever is earlier.
+
+All times are monotonic seconds: a clock that is set forward makes no guard good.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from rebalancer.model.facts import End, Refusal
+from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import Reason
+from rebalancer.model.words import format_duration, format_rest, plural
+from rebalancer.planning.plan import Eviction
+from rebalancer.policy import Expect, Guard, Guards
+
+ASKED_EVERY: Final = 10.0
+"""Seconds between two questions while the answers are good and have to be so for longer."""
+
+ANSWERS_SERVE: Final = 30.0
+"""Seconds after its question was begun for which an answer serves a step; as old as a plan may be."""
+
+LONGEST_GAP: Final = 60.0
+"""Seconds without a question after which a run of good answers begins anew."""
+
+
+class Verdict(StrEnum):
+    """What an answer says."""
+
+    GOOD = "good"
+    BAD = "bad"
+    ERROR = "error"
+    """There is no answer that says anything: Prometheus is away, slow, or does not understand the query."""
+
+
+class Vector(NamedTuple):
+    """The result of a query: how many series it has, and the first as text, "" if there is none."""
+
+    series: int
+    first: str = ""
+
+    def __str__(self) -> str:
+        """Say what came back."""
+        if not self.series:
+            return "nothing"
+        return f"{plural(self.series, 'series', 'series')}, first {self.first}"
+
+
+class GuardAnswer(NamedTuple):
+    """What the queries of a guard returned: the verdict, and a sentence about it."""
+
+    name: str
+    verdict: Verdict
+    message: str
+
+
+def judge(guard: Guard, found: Vector, present: Vector | None) -> GuardAnswer:
+    """Return what the result of a guard's query, and of its `present`, says; that is None where it has none."""
+    returned = f"the query returned {found}"
+    if guard.expect is Expect.NOT_EMPTY:
+        return GuardAnswer(guard.name, Verdict.GOOD if found.series else Verdict.BAD, returned)
+    if found.series:
+        return GuardAnswer(guard.name, Verdict.BAD, returned)
+    assert present is not None
+    verdict = Verdict.GOOD if present.series else Verdict.BAD
+    return GuardAnswer(guard.name, verdict, f"{returned}, and present {present}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuardState:
+    """The answers, and since when they have been good; a new process begins with none.
+
+    `of` are the guards that were asked, None before that, `asked_at` is when. `quiet_since` is since when no step has
+    been under way, None while one is. `wanted`: evictions wait for the answers, or go by them.
+    """
+
+    of: Guards | None = None
+    asked_at: float | None = None
+    answers: tuple[GuardAnswer, ...] = ()
+    good_since: Mapping[str, float] = field(default_factory=dict)
+    """By the name of the guard; of those whose last answer was good."""
+    quiet_since: float | None = None
+    wanted: bool = False
+
+    @property
+    def not_good(self) -> tuple[GuardAnswer, ...]:
+        """The answers that are bad or missing."""
+        return tuple(answer for answer in self.answers if answer.verdict is not Verdict.GOOD)
+
+
+NO_ANSWERS: Final = GuardState()
+
+
+def take_answers(state: GuardState, guards: Guards, answers: Sequence[GuardAnswer], at: float) -> GuardState:
+    """Return the state after a question that was begun `at`."""
+    goes_on = state.of == guards and state.asked_at is not None and at - state.asked_at <= LONGEST_GAP
+    before = state.good_since if goes_on else {}
+    good = {answer.name: before.get(answer.name, at) for answer in answers if answer.verdict is Verdict.GOOD}
+    return replace(state, of=guards, asked_at=at, answers=tuple(answers), good_since=good)
+
+
+def next_question(state: GuardState, guards: Guards, interval: timedelta) -> float | None:
+    """Return when the guards are to be asked again, None while nothing waits for an answer."""
+    if not state.wanted or state.quiet_since is None:
+        return None
+    if state.of != guards or state.asked_at is None or state.asked_at < state.quiet_since:
+        return state.quiet_since
+    if state.not_good:
+        return state.asked_at + interval.total_seconds()
+    ends = max(_begins(state, guard) + guard.for_.total_seconds() for guard in guards.queries)
+    later = state.asked_at + ASKED_EVERY
+    return min(ends, later) if ends > state.asked_at else later
+
+
+def calls_for_decision(before: GuardState, after: GuardState) -> bool:
+    """Return whether answers decide something: they are good for long enough, or not good any more, or again."""
+    if bool(before.not_good) != bool(after.not_good) or after.of is None or after.asked_at is None:
+        return True
+    if after.not_good or after.quiet_since is None:
+        return False
+    asked_at = after.asked_at
+    return all(asked_at - _begins(after, guard) >= guard.for_.total_seconds() for guard in after.of.queries)
+
+
+def _begins(state: GuardState, guard: Guard) -> float:
+    """Return when the time begins for which a guard has to be good."""
+    assert state.quiet_since is not None
+    return max(state.good_since[guard.name], state.quiet_since)
+
+
+class GuardNotGood(Refusal):
+    """The last answer for a guard is bad or missing; `found` says what came back."""
+
+    reason = Reason.AWAITING_GUARDS
+    guard: str
+    found: str
+
+    def _end(self) -> End:
+        return End(event=f"when guard {self.guard} is good again")
+
+    def __str__(self) -> str:
+        return f"guard {self.guard} is not good: {self.found}"
+
+
+class GuardsUnanswered(Refusal):
+    """There is no recent answer of the Prometheus that the guards are asked of."""
+
+    reason = Reason.AWAITING_GUARDS
+
+    def _end(self) -> End:
+        return End(event="when Prometheus has answered")
+
+    def __str__(self) -> str:
+        return "waiting for Prometheus to answer the queries of guards"
+
+
+class GuardNotLasting(Refusal):
+    """A guard is good, and has not been for as long as its `for` requires."""
+
+    reason = Reason.AWAITING_GUARDS
+    guard: str
+    good_for: timedelta
+    required: timedelta
+
+    def _end(self) -> End:
+        return End(after=self.required - self.good_for)
+
+    def __str__(self) -> str:
+        return (
+            f"guard {self.guard} has been good for {format_duration(self.good_for)} since the last step; its for is "
+            f"{format_duration(self.required)}: {format_rest(self.required - self.good_for)} left"
+        )
+
+
+class StepUnderWay(Refusal):
+    """Replacements of the last step have not arrived; the guards are asked after that."""
+
+    reason = Reason.AWAITING_GUARDS
+
+    def _end(self) -> End:
+        return End(event="when the step that is under way has ended")
+
+    def __str__(self) -> str:
+        return "waiting for the replacements of the last step to arrive; the guards are asked after each step"
+
+
+class StepFirst(Refusal):
+    """The step of another workload, or more of the same, goes first: the guards are asked after each step."""
+
+    reason = Reason.AWAITING_GUARDS
+    workload: Reference
+
+    def _end(self) -> End:
+        return End(event="when the step that goes first has ended")
+
+    def __str__(self) -> str:
+        return f"a step of {self.workload} goes first; the guards are asked after each step"
+
+
+class GuardLimit:
+    """Admits one step if the guards allow it; `state` becomes the state after this cycle, which begins `at`.
+
+    `is_quiet`: no step is under way, but for replacements of groups (`unplaced`) that no node admits before their next
+    step. Without guards it refuses nothing.
+    """
+
+    def __init__(
+        self, guards: Guards, state: GuardState, at: float, *, is_quiet: bool, unplaced: frozenset[str] = frozenset()
+    ) -> None:
+        self._guards, self._unplaced = guards, unplaced
+        since = state.quiet_since if state.quiet_since is not None else at
+        self.state = replace(state, quiet_since=since if is_quiet else None, wanted=False)
+        self._at = at
+        self._first: Eviction | None = None
+
+    def take(self, step: Sequence[Eviction]) -> Refusal | None:
+        """Let a step go that nothing else holds; return why it has to wait."""
+        if not self._guards.queries:
+            return None
+        self.state = replace(self.state, wanted=True)
+        if self._first is not None:
+            return StepFirst(self._first.workload)
+        refusal = self._find_obstacle(step[0].group)
+        if refusal is None:
+            self._first = step[0]
+        return refusal
+
+    def _find_obstacle(self, group: str) -> Refusal | None:
+        state = self.state
+        asked_at = state.asked_at if state.of == self._guards else None
+        if asked_at is not None and state.not_good:
+            return GuardNotGood(state.not_good[0].name, state.not_good[0].message)
+        if state.quiet_since is None or self._unplaced - {group}:
+            return StepUnderWay()
+        if asked_at is None or asked_at < state.quiet_since or self._at - asked_at > ANSWERS_SERVE:
+            return GuardsUnanswered()
+        for guard in self._guards.queries:
+            good_for = timedelta(seconds=asked_at - _begins(state, guard))
+            if good_for < guard.for_:
+                return GuardNotLasting(guard.name, good_for, guard.for_)
+        return None
