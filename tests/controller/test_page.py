@@ -160,7 +160,9 @@ def test_the_plan_that_waits_for_approval_is_shown_with_its_command(browser: Bro
     assert f"To be approved: plan {proposal.hash}, {len(proposal.uids)} eviction" in text
     assert f"rebalancer approve {proposal.hash} shows it and asks" in text
     assert "; expires " in text
-    assert re.search(r'<th scope="row">shop/web-[\w-]+</th><td class="whole">a-\d</td><td>zone b/c, node [^<]*</td>', text)
+    assert re.search(
+        r'<th scope="row">shop/web-[\w-]+</th><td class="whole">a-\d</td><td>zone b/c, node [^<]*</td>', text
+    )
     approved = structs.replace(state.memory, proposal=structs.replace(proposal, approved=True))
     assert state.cycle is not None
     browser.page.show(replace(state, memory=approved, cycle=replace(state.cycle, memory=approved)), ())
