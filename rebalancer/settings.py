@@ -193,7 +193,8 @@ class Settings(BaseSettings):
 
 
 def _lease_requirement(shorter: str, value: timedelta, longer: str, limit: timedelta) -> str:
-    return f"{shorter} ({value.total_seconds():g}s) below {longer} ({format_duration(limit)})"
+    shown = f"{value.total_seconds():g}s" if value.microseconds else format_duration(value)
+    return f"{shorter} ({shown}) below {longer} ({format_duration(limit)})"
 
 
 def flag_of(name: str) -> str:

@@ -198,6 +198,14 @@ def test_no_command_hides_from_the_tests(page: str) -> None:
     assert fences == len(list(blocks(page)))
 
 
+@pytest.mark.parametrize("page", ["README.md", QUICK_START])
+def test_who_has_no_make_is_told_how_to_install(page: str) -> None:
+    """From the checkout, as long as no index has the package; that such a wheel runs is in test_environment.py."""
+    shown = text_of(page)
+    assert all(f"`{command}`" in shown for command in ("pipx install .", "uv tool install .", "pip install ."))
+    assert not re.search(r"pypi|install rebalancer", shown)
+
+
 def test_output_that_differs_is_noticed() -> None:
     """A changed word, a line too many, a line too few."""
     pattern = as_pattern(["one two", "…", "three …"])

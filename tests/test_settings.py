@@ -184,6 +184,10 @@ def test_a_wrong_value_is_refused_with_its_flag(name: str, value: str) -> None:
             "expected --renew-deadline (15s) below --lease-duration (15s)",
         ),
         (
+            {"renew_deadline": "300s"},
+            "expected --renew-deadline (5m) below --lease-duration (15s)",
+        ),
+        (
             {"retry_period": "9s"},
             "expected 1.2 times --retry-period (10.8s) below --renew-deadline (10s)",
         ),

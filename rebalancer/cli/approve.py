@@ -15,6 +15,7 @@ from rebalancer.cli.controller_state import read_lease, read_status
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import explain_refusals
+from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
 from rebalancer.model.words import plural
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         status = _read_status(transport, settings.namespace, now)
         plan = _read_pending(transport, settings.namespace, status, now)
     except ClusterError as error:
-        raise CliError(str(error)) from None
+        raise unreadable(error) from None
     if args.hash not in {None, plan.plan_hash}:
         raise CliError(f"plan {args.hash} does not wait for approval; the plan that waits is {plan.plan_hash}")
     say(_describe(plan, status, now))

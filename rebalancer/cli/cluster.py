@@ -10,8 +10,9 @@ from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, connect
 from rebalancer.cli.controller_state import read_acting
-from rebalancer.cli.errors import CliError, warn
+from rebalancer.cli.errors import warn
 from rebalancer.cli.options import ReadOptions
+from rebalancer.cli.refusals import unreadable
 from rebalancer.model.cluster import ConfigMap, describe_unmodelled
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode
@@ -27,7 +28,7 @@ class Cluster:
         try:
             self._transport = connect(kubeconfig=options.kubeconfig, context=options.context)
         except ClusterError as error:
-            raise CliError(str(error)) from None
+            raise unreadable(error) from None
         warn(self._transport.warnings)
 
     def read_snapshot(self) -> tuple[Snapshot, tuple[str, ...]]:
@@ -36,7 +37,7 @@ class Cluster:
         try:
             snapshot = read_once(self._transport, datetime.now(UTC), options.policy.eligibility.foreign_owners)
         except ClusterError as error:
-            raise CliError(str(error)) from None
+            raise unreadable(error) from None
         warnings = tuple(filter(None, [describe_unmodelled(snapshot.version)]))
         warnings += tuple(f"left out: {fault}" for fault in snapshot.faults)
         if snapshot.unknown:
@@ -50,9 +51,9 @@ class Cluster:
             try:
                 config_map = read_config_map(self._transport, namespace, POLICY_MAP)
             except RequestRefused as error:
-                warn([f"the team policy of {namespace} is not evaluated: {error}"])
+                warn([f"the team policy of {namespace} is not evaluated: {unreadable(error)}"])
             except ClusterError as error:
-                raise CliError(str(error)) from None
+                raise unreadable(error) from None
             else:
                 if config_map is not None:
                     yield config_map

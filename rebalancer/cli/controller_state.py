@@ -12,6 +12,7 @@ from rebalancer.adapters.kubernetes.configmaps import StatusMap, read_config_map
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.cli.errors import CliError
+from rebalancer.cli.refusals import VIEW
 from rebalancer.locations import ConfigMapPolicy, parse_policy_location
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.policy import Mode, Policy, PolicyError, default_policy, is_team_policy, load_policy
@@ -57,7 +58,7 @@ def read_lease(transport: Transport, namespace: str, now: datetime) -> LeaseStat
                 return LeaseStatus(holder=record.holder, since=record.acquired)
     except LeaseUnavailable:
         name = f"Lease {namespace}/rebalancer"
-        return LeaseStatus(error=f"not allowed to get {name}; the ClusterRole rebalancer-view has the right")
+        return LeaseStatus(error=f"not allowed to get {name}; {VIEW}")
     except ClusterError as error:
         return LeaseStatus(error=str(error))
     if record is None or record.renewed is None:
@@ -152,7 +153,7 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
     try:
         found = read_map_policy(transport, place.namespace, place.name)
     except RequestRefused as error:
-        right = "; the ClusterRole rebalancer-view has the right" if error.status == 403 else ""
+        right = f"; {VIEW}" if error.status == 403 else ""
         problem = f"{error.details.get('message', error)}{right}"
     except (LookupError, PolicyError) as error:
         problem = str(error.args[0]) if isinstance(error, LookupError) else str(error)

@@ -110,11 +110,12 @@ def read_policy_in_force(namespace: str, *, kubeconfig: str | None, context: str
     """
     from rebalancer.adapters.kubernetes.transport import ClusterError, connect  # noqa: PLC0415
     from rebalancer.cli.controller_state import find_policy_in_force  # noqa: PLC0415
+    from rebalancer.cli.refusals import unreadable  # noqa: PLC0415
 
     try:
         found = find_policy_in_force(connect(kubeconfig=kubeconfig, context=context), namespace)
     except ClusterError as error:
-        raise CliError(str(error)) from None
+        raise unreadable(error) from None
     warn(filter(None, [found.doubt]))
     if found.map_policy is None:
         return ReadPolicy(policy=default_policy(), in_force=found.sure, doubt=found.doubt, looked_in=namespace)
@@ -126,6 +127,7 @@ def _read_from_cluster(name: str, kubeconfig: str | None, context: str | None) -
     """Read a policy from a ConfigMap. What it needs is imported here: the client takes longer than any file."""
     from rebalancer.adapters.kubernetes.transport import ClusterError, connect  # noqa: PLC0415
     from rebalancer.cli.controller_state import read_map_policy  # noqa: PLC0415
+    from rebalancer.cli.refusals import unreadable  # noqa: PLC0415
 
     namespace, _, config_map = name.removeprefix(CONFIG_MAP_PREFIX).partition("/")
     if not namespace or not config_map or "/" in config_map:
@@ -133,8 +135,11 @@ def _read_from_cluster(name: str, kubeconfig: str | None, context: str | None) -
     try:
         with _listing_problems(name):
             found = read_map_policy(connect(kubeconfig=kubeconfig, context=context), namespace, config_map)
-    except (ClusterError, LookupError) as error:
-        raise CliError(f"{name}: {error.args[0] if isinstance(error, LookupError) else error}") from None
+    except ClusterError as error:
+        remedy = "grant the verb get on this ConfigMap"
+        raise CliError(f"{name}: {unreadable(error, remedy=remedy)}") from None
+    except LookupError as error:
+        raise CliError(f"{name}: {error.args[0]}") from None
     if found is None:
         raise CliError(f"{name}: there is no such ConfigMap")
     return found

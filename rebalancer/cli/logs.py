@@ -1,5 +1,6 @@
 """Structured logs on standard error, those of libraries (apscheduler, urllib3) in the same form.
 
+On a console a line is for people: empty and large fields are left out, and cycles that change nothing. JSON has all.
 Exceptions are logged without the values of variables, which structlog adds by default: these are whole clusters, and
 tokens among them.
 """
@@ -7,14 +8,18 @@ tokens among them.
 import logging
 import sys
 import traceback
+from collections.abc import Mapping
 from typing import Final, Literal, TextIO
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
-from structlog.typing import ExcInfo, Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 
 _MOST_FRAMES: Final = 20
 """Calls of an exception that are logged."""
+
+_MOST_FIELDS: Final = 8
+"""Entries of a mapping that a line on a console has; of more their number is shown."""
 
 
 def configure_logs(*, level: str, form: Literal["json", "console"]) -> None:
@@ -34,10 +39,14 @@ def configure_logs(*, level: str, form: Literal["json", "console"]) -> None:
             structlog.processors.JSONRenderer(default=str),
         ]
         if form == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_print_exception)]
+        else [
+            _shorten,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_print_exception),
+        ]
     )
+    own = [] if form == "json" else [_CycleFilter()]
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*own, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -52,6 +61,36 @@ def configure_logs(*, level: str, form: Literal["json", "console"]) -> None:
     root.setLevel(level.upper())
     for chatty in ("apscheduler", "urllib3"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+class _CycleFilter:
+    """Leaves out a cycle in which nothing has changed since the last one."""
+
+    def __init__(self) -> None:
+        self._last: EventDict = {}
+
+    def __call__(self, logger: object, method: str, event: EventDict) -> EventDict:
+        """Return an event, or raise DropEvent."""
+        del logger, method
+        if event["event"] == "cycle":
+            if event == self._last:
+                raise structlog.DropEvent
+            self._last = dict(event)
+        return event
+
+
+def _shorten(logger: object, method: str, event: EventDict) -> EventDict:
+    """Leave out what is empty, and show a mapping as `name 2, other 1`, one with many or nested values as its size."""
+    del logger, method
+    return {name: _shown(value) for name, value in event.items() if value or value == 0}
+
+
+def _shown(value: object) -> object:
+    if not isinstance(value, Mapping):
+        return value
+    if len(value) > _MOST_FIELDS or any(isinstance(one, Mapping | list | tuple) for one in value.values()):
+        return f"{len(value)} fields"
+    return ", ".join(f"{name} {one}" for name, one in value.items())
 
 
 def _print_exception(output: TextIO, exception: ExcInfo) -> None:

@@ -70,11 +70,12 @@ def _show_overview(prog: str, arguments: Sequence[str]) -> int:
     if not arguments:
         parser.print_help(sys.stderr)
         return Exit.USAGE
+    flags = parser.list_flags()
     if not arguments[0].startswith("-"):
-        near = get_close_matches(arguments[0], [verb.name for verb in VERBS], n=1)
+        is_flag = f"--{arguments[0]}" in flags  # `version` and `help` are commands of many programs
+        near = [f"--{arguments[0]}"] if is_flag else get_close_matches(arguments[0], [verb.name for verb in VERBS], n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(f"unknown command {arguments[0]!r}; {hint}`{prog} --help` lists the commands")
-    flags = parser.list_flags()
     if arguments[0] in flags:
         parser.parse_args(arguments)  # shows what is wanted, and ends
     hint = suggest_flag(arguments[0], flags)

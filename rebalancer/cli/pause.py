@@ -28,14 +28,16 @@ def add_arguments(parser: Parser) -> None:
         type=_parse_duration_flag,
         help="how long, such as 30m or 2h (default: until resumed)",
     )
-    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; shown in events, logs and plans")
+    parser.add_argument(
+        "--reason", metavar="TEXT", help="why; shown in events, logs and plans (default: no reason given)"
+    )
     add_settings_arguments(parser, only=("kubeconfig", "context", "namespace"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the pause and confirm it."""
-    reason = to_one_line(args.reason)
-    if not reason:
+    reason = to_one_line(args.reason or "")
+    if args.reason is not None and not reason:
         raise UsageError("--reason is empty; give the reason for the pause, which events, logs and plans show")
     settings = load_flags(args)
     transport, control = connect_control(settings)

@@ -17,7 +17,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import plural, short_key
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.reporting.phrases import component_text, key_text
-from rebalancer.reporting.text.layout import Style, TextLayout
+from rebalancer.reporting.text.layout import STATE_STYLES, Style, TextLayout
 from rebalancer.simulator import ZONE
 from rebalancer.simulator.story import Story, StoryLine
 
@@ -152,7 +152,7 @@ def _limit_text(limit: EvaluatedLimit, layout: TextLayout, *, is_one_of_several:
         f"{largest.count} of {limit.total} in {largest.domain} ({float(largest.share):.0%})" if largest else "no pods"
     )
     whose = f" of {key_text(limit.key)}" if is_one_of_several else ""
-    state = layout.paint(limit.state, Style.GOOD if limit.state is State.SATISFIED else Style.BAD)
+    state = layout.paint(limit.state, STATE_STYLES.get(limit.state))
     return (
         f"Limit {limit.group}/{limit.limit}{whose}, {limit.rule.bound} per {short_key(limit.topology_key)}: "
         f"{held}: {state}"
@@ -175,14 +175,14 @@ def _summary(story: Story, seen: Evaluation, layout: TextLayout) -> str:
     if waiting is None:
         if all(limit.state is State.SATISFIED for limit in seen.assessment.limits):
             return "Every pod has a node; nothing to repair so far."
-        return layout.paint("Every pod has a node; no eviction can satisfy the limit now.", Style.CAUTION)
+        return layout.paint("Every pod has a node; no eviction can satisfy the limit now.", Style.STUCK)
     return f"Nothing is evicted yet: {waiting.reason}: {component_text(waiting)}."
 
 
 def _moves_in_flight(story: Story, layout: TextLayout) -> Iterable[str]:
     for move in story.loop.memory.in_flight:
         zones = next((target.values for target in move.targets if target.topology_key == ZONE), ())
-        state = layout.paint(move.state, Style.CAUTION)
+        state = layout.paint(move.state, Style.MOVING)
         yield f"  {move.pod}  {move.node} -> zone {'/'.join(zones) or 'any'}  {state}"
 
 

@@ -12,6 +12,7 @@ from rebalancer.admission.guards import Verdict
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.files import read_any_policy, read_policy
 from rebalancer.cli.parsing import Parser, add_verbs
+from rebalancer.cli.terminal import say
 from rebalancer.model.words import plural
 from rebalancer.policy import Guards, TeamPolicy, json_schema, team_json_schema
 
@@ -55,8 +56,9 @@ def run(args: argparse.Namespace) -> int:
 def _validate(args: argparse.Namespace) -> int:
     policy = read_any_policy(args.file)
     if isinstance(policy, TeamPolicy):
-        return _write(f"{args.file}: valid (team policy, {plural(len(policy.groups), 'group')})\n")
-    _write(f"{args.file}: valid (mode {policy.mode}, hash {policy.hash})\n")
+        say([f"{args.file}: valid (team policy, {plural(len(policy.groups), 'group')})"])
+        return Exit.FINE
+    say([f"{args.file}: valid (mode {policy.mode}, hash {policy.hash})"])
     folder = Path() if args.file == "-" else Path(args.file).parent
     return _ask(policy.guards, folder) if args.live else Exit.FINE
 

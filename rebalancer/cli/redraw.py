@@ -23,7 +23,7 @@ _OF_SIGNAL: Final = 128
 
 def can_redraw() -> bool:
     """Return whether standard output is a terminal that can do more than add lines."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return sys.stdout.isatty() and os.environ.get("TERM") not in {None, "", "dumb"}
 
 
 @contextmanager

@@ -33,5 +33,7 @@ def run(args: argparse.Namespace) -> int:
         for key in keys:
             control.remove(key)
     over = "" if pause.holds(datetime.now(UTC)) else " (it had ended)"
-    say((f"Resumed; it was {pause.message}{over}", f"Removed {', '.join(keys)} from {control}."))
+    unread = f"the pause could not be read ({pause.unreadable}), which had counted as a pause"
+    was = unread if pause.unreadable else f"it was {pause.message}{over}"
+    say((f"Resumed; {was}", f"Removed {', '.join(keys)} from {control}."))
     return Exit.FINE

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.findings import find_findings
 from rebalancer.assessment.name_hints import nearest_name
@@ -21,6 +22,7 @@ from rebalancer.cli.progress import progress
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
+from rebalancer.model.words import short_key
 from rebalancer.policy import Policy, ScaleDownPrevention, default_policy
 from rebalancer.reporting.documents.document import json_chunks, to_yaml, workload_name
 from rebalancer.reporting.documents.report import report_document
@@ -35,6 +37,7 @@ from rebalancer.reporting.documents.simulation import (
     SimulationStep,
     WorstMoments,
 )
+from rebalancer.reporting.phrases import key_text, workload_names
 from rebalancer.reporting.text.simulation import losses_text, simulation_text
 from rebalancer.scheduling.profile import Profile
 from rebalancer.simulator.changes import Change, parse_change
@@ -226,6 +229,7 @@ def _find_domains(snapshot: Snapshot, key: str) -> list[str]:
 
 def _lose_domains(snapshot: Snapshot, policy: Policy, profile: Profile, seed: int, key: str) -> DomainLossesDocument:
     domains = _find_domains(snapshot, key)
+    whole = _finish(Scenario(steps=()).play(seed=seed, snapshot=snapshot, policy=policy, profile=profile))
     losses = []
     for domain in domains:
         lost = {node.name for node in snapshot.nodes if node.labels.get(key) == domain}
@@ -233,8 +237,7 @@ def _lose_domains(snapshot: Snapshot, policy: Policy, profile: Profile, seed: in
         outcome = _finish(scenario.play(seed=seed, snapshot=snapshot, policy=policy, profile=profile))
         missing = [one.wanted - one.ready for one in outcome.readiness]
         headrooms = [one.headroom for one in outcome.headrooms]
-        assessment = outcome.cycle.assessment
-        evaluated = [row for group in assessment.groups for row in group.hard]
+        left = _name_unsatisfied(outcome.cycle.assessment)
         losses.append(
             DomainLoss(
                 domain=domain,
@@ -246,13 +249,34 @@ def _lose_domains(snapshot: Snapshot, policy: Policy, profile: Profile, seed: in
                 most_missing=max(missing, default=0),
                 least_headroom=min(headrooms, default=None),
                 without_node=outcome.steps[-1].waiting,
-                unsatisfied=sum(row.state is not State.SATISFIED for row in evaluated)
-                + sum(limit.state is not State.SATISFIED for limit in assessment.limits),
+                unsatisfied=len(left),
+                left=left,
             )
         )
     return DomainLossesDocument(
-        generated_at=get_known_time(snapshot.taken_at), seed=seed, topology_key=key, losses=tuple(losses)
+        generated_at=get_known_time(snapshot.taken_at),
+        seed=seed,
+        topology_key=key,
+        losses=tuple(losses),
+        without_node=whole.steps[-1].waiting,
+        left=_name_unsatisfied(whole.cycle.assessment),
     )
+
+
+def _name_unsatisfied(assessment: Assessment) -> tuple[str, ...]:
+    """Name the hard constraints and the limits that are not satisfied, by what they are about."""
+    constraints = (
+        f"{group.spread.namespace}/{workload_names(group.workloads)}: {short_key(row.constraint.key)}"
+        for group in assessment.groups
+        for row in group.hard
+        if row.state is not State.SATISFIED
+    )
+    limits = (
+        f"{limit.namespace}/{key_text(limit.key)}: limit {limit.group}/{limit.limit}"
+        for limit in assessment.limits
+        if limit.state is not State.SATISFIED
+    )
+    return (*constraints, *limits)
 
 
 def _simulation_document(snapshot: Snapshot, outcome: Outcome, seed: int) -> SimulationDocument:

@@ -14,6 +14,7 @@ from rebalancer.cli.files import read_policy, read_policy_in_force, read_snapsho
 from rebalancer.cli.options import add_snapshot_argument
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.progress import progress
+from rebalancer.cli.refusals import unreadable
 from rebalancer.decoding.reduction import reduced_list
 from rebalancer.locations import controller_namespace
 
@@ -62,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
             taken_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         else:
             items, known, faults, taken_at = reduce_snapshots(read_snapshot_files(args.snapshot))
-    except (ClusterError, UnreadableSnapshot) as error:
+    except ClusterError as error:
+        raise unreadable(error) from None
+    except UnreadableSnapshot as error:
         raise CliError(str(error)) from None
     warn(f"left out: {fault}" for fault in faults)
     _write(args.output, reduced_list(items, known, taken_at))

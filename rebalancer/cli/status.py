@@ -14,6 +14,7 @@ from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.redraw import can_redraw, redrawing
+from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import find_layout
 from rebalancer.reporting.acting import describe_controller, find_trouble
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             _show_changes(_read_again(transport, settings.namespace), args)
     except ClusterError as error:
-        raise CliError(str(error)) from None
+        raise unreadable(error) from None
     return Exit.FINE
 
 

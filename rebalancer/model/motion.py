@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from rebalancer.model.moments import Moment
-from rebalancer.model.words import name_list, plural
+from rebalancer.model.words import format_duration, name_list, plural
 
 LEAST_WINDOW: Final = timedelta(minutes=1)
 """The shortest window in which the nodes that a domain loses are counted."""
@@ -101,7 +101,7 @@ class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
         """Say what has become of how many nodes, within what time, and who cordoned them."""
         losses = " or ".join(_LOST_BY[event] for event in self.events)
         seconds = round((self.until - self.since).total_seconds())
-        within = f" within {seconds} s" if seconds else ""
+        within = f" within {format_duration(timedelta(seconds=seconds))}" if seconds else ""
         by = f" by {name_list(self.by)}" if self.by else ""
         nodes = f"{self.lost} of {plural(self.had, 'node')} of {self.key}={self.value}"
         return f"{nodes} {'was' if self.lost == 1 else 'were'} {losses}{within}{by}"

@@ -13,7 +13,13 @@ LARGEST = 2**31 - 1
 
 PERCENTAGE = r"^(100|[1-9]?[0-9])%$"
 _PERCENT = re.compile(PERCENTAGE.removesuffix("$") + r"\Z")
+_ANY_PERCENT = re.compile(r"[1-9][0-9]{2,8}%\Z")
 _EXPECTED = "a whole number such as 2 or a percentage such as 10%"
+
+
+def expected_percentage(written: str) -> str:
+    """Say what is expected in place of a percentage above 100, "" of any other text."""
+    return "at most 100%" if _ANY_PERCENT.match(written) else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +35,7 @@ class Amount:
         if isinstance(written, str):
             match = _PERCENT.match(written)
             if match is None:
-                raise ValueError(f"expected {_EXPECTED}")
+                raise ValueError(f"expected {expected_percentage(written) or _EXPECTED}")
             return cls(value=int(match.group(1)), percent=True)
         if not 0 <= written <= LARGEST:
             raise ValueError(f"expected a number from 0 to {LARGEST}")

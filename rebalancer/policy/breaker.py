@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from rebalancer.policy.amounts import PERCENTAGE
+from rebalancer.policy.amounts import PERCENTAGE, expected_percentage
 from rebalancer.policy.base import Section, read_value
 from rebalancer.policy.durations import DAY, Duration, PositiveDuration, at_most
 
@@ -26,7 +26,7 @@ class Percentage:
         """Read `20%`; ValueError says what was expected."""
         match = _WRITTEN.match(written)
         if match is None:
-            raise ValueError(f"expected {_EXPECTED}")
+            raise ValueError(f"expected {expected_percentage(written) or _EXPECTED}")
         return cls(int(match.group(1)))
 
     def is_exceeded(self, part: int, total: int) -> bool:

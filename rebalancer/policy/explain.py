@@ -9,10 +9,13 @@ from typing import Any, get_args, get_origin
 from pydantic_core import ErrorDetails
 
 from rebalancer.policy.base import UNEXPECTED, Section
+from rebalancer.policy.selectors import Selector
 from rebalancer.policy.wording import describe_value, format_path, join_alternatives
 from rebalancer.yaml_tree import Path, Place
 
 _SIMPLE = re.compile(r"[A-Za-z0-9._*-]{1,40}\Z")
+_LABELS = re.compile(r"(?:[A-Za-z0-9._/-]{1,80}==?[A-Za-z0-9._-]{1,63}(?:,(?!\Z)|\Z)){1,5}\Z")
+_SELECTOR = "a label selector such as {matchLabels: {app: redis}}"
 _EXPECTED = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
@@ -51,8 +54,9 @@ def explain(error: ErrorDetails, *, place: Place | None, root: type[Section]) ->
         case "less_than_equal":
             expected = f"at most {context['le']}"
         case kind:
-            expected = _EXPECTED.get(kind, error["msg"])
-            suggestion = _suggest(kind, value)
+            is_selector = _find_section(path, root) is Selector
+            expected = _SELECTOR if is_selector else _EXPECTED.get(kind, error["msg"])
+            suggestion = _suggest_labels(value, is_selector=is_selector) or _suggest(kind, value)
     hint = f"; did you mean {suggestion}?" if suggestion else ""
     if value is None and _is_optional_section(path, root):
         hint = "; leave the field out for its defaults"
@@ -66,6 +70,14 @@ def _suggest(kind: str, value: object) -> str | None:
     if kind == "tuple_type":
         return f"[{value}]"
     return value if kind == "int_type" and value.isdecimal() else None
+
+
+def _suggest_labels(value: object, *, is_selector: bool) -> str | None:
+    """Return labels as `kubectl -l` takes them, `app=redis,tier=cache`, in the form of the file."""
+    if not isinstance(value, str) or not _LABELS.match(value):
+        return None
+    labels = f"{{{', '.join(': '.join(re.split('==?', label)) for label in value.split(','))}}}"
+    return f"{{matchLabels: {labels}}}" if is_selector else labels
 
 
 def _explain_choice(path: Path, value: object, place: Place | None, root: type[Section]) -> str:

@@ -23,6 +23,10 @@ LARGEST_FILE = 1024 * 1024
 
 _MOST_PROBLEMS = 100
 _NOT_EMPTY = "; expected at least apiVersion and kind"
+_MANIFEST = (
+    "found the manifest of a ConfigMap; expected the policy itself, the text below data.policy.yaml, in a file of its "
+    "own (`rebalancer policy show --policy configmap:NAMESPACE/NAME` reads it from a cluster)"
+)
 _HINT = " (`rebalancer policy show` prints all fields)"
 _Document = TypeVar("_Document", Policy, TeamPolicy)
 
@@ -51,6 +55,9 @@ def _load(model: type[_Document], data: bytes, source: str, hint: str, largest: 
     except UnreadableError as error:
         expected = _NOT_EMPTY + hint if isinstance(error, EmptyError) else ""
         raise PolicyError(source=source, problems=(PolicyProblem(error.line, "", error.message + expected),)) from None
+    if tree.value.get("kind") == "ConfigMap":
+        problem = PolicyProblem(_find_place(tree, ("kind",)).line, "kind", _MANIFEST)
+        raise PolicyError(source=source, problems=(problem,))
     try:
         policy = model.model_validate(tree.value, by_alias=True, by_name=False)
     except ValidationError as error:

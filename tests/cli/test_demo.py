@@ -178,6 +178,22 @@ def test_a_terminal_that_only_adds_lines_gets_lines_at_the_same_pace() -> None:
     assert seconds > 4
 
 
+@pytest.mark.parametrize("term", ["dumb", ""])
+def test_such_a_terminal_shows_the_first_line_at_once(term: str) -> None:
+    """Not when the simulation ends, half a minute later."""
+    screen, terminal = pty.openpty()
+    with subprocess.Popen([*COMMAND, "demo"], stdout=terminal, env={**ENVIRONMENT, "TERM": term}) as child:
+        os.close(terminal)
+        shown, began = b"", time.monotonic()
+        while b"evenly spread" not in shown and select.select([screen], [], [], 10)[0]:
+            shown += os.read(screen, 65536)
+        assert child.poll() is None
+        child.kill()
+    os.close(screen)
+    assert b"00:00  Three zones, three workloads, evenly spread" in shown
+    assert time.monotonic() - began < 4
+
+
 def test_an_hour_without_news_is_shown_in_seconds(tmp_path: Path) -> None:
     """At the pace of the scenario it would take an hour."""
     scenario = tmp_path / "hour.yaml"

@@ -1,6 +1,7 @@
 """`rebalancer explain`: why something is, or is not, moved."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -210,3 +211,28 @@ def test_pods_of_several_namespaces_are_named_with_them(tmp_path: Path, capsys: 
     names = capsys.readouterr().out.split()
     assert {name.split("/")[0] for name in names} == {"shop", "store"}
     assert entry.main(["explain", names[-1], *example]) == Exit.FINE
+
+
+@pytest.mark.parametrize(("name", "number"), [("web", 6), ("search", 6)])
+def test_domains_are_listed_as_plan_and_report_list_them(
+    name: str, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of a few, by name: what stands beside each other in two terminals can be compared."""
+    file = ("--snapshot", "docs/examples/zone-returned.json", "-l", f"app={name}")
+    shown = {}
+    for command in (("explain", f"deployment/{name}", *file[:2]), ("plan", *file), ("report", *file)):
+        assert entry.main([*command]) == Exit.FINE
+        shown[command[0]] = re.findall(r"(?:[abc]-[01]:\d ?){2,}", capsys.readouterr().out)[0].strip()
+    assert len(shown["explain"].split()) == number
+    assert set(shown.values()) == {shown["plan"]}
+
+
+def test_of_many_domains_the_fullest_are_listed_and_the_others_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zones = "abcdefghijklmn"
+    placed = {f"{zone}-0": 1 for zone in zones[:6]} | {"e-0": 3}
+    web = deployment("web", placed, namespace="demo", topologySpreadConstraints=[spread(labels=WEB)])
+    items = [*ready_nodes(dict.fromkeys(zones, 1)), *owned(web.pods, web.owners)]
+    document = explained(write_list(tmp_path / "cluster.yaml", items), "deployment/web", capsys)
+    assert document.path[0].evidence == "a:1 b:1 c:1 d:1 e:3 and 9 more"

@@ -68,7 +68,7 @@ MISTAKES: list[tuple[tuple[str, ...], Exit, str]] = [
     (("simulate", *OFFLINE, "--each", "nosuch"), Exit.ERROR, "no node has the label nosuch"),
     (("apply", "nosuch.json"), Exit.ERROR, "nosuch.json cannot be read"),
     (("apply", "plan.json"), Exit.ERROR, "plan.json: not a plan"),
-    (("pause",), Exit.USAGE, "required: --reason"),
+    (("pause", "--reason", ""), Exit.USAGE, "--reason is empty"),
     (("run", "--interval", "5"), Exit.USAGE, "unrecognized arguments: --interval 5"),
     (("run", "--metrics-address", "localhost"), Exit.ERROR, "expected HOST:PORT"),
     (("completion", "tcsh"), Exit.USAGE, "invalid choice: 'tcsh'"),

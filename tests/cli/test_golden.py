@@ -48,7 +48,8 @@ COMMANDS = {
     "predict": ("predict", "--pod", "tests/cli/golden/pod.yaml", "--snapshot", EXAMPLE),
     "simulate": ("simulate", "--snapshot", EXAMPLE, "--scenario", "docs/examples/zone-lost.yaml"),
     "simulate-each": ("simulate", "--snapshot", EXAMPLE, "--each", "topology.kubernetes.io/zone"),
-    "suggest": ("suggest", "--limit", "<1/3", "--size", "6", "--domains", "3"),
+    "suggest": ("suggest", "--limit", "<1/3", "--size", "10", "--domains", "6"),
+    "suggest-nothing": ("suggest", "--limit", "<1/3", "--size", "6", "--domains", "3"),
     "policy-validate": ("policy", "validate", "docs/examples/limits.yaml"),
     "policy-show": ("policy", "show"),
     "snapshot": ("snapshot", "--snapshot", SMALL),
@@ -128,7 +129,7 @@ def test_no_command_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - DOCUMENTS))
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [60, 80, 120])
 def test_lines_fit_the_terminal(name: str, width: int) -> None:
     """But for a word that is wider than it, and YAML to paste."""
     for line in shown(name, width, "never").splitlines():

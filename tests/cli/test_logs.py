@@ -1,4 +1,4 @@
-"""The log of an exception: where it happened, and nothing of what the process had in its variables."""
+"""The log: where an exception happened, and nothing of the process's variables; on a console, lines for people."""
 
 import json
 import subprocess
@@ -59,3 +59,50 @@ def test_an_exception_is_one_line_of_json() -> None:
     assert (entry["event"], exception["exc_type"]) == ("cycle failed", "ValueError")
     assert [frame["name"] for frame in exception["frames"]] == ["<module>", "dig", "dig", "dig"]
     assert all(frame.keys() == {"filename", "lineno", "name"} for frame in exception["frames"])
+
+
+CYCLES = """
+from collections import Counter
+
+import structlog
+from rebalancer.cli.logs import configure_logs
+from rebalancer.policy import default_policy
+
+configure_logs(level="info", form="{form}")
+log = structlog.get_logger("test")
+log.info("starting", settings={{"interval": "1m", "once": False}}, policy=default_policy().to_dict(), policy_hash="abc")
+for waiting in (Counter(), Counter(), Counter(BlockedByBudget=2, TooYoung=1), Counter()):
+    log.info("cycle", violated=0, waiting_for=waiting, breaker=[], stale="")
+    log.info("reported", note="as before")
+"""
+
+
+def cycles_logged(form: str) -> list[str]:
+    """Return the lines of a start and four cycles, of which the second changes nothing."""
+    program = CYCLES.format(form=form)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return run.stderr.splitlines()
+
+
+def test_a_console_has_one_short_line_for_each_cycle_that_changes_something() -> None:
+    """Without empty fields, and without the policy, which is in the ConfigMap; what is zero is there."""
+    start, *lines = cycles_logged("console")
+    cycles = [line for line in lines if "] cycle " in line]
+    assert "policy_hash=abc" in start
+    assert "RebalancePolicy" not in start
+    assert [line.partition("[test] ")[2].split() for line in cycles] == [
+        ["violated=0"],
+        ["violated=0", "waiting_for='BlockedByBudget", "2,", "TooYoung", "1'"],
+        ["violated=0"],
+    ]
+    assert len(lines) == 7
+    assert all(len(line) < 200 for line in (start, *lines))
+
+
+def test_json_has_every_cycle_with_every_field() -> None:
+    """Programs read it."""
+    start, *lines = map(json.loads, cycles_logged("json"))
+    assert start["policy"]["kind"] == "RebalancePolicy"
+    cycles = [line for line in lines if line["event"] == "cycle"]
+    assert [cycle["waiting_for"] for cycle in cycles] == [{}, {}, {"BlockedByBudget": 2, "TooYoung": 1}, {}]
+    assert all({"breaker", "stale", "violated", "timestamp"} <= cycle.keys() for cycle in cycles)

@@ -265,6 +265,48 @@ def test_a_live_plan_does_not_say_that_a_controller_acts_that_does_not_lead(
     assert out.splitlines()[0] == f"Plan (dry run; {line})"
 
 
+READS = [
+    ("status", f"GET {MAP}"),
+    *((verb, "GET /api/v1/pods") for verb in ("plan", "report", "explain deploy/web", "snapshot")),
+    ("report --policy configmap:rebalancer-system/other", f"GET {POLICY.replace('rebalancer-policy', 'other')}"),
+]
+
+
+@pytest.mark.parametrize(("command", "request_line"), READS)
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_refused_read_says_who_may_read(
+    command: str, request_line: str, code: int, server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without method, path and HTTP code: with the server's own words, and the role or the log-in that helps."""
+    method, path = request_line.split()
+    server.answers[method, path] = code, "pods is forbidden: User bob cannot list it"
+    result, out, err = run(capsys, *command.split())
+    assert (result, out) == (Exit.ERROR, "")
+    assert err.count("\n") == 1
+    assert "pods is forbidden: User bob cannot list it; " in err
+    assert "HTTP" not in err
+    helps = "grant the verb get on this ConfigMap" if "configmap:" in command else "rebalancer-view has the right"
+    assert ("log in again, or choose another --context" if code == 401 else helps) in err
+
+
+@pytest.mark.parametrize(
+    ("context", "hint"), [("nope", ""), ("prod-euu", "; did you mean prod-eu?"), ("prod-eu", None)]
+)
+def test_a_context_that_does_not_exist_lists_those_that_do(
+    context: str, hint: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the nearest."""
+    file = tmp_path / "config"
+    cluster = {"name": "one", "cluster": {"server": "http://127.0.0.1:9"}}
+    contexts = [{"name": name, "context": {"cluster": "one", "user": ""}} for name in ("prod-eu", "prod-us")]
+    config = {"clusters": [cluster], "contexts": contexts, "users": [], "current-context": "prod-us"}
+    file.write_text(json.dumps(config))
+    code, _, err = run(capsys, "report", "--kubeconfig", str(file), "--context", context)
+    listed = f"error: {file} has no context {context}; it has prod-eu, prod-us{hint}\n"
+    assert code == Exit.ERROR
+    assert (err == listed) is (hint is not None)
+
+
 @pytest.mark.parametrize(
     ("command", "leases"),
     [
@@ -290,6 +332,8 @@ def test_only_who_says_who_leads_reads_the_lease(
     [
         (["plna"], "unknown command 'plna'; did you mean plan? `rebalancer --help` lists the commands"),
         (["exlpain", "pod/web"], "unknown command 'exlpain'; did you mean explain? `rebalancer --help` lists"),
+        (["version"], "unknown command 'version'; did you mean --version? `rebalancer --help` lists the commands"),
+        (["help"], "unknown command 'help'; did you mean --help? `rebalancer --help` lists the commands"),
         (["frobnicate"], "unknown command 'frobnicate'; `rebalancer --help` lists the commands"),
         (["explain", "deploymet/web"], "; did you mean deployment/web?"),
         (["explain", "pod", "web", "db"], "found 'pod web db', expected KIND/NAME"),

@@ -70,6 +70,39 @@ def test_each_domain_is_lost_by_itself(capsys: pytest.CaptureFixture[str]) -> No
     assert lost["nodes"] == 2
 
 
+def test_a_loss_is_blamed_for_what_it_breaks_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """What is not satisfied has its name; what is so without any loss stands once, below the table."""
+    policy = write_policy(
+        tmp_path,
+        "groups: [{name: shop, selector: {}, groupBy: [Workload], limits: [{name: half, topologyKey: "
+        f"{ZONE}, maxShare: '<1/2', severity: critical}}]}}]",
+    )
+    document = printed(capsys, "--each", ZONE, "--policy", policy)
+    cart = "shop/cart (Deployment): zone"
+    assert cart in document["left"]
+    losses = {loss["domain"]: loss for loss in document["losses"]}
+    assert all(loss["unsatisfied"] == len(loss["left"]) for loss in losses.values())
+    assert "shop/Deployment/web: limit shop/half" in losses["c"]["left"]
+    assert "shop/Deployment/web: limit shop/half" not in document["left"]
+    assert main([*SIMULATE, "--each", ZONE, "--policy", policy]) == 0
+    text = capsys.readouterr().out
+    *_, row, _, whole = text.splitlines()
+    assert row.startswith("c     2      0     0")
+    assert "not satisfied (" in row
+    assert "Deployment/web: limit shop/half" in row
+    assert "Deployment/cart: limit" not in row
+    assert whole.startswith("Without any loss: ")
+    assert cart in whole
+
+
+def test_the_loss_of_an_empty_zone_breaks_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the default policy: cart is not repaired with zone c either."""
+    assert main([*SIMULATE, "--each", ZONE]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("Whichever zone is lost, everything comes right without it.")
+    assert "\nWithout any loss: 1 not satisfied (shop/cart (Deployment): zone).\n" in text
+
+
 def test_json_and_yaml_are_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     document = printed(capsys)
     assert main([*SIMULATE, "-o", "yaml"]) == 0

@@ -1,6 +1,7 @@
-"""Standard output has the document alone, whatever a library under the program prints."""
+"""Standard output has the document alone, whatever a library under the program prints; it may be closed."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,3 +55,41 @@ def test_a_plan_that_needs_the_solver_is_json(apps: tuple[str, ...], solves: boo
     assert document["evictions"]
     loaded = {line.rpartition(b"|")[2].strip() for line in done.stderr.splitlines() if line.startswith(b"import time:")}
     assert (b"highspy" in loaded) is solves
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        *((verb, 0) for verb in ("plan", "report", "explain deploy/cart")),
+        ("status --kubeconfig /nowhere", 1),
+        ("demo --scenario docs/examples/story.yaml", 0),
+        ("nothing", 2),
+    ],
+)
+def test_closed_streams_change_no_exit_code(words: str, code: int, closed: str) -> None:
+    """As cron jobs and daemons close them: no traceback, and what is open gets what it gets else."""
+    read = words.split(maxsplit=1)[0] in {"plan", "report", "explain"}
+    line = f"{words} --snapshot docs/examples/zone-returned.json" if read else words
+    command = f"exec {sys.executable} -m rebalancer.cli.start {line}"
+
+    def run(redirected: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-c", f"{command} {redirected}"], capture_output=True, text=True, check=False, timeout=60
+        )
+
+    done, whole = run(closed), run("")
+    assert (done.returncode, whole.returncode) == (code, code)
+    assert done.stdout == ("" if ">&- 2" in closed or closed == ">&-" else whole.stdout)
+    assert done.stderr == ("" if "2>&-" in closed else whole.stderr)
+
+
+def test_a_file_that_is_opened_gets_the_number_of_no_closed_stream() -> None:
+    """What is printed would be written into it, or into a request to the API server."""
+    program = (
+        "import os, sys; from rebalancer.cli import start; sys.argv = ['rebalancer', '--version'];"
+        "sys.exit = lambda code: os._exit(os.open(os.devnull, os.O_RDONLY)); start.main()"
+    )
+    command = f'exec {sys.executable} -c "$0" <&- >&- 2>&-'
+    done = subprocess.run(["sh", "-c", command, program], check=False, timeout=60, env=dict(os.environ))
+    assert done.returncode >= 3

@@ -9,13 +9,14 @@ from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import jsonschema
 import pytest
 from msgspec import structs
 
 from rebalancer.adapters.web import CannotListen
-from rebalancer.adapters.web.page_view import FIRST, ROWS
+from rebalancer.adapters.web.page_view import FIRST, MOODS, ROWS
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.findings import Finding
 from rebalancer.controller.page import StatusPage
@@ -24,13 +25,15 @@ from rebalancer.controller.state import Leadership, LoopState
 from rebalancer.controller.status import status_document
 from rebalancer.locations import Address
 from rebalancer.model.moves import RefusedRequest
-from rebalancer.model.reasons import FindingKind
+from rebalancer.model.reasons import FindingKind, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, ScaleDownPrevention
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.status import LeaseStatus
+from rebalancer.reporting.text.layout import STATE_STYLES
 from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster
+from rebalancer.simulator.builder import ClusterBuilder
 from rebalancer.simulator.controller import SimulatedController
 from tests.build import a_cluster, a_policy
 
@@ -129,7 +132,7 @@ def test_it_says_what_the_controller_does_and_what_is_violated(browser: Browser)
     assert "0 of 1 constraint" not in text
     assert "limit all/zone-half" in text
     assert text.index("limit all/zone-half") < text.index("zone: skew 6, at most 1")
-    assert "a 6, b 2, c 0" in text
+    assert "a 6, b 2, c 0" in re.sub("<[^>]*>", "", text)
     assert "6 of 8 (75%)" in text
     assert re.search(r"<td[^>]*share-3[^>]*>6</td>", text)
 
@@ -157,7 +160,9 @@ def test_the_plan_that_waits_for_approval_is_shown_with_its_command(browser: Bro
     assert f"To be approved: plan {proposal.hash}, {len(proposal.uids)} eviction" in text
     assert f"rebalancer approve {proposal.hash} shows it and asks" in text
     assert "; expires " in text
-    assert re.search(r'<th scope="row">shop/web-[\w-]+</th><td>a-\d</td><td>zone b/c, node [^<]*</td>', text)
+    assert re.search(
+        r'<th scope="row">shop/web-[\w-]+</th><td class="whole">a-\d</td><td>zone b/c, node [^<]*</td>', text
+    )
     approved = structs.replace(state.memory, proposal=structs.replace(proposal, approved=True))
     assert state.cycle is not None
     browser.page.show(replace(state, memory=approved, cycle=replace(state.cycle, memory=approved)), ())
@@ -173,6 +178,27 @@ def test_moves_in_flight_and_the_reasons_for_waiting_are_shown(browser: Browser)
     assert f"shop/{move.pod}" in text
     assert "Moves in flight" in text
     assert "Not evicted, by reason" in text
+
+
+def test_states_have_the_colours_of_the_terminal() -> None:
+    """Red is violated, magenta cannot be repaired, green is satisfied, yellow not known."""
+    colours = {"31": "bad", "35": "stuck", "32": "good", "33": "caution"}
+    assert {state: MOODS[state] for state in State} == {state: colours[STATE_STYLES[state]] for state in State}
+    style = (files("rebalancer.adapters.web") / "templates/style.css").read_text()
+    assert all(f".{name} {{ color: var(--{name});" in style for name in colours.values())
+    assert all(style.count(f"--{name}: #") == 2 for name in colours.values())
+
+
+def test_a_name_with_a_hyphen_is_not_broken(browser: Browser) -> None:
+    """`eu-` at the end of a line and `west-1b 3` in the next is a name that does not exist."""
+    blueprint = ClusterBuilder()
+    blueprint.zones(["eu-west-1a", "eu-west-1b"], 1)
+    blueprint.deployment("web", namespace="shop", on={"eu-west-1a-1": 3, "eu-west-1b-1": 0}, spread={ZONE: 1})
+    browser.page.show(state_of(blueprint.snapshot()), ())
+    shown = browser.get()[1]
+    assert '<span class="whole">eu-west-1a 3,</span> <span class="whole">eu-west-1b 0</span>' in shown
+    assert '<th scope="col" class="whole">eu-west-1a</th>' in shown
+    assert ".whole { white-space: nowrap; }" in browser.get("/style.css")[1]
 
 
 def test_a_namespace_in_which_nothing_is_evicted_is_named(browser: Browser) -> None:
@@ -404,7 +430,7 @@ def test_the_grid_is_that_of_a_key_that_can_be_chosen(browser: Browser) -> None:
     browser.page.show(state_of(shop()), ())
     assert '<th scope="col">a-1</th>' not in browser.text()
     text = browser.text(f"/?key={HOSTNAME}")
-    assert '<th scope="col">a-1</th>' in text
+    assert '<th scope="col" class="whole">a-1</th>' in text
     assert f"<strong>{HOSTNAME}</strong>" in text
 
 

@@ -5,6 +5,7 @@
 
 import importlib
 import pkgutil
+import re
 from dataclasses import Field
 from pathlib import Path
 
@@ -54,6 +55,12 @@ def test_a_sentence_fits_into_another_one(fact: Fact) -> None:
     assert sentence == sentence.strip()
     assert "\n" not in sentence
     assert not sentence.endswith((".", ";", ","))
+
+
+@pytest.mark.parametrize("fact", examples(), ids=lambda fact: type(fact).__name__)
+def test_a_duration_is_written_in_one_form(fact: Fact) -> None:
+    """5m everywhere, and 300s nowhere."""
+    assert not re.search(r"(?<![0-9.])(?:[6-9][0-9]|[0-9]{3,}) ?s(?:econds)?\b", str(fact))
 
 
 def test_facts_are_values_of_their_own_kind() -> None:

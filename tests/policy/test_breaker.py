@@ -18,7 +18,7 @@ def test_bounds_are_percentages() -> None:
     [
         ("unreadyNodes: 20", "unreadyNodes: found 20; expected a percentage such as 20%; did you mean 20%?"),
         ('apiErrors: "20"', 'apiErrors: found "20"; expected a percentage such as 20%; did you mean 20%?'),
-        ("pendingPods: 101%", 'pendingPods: found "101%"; expected a percentage such as 20%'),
+        ("pendingPods: 101%", 'pendingPods: found "101%"; expected at most 100%'),
         ("failedMoves: 2.5%", 'failedMoves: found "2.5%"; expected a percentage such as 20%'),
         ("unreadyInZone: true", "unreadyInZone: found true; expected a percentage such as 20%"),
         ("window: 0s", 'window: found "0s"; expected more than 0s'),

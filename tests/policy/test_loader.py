@@ -96,6 +96,33 @@ def test_what_is_no_policy_at_all_is_named_with_its_line(text: str | bytes, prob
     assert any(line.startswith(problem) for line in refused(text)), refused(text)
 
 
+def test_the_manifest_of_a_config_map_is_one_problem_with_the_way_out() -> None:
+    """Not one for each of its fields: the policy is within."""
+    manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: policy}\ndata: {policy.yaml: 'mode: Evict'}\n"
+    (problem,) = refused(manifest)
+    assert problem.startswith("policy.yaml:2: kind: found the manifest of a ConfigMap; expected the policy itself")
+    assert "data.policy.yaml" in problem
+
+
+@pytest.mark.parametrize(
+    ("field", "problem"),
+    [
+        ("budgets: {maxUnavailable: 150%}", 'found "150%"; expected at most 100%'),
+        ("breaker: {unreadyNodes: 101%}", 'found "101%"; expected at most 100%'),
+        ("eligibility: {selector: app=redis}", "did you mean {matchLabels: {app: redis}}?"),
+        (
+            "groups: [{name: a, selector: 'app=redis,tier==cache', groupBy: [Workload], limits: []}]",
+            "did you mean {matchLabels: {app: redis, tier: cache}}?",
+        ),
+        ("eligibility: {selector: {matchLabels: app=redis}}", "expected a mapping; did you mean {app: redis}?"),
+        ("eligibility: {selector: app in (a)}", "expected a label selector such as {matchLabels: {app: redis}}"),
+    ],
+)
+def test_what_is_expected_is_said_in_the_form_of_the_file(field: str, problem: str) -> None:
+    """The bound of a percentage, and a selector that was written as for `kubectl -l`."""
+    assert any(problem in line for line in refused(HEAD + field)), refused(HEAD + field)
+
+
 @pytest.mark.parametrize("field", ["canary: {}"])
 def test_what_nothing_acts_on_is_not_accepted(field: str) -> None:
     """A window that is accepted and ignored would evict outside of it."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import is_
 from threading import Thread
 from typing import TypeVar
@@ -41,7 +41,7 @@ from rebalancer.model.events import Event, Regarding
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import OPTIONAL, Fault, Snapshot
-from rebalancer.model.words import plural
+from rebalancer.model.words import format_duration, plural
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.ports import (
     Document,
@@ -177,11 +177,11 @@ class KubernetesCluster:
             if not reflector.synced.is_set():
                 return f"{name}: not listed yet{f' ({reflector.error})' if reflector.error else ''}"
             if reflector.failing > FAILING_AFTER:
-                return f"{name}: the watch has failed for {reflector.failing:.0f}s: {reflector.error}"
+                return f"{name}: the watch has failed for {_span(reflector.failing)}: {reflector.error}"
             if reflector.undelivered:
                 return f"{name}: the watch did not deliver {plural(reflector.undelivered, 'change')} that a list shows"
             if reflector.is_stale:
-                return f"{name}: no watch event from the API server for {reflector.age:.0f}s"
+                return f"{name}: no watch event from the API server for {_span(reflector.age)}"
         return ""
 
     def snapshot(self, now: datetime) -> Snapshot:
@@ -434,3 +434,7 @@ def _is_ready_pod_of(owners: Collection[str], pod: object, *, of_any: bool) -> b
     if not isinstance(pod, Pod) or not pod.ready or pod.terminating or pod.owner is None:
         return False
     return pod.owner.uid in owners or (of_any and pod.owner.kind == "ReplicaSet")
+
+
+def _span(seconds: float) -> str:
+    return format_duration(timedelta(seconds=round(seconds)))

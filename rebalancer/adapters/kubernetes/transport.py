@@ -14,6 +14,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from urllib3.response import BaseHTTPResponse
 from rebalancer import __version__
 from rebalancer.adapters.kubernetes.connections import Connections, Exchange
 from rebalancer.adapters.kubernetes.denials import NAMESPACE_TERMINATING, find_denial, list_causes
+from rebalancer.model.words import name_list
 from rebalancer.ports import Denial
 
 _CONNECTIONS = 48
@@ -210,7 +212,7 @@ class Transport(ApiClient):
         except (urllib3.exceptions.HTTPError, OSError, ApiException) as error:
             waited = time.monotonic() - began
             self.on_answer(method, path, 0, False, waited)
-            why = f"timed out after {limit:g} s" if waited >= limit else _find_cause(error)
+            why = f"timed out after {limit:g}s" if waited >= limit else _find_cause(error)
             raise Unreachable(f"{method} {path}: no response from {self.host}: {why}") from error
         response: BaseHTTPResponse = answer.response
         return response, exchange
@@ -286,6 +288,11 @@ def connect(
         # The client checks little of what it reads: a file of another form ends in any of these.
         where = kubeconfig or "~/.kube/config"
         there = os.pathsep in where or Path(where).expanduser().exists()
+        contexts = _list_contexts(kubeconfig) if there and context is not None else []
+        if contexts and context not in contexts:
+            near = get_close_matches(str(context), contexts, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ClusterError(f"{where} has no context {context}; it has {name_list(contexts)}{hint}") from error
         why = " ".join(str(error).split()).rstrip(".") if there else "no such file"
         raise ClusterError(f"no cluster configured: {where}: {why}; pass --kubeconfig and --context") from error
     configuration.retries = False
@@ -295,6 +302,15 @@ def connect(
         # urllib3 warns at every request; `Transport.warnings` says it once.
         warnings.filterwarnings("ignore", category=urllib3.exceptions.InsecureRequestWarning)
     return Transport(configuration, read_timeout=read_timeout)
+
+
+def _list_contexts(kubeconfig: str | None) -> list[str]:
+    """Return the contexts of a kubeconfig; none of one that cannot be read, or that has no current one."""
+    try:
+        contexts, _ = config.list_kube_config_contexts(config_file=kubeconfig)  # type: ignore[no-untyped-call]
+        return [str(context["name"]) for context in contexts]
+    except (ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError):
+        return []
 
 
 def _use_service_account(configuration: Configuration) -> bool:

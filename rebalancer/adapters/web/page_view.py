@@ -39,7 +39,15 @@ _COLUMNS: Final = 30
 """Domains with a column of their own; of the others it is said how many hold pods."""
 
 _SHADES: Final = 4
-_MOODS: Final = {State.SATISFIED: "good", State.VIOLATED: "bad"}
+MOODS: Final = {
+    State.SATISFIED: "good",
+    State.VIOLATED: "bad",
+    State.INFEASIBLE: "stuck",
+    State.UNFIXABLE: "stuck",
+    State.UNKNOWN: "caution",
+}
+"""The class of each state; the terminal has the same colours (`reporting.text.layout`)."""
+
 _FINE: Final = frozenset({State.SATISFIED, State.UNKNOWN})
 _HARD: Final = "DoNotSchedule"
 
@@ -50,7 +58,7 @@ class _Violation(NamedTuple):
     what: str
     state: str
     mood: str
-    counts: str
+    counts: Sequence[str]
     sentences: Sequence[str]
 
 
@@ -353,7 +361,7 @@ def _skew(row: ReportedConstraint) -> str:
 
 
 def _mood(state: str) -> str:
-    return _MOODS.get(State(state), "caution")
+    return MOODS.get(State(state), "caution")
 
 
 def _violated_constraint(row: ReportedConstraint) -> _Violation:
@@ -386,12 +394,12 @@ def _cause(row: ReportedConstraint | ReportedLimit) -> str:
     return f"Cause: {row.cause}." if row.cause and row.cause != ViolationCause.UNKNOWN else ""
 
 
-def _counts(counts: Mapping[str, int], empty: int) -> str:
+def _counts(counts: Mapping[str, int], empty: int) -> Sequence[str]:
+    """List the parts of the counts; none is broken over two lines."""
     shown = list(counts.items())[:_COLUMNS]
-    text = ", ".join(f"{domain or '(empty)'} {count}" for domain, count in shown)
     rest = len(counts) - len(shown)
-    parts = (text, f"{rest} more" if rest else "", plural(empty, "empty domain") if empty else "")
-    return ", ".join(part for part in parts if part)
+    parts = [f"{domain or '(empty)'} {count}" for domain, count in shown]
+    return [*parts, *([f"{rest} more"] if rest else []), *([plural(empty, "empty domain")] if empty else [])]
 
 
 def _limit_row(row: ReportedLimit) -> _LimitRow:

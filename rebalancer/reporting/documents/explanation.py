@@ -34,7 +34,7 @@ from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import LimitAction
 from rebalancer.prevention.summary import ScaleDownAnswer
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
-from rebalancer.reporting.domain_counts import list_counts
+from rebalancer.reporting.domain_counts import FEW, find_filled
 from rebalancer.reporting.phrases import (
     certainty,
     component_text,
@@ -63,7 +63,7 @@ from rebalancer.scheduling.view import View
 
 MOVES, WAITS, STAYS = "Moves", "Waits", "Stays"
 _MOST = 5
-"""So many domains are listed; the rest is counted."""
+"""Up to this many domains of many are listed; the rest are counted."""
 
 
 class Answer(CamelCaseStruct, frozen=True, kw_only=True):
@@ -377,17 +377,21 @@ def _constraint_answer(evaluated: EvaluatedConstraint, state: StateReason, label
     question = f"Is {constraint.key} (maxSkew {constraint.max_skew}, {action}) satisfied?"
     if state.state is State.UNKNOWN:
         return Answer(question=question, answer=str(state.state), evidence=state.message)
-    domains = evaluated.counts.by_domain
-    counts = sorted(list_counts(domains).before.items(), key=lambda item: (-item[1], item[0]))
-    shown = " ".join(f"{domain or '(empty)'}:{count}" for domain, count in counts[:_MOST])
-    more = f" and {len(domains) - _MOST} more" if len(domains) > _MOST else ""
     domain = labels.get(constraint.key)
     this_pod = f"; this pod is in {domain!r}" if domain is not None else ""
     return Answer(
         question=question,
         answer=f"{state.state}: skew {evaluated.counts.skew}",
-        evidence=f"{shown}{more}{this_pod}",
+        evidence=f"{_list_domains(evaluated.counts.by_domain)}{this_pod}",
     )
+
+
+def _list_domains(counts: Mapping[str, int]) -> str:
+    """List the domains as plan and report do; of many, the fullest, and count the others."""
+    if len(counts) <= FEW:
+        return counts_change(counts, {})
+    fullest = sorted(find_filled(counts).items(), key=lambda item: (-item[1], item[0]))[:_MOST]
+    return f"{counts_change(dict(fullest), {})} and {len(counts) - len(fullest)} more"
 
 
 def _replacement_answers(pod: Pod, view: View) -> Iterator[Answer]:

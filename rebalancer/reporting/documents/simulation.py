@@ -93,7 +93,7 @@ class DomainLoss(CamelCaseStruct, frozen=True, kw_only=True):
 
     `mostMissing` is how many pods of one workload were not Ready at the worst moment, `leastHeadroom` that of the limit
     with the least, null without a limit. `withoutNode` pods have no node at the end, `unsatisfied` constraints and
-    limits do not hold then.
+    limits do not hold then; `left` names these.
     """
 
     domain: str
@@ -106,10 +106,14 @@ class DomainLoss(CamelCaseStruct, frozen=True, kw_only=True):
     least_headroom: int | None
     without_node: Number
     unsatisfied: Number
+    left: tuple[Text, ...] = ()
 
 
 class DomainLossesDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The loss of every single domain of a topology key, each simulated from the same snapshot."""
+    """The loss of every single domain of a topology key, each simulated from the same snapshot.
+
+    `withoutNode` and `left` are what remains where no domain is lost: no loss is the cause of that.
+    """
 
     api_version: str = API_VERSION
     kind: str = "SimulatedLosses"
@@ -117,3 +121,5 @@ class DomainLossesDocument(CamelCaseStruct, frozen=True, kw_only=True):
     seed: int
     topology_key: Text
     losses: tuple[DomainLoss, ...]
+    without_node: Number = 0
+    left: tuple[Text, ...] = ()

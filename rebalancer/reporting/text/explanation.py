@@ -6,7 +6,7 @@ from typing import Final
 from rebalancer.reporting.documents.explanation import MOVES, STAYS, WAITS, ExplanationDocument
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout
 
-_STYLES: Final = {MOVES: Style.GOOD, WAITS: Style.CAUTION, STAYS: Style.HEADING}
+_STYLES: Final = {MOVES: Style.MOVING, WAITS: Style.CAUTION, STAYS: Style.HEADING}
 
 
 def explanation_text(document: ExplanationDocument, layout: TextLayout = PLAIN, *, foot: Sequence[str] = ()) -> str:

@@ -5,9 +5,13 @@ Where the output is no terminal it is not wrapped, so that a line can be searche
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from itertools import accumulate
 from typing import Final, NamedTuple
+
+from rebalancer.model.reasons import State
 
 _CODES: Final = re.compile("\x1b\\[[0-9;]*m")
 _GAP: Final = "  "
@@ -16,13 +20,27 @@ _NARROWEST: Final = 24
 
 
 class Style(StrEnum):
-    """What a colour stands for; its value is the terminal's code."""
+    """What a colour stands for, here and on the status page; its value is the terminal's code."""
 
     HEADING = "1"
     GOOD = "32"
+    MOVING = "34"
     CAUTION = "33"
+    """It waits, or is not known."""
     BAD = "31"
+    STUCK = "35"
+    """It cannot be repaired."""
     QUIET = "2"
+
+
+STATE_STYLES: Final = {
+    State.SATISFIED: Style.GOOD,
+    State.VIOLATED: Style.BAD,
+    State.INFEASIBLE: Style.STUCK,
+    State.UNFIXABLE: Style.STUCK,
+    State.UNKNOWN: Style.CAUTION,
+}
+"""The colour of each state, by its name too."""
 
 
 class TextLayout(NamedTuple):
@@ -57,6 +75,8 @@ class TextLayout(NamedTuple):
             if not empty and used + 1 + width > self.width:
                 lines.append(line.rstrip())
                 line, used, empty = following, visible_width(following), True
+            if empty and lines and not word:  # a line begins where its indentation ends
+                continue
             line += word if empty else f" {word}"
             used += width if empty else width + 1
             empty = False
@@ -65,7 +85,7 @@ class TextLayout(NamedTuple):
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         """Align the cells of a table in columns. The last column is wrapped where the terminal is narrower.
 
-        Where hardly any room is left for it, it has lines of its own below each row.
+        Where hardly any room is left for it, it has lines of its own below each row, after the columns that do not fit.
         """
         painted = [self.heading(cell) for cell in head]
         widths = [max(visible_width(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
@@ -73,18 +93,21 @@ class TextLayout(NamedTuple):
         if self.width is not None and used + _NARROWEST > self.width:
             widest = max((visible_width(row[-1]) for row in rows), default=0)
             if used + widest > self.width:
-                return [line for row in (painted, *rows) for line in self._stacked(row, widths)]
+                ends = list(accumulate(widths, lambda end, width: end + len(_GAP) + width))
+                fitting = max(1, bisect_right(ends, self.width))
+                return [line for row in (painted, *rows) for line in self._stacked(row, widths, fitting)]
         return [
             line
             for row in (painted, *rows)
             for line in self.wrap(row[-1], "".join(_padded(row[:-1], widths)), " " * used)
         ]
 
-    def _stacked(self, row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-        """Yield a row without its last cell, and that below it."""
+    def _stacked(self, row: Sequence[str], widths: Sequence[int], fitting: int) -> Iterator[str]:
+        """Yield the first cells of a row, and the others below it."""
         *cells, last = row
-        yield from self.wrap(_GAP.join(cell for cell in _aligned(cells, widths)).rstrip(), "", _GAP)
-        yield from self.wrap(last, _GAP * 2)
+        aligned = list(_aligned(cells, widths))
+        yield from self.wrap(_GAP.join(aligned[:fitting]).rstrip(), "", _GAP)
+        yield from self.wrap(_GAP.join((*aligned[fitting:], last)), _GAP * 2)
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.reporting.documents.report import ReportedLimit
 from rebalancer.reporting.phrases import key_text
-from rebalancer.reporting.text.layout import Style, TextLayout, more_text
+from rebalancer.reporting.text.layout import STATE_STYLES, TextLayout, more_text
 
 _COLUMNS: Final = ("LIMIT", "NAMESPACE", "PODS", "STATE", "SEVERITY", "GUARANTEED", "DETAILS")
 
@@ -75,7 +75,7 @@ def _row(limit: ReportedLimit, layout: TextLayout) -> tuple[str, ...]:
         name,
         limit.namespace,
         key_text(limit.key),
-        layout.paint(limit.state, Style.BAD),
+        layout.paint(limit.state, STATE_STYLES.get(State(limit.state))),
         limit.severity,
         guaranteed,
         details,

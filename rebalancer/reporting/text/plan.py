@@ -31,7 +31,7 @@ from rebalancer.reporting.phrases import (
 )
 from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, is_repairable
 from rebalancer.reporting.searches import method_lines
-from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, more_text, sections
+from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, more_text, sections
 
 _MOST_DOMAINS = 4
 """So many target domains of an eviction are listed; the rest is counted."""
@@ -50,7 +50,7 @@ _NEEDED = frozenset({"Pod", "Node"})
 
 _NOW, _WAITS, _STAYS = ">", "~", "x"
 _LEGEND: Final = f"{_NOW} moves now   {_WAITS} waits   {_STAYS} stays"
-_STYLES: Final = {_NOW: Style.GOOD, _WAITS: Style.CAUTION, _STAYS: Style.BAD}
+_STYLES: Final = {_NOW: Style.MOVING, _WAITS: Style.CAUTION, _STAYS: Style.STUCK}
 
 
 class PlanView(NamedTuple):
@@ -192,8 +192,9 @@ class _PlanText:
     def _group_lines(self, group: ComponentPlan) -> list[str]:
         layout, decided = self._layout, self._decided.get(group.name, ())
         numbers = self._numbers[group.name]
-        mark = "!" if group.state is State.VIOLATED else _STAYS
-        state = layout.paint(group.state, Style.CAUTION if group.state is State.VIOLATED else Style.BAD)
+        style = STATE_STYLES.get(group.state)
+        mark = layout.paint("!" if group.state is State.VIOLATED else _STAYS, style)
+        state = layout.paint(group.state, style)
         name = layout.heading(f"{group.component.namespace}/{workload_names(group.workloads)}")
         cost = f"  {repair_cost(group, numbers)}" if group.evictions or decided else ""
         lines = layout.wrap(f"{mark} {name}  {state}{cost}", hang="    ")

@@ -12,18 +12,11 @@ from rebalancer.reporting.domain_counts import ListedCounts
 from rebalancer.reporting.local_storage import local_storage_line
 from rebalancer.reporting.phrases import listed_text, workload_names
 from rebalancer.reporting.text.failures import failure_lines
-from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, more_text, sections
+from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, more_text, sections
 from rebalancer.reporting.text.limits import limit_sections
 
 _COLUMNS: Final = ("NAMESPACE", "WORKLOAD", "KEY", "MAXSKEW", "SKEW", "ACTION", "STATE", "COUNTS")
 _LEGEND: Final = "SKEW is the fullest domain less the emptiest; hard is DoNotSchedule, soft ScheduleAnyway."
-_STYLES: Final = {
-    State.SATISFIED: Style.GOOD,
-    State.VIOLATED: Style.CAUTION,
-    State.INFEASIBLE: Style.BAD,
-    State.UNFIXABLE: Style.BAD,
-    State.UNKNOWN: Style.CAUTION,
-}
 _LONGEST_BAR: Final = 12
 
 
@@ -161,7 +154,7 @@ def _row(row: ReportedConstraint, layout: TextLayout, *, wide: bool) -> tuple[st
         str(row.max_skew),
         str(row.skew),
         "hard" if _is_hard(row) else f"soft ({row.origin})",
-        layout.paint(row.state, _STYLES.get(State(row.state))),
+        layout.paint(row.state, STATE_STYLES.get(State(row.state))),
         _bars(row.counts, layout.bar)
         if layout.bar and row.counts and not row.empty_domains
         else listed_text(listed, wide=wide),

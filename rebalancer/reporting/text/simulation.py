@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rebalancer.model.words import plural, short_key
-from rebalancer.reporting.documents.simulation import DomainLossesDocument, SimulationDocument, WorstMoments
+from rebalancer.model.words import name_list, plural, short_key
+from rebalancer.reporting.documents.simulation import DomainLoss, DomainLossesDocument, SimulationDocument, WorstMoments
 from rebalancer.reporting.phrases import key_text, proof_text
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
 from rebalancer.reporting.text.report import report_text
@@ -34,13 +34,15 @@ def simulation_text(document: SimulationDocument, note: str, layout: TextLayout 
 
 
 def losses_text(document: DomainLossesDocument, note: str, layout: TextLayout = PLAIN) -> str:
-    """Show the loss of each domain."""
-    bad = [loss.domain for loss in document.losses if loss.without_node or loss.unsatisfied]
+    """Show the loss of each domain; what remains without any loss is shown once, and blamed on none."""
+    left = {loss.domain: _left(loss, document) for loss in document.losses}
+    bad = [domain for domain, text in left.items() if text]
     key = short_key(document.topology_key)
     if bad:
         summary = f"Not everything comes right without {key} {', '.join(bad)}."
     else:
         summary = f"Whichever {key} is lost, everything comes right without it."
+    remains = _remaining(document.without_node, document.left)
     head = ("LOST", "NODES", "PODS", "EVICTIONS", "TOOK", "MOST MISSING", "LEAST HEADROOM", "LEFT")
     rows = [
         (
@@ -51,7 +53,7 @@ def losses_text(document: DomainLossesDocument, note: str, layout: TextLayout = 
             format_seconds(loss.seconds),
             str(loss.most_missing),
             "-" if loss.least_headroom is None else str(loss.least_headroom),
-            layout.paint(_left(loss.without_node, loss.unsatisfied), Style.BAD) or "-",
+            layout.paint(left[loss.domain], Style.BAD) or "-",
         )
         for loss in document.losses
     ]
@@ -59,6 +61,7 @@ def losses_text(document: DomainLossesDocument, note: str, layout: TextLayout = 
         [layout.heading(line) for line in layout.wrap(summary)],
         layout.wrap(note) if note else [],
         layout.table(head, rows),
+        layout.wrap(f"Without any loss: {remains}.", hang="  ") if remains else [],
     ]
     return "".join(f"{line}\n" for line in sections(parts))
 
@@ -160,9 +163,15 @@ def _more(number: int) -> Sequence[str]:
     return [f"and {number:,} more: -o wide, -o json"] if number else []
 
 
-def _left(without_node: int, unsatisfied: int) -> str:
+def _left(loss: DomainLoss, document: DomainLossesDocument) -> str:
+    """Say what a loss leaves that is not so without it."""
+    without_node = loss.without_node if loss.without_node > document.without_node else 0
+    return _remaining(without_node, [name for name in loss.left if name not in document.left])
+
+
+def _remaining(without_node: int, names: Sequence[str]) -> str:
     parts: Iterable[str] = (
         f"{plural(without_node, 'pod')} without a node" if without_node else "",
-        f"{unsatisfied} not satisfied" if unsatisfied else "",
+        f"{len(names)} not satisfied ({name_list(names)})" if names else "",
     )
     return ", ".join(part for part in parts if part)

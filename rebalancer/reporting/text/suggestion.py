@@ -18,7 +18,7 @@ _MOST_SHOWN: Final = 12
 
 
 def suggestion_text(document: SuggestionDocument, layout: TextLayout = PLAIN) -> str:
-    """Show a suggestion, and the YAML to paste."""
+    """Show a suggestion, and the YAML to paste where some placement satisfies the limit."""
     domains = f"{plural(document.domains, 'domain')} of {document.topology_key}"
     pods = plural(document.size, "pod")
     lines = [f'"{document.limit}" of {pods} over {domains}: at most {plural(document.cap, "pod")} in each domain.']
@@ -51,7 +51,17 @@ def suggestion_text(document: SuggestionDocument, layout: TextLayout = PLAIN) ->
         lines += ["", *layout.wrap(which)]
     lines += [line for text in _size_lines(document) for line in layout.wrap(text)]
     lines += [line for text in _deadlock_lines(document) for line in layout.wrap(text)]
-    return "\n".join([*lines, "", *_yaml_lines(document, hard[-1]), ""])
+    ending = _yaml_lines(document, hard[-1]) if document.attainable else layout.wrap(_way_out(document))
+    return "\n".join([*lines, "", *ending, ""])
+
+
+def _way_out(document: SuggestionDocument) -> str:
+    """Say what helps where no constraint can: there is none to paste."""
+    if not document.cap:
+        none = f'"{document.limit}" allows none of {plural(document.size, "pod")} in a domain'
+        return f"No constraint helps: {none}. Give a larger --limit, or a larger --size."
+    least = -(-document.size // document.cap)
+    return f"No constraint helps: it takes {plural(least, 'domain')} at least. Add domains, or give a larger --limit."
 
 
 def _size_lines(document: SuggestionDocument) -> Iterator[str]:
@@ -109,10 +119,8 @@ def _yaml_lines(document: SuggestionDocument, hard: SuggestedConstraint) -> Sequ
 
 def _caveats(document: SuggestionDocument, hard: SuggestedConstraint) -> Iterator[str]:
     """Yield what the constraints do not guarantee: people paste them without the table."""
-    pods, domains = plural(document.size, "pod"), plural(document.domains, "domain")
-    if hard.domains_needed is None:
-        yield f'No number of domains gives "{document.limit}": it allows none of {pods} in a domain.'
-    elif not hard.guaranteed:
+    domains = plural(document.domains, "domain")
+    if not hard.guaranteed and hard.domains_needed is not None:
         yield f'"{document.limit}" is not guaranteed here: one of {domains} may hold {plural(hard.most, "pod")},'
         yield f"the limit allows {document.cap}. It is guaranteed from {plural(hard.domains_needed, 'domain')} on."
     groups = document.deadlock

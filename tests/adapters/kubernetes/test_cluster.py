@@ -230,6 +230,16 @@ def test_a_silent_watch_that_misses_changes_is_stale_though_its_lists_are_fresh(
         assert cluster.reflectors["Node"].age < 1.0
 
 
+def test_how_long_a_watch_is_silent_is_said_in_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As every other duration: 3m25s, not 205s."""
+    with watching(SilentNodes(), monkeypatch, 60.0) as cluster:
+        monkeypatch.setattr(Reflector, "age", 205.4)
+        monkeypatch.setattr(Reflector, "is_stale", True)
+        assert cluster.staleness().endswith(": no watch event from the API server for 3m25s")
+        monkeypatch.setattr(Reflector, "failing", 205.4)
+        assert ": the watch has failed for 3m25s: " in cluster.staleness()
+
+
 def test_a_silent_watch_that_cannot_be_compared_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     """The contents age on, whatever is tried; one list that is answered makes them fresh."""
     server = SilentNodes()

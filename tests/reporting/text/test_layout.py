@@ -46,6 +46,29 @@ def test_a_narrow_table_has_its_last_column_below() -> None:
     ]
 
 
+def test_columns_that_do_not_fit_stand_below_beside_the_last() -> None:
+    """Each in its place: a name is found where it is in the other rows."""
+    head, row = ("NAME", "KEY", "STATE", "COUNTS"), ("a" * 12, "zone", "Violated", "eu-west-1a\xa03   eu-west-1b\xa03")
+    assert TextLayout(width=24).table(head, [row, ("b", "node", "Unknown", "c\xa00")]) == [
+        "NAME          KEY",
+        "    STATE     COUNTS",
+        "aaaaaaaaaaaa  zone",
+        "    Violated",
+        "    eu-west-1a 3",
+        "    eu-west-1b 3",
+        "b             node",
+        "    Unknown   c 0",
+    ]
+
+
+@given(st.integers(20, 40), st.integers(1, 4))
+def test_a_broken_line_begins_where_its_indentation_ends(width: int, spaces: int) -> None:
+    """However many spaces are between the words that it is broken at."""
+    lines = TextLayout(width=width).wrap((" " * spaces).join(["eu-west-1a:3"] * 12), "  ", "    ")
+    assert lines[0].startswith("  eu")
+    assert all(line.startswith("    eu") for line in lines[1:])
+
+
 def test_without_a_terminal_nothing_is_wrapped_or_coloured() -> None:
     """A line can be searched for as a whole."""
     assert PLAIN.wrap("word " * 99) == ["word " * 99]

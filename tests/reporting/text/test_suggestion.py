@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rebalancer.advice.suggestion import SuggestionRequest
@@ -91,6 +91,7 @@ def pasted(document: SuggestionDocument) -> tuple[list[str], dict[str, Any]]:
 def test_document_and_yaml_are_about_the_same_constraint(limit: str, size: int, domains: int) -> None:
     """`guaranteed` and `domainsNeeded` are of what is pasted, and the YAML says what it is not."""
     suggestion = suggested(limit, size, domains)
+    assume(suggestion.attainable)
     comments, hard = pasted(suggestion)
     allowed = [one for one in placements(size, domains) if one[-1] - one[0] <= hard["maxSkew"]]
     assert suggestion.guaranteed == all(one[-1] <= suggestion.cap for one in allowed)
@@ -101,13 +102,24 @@ def test_document_and_yaml_are_about_the_same_constraint(limit: str, size: int, 
     ]
     assert [entry.domains_needed for entry in same] == [suggestion.domains_needed]
     comment = " ".join(comments)
-    assert ("not guarantee" in comment) == (not suggestion.guaranteed and suggestion.cap > 0)
-    assert ("No number of domains gives" in comment) == (suggestion.cap == 0)
+    assert ("not guarantee" in comment) == (not suggestion.guaranteed)
     assert (
         suggestion.domains_needed is None
         or suggestion.guaranteed
         or f"from {suggestion.domains_needed} domains on" in comment
     )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(["<1/3", "<=1/3", "<1/2", "<=60%"]), st.integers(1, 10), st.integers(1, 5))
+def test_there_is_nothing_to_paste_where_no_placement_satisfies_the_limit(limit: str, size: int, domains: int) -> None:
+    """But the smallest number of domains that has one, or that none has."""
+    text = suggestion_text(suggested(limit, size, domains))
+    fitting = [number for number in range(1, 11) if suggested(limit, size, number).attainable]
+    assert ("topologySpreadConstraints:" in text) == (domains in fitting)
+    if domains not in fitting:
+        least = f"it takes {fitting[0]} domain{'s'[: fitting[0] > 1]} at least." if fitting else "Give a larger --limit"
+        assert f"No constraint helps: {least}" in text if fitting else least in text
 
 
 def test_the_yaml_says_that_groups_can_deadlock() -> None:
