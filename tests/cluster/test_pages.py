@@ -113,7 +113,7 @@ def test_what_cannot_be_run_here_is_marked_and_well_formed(page: str) -> None:
     """Only container engines, what loads images into local clusters, and requests to a kubelet; the shell reads all."""
     for command in commands(page):
         if command.place is Place.NEEDS and command.needs != CONTROLLER:
-            of_a_kubelet = " port-forward " in command.text or " logs " in command.text
+            of_a_kubelet = any(f" {verb} " in command.text for verb in ("port-forward", "logs", "exec"))
             assert command.text.split()[0] in {"docker", "kind", "k3d", "minikube"} or of_a_kubelet
         checked = subprocess.run(["bash", "-n", "-c", command.text], capture_output=True, text=True, check=False)
         assert (checked.returncode, checked.stderr) == (0, "")

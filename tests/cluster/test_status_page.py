@@ -158,7 +158,7 @@ def test_a_label_with_a_script_is_shown_as_text(cluster: ControlPlane, chromium:
             Controller(cluster, tmp_path, policy("Evict")) as controller,
             opened(chromium, page_url(controller)) as (page, complaints),
         ):
-            assert page.get_by_text(script).is_visible()
+            assert page.locator("p.acting", has_text=script).is_visible()
             assert page.title().startswith("Rebalancer")
             assert page.locator("script, img").count() == 0
             assert complaints == []
