@@ -17,6 +17,7 @@ from msgspec import structs
 
 from rebalancer.adapters.web import CannotListen
 from rebalancer.adapters.web.page_view import FIRST, MOODS, ROWS
+from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.findings import Finding
 from rebalancer.controller.page import StatusPage
@@ -236,6 +237,14 @@ def test_a_pause_is_the_first_sentence(browser: Browser) -> None:
     first = re.search(r'<p class="acting caution">last cycle \w+ ago; ([^<]*)</p>', browser.text())
     assert first is not None
     assert first[1] == "paused by ada: an incident: the controller will not evict"
+
+
+def test_a_guard_that_is_not_good_colours_the_first_sentence(browser: Browser) -> None:
+    state = state_of(shop())
+    for verdict, mood in ((Verdict.GOOD, ""), (Verdict.BAD, "caution")):
+        answers = (GuardAnswer("errors", verdict, "the query returned 1 series"),)
+        browser.page.show(replace(state, guards=replace(state.guards, answers=answers, wanted=True)), ())
+        assert f'<p class="acting {mood}">' in browser.text()
 
 
 def test_another_replica_names_the_leader_instead_of_old_figures(browser: Browser) -> None:

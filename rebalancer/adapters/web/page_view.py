@@ -139,7 +139,8 @@ class PageView:
     def mood(self) -> str:
         """The colour of the first sentence."""
         status = self._page.status
-        held = status.paused is not None or status.breaker.open or bool(status.stale)
+        bad = any(not guard.good for guard in status.guards)
+        held = status.paused is not None or status.breaker.open or bool(status.stale) or bad
         return "caution" if held or not self._page.leads else ""
 
     # What waits
