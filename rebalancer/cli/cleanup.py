@@ -5,6 +5,7 @@ before the Lease is free: released, or not renewed for as long as it lasts.
 """
 
 import argparse
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -94,7 +95,11 @@ def _describe(leftovers: Leftovers, name: str, replicas: int | None) -> Iterator
 
 @contextmanager
 def _taking_back(leftovers: Leftovers, name: str, replicas: int | None) -> Iterator[None]:
-    """Scale the Deployment back where the block cannot go on: half of a cleanup must not leave nobody at work."""
+    """Scale the Deployment back where the block cannot go on: half of a cleanup must not leave nobody at work.
+
+    Nor may the end of its pod.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     except (CliError, ClusterError, LeaseUnavailable, KeyboardInterrupt):

@@ -11,7 +11,7 @@ from msgspec import structs
 from rebalancer.adapters.kubernetes.configmaps import StatusMap, read_config_map
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
-from rebalancer.cli.errors import CliError
+from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.refusals import VIEW
 from rebalancer.locations import ConfigMapPolicy, parse_policy_location
 from rebalancer.model.moves import NO_MEMORY
@@ -85,7 +85,10 @@ def read_acting(transport: Transport, namespace: str, now: datetime, mode: Mode)
     memory, unread = NO_MEMORY, ""
     try:
         status = read_status(transport, namespace)
-        memory = parse_memory(StatusMap(transport, namespace).load(MEMORY_KEY))
+        stored = StatusMap(transport, namespace).load(MEMORY_KEY)
+        memory = parse_memory(stored)
+        if memory is NO_MEMORY and stored.strip():
+            warn(["what the controller has stored of its moves cannot be read by this version: moves may be in flight"])
     except (ClusterError, CliError):
         unread = "its status cannot be read"
 

@@ -1,5 +1,7 @@
 """`rebalancer cleanup`: what it deletes, in which order, what it leaves, and what it says where it may not."""
 
+import os
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
@@ -193,6 +195,20 @@ def test_where_it_cannot_go_on_it_starts_the_controller_again(
     assert "scaled back to 1; its ConfigMaps and its Lease were not deleted." in capsys.readouterr().out
     assert server.objects[SCALE]["spec"] == {"replicas": 1}
     assert f"{MAPS}/rebalancer-status" in server.objects
+
+
+def test_the_end_of_its_pod_starts_the_controller_again(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    def end(_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    server.answers["PATCH", f"{POD}own"] = end
+    try:
+        assert entry.main(["cleanup", "--yes"]) == Exit.INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "scaled back to 1" in capsys.readouterr().out
+    assert server.objects[SCALE]["spec"] == {"replicas": 1}
 
 
 def test_where_it_cannot_be_started_again_that_is_said(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -302,3 +302,12 @@ def test_commands_have_the_memory_that_the_controller_has_stored() -> None:
     show(server, written(working()), memory=memory_text(known))
     with served(server) as transport:
         assert read_acting(transport, "rebalancer-system", now, Mode.EVICT).memory == known
+
+
+def test_a_memory_of_another_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing of it is used, and moves may be in flight."""
+    server = running()
+    show(server, written(working()), memory='{"format": 99}')
+    with served(server) as transport:
+        assert read_acting(transport, "rebalancer-system", datetime.now(UTC), Mode.EVICT).memory == Memory()
+    assert "cannot be read by this version: moves may be in flight" in capsys.readouterr().err
