@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from rebalancer.cli.main import main
+from tests.adapters.kubernetes.fake_server import ApiServer, reachable
+from tests.cli.test_mistakes import POLICY
 
 EXAMPLE = "docs/examples/zone-returned.json"
 
@@ -72,3 +74,26 @@ def test_a_file_that_is_no_plan_is_named(
 def test_another_document_is_no_plan(plan: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert apply(tmp_path, {**plan, "kind": "Report"}) == 1
     assert "found kind Report, expected Plan" in capsys.readouterr().err
+
+
+def test_where_it_is_not_sure_which_policy_is_in_force_nothing_is_evicted(
+    plan: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The shipped policy might evict where the cluster's own excludes it."""
+    server = ApiServer()
+    server.answers["GET", POLICY] = 403
+    with reachable(server, tmp_path, monkeypatch, "REBALANCER_KUBECONFIG"):
+        assert apply(tmp_path, {**plan, "expiresAt": None}) == 1
+    assert (
+        "it is not sure which policy is in force; nothing is evicted. Name it with --policy" in capsys.readouterr().err
+    )
+    assert all(method == "GET" for method, _ in server.requests)
+
+
+def test_a_plan_that_relies_on_preemption_is_left_to_a_controller(
+    plan: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    preempts = [{"node": "c-1", "pods": ["shop/batch-1"]}]
+    relying = {**plan["evictions"][0], "preempts": preempts}
+    assert apply(tmp_path, {**plan, "expiresAt": None, "evictions": [relying]}) == 1
+    assert "relies on kube-scheduler's preemption, which only a controller follows" in capsys.readouterr().err
