@@ -127,9 +127,7 @@ def _take_policy(plan: PlanDocument, settings: Settings) -> Settings:
     if settings.policy is None:
         policy = read_policy_in_force(settings.namespace, kubeconfig=kubeconfig, context=context)
         if policy.doubt:
-            raise CliError(
-                "which policy is in force is not sure, and without that nothing is evicted; name it with --policy"
-            )
+            raise CliError("it is not sure which policy is in force; nothing is evicted. Name it with --policy")
     else:
         policy = read_policy(str(settings.policy), kubeconfig=kubeconfig, context=context)
     _check_unchanged(
