@@ -112,9 +112,13 @@ def read_policy_in_force(namespace: str, *, kubeconfig: str | None, context: str
     from rebalancer.cli.controller_state import find_policy_in_force  # noqa: PLC0415
     from rebalancer.cli.refusals import unreadable  # noqa: PLC0415
 
+    warnings: Sequence[str] = ()
     try:
-        found = find_policy_in_force(connect(kubeconfig=kubeconfig, context=context), namespace)
+        transport = connect(kubeconfig=kubeconfig, context=context)
+        warnings = transport.warnings
+        found = find_policy_in_force(transport, namespace)
     except ClusterError as error:
+        warn(warnings)  # the command ends here; else it warns of them as it reads the cluster
         raise unreadable(error) from None
     warn(filter(None, [found.doubt]))
     if found.map_policy is None:

@@ -165,6 +165,8 @@ class Runner:
         self._monitoring = monitoring
         self._asking = False
         self._question_at: float | None = None
+        self._cycle_in: float | None = None
+        """In how many seconds the next cycle was due when that was last read."""
         self._jobs = PlaceholderJobs(placeholders, self._find_objection)
         self._count_requests = count_requests
         self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
@@ -202,10 +204,11 @@ class Runner:
     def _run(self) -> None:
         """Handle events until the process is to end and nothing is under way any more."""
         while not (self.state.leadership.stopping and not self.state.busy):
+            wait = self.time_to_cycle()
             try:
-                event = self._inbox.get(timeout=self.time_to_cycle())
+                event = self._inbox.get(timeout=wait)
             except queue.Empty:
-                event = _CycleAt.NOW if self._timer.left() == 0.0 else _CycleAt.AFTER_ANSWERS
+                event = _CycleAt.NOW if wait == self._cycle_in else _CycleAt.AFTER_ANSWERS
             try:
                 self._take(event)
             except Exception:  # noqa: BLE001  # a defect is logged, this cycle ends where it was, the next is tried
@@ -213,7 +216,7 @@ class Runner:
 
     def time_to_cycle(self) -> float | None:
         """Return in how many seconds the next cycle or question is due, None if none is, or one waits for answers."""
-        left = self._timer.left()
+        left = self._cycle_in = self._timer.left()
         if self._question_at is None:
             return left
         question = max(0.0, self._question_at - self._clocks.monotonic())

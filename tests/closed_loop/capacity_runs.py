@@ -239,6 +239,8 @@ class Run:
                     strangers[entry.object] = entry.at
                 case TraceKind.SCHEDULED if "stranger" in entry.object:
                     surprises.append(strangers[entry.object])
+                case TraceKind.PREEMPTED if "stranger" in entry.detail:
+                    surprises.append(entry.at)  # it takes the place at once, and is bound when that is free
                 case TraceKind.NODE_REMOVED if "auto-c" in entry.object:
                     surprises.append(entry.at)
                 case TraceKind.SCHEDULED | TraceKind.UNSCHEDULABLE if "default/web" in entry.object:

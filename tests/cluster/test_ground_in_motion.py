@@ -287,9 +287,9 @@ def test_a_zonal_shift_holds_a_repair_until_it_is_over(old_nodes: ControlPlane, 
         over = datetime.now(UTC)
         domain = re.escape(f"nodes of {ZONE}={pool}-c were cordoned within")
         by = f"by {FIELD_MANAGER}: nothing is moved there"
-        assert re.match(rf"6 of 6 {domain} (4[89]|5[0-3]) s {by}", finding)
+        assert re.match(rf"6 of 6 {domain} (4[89]|5[0-3])s {by}", finding)
         (note,) = notes
-        assert re.match(rf"2 of 6 {domain} ([89]|1[0-3]) s {by}", note)
+        assert re.match(rf"2 of 6 {domain} ([89]|1[0-3])s {by}", note)
         wait_until(lambda: is_balanced(plane.api, pool), what="the repair", timeout=180)
         again = [round((request.received - over).total_seconds(), 1) for request in requests(plane, over)]
         print(f"{len(requests(plane))} evictions in all, again since (s) {again[:1]}, until {again[-1:]}")

@@ -66,6 +66,7 @@ NEW = {
     "node_changes": [],
     "domains_in_motion": [],
     "evicted_by_others": [],
+    "canaries": [],
     "requests": [["2026-01-01T00:00:00Z", "", ""]],
 }
 """Keys that came later: version 0.1 ignores them."""
