@@ -19,7 +19,7 @@ from rebalancer.admission.approval import MOST_PROPOSED
 from rebalancer.assessment.findings import Finding
 from rebalancer.cli import logs
 from rebalancer.cli.errors import CliError, Exit, warn
-from rebalancer.cli.files import read_bytes, read_policy, read_policy_in_force
+from rebalancer.cli.files import choose_policy, read_bytes
 from rebalancer.cli.load import load_cluster
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.parsing import Parser
@@ -124,12 +124,10 @@ def _take_policy(plan: PlanDocument, settings: Settings) -> Settings:
     CliError if that, or anything else that the plan depends on, is not what it was.
     """
     kubeconfig, context = str(settings.kubeconfig) if settings.kubeconfig else None, settings.context
-    if settings.policy is None:
-        policy = read_policy_in_force(settings.namespace, kubeconfig=kubeconfig, context=context)
-        if policy.doubt:
-            raise CliError("it is not sure which policy is in force; nothing is evicted. Name it with --policy")
-    else:
-        policy = read_policy(str(settings.policy), kubeconfig=kubeconfig, context=context)
+    named = str(settings.policy) if settings.policy is not None else None
+    policy = choose_policy(named, settings.namespace, kubeconfig=kubeconfig, context=context)
+    if policy.doubt:
+        raise CliError("it is not sure which policy is in force; nothing is evicted. Name it with --policy")
     _check_unchanged(
         plan, ReadOptions.live(kubeconfig=kubeconfig, context=context, namespace=settings.namespace, policy=policy)
     )

@@ -17,7 +17,7 @@ from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.cli.confirm import add_confirmation_arguments, is_confirmed
 from rebalancer.cli.errors import CliError, Exit, warn
-from rebalancer.cli.files import read_policy, read_policy_in_force
+from rebalancer.cli.files import choose_policy
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
@@ -57,10 +57,7 @@ def run(args: argparse.Namespace) -> int:
     given, args.policy = args.policy, None
     settings = load_flags(args)
     kubeconfig = str(settings.kubeconfig) if settings.kubeconfig else None
-    if given is None:
-        policy = read_policy_in_force(settings.namespace, kubeconfig=kubeconfig, context=settings.context).policy
-    else:
-        policy = read_policy(given, kubeconfig=kubeconfig, context=settings.context).policy
+    policy = choose_policy(given, settings.namespace, kubeconfig=kubeconfig, context=settings.context).policy
     with _explain_errors():
         transport = connect(
             kubeconfig=kubeconfig,

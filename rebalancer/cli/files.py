@@ -103,7 +103,17 @@ def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str
     return made
 
 
-def read_policy_in_force(namespace: str, *, kubeconfig: str | None, context: str | None) -> ReadPolicy:
+def choose_policy(name: str | None, namespace: str, *, kubeconfig: str | None, context: str | None) -> ReadPolicy:
+    """Read the policy that --policy names, else the one in force in the live cluster; `namespace` is its controller's.
+
+    See `read_policy`; where it is not sure which policy is in force, `doubt` says so, and a warning.
+    """
+    if name is None:
+        return _read_policy_in_force(namespace, kubeconfig, context)
+    return read_policy(name, kubeconfig=kubeconfig, context=context)
+
+
+def _read_policy_in_force(namespace: str, kubeconfig: str | None, context: str | None) -> ReadPolicy:
     """Read the policy by which the controller in a namespace acts; warn where that is not sure.
 
     The shipped one is taken where that cannot be read. What is needed is imported here, see below.

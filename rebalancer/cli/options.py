@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from rebalancer.cli.errors import UsageError
-from rebalancer.cli.files import CONFIG_MAP_PREFIX, ReadPolicy, read_policy, read_policy_in_force
+from rebalancer.cli.files import CONFIG_MAP_PREFIX, ReadPolicy, choose_policy, read_policy
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.selectors import parse_selector
 from rebalancer.cli.terminal import find_layout
@@ -194,9 +194,9 @@ def _choose_policy(args: argparse.Namespace, namespace: str, policy: Policy | No
     """Return the policy of --policy, else the one that is given, else that in force in the live cluster."""
     if args.policy is None and policy is not None:
         return ReadPolicy(policy=policy)
-    if args.policy is None and not args.snapshot:
-        return read_policy_in_force(namespace, kubeconfig=args.kubeconfig, context=args.context)
-    return read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context)
+    if args.snapshot:
+        return read_policy(args.policy)
+    return choose_policy(args.policy, namespace, kubeconfig=args.kubeconfig, context=args.context)
 
 
 def _refuse_flags(args: argparse.Namespace, names: Sequence[str], why: str) -> None:

@@ -10,7 +10,7 @@ from rebalancer.adapters.files import UnreadableSnapshot, reduce_snapshots
 from rebalancer.adapters.kubernetes.listing import read_reduced
 from rebalancer.adapters.kubernetes.transport import ClusterError, connect
 from rebalancer.cli.errors import CliError, Exit, UsageError, warn
-from rebalancer.cli.files import read_policy, read_policy_in_force, read_snapshot_files
+from rebalancer.cli.files import choose_policy, read_policy, read_snapshot_files
 from rebalancer.cli.options import add_snapshot_argument
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.progress import progress
@@ -48,11 +48,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--kubeconfig and --context name a live cluster; leave them out or --snapshot")
     if args.snapshot is not None and args.policy is not None:
         raise UsageError("--policy names owners to be read from a live cluster; leave it out or --snapshot")
-    if args.policy is None and args.snapshot is None:
-        namespace = controller_namespace()
-        read = read_policy_in_force(namespace, kubeconfig=args.kubeconfig, context=args.context)
+    if args.snapshot is None:
+        read = choose_policy(args.policy, controller_namespace(), kubeconfig=args.kubeconfig, context=args.context)
     else:
-        read = read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context)
+        read = read_policy(None)
     policy = read.policy
     try:
         if args.snapshot is None:
