@@ -52,12 +52,15 @@ def test_an_unready_pod_goes_where_the_eviction_api_lets_it(cluster: ControlPlan
         if pod["spec"].get("nodeName") == "a-1"
     }
     assert len(unready) == len(workloads)
+    # One that is starting still is not Ready either, and may be by the time that its eviction is requested.
+    wait_until(lambda: count_ready(cluster) == len(workloads) * (len(ON) - 1), what="the other pods to be Ready")
     with Controller(cluster, tmp_path, RULES) as controller:
         wait_until(lambda: all(is_repaired(cluster, space) for space in evicted), what="the repairs", timeout=90)
         controller.wait_for("cycle", count=len(controller.log("cycle")) + 2)
         said = "\n".join(line["note"] for line in controller.log("reported"))
     requests = cluster.audit.evictions(user=USER)
-    assert Counter(request.code for request in requests) == {201: len(evicted)}, [request.code for request in requests]
+    answers = [(request.code, request.namespace, request.name, request.message) for request in requests]
+    assert Counter(request.code for request in requests) == {201: len(evicted)}, answers
     gone = {f"{request.namespace}/{request.name}" for request in requests}
     assert gone == {name for name in unready if name.split("/")[0] in evicted}
     print(said)
@@ -65,10 +68,15 @@ def test_an_unready_pod_goes_where_the_eviction_api_lets_it(cluster: ControlPlan
 
 def is_repaired(plane: ControlPlane, space: str) -> bool:
     """Return whether zones a, b and c hold two, one and one pod, all Ready."""
-    pods = plane.api.list(f"/api/v1/namespaces/{space}/pods", labels="app=web")
-    ready = [
-        pod
-        for pod in pods
-        if any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
-    ]
+    ready = filter(is_ready, plane.api.list(f"/api/v1/namespaces/{space}/pods", labels="app=web"))
     return Counter((pod["spec"].get("nodeName") or "-")[0] for pod in ready) == {"a": 2, "b": 1, "c": 1}
+
+
+def count_ready(plane: ControlPlane) -> int:
+    """Return how many pods of the workloads are Ready."""
+    return sum(map(is_ready, plane.api.list("/api/v1/pods", labels="app=web")))
+
+
+def is_ready(pod: Manifest) -> bool:
+    """Return whether a pod is Ready."""
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
