@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from ipaddress import ip_address
+from typing import NamedTuple
 
 import structlog
 from msgspec import structs
@@ -15,12 +16,22 @@ from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import status_document
 from rebalancer.locations import Address
+from rebalancer.model.moves import Move
 from rebalancer.reporting.acting import describe_controller
-from rebalancer.reporting.documents.page import PageDocument, page_document
-from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
+from rebalancer.reporting.documents.overview import EVERYTHING, Selection
+from rebalancer.reporting.documents.page import PageDocument, PageSource
 from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
 
 _log = structlog.get_logger("rebalancer")
+
+
+class _Known(NamedTuple):
+    """What the page shows, and of what it was made."""
+
+    cycle: Cycle
+    moves: Sequence[Move]
+    findings: Sequence[Finding]
+    source: PageSource
 
 
 class StatusPage:
@@ -29,8 +40,7 @@ class StatusPage:
     `now` is the clock of the state, `refresh` after how many seconds a browser renews the page, `read_lease` says who
     leads, None where no Lease decides that.
 
-    The report of a cycle is made for the first who asks: of 5,000 workloads it takes a good part of a second, which the
-    loop is not to spend where nobody looks.
+    What it shows of a cycle is made for the first who asks: the loop is not to spend time on it where nobody looks.
     """
 
     def __init__(
@@ -50,7 +60,7 @@ class StatusPage:
         self._server = WebServer(address.host, address.port, routes)
         self._newest: tuple[LoopState, Sequence[Finding]] | None = None
         self._making = threading.Lock()
-        self._report: tuple[Cycle, ReportDocument] | None = None
+        self._source: _Known | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -71,8 +81,8 @@ class StatusPage:
         """Take a new state, with the findings of its cycle; from the loop's thread, never blocks."""
         self._newest = state, findings
 
-    def read(self) -> PageDocument | None:
-        """Return what there is to show, None before the first state."""
+    def read(self, selection: Selection = EVERYTHING, *, with_report: bool = False) -> PageDocument | None:
+        """Return what there is to show of what is selected, None before the first state."""
         if self._newest is None:
             return None
         state, findings = self._newest
@@ -81,14 +91,17 @@ class StatusPage:
         leads = state.leadership.leads and (lease is None or lease.holder == name)
         leader = name if leads or lease is None else lease.holder
         status = structs.replace(status_document(state, leader, self._identity.policy_source), lease=lease)
-        cycle = state.cycle if leads else None
-        return page_document(
+        source = self._find_source(state, findings) if leads else None
+        return PageDocument(
             acting=self._describe(status, lease, leads=leads),
             leads=leads,
             status=status,
-            plan=cycle.plan if cycle is not None else None,
-            admission=cycle.admission if cycle is not None else None,
-            report=self._make_report(cycle, findings) if cycle is not None else None,
+            totals=source.totals if source is not None else None,
+            overview=source.overview(selection) if source is not None else None,
+            evictions=source.evictions(selection) if source is not None else (),
+            waiting=source.waiting(selection) if source is not None else (),
+            findings=source.findings(selection) if source is not None else (),
+            report=source.report if source is not None and with_report else None,
         )
 
     def _describe(self, status: StatusDocument, lease: LeaseStatus | None, *, leads: bool) -> str:
@@ -101,11 +114,22 @@ class StatusPage:
         led = f"{lease.holder} does, and this process" if lease is not None else "it"
         return f"this process does not lead: {led} is ready to take over"
 
-    def _make_report(self, cycle: Cycle, findings: Sequence[Finding]) -> ReportDocument:
+    def _find_source(self, state: LoopState, findings: Sequence[Finding]) -> PageSource | None:
+        """Return what the last cycle has for the page; made for the first who asks after it, or after a move."""
+        cycle, moves = state.cycle, state.memory.moves
+        if cycle is None:
+            return None
         with self._making:
-            if self._report is None or self._report[0] is not cycle:
-                report = report_document(
-                    cycle.assessment, cycle.plan, cycle.causes, findings, every_workload, None, cycle.relaxations
+            known = self._source
+            if known is None or known.cycle is not cycle or known.moves is not moves or known.findings != findings:
+                source = PageSource(
+                    assessment=cycle.assessment,
+                    plan=cycle.plan,
+                    admission=cycle.admission,
+                    moves=moves,
+                    causes=cycle.causes,
+                    findings=findings,
+                    relaxations=cycle.relaxations,
                 )
-                self._report = cycle, report
-            return self._report[1]
+                self._source = known = _Known(cycle, moves, findings, source)
+            return known.source

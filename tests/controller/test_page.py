@@ -16,7 +16,7 @@ import pytest
 from msgspec import structs
 
 from rebalancer.adapters.web import CannotListen
-from rebalancer.adapters.web.page_view import FIRST, MOODS, ROWS
+from rebalancer.adapters.web.page_view import MOVING_SECONDS, SIGNS
 from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.findings import Finding
@@ -26,13 +26,15 @@ from rebalancer.controller.state import Leadership, LoopState
 from rebalancer.controller.status import status_document
 from rebalancer.locations import Address
 from rebalancer.model.moves import RefusedRequest
-from rebalancer.model.reasons import FindingKind, State
+from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, ScaleDownPrevention
 from rebalancer.reporting.documents.document import document_schema
+from rebalancer.reporting.documents.overview import ROWS, RowState
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.status import LeaseStatus
-from rebalancer.reporting.text.layout import STATE_STYLES
+from rebalancer.reporting.headline import Sign
+from rebalancer.reporting.text.layout import Style
 from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster
 from rebalancer.simulator.builder import ClusterBuilder
 from rebalancer.simulator.controller import SimulatedController
@@ -118,36 +120,40 @@ class Reader(HTMLParser):
 
 @pytest.fixture
 def browser() -> Iterator[Browser]:
-    page = StatusPage(Address("127.0.0.1", 0), Identity(name="leader-1", policy_source="test"))
+    identity = Identity(name="leader-1", policy_source="test")
+    page = StatusPage(Address("127.0.0.1", 0), identity, now=lambda: START + timedelta(seconds=5))
     page.start()
     yield Browser(page)
     page.stop()
 
 
+def plain(text: str) -> str:
+    """Return the words of a page, one space between two."""
+    return " ".join(unescape(re.sub("<[^>]*>", " ", text)).split())
+
+
 def test_it_says_what_the_controller_does_and_what_is_violated(browser: Browser) -> None:
-    """Violated limits come first; each row has its counts, and what helps."""
+    """First what it does, then what comes next; each row has its counts against the bound, and what helps."""
     browser.page.show(state_of(shop()), ())
-    text = browser.text()
-    assert "mode Evict: the controller evicts" in text
-    assert "leader leader-1" in text
-    assert "0 of 1 constraint" not in text
-    assert "limit all/zone-half" in text
-    assert text.index("limit all/zone-half") < text.index("zone: skew 6, at most 1")
-    assert "a 6, b 2, c 0" in re.sub("<[^>]*>", "", text)
-    assert "6 of 8 (75%)" in text
-    assert re.search(r"<td[^>]*share-3[^>]*>6</td>", text)
+    text = plain(browser.text().partition("<main")[2])
+    assert text.index("mode Evict: the controller evicts") < text.index("3 evictions wait")
+    assert "Violated 1 of 1 workload; 2 of 2 constraints, 1 of 1 limit" in text
+    assert text.index("limit all/zone-half: maxShare <=1/2 per zone") < text.index("also zone, maxSkew 1")
+    assert "6 of 8 (75%), headroom -2 pods" in text
+    assert "a holds 6, at most 4, 2 above; b holds 2, at most 4; c holds 0, at most 4" in text
 
 
 def test_what_waits_and_until_when_is_said_as_status_says_it(browser: Browser) -> None:
     state = state_of(shop(), seconds=5)
     assert state.cycle is not None
     browser.page.show(state, ())
-    text = unescape(browser.text())
+    text = plain(browser.text())
     waits = status_document(state, "leader-1", "test").waits
     assert waits
     for wait in waits:
-        assert f"{wait.reason}: {wait.message}</li>" in text
-        assert f"goes on {wait.ends_with}" in text
+        assert f"{wait.reason} {wait.message}" in text
+        assert wait.until is not None
+        assert f"in 1m55s {wait.until:%Y-%m-%d %H:%M:%SZ}" in text
 
 
 def test_the_plan_that_waits_for_approval_is_shown_with_its_command(browser: Browser) -> None:
@@ -158,6 +164,7 @@ def test_the_plan_that_waits_for_approval_is_shown_with_its_command(browser: Bro
     assert proposal is not None
     browser.page.show(state, ())
     text = unescape(browser.text())
+    assert "A plan of 1 eviction waits for approval until " in text
     assert f"To be approved: plan {proposal.hash}, {len(proposal.uids)} eviction" in text
     assert f"rebalancer approve {proposal.hash} shows it and asks" in text
     assert "; expires " in text
@@ -171,34 +178,40 @@ def test_the_plan_that_waits_for_approval_is_shown_with_its_command(browser: Bro
 
 
 def test_moves_in_flight_and_the_reasons_for_waiting_are_shown(browser: Browser) -> None:
+    """With the number of the step, and where the pod goes; once, though the plan of the cycle still has it."""
     state = state_of(shop(), seconds=125)
-    assert state.memory.in_flight
     browser.page.show(state, ())
-    text = browser.text()
-    (move, *_) = state.memory.in_flight
-    assert f"shop/{move.pod}" in text
-    assert "Moves in flight" in text
+    text = plain(browser.text())
+    (move,) = state.memory.in_flight
+    assert "Repairing: 1 pod is moving" in text
+    assert f"1 now, for 0s shop/{move.pod} {move.node} \N{RIGHTWARDS ARROW} zone b/c, node b-1/b-2/c-1/c-2" in text
+    assert text.count(f"shop/{move.pod} {move.node}") == 1
+    assert unescape(browser.text()).count('class="step moving"') == 1
     assert "Not evicted, by reason" in text
 
 
-def test_states_have_the_colours_of_the_terminal() -> None:
-    """Red is violated, magenta cannot be repaired, green is satisfied, yellow not known."""
-    colours = {"31": "bad", "35": "stuck", "32": "good", "33": "caution"}
-    assert {state: MOODS[state] for state in State} == {state: colours[STATE_STYLES[state]] for state in State}
-    style = (files("rebalancer.adapters.web") / "templates/style.css").read_text()
-    assert all(f".{name} {{ color: var(--{name});" in style for name in colours.values())
-    assert all(style.count(f"--{name}: #") == 2 for name in colours.values())
+def test_every_state_has_a_sign_of_its_own_and_the_colours_of_the_terminal() -> None:
+    """Red is violated, magenta cannot be repaired, green is satisfied, yellow waits, blue moves."""
+    assert SIGNS.keys() == set(RowState)
+    assert len(set(SIGNS.values())) == len(SIGNS)
+    colours = {"31": "violated", "35": "unrepairable", "32": "good", "33": "waiting", "34": "moving"}
+    named = {Style.BAD: "31", Style.STUCK: "35", Style.GOOD: "32", Style.CAUTION: "33", Style.MOVING: "34"}
+    assert all(style == code and colours[code] in set(Sign) for style, code in named.items())
+    templates = files("rebalancer.adapters.web") / "templates"
+    style, signs = (templates / "style.css").read_text(), (templates / "signs.svg.j2").read_text()
+    assert all(f'<symbol id="{sign}"' in signs for sign in Sign)
+    assert all(style.count(f"--{colour}: #") == 2 for colour in ("red", "blue", "amber", "violet", "green"))
 
 
 def test_a_name_with_a_hyphen_is_not_broken(browser: Browser) -> None:
-    """`eu-` at the end of a line and `west-1b 3` in the next is a name that does not exist."""
+    """What several zones begin with is left out: `eu-` at the end of a line names no zone."""
     blueprint = ClusterBuilder()
     blueprint.zones(["eu-west-1a", "eu-west-1b"], 1)
     blueprint.deployment("web", namespace="shop", on={"eu-west-1a-1": 3, "eu-west-1b-1": 0}, spread={ZONE: 1})
     browser.page.show(state_of(blueprint.snapshot()), ())
     shown = browser.get()[1]
-    assert '<span class="whole">eu-west-1a 3,</span> <span class="whole">eu-west-1b 0</span>' in shown
-    assert '<th scope="col" class="whole">eu-west-1a</th>' in shown
+    assert re.search(r'<text class="label"[^>]*>1a</text>', shown)
+    assert "eu-west-1a holds 3, at most 1, 2 above" in shown
     assert ".whole { white-space: nowrap; }" in browser.get("/style.css")[1]
 
 
@@ -208,11 +221,10 @@ def test_a_namespace_in_which_nothing_is_evicted_is_named(browser: Browser) -> N
     moves = tuple(structs.replace(move, uncreated="exceeded quota: pods") for move in state.memory.in_flight)
     browser.page.show(replace(state, memory=structs.replace(state.memory, moves=moves)), ())
     text = browser.text()
-    assert "Replacements that are overdue" in text
-    assert "shop/web-0 (Deployment) has no pod in place of " in text
+    assert 'role="alert">CannotCreate: shop/web-0 (Deployment) has no pod in place of ' in text
     assert "which was evicted: exceeded quota: pods; nothing is evicted in namespace shop until it has" in text
     browser.page.show(state, ())
-    assert "Replacements that are overdue" not in browser.text()
+    assert 'role="alert"' not in browser.text()
 
 
 def test_evictions_that_admission_control_refused_are_named(browser: Browser) -> None:
@@ -224,27 +236,29 @@ def test_evictions_that_admission_control_refused_are_named(browser: Browser) ->
     )
     browser.page.show(replace(state, memory=structs.replace(state.memory, refused=(request,))), ())
     text = browser.text()
-    assert "Evictions that admission control refused" in text
     assert f"a/b: admission webhook guard refused the eviction: {SCRIPT}; tried again at " in unescape(text)
     assert SCRIPT not in text
     browser.page.show(state, ())
-    assert "Evictions that admission control refused" not in browser.text()
+    assert "admission webhook guard" not in browser.text()
 
 
 def test_a_pause_is_the_first_sentence(browser: Browser) -> None:
     pause = Pause(until=START + timedelta(hours=1), reason="an incident", by="ada")
     browser.page.show(state_of(shop(), pause=pause), ())
-    first = re.search(r'<p class="acting caution">last cycle \w+ ago; ([^<]*)</p>', browser.text())
+    first = re.search(r'<p class="acting">last cycle \w+ ago; ([^<]*)</p>', browser.text())
     assert first is not None
     assert first[1] == "paused by ada: an incident: the controller will not evict"
+    assert f"Paused until {START + timedelta(hours=1):%H:%M} by ada" in plain(browser.text())
 
 
-def test_a_guard_that_is_not_good_colours_the_first_sentence(browser: Browser) -> None:
+def test_a_guard_that_is_not_good_is_the_headline(browser: Browser) -> None:
     state = state_of(shop())
-    for verdict, mood in ((Verdict.GOOD, ""), (Verdict.BAD, "caution")):
+    for verdict, said in ((Verdict.GOOD, False), (Verdict.BAD, True)):
         answers = (GuardAnswer("errors", verdict, "the query returned 1 series"),)
         browser.page.show(replace(state, guards=replace(state.guards, answers=answers, wanted=True)), ())
-        assert f'<p class="acting {mood}">' in browser.text()
+        text = plain(browser.text())
+        assert ("No eviction now: not every guard is good (errors)" in text) is said
+        assert "Guards 0 of 1 good; errors: the query returned 1 series" in text if said else "1 of 1 good" in text
 
 
 def test_another_replica_names_the_leader_instead_of_old_figures(browser: Browser) -> None:
@@ -287,7 +301,7 @@ def test_it_says_who_leads_before_the_loop_knows(lease: LeaseStatus, leads: bool
     document = shown(state, lease)
     assert (document.acting, document.leads, document.status.lease) == (acting, leads, lease)
     assert document.status.leader == lease.holder
-    assert (document.report is not None) is leads
+    assert (document.overview is not None) is leads
 
 
 def test_a_process_that_holds_the_lease_and_may_not_lead_says_why() -> None:
@@ -305,7 +319,7 @@ def shown(state: LoopState, lease: LeaseStatus) -> PageDocument:
     page.start()
     try:
         page.show(state, ())
-        document = page.read()
+        document = page.read(with_report=False)
     finally:
         page.stop()
     assert document is not None
@@ -338,9 +352,9 @@ def test_what_names_contain_is_text(browser: Browser) -> None:
     finding = Finding(kind=FindingKind.SELECTOR_EMPTY, object=SCRIPT, message=SCRIPT)
     pause = Pause(until=None, reason=SCRIPT, by="<img src=x onerror=alert(1)>")
     browser.page.show(state_of(shop(), pause=pause), (finding,))
-    for path in ("/", "/?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", "/?key=%3Cscript%3E&page=%3Cb%3E"):
-        reader = Reader(browser.text(path))
-        assert not {"script", "img", "b"} & set(reader.tags)
+    attack = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E"
+    for path in ("/", f"/?q={attack}", f"/?namespace={attack}&state={attack}&reason={attack}&page={attack}"):
+        assert not {"script", "img"} & set(Reader(browser.text(path)).tags)
     assert "&lt;script&gt;" in browser.text()
 
 
@@ -401,6 +415,7 @@ def test_it_is_renewed_by_itself_unless_somebody_stops_that(browser: Browser) ->
     browser.page.show(state_of(shop()), ())
     _, text, headers = browser.get("/?q=web")
     assert headers["Refresh"] == "30"
+    assert f"every {headers['Refresh']} s" in text
     (stop,) = (link for link in Reader(text).links if "refresh=off" in link)
     assert "q=web" in stop
     _, text, headers = browser.get(stop.removeprefix("."))
@@ -408,47 +423,56 @@ def test_it_is_renewed_by_itself_unless_somebody_stops_that(browser: Browser) ->
     assert "refresh=off" not in "".join(link for link in Reader(text).links if link.endswith("q=web"))
 
 
+def test_it_is_renewed_sooner_while_something_moves(browser: Browser) -> None:
+    browser.page.show(state_of(shop(), seconds=125), ())
+    assert browser.get("/")[2]["Refresh"] == str(MOVING_SECONDS)
+
+
 def test_every_page_is_bounded_and_everything_can_be_found(browser: Browser) -> None:
-    """120 workloads are three pages of the grid; each is found by its name."""
-    browser.page.show(state_of(shop(120)), ())
+    """50 workloads are three pages; each is found by its name, its namespace, its state or its reason."""
+    browser.page.show(state_of(shop(50)), ())
     first, third = browser.text(), browser.text("/?page=3")
-    assert len(re.findall(r'<td class="cell', first)) == 3 * ROWS
-    assert len(re.findall(r'<td class="cell', third)) == 3 * 20
+    assert first.count('id="shop/') == ROWS
+    assert third.count('id="shop/') == 50 - 2 * ROWS
     assert "Page 1 of 3" in first
-    assert "page=2#domains" in first
-    assert "and 335 more" in first, "120 limits and 240 constraints are violated, 25 are shown"
-    assert first.count('id="shop/') == FIRST
-    selected = browser.text("/?q=shop/web-77")
-    assert "web-77 (Deployment)" in selected
-    assert "web-78 (Deployment)" not in selected
+    assert "page=2" in first
+    assert "Violations 50, most pods above the bound first: 1 to 20" in plain(first)
+    selected = plain(browser.text("/?q=shop/web-37"))
+    assert "shop/web-37 (Deployment)" in selected
+    assert "shop/web-38 (Deployment)" not in selected
     assert "Show all" in selected
     assert "Page 1 of" not in selected
-    nothing = browser.text("/?q=nosuch")
-    assert "No constraint of these." in nothing
-    assert "No limit of these" in nothing
+    for nothing in ("q=nosuch", "namespace=nosuch", "state=satisfied", "reason=nosuch"):
+        assert "No workload with rules is selected." in browser.text(f"/?{nothing}")
+    for some in ("namespace=shop", "state=violated", "state=waiting", "reason=NotPersistent"):
+        assert "Page 1 of 3" in browser.text(f"/?{some}")
+
+
+def test_a_filter_holds_for_list_plan_moves_and_json(browser: Browser) -> None:
+    """Nothing of another workload is left, in any view."""
+    browser.page.show(state_of(shop(3), seconds=125), ())
+    everything = browser.text()
+    assert all(f"web-{number}" in everything for number in range(3))
+    for view in ("/", "/workloads"):
+        assert "web-0" not in browser.text(f"{view}?q=web-1")
+    document = json.loads(browser.text("/status.json?q=web-1"))
+    assert [row["of"] for row in document["overview"]["rows"]] == ["web-1 (Deployment)"]
+    assert {one["workload"]["name"] for one in (*document["evictions"], *document["waiting"])} == {"web-1"}
 
 
 @pytest.mark.parametrize("page", ["0", "-1", "99", "x", "1" * 400])
 def test_a_page_that_does_not_exist_is_the_nearest(browser: Browser, page: str) -> None:
-    browser.page.show(state_of(shop(60)), ())
+    browser.page.show(state_of(shop(30)), ())
     assert re.search("Page [12] of 2", browser.text(f"/?page={page}"))
 
 
-def test_the_grid_is_that_of_a_key_that_can_be_chosen(browser: Browser) -> None:
-    """The key with the fewest domains by default; another by a link."""
-    browser.page.show(state_of(shop()), ())
-    assert '<th scope="col">a-1</th>' not in browser.text()
-    text = browser.text(f"/?key={HOSTNAME}")
-    assert '<th scope="col" class="whole">a-1</th>' in text
-    assert f"<strong>{HOSTNAME}</strong>" in text
-
-
-def test_of_many_domains_the_fullest_have_a_column(browser: Browser) -> None:
-    on = {f"{zone}-{number}": 1 for zone in "abcdefgh" for number in range(1, 9)}
+def test_of_many_domains_those_are_drawn_that_are_off(browser: Browser) -> None:
+    """And it is said how many are within their bounds."""
+    on = {f"{zone}-{number}": 1 for zone in "abcdefgh" for number in range(1, 9)} | {"a-1": 4}
     browser.page.show(state_of(a_cluster("abcdefgh", 8, on, namespace="shop", spread={HOSTNAME: 1}).snapshot()), ())
-    text = browser.text()
-    assert len(re.findall(r'<td class="cell', text)) == 30
-    assert "34 pods in 34" in text
+    text = browser.text("/?state=violated")
+    assert "a-1 holds 4, at most 2, 2 above" in text
+    assert "and 63 more domains within their bounds" in text
 
 
 def test_every_address_within_the_page_leads_somewhere(browser: Browser) -> None:
@@ -462,22 +486,11 @@ def test_every_address_within_the_page_leads_somewhere(browser: Browser) -> None
         assert browser.get(f"/{path.removeprefix('./')}")[0] == 200
 
 
-def test_five_thousand_workloads_do_not_break_it(browser: Browser) -> None:
-    """Pages stay small, whatever there is."""
-    state = state_of(shop(1))
-    browser.page.show(state, ())
-    report = browser.page.read()
-    assert report is not None
-    assert report.report is not None
-    rows = tuple(
-        structs.replace(row, namespace=f"shop-{number}") for number in range(5_000) for row in report.report.constraints
-    )
-    assert state.cycle is not None
-    browser.page._report = state.cycle, structs.replace(report.report, constraints=rows)
-    text = browser.text()
-    assert len(text) < 200_000
-    assert "Page 1 of 100" in text
-    assert "shop-4321/web-0" in browser.text("/?q=shop-4321")
+def test_many_workloads_do_not_break_it(browser: Browser) -> None:
+    """Pages stay small, whatever there is; the largest cluster is a benchmark's."""
+    browser.page.show(state_of(shop(300), seconds=125), ())
+    assert len(browser.text()) < 100_000
+    assert "shop/web-278" in browser.text("/?q=web-278")
 
 
 def test_errors_of_the_policy_and_the_state_of_prevention_are_shown(browser: Browser) -> None:
@@ -496,4 +509,4 @@ def test_errors_of_the_policy_and_the_state_of_prevention_are_shown(browser: Bro
     text = browser.text()
     assert "line 3: mode: found Evcit" in text
     assert "Team policy of shop: too loose" in text
-    assert "Steer: deletion costs in order for 2 of 3 workloads, 1 patch to send; stopped: no policy" in text
+    assert "Steer: deletion costs in order for 2 of 3 workloads, 1 patch to send; stopped: no policy" in plain(text)

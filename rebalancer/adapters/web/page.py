@@ -5,13 +5,15 @@ Whatever names have in them is escaped, and headers let the browser load and run
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from rebalancer.adapters.web.page_view import REFRESH_SECONDS, PageView
+from rebalancer.adapters.web.page_address import REFRESH_SECONDS, PageAddress
+from rebalancer.adapters.web.page_view import PageView
 from rebalancer.adapters.web.routes import Request, Response, Route, text_response
 from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.overview import Selection
 from rebalancer.reporting.documents.page import PageDocument
 
 _HEADERS: Final = (
@@ -20,9 +22,15 @@ _HEADERS: Final = (
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
 )
+_VIEWS: Final = {"/": "overview", "/workloads": "workloads"}
+"""The template of each path."""
 
-ReadPage = Callable[[], PageDocument | None]
-"""Returns what there is to show, None before there is anything; called by many threads."""
+
+class ReadPage(Protocol):
+    """Returns what there is to show of a selection, None before there is anything; called by many threads."""
+
+    def __call__(self, selection: Selection, /, *, with_report: bool) -> PageDocument | None:
+        """Return it; the report of everything only if it is asked for."""
 
 
 def page_routes(
@@ -35,11 +43,12 @@ def page_routes(
     """Return the routes of the page. `local`: it is served on a loopback address, and to requests for one only.
 
     A page of the web that has its own name point to 127.0.0.1 could read it otherwise. A browser renews the page after
-    `refresh` seconds.
+    `refresh` seconds where nothing moves.
     """
     loader = PackageLoader("rebalancer.adapters.web")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-    template = environment.get_template("page.html.j2")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     style = loader.get_source(environment, "style.css")[0].encode()
 
     def guarded(answer: Route) -> Route:
@@ -50,17 +59,23 @@ def page_routes(
 
         return route
 
-    def show(request: Request) -> Response:
-        page = read()
-        if page is None:
-            return text_response("the controller is starting\n", "503 Service Unavailable", ("Retry-After", "5"))
-        view = PageView(page, request.query, now(), refresh)
-        renewal = (("Refresh", str(refresh)),) if view.refreshes else ()
-        body = template.render(page=page, view=view).encode()
-        return Response(body, (("Content-Type", "text/html; charset=utf-8"), *_HEADERS, *renewal))
+    def show(path: str) -> Route:
+        template = environment.get_template(f"{_VIEWS[path]}.html.j2")
 
-    def send_json(_: Request) -> Response:
-        page = read()
+        def answer(request: Request) -> Response:
+            address = PageAddress(path, request.query)
+            page = read(address.selection, with_report=False)
+            if page is None:
+                return text_response("the controller is starting\n", "503 Service Unavailable", ("Retry-After", "5"))
+            view = PageView(page, address, now(), refresh)
+            renewal = (("Refresh", str(view.seconds)),) if address.refreshes else ()
+            body = template.render(page=page, view=view, address=address).encode()
+            return Response(body, (("Content-Type", "text/html; charset=utf-8"), *_HEADERS, *renewal))
+
+        return answer
+
+    def send_json(request: Request) -> Response:
+        page = read(PageAddress("/", request.query).selection, with_report=True)
         if page is None:
             return text_response("the controller is starting\n", "503 Service Unavailable", ("Retry-After", "5"))
         return Response(to_json(page), (("Content-Type", "application/json"), *_HEADERS))
@@ -68,7 +83,8 @@ def page_routes(
     def send_style(_: Request) -> Response:
         return Response(style, (("Content-Type", "text/css; charset=utf-8"),))
 
-    return {"/": guarded(show), "/status.json": guarded(send_json), "/style.css": guarded(send_style)}
+    views = {path: guarded(show(path)) for path in _VIEWS}
+    return {**views, "/status.json": guarded(send_json), "/style.css": guarded(send_style)}
 
 
 def _is_local(host: str) -> bool:

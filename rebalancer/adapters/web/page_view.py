@@ -1,149 +1,402 @@
-"""What the status page shows of a cluster: the parts that its address selects, as text and numbers.
+"""What the status page shows, as text and numbers: the head, rows, steps, facets. It is bounded for any cluster."""
 
-It is bounded for any cluster: so many rows of each table, found by a search and by pages.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Final, Generic, NamedTuple, Self, TypeVar
-from urllib.parse import urlencode
+from itertools import groupby
+from typing import Final, NamedTuple
 
+from rebalancer.adapters.web.bars import Bar, Bars, draw_bars
+from rebalancer.adapters.web.page_address import REFRESH_SECONDS, PageAddress
+from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import State, ViolationCause
-from rebalancer.model.words import plural, short_key
+from rebalancer.model.words import format_duration, plural, short_key
 from rebalancer.reporting.acting import slow_start_text
+from rebalancer.reporting.documents.overview import FacetEntry, RowState, WorkloadRow
 from rebalancer.reporting.documents.page import PageDocument
-from rebalancer.reporting.documents.plan import PlannedEviction
-from rebalancer.reporting.documents.report import ReportedConstraint, ReportedFinding, ReportedLimit
+from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.reporting.documents.status import MoveEntry
-from rebalancer.reporting.documents.waits import LikelyDomains
-from rebalancer.reporting.phrases import domains_text, key_text, portion, workload_names
-from rebalancer.reporting.wait_sentences import (
-    approval_sentences,
-    approval_title,
-    hold_sentence,
-    wait_sentence,
-)
+from rebalancer.reporting.documents.waits import LikelyDomains, RepairWait, shorten
+from rebalancer.reporting.headline import Headline, Sign, headline
+from rebalancer.reporting.phrases import ago, domains_text, from_now
+from rebalancer.reporting.wait_sentences import approval_sentences, approval_title, hold_sentence
 
-Row = TypeVar("Row")
-
-REFRESH_SECONDS: Final = 30
-ROWS: Final = 50
-"""Workloads on one page of the grid."""
+MOVING_SECONDS: Final = 2
+"""After so many seconds a browser renews the page while something moves or a plan waits for approval."""
 
 FIRST: Final = 25
-"""Violations, limits, findings and evictions that are shown."""
+"""So many refusals, problems and last moves are shown."""
 
-_LAST_MOVES: Final = 20
-_COLUMNS: Final = 30
-"""Domains with a column of their own; of the others it is said how many hold pods."""
-
-_SHADES: Final = 4
-MOODS: Final = {
-    State.SATISFIED: "good",
-    State.VIOLATED: "bad",
-    State.INFEASIBLE: "stuck",
-    State.UNFIXABLE: "stuck",
-    State.UNKNOWN: "caution",
-}
-"""The class of each state; the terminal has the same colours (`reporting.text.layout`)."""
-
-_FINE: Final = frozenset({State.SATISFIED, State.UNKNOWN})
+_MOST_RULES: Final = 4
+_BAR_PIXELS: Final = 70.0
+_BROKEN: Final = frozenset({State.VIOLATED, State.INFEASIBLE, State.UNFIXABLE})
 _HARD: Final = "DoNotSchedule"
 
+SIGNS: Final = {
+    RowState.MOVING: Sign.MOVING,
+    RowState.WAITING: Sign.WAITING,
+    RowState.UNREPAIRABLE: Sign.UNREPAIRABLE,
+    RowState.REPORTED: Sign.VIOLATED,
+    RowState.SATISFIED: Sign.GOOD,
+    RowState.UNKNOWN: Sign.NOTE,
+}
+"""The sign of each state of a row."""
 
-class _Violation(NamedTuple):
-    anchor: str
-    of: str
-    what: str
-    state: str
-    mood: str
-    counts: Sequence[str]
-    sentences: Sequence[str]
+_RULE_SIGNS: Final = {
+    State.SATISFIED: Sign.GOOD,
+    State.VIOLATED: Sign.VIOLATED,
+    State.INFEASIBLE: Sign.UNREPAIRABLE,
+    State.UNFIXABLE: Sign.UNREPAIRABLE,
+    State.UNKNOWN: Sign.NOTE,
+}
+
+_PATTERNS: Final = {Sign.VIOLATED: "over", Sign.WAITING: "striped", Sign.UNREPAIRABLE: "crossed"}
+"""The pattern of bars of a sign; others are plain."""
+
+WORDS: Final = {
+    RowState.MOVING: "moving",
+    RowState.WAITING: "waiting",
+    RowState.UNREPAIRABLE: "cannot be repaired",
+    RowState.REPORTED: "violated, only reported",
+    RowState.SATISFIED: "satisfied",
+    RowState.UNKNOWN: "not known",
+}
+"""The words of each state of a row."""
 
 
-class _LimitRow(NamedTuple):
+class Fact(NamedTuple):
+    """A fact below the headline."""
+
     name: str
-    pods: str
-    largest: str
-    share: float | None
-    share_text: str
-    bound: str
-    headroom: int
+    value: str
+
+
+class Figure(NamedTuple):
+    """One of the four figures."""
+
+    sign: Sign
+    label: str
+    number: int
+    detail: str
+    link: str
+
+
+class RuleView(NamedTuple):
+    """A rule of a row: its name, its state in a sentence, its bars."""
+
+    name: str
     state: str
-    mood: str
+    sign: Sign
+    bars: Bars
 
 
-class _Cell(NamedTuple):
-    text: str
-    shade: int
+class Ends(NamedTuple):
+    """When a wait ends: in a few words, beside it the time, what follows."""
+
+    short: str
+    beside: Sequence[str]
 
 
-class _GridRow(NamedTuple):
-    workload: str
-    skew: str
-    mood: str
-    cells: Sequence[_Cell]
-    others: str
+class RowView(NamedTuple):
+    """A row of the list of workloads."""
+
+    name: str
+    anchor: str
+    sign: Sign
+    words: str
+    repair: str
+    rule: RuleView
+    others: Sequence[str]
+    why: Sequence[str]
+    reason: str
+    ends: Ends | None
 
 
-class _First(NamedTuple, Generic[Row]):
-    """The rows of a table that are shown, and how many `more` there are."""
+class Move(NamedTuple):
+    """A pod and its route."""
 
-    rows: Sequence[Row]
-    more: int
+    pod: str
+    route: str
 
-    @classmethod
-    def of(cls, rows: Sequence[Row]) -> Self:
-        """Show the first rows."""
-        return cls(rows[:FIRST], max(0, len(rows) - FIRST))
+
+class Step(NamedTuple):
+    """Evictions of one step that go or wait together: the step's number, when they go, and what they wait for."""
+
+    sign: Sign
+    number: str
+    when: str
+    moves: Sequence[Move]
+    detail: str
+
+
+class Facet(NamedTuple):
+    """A line of what narrows the list down."""
+
+    name: str
+    number: int
+    pixels: float
+    sign: str
+    pattern: str
+    link: str
+    chosen: bool
+
+
+class Past(NamedTuple):
+    """Something that has happened."""
+
+    at: datetime
+    sign: Sign
+    what: str
+    detail: str
+    took: str
 
 
 class PageView:
-    """What the template shows of a page: the parts that the query selects, as text and numbers."""
+    """What the template shows of a page."""
 
-    def __init__(
-        self, page: PageDocument, query: Mapping[str, str], now: datetime, seconds: int = REFRESH_SECONDS
-    ) -> None:
-        self.seconds = seconds
-        """After how many seconds a browser renews the page."""
+    def __init__(self, page: PageDocument, address: PageAddress, now: datetime, seconds: int = REFRESH_SECONDS) -> None:
         self._page = page
-        self._query = query
+        self._address = address
         self._now = now
-        self.search = query.get("q", "").strip()
-        self.refreshes = query.get("refresh") != "off"
+        self._seconds = seconds
 
-    def link(self, **changes: object) -> str:
-        """Return the address of this page with other parameters; an empty one is left out."""
-        query = {**self._query, **{name: str(value) for name, value in changes.items()}}
-        return f"./?{urlencode({name: value for name, value in sorted(query.items()) if value})}"
+    # The head
 
-    def time(self, moment: datetime) -> str:
-        """Write a time."""
-        return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-
-    def ago(self, moment: datetime) -> str:
-        """Say how long ago a moment was, in its largest unit."""
-        seconds = max(0, int((self._now - moment).total_seconds()))
-        for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-            if seconds >= length:
-                return f"{seconds // length} {unit} ago"
-        return f"{seconds} s ago"
+    @cached_property
+    def headline(self) -> Headline:
+        """What happens and what comes next."""
+        overview = self._page.overview
+        if not self._page.leads and self._page.status.leader:
+            return Headline(Sign.NOTE, f"This process does not lead: open the page of {self._page.status.leader}")
+        return headline(self._page.status, overview.figures if overview is not None else None, self._now)
 
     @property
-    def title(self) -> str:
-        """What a tab of the browser shows."""
-        return f"{len(self._broken)} violated" if self._broken else "nothing violated"
-
-    @property
-    def mood(self) -> str:
-        """The colour of the first sentence."""
+    def seconds(self) -> int:
+        """After how many seconds a browser renews the page."""
         status = self._page.status
-        bad = any(not guard.good for guard in status.guards)
-        held = status.paused is not None or status.breaker.open or bool(status.stale) or bad
-        return "caution" if held or not self._page.leads else ""
+        asks = status.approval is not None and not status.approval.approved
+        return min(self._seconds, MOVING_SECONDS) if status.in_flight or asks else self._seconds
 
-    # What waits
+    @property
+    def old(self) -> bool:
+        """Whether what is shown is not true any more, because nobody leads."""
+        lease = self._page.status.lease
+        return lease is not None and not lease.holder
+
+    @cached_property
+    def facts(self) -> Sequence[Fact]:
+        """What holds for all that follows."""
+        status = self._page.status
+        return [
+            Fact("Mode", status.mode),
+            Fact("Paused", self._paused()),
+            Fact(
+                "Slow start",
+                slow_start_text(status.slow_start).removeprefix("Slow start: ") if status.slow_start else "off",
+            ),
+            Fact("Breaker", f"open: {', '.join(status.breaker.causes)}" if status.breaker.open else "closed"),
+            *([Fact("Guards", self._guards())] if status.guards else []),
+            *([Fact("Prevention", self._prevention())] if status.prevention.mode != "Off" else []),
+        ]
+
+    def _paused(self) -> str:
+        pause = self._page.status.paused
+        if pause is None:
+            return "no"
+        until = f"until {pause.until:%Y-%m-%d %H:%M:%S} UTC" if pause.until is not None else "until somebody resumes"
+        return f"{until}{f' by {pause.by}' if pause.by else ''}: {pause.error or pause.reason}"
+
+    def _guards(self) -> str:
+        guards = self._page.status.guards
+        bad = [f"{guard.name}: {guard.message}" for guard in guards if not guard.good]
+        good = f"{len(guards) - len(bad)} of {len(guards)} good"
+        return "; ".join([good, *bad])
+
+    def _prevention(self) -> str:
+        status = self._page.status.prevention
+        ordered = f"{status.ordered} of {plural(status.workloads, 'workload')}"
+        waiting = plural(status.waiting, "patch", "patches")
+        text = f"{status.mode}: deletion costs in order for {ordered}, {waiting} to send"
+        return f"{text}; stopped: {status.stopped}" if status.stopped else text
+
+    @property
+    def holds(self) -> Sequence[str]:
+        """What keeps evictions back beyond single repairs."""
+        return [hold_sentence(hold, self._now) for hold in self._page.status.holds]
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What is wrong with the policy, the rights and replacements."""
+        status = self._page.status
+        return [
+            *(
+                [f"A newer policy is refused, the last valid one stays in force: {status.policy.error}"]
+                if not status.policy.valid
+                else []
+            ),
+            *(f"Team policy of {team.namespace}: {team.error}" for team in status.policy.team_errors),
+            *(f"{blocked.refusal.reason}: {blocked.refusal}" for blocked in status.breaker.namespaces),
+            *(f"{entry.refusal.reason}: {entry.pod}: {entry.refusal}" for entry in status.refused_evictions[:FIRST]),
+            *(
+                [f"Not allowed to list {', '.join(status.forbidden_kinds)}; the roles of this version have the right."]
+                if status.forbidden_kinds
+                else []
+            ),
+        ]
+
+    @cached_property
+    def figures(self) -> Sequence[Figure]:
+        """The four figures."""
+        overview = self._page.overview
+        assert overview is not None
+        figures, link = overview.figures, self._address.filter
+        constraints = f"{figures.violated_constraints} of {plural(figures.constraints, 'constraint')}"
+        limits = f"{figures.violated_limits} of {plural(figures.limits, 'limit')}"
+        following = f"the next {from_now(figures.next_at, self._now)}" if figures.next_at is not None else ""
+        moving = self._page.status.in_flight
+        first = f"{moving[0].namespace}/{moving[0].pod} since {ago(moving[0].since, self._now)}" if moving else ""
+        blocked = plural(figures.blocked, "eviction")
+        return [
+            Figure(
+                Sign.VIOLATED,
+                "Violated",
+                figures.violated,
+                f"of {plural(figures.workloads, 'workload')}; {constraints}, {limits}",
+                link(state="violated"),
+            ),
+            Figure(Sign.MOVING, "Moving now", figures.moving, first.removesuffix(" ago"), link(state=RowState.MOVING)),
+            Figure(
+                Sign.WAITING,
+                "To be evicted",
+                figures.waiting,
+                following or ("in all, the proved minimum" if figures.waiting and self._optimal else ""),
+                link(state=RowState.WAITING),
+            ),
+            Figure(
+                Sign.UNREPAIRABLE,
+                "Cannot be repaired",
+                figures.unrepairable,
+                f"workloads; {blocked} would be needed" if figures.unrepairable else "",
+                link(state=RowState.UNREPAIRABLE),
+            ),
+        ]
+
+    @property
+    def _optimal(self) -> bool:
+        return self._page.totals is not None and self._page.totals.optimal
+
+    # The rows
+
+    @cached_property
+    def rows(self) -> Sequence[RowView]:
+        """The rows of this page."""
+        overview = self._page.overview
+        return [self._row(row) for row in overview.rows] if overview is not None else []
+
+    @property
+    def rows_title(self) -> str:
+        """Say how many rows there are and which are shown."""
+        overview = self._page.overview
+        assert overview is not None
+        first = (overview.page - 1) * 20 + 1
+        if not overview.selected:
+            return "none"
+        shown = f"{first} to {first + len(overview.rows) - 1}" if overview.pages > 1 else "all"
+        return f"{overview.selected:,}, most pods above the bound first: {shown}"
+
+    def _row(self, row: WorkloadRow) -> RowView:
+        every: list[ReportedConstraint | ReportedLimit] = [*row.limits, *row.constraints]
+        violated = [*filter(_is_broken, every)]
+        shown = violated or every
+        others = [f"also {_rule_name(rule)}" for rule in shown[1:_MOST_RULES]]
+        rest = len(every) - 1 - len(others)
+        return RowView(
+            name=f"{row.namespace}/{row.of}",
+            anchor=f"{row.namespace}/{row.of}".replace(" ", "-"),
+            sign=SIGNS[row.state],
+            words=_state_words(row),
+            repair=_repair_words(row),
+            rule=_rule_view(shown[0]),
+            others=[*others, *([f"and {plural(rest, 'rule')} more"] if rest else [])],
+            why=_why(row, violated),
+            reason=row.wait.reason if row.wait is not None else next((one.reason or "" for one in violated), ""),
+            ends=self._ends(row.wait) if row.wait is not None else None,
+        )
+
+    def _ends(self, wait: RepairWait) -> Ends:
+        then = ""
+        if wait.then is not None and (wait.until is not None or wait.ends_with):
+            then = f"then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
+        beside = [then] if then else []
+        if wait.until is not None:
+            text, _, clock = from_now(wait.until, self._now).partition(" (")
+            return Ends(text, [clock.removesuffix(")"), *beside] if clock else beside)
+        if not wait.ends_with:
+            return Ends("does not end by itself", beside)
+        if wait.usual is not None:
+            low, high = (_seconds(number) for number in (wait.usual.low, wait.usual.high))
+            beside = [f"usually {_seconds(wait.usual.median)} ({low} to {high}, last {wait.usual.of})", *beside]
+        return Ends(wait.ends_with, beside)
+
+    # The plan
+
+    @property
+    def plan_title(self) -> str:
+        """Say what the plan is in numbers."""
+        totals = self._page.totals
+        if totals is None or not (totals.evictions or totals.blocked):
+            return "nothing is to be evicted"
+        proof = "the proved minimum" if totals.optimal else f"at least {totals.lower_bound}"
+        parts = [f"{plural(totals.evictions, 'eviction')} ({proof})"] if totals.evictions else []
+        numbers = (
+            ("now", totals.now),
+            ("waiting", totals.waiting),
+            ("later", totals.later),
+            ("blocked", totals.blocked),
+        )
+        return ": ".join([*parts, ", ".join(f"{number} {name}" for name, number in numbers if number)])
+
+    @cached_property
+    def steps(self) -> Sequence[Step]:
+        """What moves now, what is evicted in this cycle, what waits, in the order of the plan."""
+        return [*self._moving(), *self._going(), *self._waiting()][: 2 * FIRST]
+
+    def _moving(self) -> Iterator[Step]:
+        steps = {eviction.uid: str(eviction.step) for eviction in self._page.evictions}
+        for move in self._page.status.in_flight[:FIRST]:
+            if not self._address.selection.matches(move.namespace, move.pod):
+                continue
+            usual = f"usually {_seconds(move.usual.median)}" if move.usual is not None else ""
+            state = f"{move.state}, overdue: {move.overdue}" if move.overdue else move.state
+            yield Step(
+                Sign.MOVING,
+                steps.get(move.uid, "\N{RIGHTWARDS ARROW}"),
+                f"now, for {ago(move.requested_at or move.since, self._now).removesuffix(' ago')}",
+                [Move(f"{move.namespace}/{move.pod}", _route(move.node, move.to))],
+                ", ".join(filter(None, (state, move.reason, usual))),
+            )
+
+    def _going(self) -> Iterator[Step]:
+        moving = {move.uid for move in self._page.status.in_flight}
+        for one in self._page.evictions:
+            if one.uid not in moving:
+                route = _route(one.node, shorten(one.predicted.domains))
+                yield Step(Sign.MOVING, str(one.step), "now", [Move(f"{one.namespace}/{one.pod}", route)], one.message)
+
+    def _waiting(self) -> Iterator[Step]:
+        waiting = sorted(self._page.waiting, key=lambda one: one.step)
+        for (number, reason, message), group in groupby(waiting, key=lambda one: (one.step, one.for_, one.message)):
+            together = list(group)
+            first = together[0]
+            when = from_now(first.until, self._now) if first.until is not None else first.ends_with
+            moves = [Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains)) for one in together]
+            detail = f"{reason}: {message}"
+            yield Step(Sign.WAITING, str(number), when or "does not end by itself", moves, detail)
+
+    @property
+    def refusals(self) -> Sequence[tuple[str, int]]:
+        """Why pods are not evicted."""
+        return sorted(self._page.status.refusals.items())
 
     @property
     def approval_title(self) -> str:
@@ -157,268 +410,128 @@ class PageView:
         approval = self._page.status.approval
         return tuple(approval_sentences(approval, self._now)) if approval is not None else ()
 
-    @property
-    def waits(self) -> Sequence[str]:
-        """Say of each repair that does not go on when it does, and of what is held until when."""
-        status = self._page.status
-        holds = (hold_sentence(hold, self._now) for hold in status.holds)
-        return (*holds, *(wait_sentence(wait, self._now) for wait in status.waits))
-
     def domains(self, by_key: Mapping[str, LikelyDomains]) -> str:
         """Name the domains that may receive a replacement."""
         return domains_text(by_key)
 
-    # Violations
-
-    @property
-    def summary(self) -> str:
-        """Say how much is satisfied, of all."""
-        report = self._page.report
-        assert report is not None
-        constraints, limits = report.constraints, report.limits
-        satisfied = sum(row.state == State.SATISFIED for row in constraints)
-        held = sum(row.state == State.SATISFIED for row in limits)
-        text = portion(satisfied, len(constraints), "constraint", "hold")
-        if limits:
-            text = f"{text}, {portion(held, len(limits), 'limit', 'hold')}"
-        deadlocks = f", {plural(len(report.deadlocks), 'pod')} in a placement deadlock" if report.deadlocks else ""
-        return f"{text}{deadlocks}."
+    # Facets
 
     @cached_property
-    def _broken(self) -> list[_Violation]:
-        report = self._page.report
-        if report is None:
+    def facets(self) -> Sequence[tuple[str, Sequence[Facet]]]:
+        """What narrows the list down: states, reasons, namespaces."""
+        overview = self._page.overview
+        if overview is None:
             return []
-        limits = [_violated_limit(row) for row in report.limits if row.state not in _FINE and self._selects_limit(row)]
-        constraints = [
-            _violated_constraint(row) for row in report.constraints if row.state not in _FINE and self._selects(row)
+        facets = overview.facets
+        groups = [
+            ("State", "state", facets.states),
+            ("Reason", "reason", facets.reasons),
+            ("Namespace", "namespace", facets.namespaces),
         ]
-        return [*limits, *constraints]
+        lists = [(title, list(self._facets(name, entries))) for title, name, entries in groups]
+        if facets.other_namespaces:
+            name = plural(facets.other_namespaces, "other")
+            lists[-1][1].append(Facet(name, facets.other_rows, 0.0, "", "", "", chosen=False))
+        return lists
 
-    @property
-    def violations(self) -> _First[_Violation]:
-        """The first violations: limits, then constraints, as the report sorts them."""
-        return _First.of(self._broken)
+    def _facets(self, parameter: str, entries: Sequence[FacetEntry]) -> Iterator[Facet]:
+        largest = max((entry.number for entry in entries), default=1)
+        chosen = self._address.value(parameter)
+        for entry in entries:
+            sign = SIGNS[RowState(entry.name)] if parameter == "state" else None
+            yield Facet(
+                name=WORDS[RowState(entry.name)] if sign is not None else entry.name,
+                number=entry.number,
+                pixels=round(_BAR_PIXELS * entry.number / largest, 1),
+                sign=sign or "",
+                pattern=_PATTERNS.get(sign, "") if sign is not None else "",
+                link=self._address.filter(**{parameter: "" if entry.name == chosen else entry.name}),
+                chosen=entry.name == chosen,
+            )
 
-    def _selects(self, row: ReportedConstraint) -> bool:
-        return self._matches(row.namespace, *(workload.name for workload in row.workloads))
-
-    def _selects_limit(self, row: ReportedLimit) -> bool:
-        return self._matches(row.namespace, *row.key.values())
-
-    def _matches(self, namespace: str, *names: str) -> bool:
-        wanted = self.search.lower()
-        return any(wanted in f"{namespace}/{name}".lower() for name in names or ("",))
-
-    # Limits
-
-    @cached_property
-    def limits(self) -> _First[_LimitRow]:
-        """The limits with the least headroom."""
-        report = self._page.report
-        rows = [row for row in report.limits if self._selects_limit(row)] if report is not None else []
-        return _First.of([_limit_row(row) for row in sorted(rows, key=lambda row: row.headroom)])
-
-    # The grid
+    # What happened
 
     @cached_property
-    def keys(self) -> list[str]:
-        """The topology keys of the constraints; the first is the one of which most pods see fewest domains."""
-        domains: dict[str, int] = {}
-        for row in self._page.report.constraints if self._page.report is not None else ():
-            known = len(row.counts) + row.empty_domains
-            domains[row.topology_key] = max(domains.get(row.topology_key, 0), known)
-        return sorted(domains, key=lambda key: (domains[key], key))
-
-    @property
-    def key(self) -> str:
-        """The topology key of the grid, "" without constraints."""
-        chosen = self._query.get("key", "")
-        return chosen if chosen in self.keys else next(iter(self.keys), "")
-
-    @cached_property
-    def _rows_of_key(self) -> list[ReportedConstraint]:
-        report = self._page.report
-        rows = report.constraints if report is not None else ()
-        return [row for row in rows if row.topology_key == self.key and self._selects(row)]
-
-    @property
-    def pages(self) -> int:
-        """How many pages the grid has."""
-        return max(1, -(-len(self._rows_of_key) // ROWS))
-
-    @property
-    def page(self) -> int:
-        """The number of this page."""
-        chosen = self._query.get("page", "1")
-        return min(max(1, int(chosen)), self.pages) if chosen.isdecimal() and len(chosen) < 9 else 1
-
-    @cached_property
-    def _shown(self) -> list[ReportedConstraint]:
-        return self._rows_of_key[(self.page - 1) * ROWS : self.page * ROWS]
-
-    @cached_property
-    def columns(self) -> list[str]:
-        """The domains of this page's rows that have a column: those with most pods, in the order of their names."""
-        totals: dict[str, int] = {}
-        for row in self._shown:
-            for domain, count in row.counts.items():
-                totals[domain] = totals.get(domain, 0) + count
-        return sorted(sorted(totals, key=lambda domain: (-totals[domain], domain))[:_COLUMNS])
-
-    @property
-    def has_others(self) -> bool:
-        """Whether a row has pods in a domain without a column."""
-        return any(row.counts.keys() - set(self.columns) for row in self._shown)
-
-    @property
-    def grid(self) -> list[_GridRow]:
-        """The rows of this page."""
-        return [self._grid_row(row) for row in self._shown]
-
-    def _grid_row(self, row: ReportedConstraint) -> _GridRow:
-        total = sum(row.counts.values())
-        others = [count for domain, count in row.counts.items() if domain not in self.columns and count]
-        return _GridRow(
-            workload=f"{row.namespace}/{workload_names(row.workloads)}",
-            skew=_skew(row),
-            mood=_mood(row.state),
-            cells=[_cell(row.counts.get(domain), total) for domain in self.columns],
-            others=f"{plural(sum(others), 'pod')} in {len(others)}" if others else "",
-        )
-
-    # Plan and moves
-
-    @property
-    def plan(self) -> str:
-        """Say what the plan is in numbers."""
-        totals = self._page.totals
-        if totals is None or not (totals.evictions or totals.blocked):
-            return "Nothing is to be evicted."
-        proof = "the proved minimum" if totals.optimal else f"at least {totals.lower_bound}"
-        parts = [f"{plural(totals.evictions, 'eviction')} ({proof})"] if totals.evictions else []
-        numbers = (
-            ("now", totals.now),
-            ("waiting", totals.waiting),
-            ("later", totals.later),
-            ("blocked", totals.blocked),
-        )
-        return f"{': '.join([*parts, ', '.join(f'{number} {name}' for name, number in numbers if number)])}."
-
-    @property
-    def next(self) -> Sequence[PlannedEviction]:
-        """The evictions that this cycle lets go."""
-        return self._page.evictions[:FIRST]
-
-    @property
-    def refusals(self) -> Iterable[tuple[str, int]]:
-        """Why pods are not evicted."""
-        return sorted(self._page.status.refusals.items())
-
-    @property
-    def blocked(self) -> Sequence[str]:
-        """Why nothing is evicted in some namespaces."""
-        return [str(blocked.refusal) for blocked in self._page.status.breaker.namespaces]
-
-    @property
-    def slow_start(self) -> str:
-        """How many moves may be under way at once, "" where slow start is off."""
-        windows = self._page.status.slow_start
-        return slow_start_text(windows) if windows is not None else ""
-
-    @property
-    def refused(self) -> Sequence[str]:
-        """Which evictions admission control refused."""
-        refused = self._page.status.refused_evictions[:FIRST]
-        return [f"{entry.pod}: {entry.refusal}" for entry in refused]
-
-    @property
-    def last_moves(self) -> Sequence[MoveEntry]:
+    def past(self) -> Sequence[Past]:
         """The moves that ended last, the newest first."""
-        return sorted(self._page.status.last_moves, key=lambda move: move.since, reverse=True)[:_LAST_MOVES]
+        chosen = [
+            move for move in self._page.status.last_moves if self._address.selection.matches(move.namespace, move.pod)
+        ]
+        return [self._past(move) for move in sorted(chosen, key=lambda move: move.since, reverse=True)[:FIRST]]
 
-    @property
-    def prevention(self) -> str:
-        """Say what prevention does."""
-        status = self._page.status.prevention
-        ordered = f"{status.ordered} of {plural(status.workloads, 'workload')}"
-        waiting = plural(status.waiting, "patch", "patches")
-        text = f"{status.mode}: deletion costs in order for {ordered}, {waiting} to send"
-        return f"{text}; stopped: {status.stopped}" if status.stopped else f"{text}."
+    def _past(self, move: MoveEntry) -> Past:
+        good = move.state == MoveState.VERIFIED
+        took = format_duration(move.since - move.requested_at) if move.requested_at is not None else ""
+        what = f"{move.namespace}/{move.pod} {_route(move.node, move.to)}"
+        return Past(
+            move.since, Sign.GOOD if good else Sign.NONE, what, f"{move.state}, {move.reason}".rstrip(", "), took
+        )
 
-    # Findings
+    def time(self, moment: datetime) -> str:
+        """Write a time."""
+        return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
-    @cached_property
-    def findings(self) -> _First[ReportedFinding]:
-        """The first findings."""
-        report = self._page.report
-        rows = report.findings if report is not None else ()
-        return _First.of([row for row in rows if self.search.lower() in row.object.lower()])
-
-
-def _skew(row: ReportedConstraint) -> str:
-    text = f"{row.skew}, at most {row.max_skew}"
-    return text if row.when_unsatisfiable == _HARD else f"{text} (soft)"
+    def ago(self, moment: datetime) -> str:
+        """Say how long ago a moment was, in its largest unit."""
+        return ago(moment, self._now)
 
 
-def _mood(state: str) -> str:
-    return MOODS.get(State(state), "caution")
+def _is_broken(rule: ReportedConstraint | ReportedLimit) -> bool:
+    return rule.state in _BROKEN
 
 
-def _violated_constraint(row: ReportedConstraint) -> _Violation:
-    key = short_key(row.topology_key)
-    reason = f"{row.reason}: {row.message}" if row.reason and row.message else row.message
-    return _Violation(
-        anchor=f"{row.namespace}/{'+'.join(one.name for one in row.workloads[:3])}/{key}",
-        of=f"{row.namespace}/{workload_names(row.workloads)}",
-        what=f"{key}: skew {_skew(row)}",
-        state=row.state,
-        mood=_mood(row.state),
-        counts=_counts(row.counts, row.empty_domains),
-        sentences=[text for text in (reason, _cause(row), row.remedy) if text],
-    )
+def _seconds(number: int) -> str:
+    minutes, seconds = divmod(number, 60)
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
 
 
-def _violated_limit(row: ReportedLimit) -> _Violation:
-    return _Violation(
-        anchor=f"{row.namespace}/{key_text(row.key)}/{row.group}/{row.limit}",
-        of=f"{row.namespace}/{key_text(row.key)}",
-        what=f"limit {row.group}/{row.limit}: {row.bound} per {short_key(row.topology_key)} ({row.severity})",
-        state=row.state,
-        mood=_mood(row.state),
-        counts=_counts(row.counts, row.empty_domains),
-        sentences=[text for text in (row.message, row.obstacle, _cause(row), row.remedy) if text],
-    )
+def _route(node: str, to: Mapping[str, LikelyDomains]) -> str:
+    return f"{node or 'no node'} \N{RIGHTWARDS ARROW} {domains_text(to)}"
 
 
-def _cause(row: ReportedConstraint | ReportedLimit) -> str:
-    return f"Cause: {row.cause}." if row.cause and row.cause != ViolationCause.UNKNOWN else ""
+def _rule_view(rule: ReportedConstraint | ReportedLimit) -> RuleView:
+    bars = [Bar(domain, count, rule.bounds.min, rule.bounds.max) for domain, count in rule.counts.items()]
+    if isinstance(rule, ReportedLimit):
+        share = f"{rule.largest.count} of {rule.total} ({rule.largest.share:.0%})" if rule.largest else "no pods"
+        state = f"{share}, headroom {plural(rule.headroom, 'pod')}"
+    else:
+        state = f"skew {rule.skew}, at most {rule.max_skew}"
+    return RuleView(_rule_name(rule), state, _RULE_SIGNS[State(rule.state)], draw_bars(bars))
 
 
-def _counts(counts: Mapping[str, int], empty: int) -> Sequence[str]:
-    """List the parts of the counts; none is broken over two lines."""
-    shown = list(counts.items())[:_COLUMNS]
-    rest = len(counts) - len(shown)
-    parts = [f"{domain or '(empty)'} {count}" for domain, count in shown]
-    return [*parts, *([f"{rest} more"] if rest else []), *([plural(empty, "empty domain")] if empty else [])]
+def _rule_name(rule: ReportedConstraint | ReportedLimit) -> str:
+    key = short_key(rule.topology_key)
+    if isinstance(rule, ReportedLimit):
+        return f"limit {rule.group}/{rule.limit}: {rule.bound} per {key}"
+    return f"{key}, maxSkew {rule.max_skew}{'' if rule.when_unsatisfiable == _HARD else ' (soft)'}"
 
 
-def _limit_row(row: ReportedLimit) -> _LimitRow:
-    largest = row.largest
-    return _LimitRow(
-        name=f"{row.group}/{row.limit}",
-        pods=f"{row.namespace}/{key_text(row.key)}",
-        largest=f"{short_key(row.topology_key)} {largest.domain}" if largest is not None else "-",
-        share=min(1.0, largest.share) if largest is not None else None,
-        share_text=f"{largest.count} of {row.total} ({largest.share:.0%})" if largest is not None else "",
-        bound=row.bound,
-        headroom=row.headroom,
-        state=row.state,
-        mood=_mood(row.state),
-    )
+def _state_words(row: WorkloadRow) -> str:
+    """Say what happens to a row: `1 moving, 2 waiting`."""
+    if row.state is RowState.MOVING and row.needed:
+        return f"{row.moving} moving, {row.needed} to go"
+    if row.state is RowState.MOVING:
+        return f"{row.moving} moving"
+    if row.state is RowState.WAITING and row.wait is None:
+        return f"{row.needed} going now"
+    if row.state is RowState.WAITING and row.needed:
+        return f"{row.needed} {'waits' if row.needed == 1 else 'wait'}"
+    return WORDS[row.state]
 
 
-def _cell(count: int | None, total: int) -> _Cell:
-    if count is None:  # no such domain for this workload, or an empty one of very many
-        return _Cell("", 0)
-    return _Cell(str(count), -(-count * _SHADES // total) if total else 0)
+def _repair_words(row: WorkloadRow) -> str:
+    if row.needed:
+        proof = "proved minimum" if row.needed == row.lower_bound else f"at least {row.lower_bound}"
+        return f"{plural(row.needed, 'eviction')} left, {proof}"
+    return f"{plural(row.blocked, 'eviction')} would repair it" if row.blocked else ""
+
+
+def _why(row: WorkloadRow, violated: Sequence[ReportedConstraint | ReportedLimit]) -> Sequence[str]:
+    """Say why a row is violated and not repaired, each thing once."""
+    sentences = [row.wait.message] if row.wait is not None else []
+    for rule in violated:
+        obstacle = rule.obstacle if isinstance(rule, ReportedLimit) else rule.message
+        sentences += [obstacle] if row.wait is None else []
+        sentences += [f"Cause: {rule.cause}."] if rule.cause and rule.cause != ViolationCause.UNKNOWN else []
+        sentences += [rule.remedy]
+    return list(dict.fromkeys(text for text in sentences if text))

@@ -1,23 +1,48 @@
 """The Page document: everything that the status page shows, for scripts and for the page itself."""
 
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from rebalancer.admission.admit import Admission
+from rebalancer.assessment.assess import Assessment
+from rebalancer.assessment.causes import Causes
+from rebalancer.assessment.findings import Finding
+from rebalancer.model.moves import Move
+from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import Plan
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
-from rebalancer.reporting.documents.plan import PlannedEviction, Totals, plan_totals, planned_eviction
-from rebalancer.reporting.documents.report import ReportDocument
+from rebalancer.reporting.documents.overview import Overview, OverviewDocument, Selection
+from rebalancer.reporting.documents.plan import (
+    PlannedEviction,
+    Totals,
+    WaitingEviction,
+    plan_totals,
+    planned_eviction,
+    waiting_evictions,
+)
+from rebalancer.reporting.documents.report import (
+    ReportDocument,
+    ReportedFinding,
+    RuleReporter,
+    report_document,
+    reported_finding,
+)
 from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.reporting.state_reasons import ReportedStates
 
-_MOST_EVICTIONS: Final = 50
-"""Evictions of this cycle that are listed; `perCycle` allows no more by default."""
+_MOST: Final = 50
+"""So many evictions, waiting ones and findings are listed; `perCycle` allows no more evictions by default."""
 
 
 class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """What the status page shows.
 
     `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader; any
-    other has no report, and its plan is empty. `evictions` are the first fifty that this cycle lets go.
+    other has no report and no overview, and its plan is empty. `evictions` are the first fifty that this cycle lets go,
+    `waiting` the first fifty that are decided and wait. `overview`, these and the `findings` have what was selected;
+    `report` has everything.
     """
 
     api_version: str = API_VERSION
@@ -26,26 +51,72 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     leads: bool
     status: StatusDocument
     totals: Totals | None
+    overview: OverviewDocument | None
     evictions: tuple[PlannedEviction, ...]
+    waiting: tuple[WaitingEviction, ...]
+    findings: tuple[ReportedFinding, ...]
     report: ReportDocument | None
 
 
-def page_document(
-    *,
-    acting: str,
-    leads: bool,
-    status: StatusDocument,
-    plan: Plan | None,
-    admission: Admission | None,
-    report: ReportDocument | None,
-) -> PageDocument:
-    """Put together what the page shows; plan, admission and report are None before the first cycle."""
-    admitted = admission.evictions[:_MOST_EVICTIONS] if admission is not None else ()
-    return PageDocument(
-        acting=acting,
-        leads=leads,
-        status=status,
-        totals=plan_totals(plan) if plan is not None else None,
-        evictions=tuple(planned_eviction(eviction) for eviction in admitted),
-        report=report,
-    )
+class PageSource:
+    """What one cycle has for the page.
+
+    It is made when a cycle has ended, and costs nothing before somebody looks.
+    """
+
+    def __init__(
+        self,
+        *,
+        assessment: Assessment,
+        plan: Plan,
+        admission: Admission,
+        moves: Sequence[Move],
+        causes: Causes,
+        findings: Sequence[Finding],
+        relaxations: Relaxations = NO_RELAXATIONS,
+    ) -> None:
+        self._assessment = assessment
+        self._plan = plan
+        self._admission = admission
+        self._causes = causes
+        self._findings = findings
+        self._relaxations = relaxations
+        states = ReportedStates(plan, relaxations)
+        self._rules = RuleReporter(states, causes, findings)
+        self._overview = Overview(assessment, plan, admission, moves, states)
+
+    def overview(self, selection: Selection) -> OverviewDocument:
+        """Return what is selected."""
+        return self._overview.select(selection, self._rules)
+
+    @property
+    def totals(self) -> Totals:
+        """The sums of the plan."""
+        return plan_totals(self._plan)
+
+    def evictions(self, selection: Selection) -> tuple[PlannedEviction, ...]:
+        """Return the first selected evictions that this cycle lets go."""
+        going = self._admission.evictions if not selection.reason else ()
+        chosen = (one for one in going if selection.matches(one.pod.namespace, one.pod.name))
+        return tuple(map(planned_eviction, islice(chosen, _MOST)))
+
+    def waiting(self, selection: Selection) -> tuple[WaitingEviction, ...]:
+        """Return the first selected evictions that wait."""
+        waiting = waiting_evictions(self._plan, self._admission.waiting)
+        chosen = (
+            one for one in waiting if selection.matches(one.namespace, one.pod) and selection.reason in {"", one.for_}
+        )
+        return tuple(islice(chosen, _MOST))
+
+    def findings(self, selection: Selection) -> tuple[ReportedFinding, ...]:
+        """Return the first selected findings."""
+        wanted = selection.search.lower()
+        chosen = (one for one in self._findings if wanted in one.object.lower())
+        return tuple(map(reported_finding, islice(chosen, _MOST)))
+
+    @cached_property
+    def report(self) -> ReportDocument:
+        """The report of everything: of 5,000 workloads it takes a good part of a second."""
+        return report_document(
+            self._assessment, self._plan, self._causes, self._findings, relaxations=self._relaxations
+        )

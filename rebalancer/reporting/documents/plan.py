@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import count, groupby
+from itertools import chain, count, groupby
 from operator import attrgetter
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal
+from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
 from rebalancer.planning.scope import components as planning_scope
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.planning.search.report import Attempt
@@ -233,7 +233,7 @@ def plan_document(
         policy_hash=plan.policy_hash,
         totals=_totals(add_numbers(numbers.values()), plan),
         evictions=tuple(map(planned_eviction, plan.evictions)),
-        waiting=tuple(_waiting_evictions(plan)),
+        waiting=tuple(waiting_evictions(plan)),
         groups=tuple(_planned_groups(plan, numbers, snapshot, relaxations)),
         refusals=(*map(_planned_refusal, plan.refusals), *_never_allowed(plan)),
         unknown=tuple(
@@ -290,11 +290,12 @@ def planned_eviction(eviction: Eviction) -> PlannedEviction:
     )
 
 
-def _waiting_evictions(plan: Plan) -> Iterator[WaitingEviction]:
+def waiting_evictions(plan: Plan, held: Iterable[Waiting] = ()) -> Iterator[WaitingEviction]:
+    """Yield the entries of the evictions that wait: first those that admission has `held` of the ones that may go."""
     steps = {eviction.group: eviction.step for eviction in plan.evictions}
     known = get_known_time(plan.made_at)
     following = count(max(steps.values(), default=0) + 1)
-    for refusal, together in groupby(decided_waiting(plan), key=attrgetter("refusal")):
+    for refusal, together in groupby(chain(held, decided_waiting(plan)), key=attrgetter("refusal")):
         message, end = str(refusal), refusal.end
         for waiting in together:
             eviction, pod = waiting.eviction, waiting.eviction.pod

@@ -31,7 +31,7 @@ from rebalancer.reporting.documents.document import (
 )
 from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.remedies import Violation, limit_remedy, remedy
-from rebalancer.reporting.state_reasons import ReportedStates, StateReason, StateReasons, limit_workloads
+from rebalancer.reporting.state_reasons import ReportedStates, StateReason, limit_workloads
 from rebalancer.scheduling.view import View
 
 WorkloadFilter = Callable[[Reference], bool]
@@ -221,20 +221,15 @@ def report_document(
 
     `causes`, `findings` and `relaxations` are the results of `find_causes`, `find_findings` and `find_relaxations`.
     """
-    reasons = ReportedStates(plan, relaxations)
-    zero_budgets = _zero_budgets(findings)
+    rules = RuleReporter(ReportedStates(plan, relaxations), causes, findings)
     constraints = [
         row
         for group in assessment.groups
         if any(chosen(workload) for workload in group.spread.workloads)
-        for row in _reported_constraints(group, reasons, causes, zero_budgets)
+        for row in rules.constraints(group)
     ]
     constraints.sort(key=lambda row: row.state == State.SATISFIED)
-    limits = [
-        _reported_limit(limit, reasons.for_limit(limit), causes, zero_budgets)
-        for limit in assessment.limits
-        if any(map(chosen, limit_workloads(limit)))
-    ]
+    limits = [rules.limit(limit) for limit in assessment.limits if any(map(chosen, limit_workloads(limit)))]
     limits.sort(key=lambda row: row.state == State.SATISFIED)
     return ReportDocument(
         generated_at=get_known_time(plan.made_at),
@@ -247,7 +242,7 @@ def report_document(
         ),
         waiting=tuple(_reported_waiting(assessment, view, chosen)) if view is not None else (),
         findings=tuple(
-            ReportedFinding(kind=finding.kind, object=finding.object, message=finding.message)
+            reported_finding(finding)
             for finding in findings
             if any(map(chosen, finding.workloads)) or (chosen is every_workload and not finding.workloads)
         ),
@@ -257,6 +252,11 @@ def report_document(
         failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
         failure_domains=lost.domains if lost is not None else None,
     )
+
+
+def reported_finding(finding: Finding) -> ReportedFinding:
+    """Convert a finding to its entry."""
+    return ReportedFinding(kind=finding.kind, object=finding.object, message=finding.message)
 
 
 def _reported_waiting(assessment: Assessment, view: View, chosen: WorkloadFilter) -> Iterator[ReportedWaiting]:
@@ -323,6 +323,27 @@ def _zero_budgets(findings: Sequence[Finding]) -> Mapping[Reference, str]:
     }
 
 
+class RuleReporter:
+    """Makes the entries of constraints and limits by one plan, `causes` and `findings`."""
+
+    def __init__(self, states: ReportedStates, causes: Causes, findings: Sequence[Finding]) -> None:
+        self._states = states
+        self._causes = causes
+        self._zero_budgets = _zero_budgets(findings)
+
+    def constraints(self, group: EvaluatedGroup) -> Iterator[ReportedConstraint]:
+        """Yield the entries of a group, hard constraints first."""
+        budgets = _budgets_of(group.spread.workloads, self._zero_budgets)
+        for evaluated in (*group.hard, *group.soft):
+            cause = self._causes.get(constraint_token(group, evaluated))
+            standing = self._states.for_constraint(group, evaluated)
+            yield _reported_constraint(group, evaluated, standing, cause, budgets)
+
+    def limit(self, limit: EvaluatedLimit) -> ReportedLimit:
+        """Return the entry of a limit."""
+        return _reported_limit(limit, self._states.for_limit(limit), self._causes, self._zero_budgets)
+
+
 def _reported_limit(
     limit: EvaluatedLimit, standing: StateReason, causes: Causes, zero_budgets: Mapping[Reference, str]
 ) -> ReportedLimit:
@@ -367,15 +388,6 @@ def _budgets_of(
     workloads: Sequence[Reference] | frozenset[Reference], zero_budgets: Mapping[Reference, str]
 ) -> tuple[str, ...]:
     return tuple(sorted({zero_budgets[workload] for workload in workloads if workload in zero_budgets}))
-
-
-def _reported_constraints(
-    group: EvaluatedGroup, reasons: StateReasons, causes: Causes, zero_budgets: Mapping[Reference, str]
-) -> Iterator[ReportedConstraint]:
-    budgets = _budgets_of(group.spread.workloads, zero_budgets)
-    for evaluated in (*group.hard, *group.soft):
-        cause = causes.get(constraint_token(group, evaluated))
-        yield _reported_constraint(group, evaluated, reasons.for_constraint(group, evaluated), cause, budgets)
 
 
 def _reported_constraint(

@@ -89,7 +89,9 @@ class HoldStatus(CamelCaseStruct, frozen=True, kw_only=True):
     ends_with: str
 
 
-class _Held(NamedTuple):
+class Held(NamedTuple):
+    """A repair that does not go on, why, and the first of its evictions that is decided, None where none is."""
+
     group: ComponentPlan
     refusal: Refusal
     first: Eviction | None
@@ -124,21 +126,24 @@ def find_waits(plan: Plan, admission: Admission, moves: Sequence[Move]) -> tuple
     `moves` are those of the memory.
     """
     said = plan.made_at
-    held = nsmallest(_MOST, _find_held(plan, admission), key=lambda one: _rank(one.refusal, said))
-    return tuple(
-        RepairWait(
-            namespace=group.component.namespace,
-            workloads=tuple(map(workload_name, group.workloads)),
-            violated=tuple(_violations(group)),
-            evictions=group.evictions,
-            reason=refusal.reason,
-            message=str(refusal),
-            until=refusal.end.until(said),
-            ends_with=refusal.end.event,
-            usual=find_usual(moves, group.workloads) if refusal.end.of_move else None,
-            then=next_move(first) if first is not None else None,
-        )
-        for group, refusal, first in held
+    held = nsmallest(_MOST, find_held(plan, admission), key=lambda one: _rank(one.refusal, said))
+    return tuple(repair_wait(one, said, moves) for one in held)
+
+
+def repair_wait(held: Held, said: datetime, moves: Sequence[Move]) -> RepairWait:
+    """Convert a repair that does not go on, as it was said then; `moves` are those of the memory."""
+    group, refusal, first = held
+    return RepairWait(
+        namespace=group.component.namespace,
+        workloads=tuple(map(workload_name, group.workloads)),
+        violated=tuple(_violations(group)),
+        evictions=group.evictions,
+        reason=refusal.reason,
+        message=str(refusal),
+        until=refusal.end.until(said),
+        ends_with=refusal.end.event,
+        usual=find_usual(moves, group.workloads) if refusal.end.of_move else None,
+        then=next_move(first) if first is not None else None,
     )
 
 
@@ -210,7 +215,7 @@ def _hold(scope: str, refusal: Refusal, since: datetime | None, said: datetime) 
     )
 
 
-def _find_held(plan: Plan, admission: Admission) -> Iterator[_Held]:
+def find_held(plan: Plan, admission: Admission) -> Iterator[Held]:
     """Yield the repairs of which nothing goes now, each with the first eviction that is decided."""
     going = {eviction.group for eviction in admission.evictions}
     first: dict[str, Waiting] = {}
@@ -221,9 +226,9 @@ def _find_held(plan: Plan, admission: Admission) -> Iterator[_Held]:
         if group.name in going:
             continue
         if wait is not None:
-            yield _Held(group, wait.refusal, wait.eviction)
+            yield Held(group, wait.refusal, wait.eviction)
         elif group.refusal is not None:
-            yield _Held(group, group.refusal, None)
+            yield Held(group, group.refusal, None)
 
 
 def _rank(refusal: Refusal, said: datetime) -> tuple[int, float]:

@@ -1,0 +1,137 @@
+"""Bars of counts against a bound, as shapes: grey up to the bound, hatched beyond it, the bound a line, room light.
+
+Up to four domains are bars one below the other; more stand upright side by side, at most twelve; of still more those
+are drawn that are off, since the others say nothing.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from rebalancer.model.words import plural
+
+_FEW: Final = 4
+_MANY: Final = 12
+_LINE: Final = 18
+_TALL: Final = 44
+_LABEL_LETTER: Final = 6.4
+_NUMBERS: Final = 92
+
+
+class Bar(NamedTuple):
+    """The pods of a domain, and the fewest and most that it may hold once repaired; `high` is None without a bound."""
+
+    domain: str
+    pods: int
+    low: int
+    high: int | None
+
+    @property
+    def above(self) -> int:
+        """How many pods are above the bound."""
+        return max(0, self.pods - self.high) if self.high is not None else 0
+
+    @property
+    def short(self) -> int:
+        """How many pods it lacks."""
+        return max(0, self.low - self.pods)
+
+    @property
+    def note(self) -> str:
+        """Its state in words, "" where it is within its bounds."""
+        return f"{self.above} above" if self.above else f"{self.short} short" if self.short else ""
+
+    @property
+    def sentence(self) -> str:
+        """Its numbers as a screen reader says them."""
+        bound = f", at most {self.high}" if self.high is not None else ""
+        note = f", {self.note}" if self.note else ""
+        return f"{self.domain or '(empty)'} holds {self.pods}{bound}{note}"
+
+
+class Shape(NamedTuple):
+    """A bar as drawn: the light field up to the bound, what is filled, what is beyond; the place of its words."""
+
+    bar: Bar
+    label: str
+    x: float
+    y: float
+    room: float
+    filled: float
+    over: float
+    text: float
+
+
+class Bars(NamedTuple):
+    """A drawing of bars: its size in pixels, its shapes, how many domains are left out, and the same in words."""
+
+    width: float
+    height: float
+    upright: bool
+    shapes: Sequence[Shape]
+    left_out: int
+    sentence: str
+    bound: float = 0.0
+
+
+def draw_bars(bars: Sequence[Bar], width: float = 250.0) -> Bars:
+    """Draw bars of one rule; `width` is in pixels."""
+    shown = [bar for bar in bars if bar.note] if len(bars) > _MANY else list(bars)
+    shown = shown[:_MANY]
+    left_out = len(bars) - len(shown)
+    sentence = "; ".join(bar.sentence for bar in shown)
+    if left_out:
+        sentence += f"; and {plural(left_out, 'more domain')}"
+    largest = max((max(bar.pods, bar.high or 0) for bar in shown), default=0) or 1
+    labels = shorten([bar.domain for bar in shown])
+    if len(shown) > _FEW:
+        return _upright(shown, labels, largest, width, left_out, sentence)
+    label = 8 + _LABEL_LETTER * max((len(text) for text in labels), default=0)
+    unit = max(1.0, (width - label - _NUMBERS) / largest)
+    shapes = [
+        _shape(bar, text, label, number * _LINE, unit)
+        for number, (bar, text) in enumerate(zip(shown, labels, strict=True))
+    ]
+    return Bars(label + unit * largest + _NUMBERS, _LINE * len(shown), False, shapes, left_out, sentence)
+
+
+def _shape(bar: Bar, label: str, x: float, y: float, unit: float) -> Shape:
+    inside = min(bar.pods, bar.high) if bar.high is not None else bar.pods
+    end = max(bar.pods, bar.high or 0)
+    return Shape(
+        bar,
+        label,
+        round(x, 1),
+        y,
+        round((bar.high or 0) * unit, 1),
+        round(inside * unit, 1),
+        round((bar.pods - inside) * unit, 1),
+        round(x + end * unit + 7, 1),
+    )
+
+
+def _upright(
+    shown: Sequence[Bar], labels: Sequence[str], largest: int, width: float, left_out: int, sentence: str
+) -> Bars:
+    step = max(34.0, width / len(shown))
+    unit = _TALL / largest
+    shapes = [
+        _shape(bar, label, number * step, 0.0, unit)
+        for number, (bar, label) in enumerate(zip(shown, labels, strict=True))
+    ]
+    return Bars(step * len(shown), _TALL + 32, True, shapes, left_out, sentence, step)
+
+
+def shorten(names: Sequence[str]) -> list[str]:
+    """Leave out what several names begin with, up to a hyphen or a dot: `eu-west-1a`, `eu-west-1b` are `1a`, `1b`."""
+    prefix = common_prefix(names)
+    return [name.removeprefix(prefix) or "(empty)" for name in names]
+
+
+def common_prefix(names: Sequence[str]) -> str:
+    """Return what several names begin with, up to a hyphen or a dot; "" of one name, or where something is short."""
+    if len(names) < 2:  # several
+        return ""
+    first, last = min(names), max(names)
+    same = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    cut = max(first[:same].rfind("-"), first[:same].rfind("."))
+    return first[: cut + 1] if all(len(name) > cut + 1 for name in names) else ""

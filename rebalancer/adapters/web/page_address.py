@@ -1,0 +1,68 @@
+"""The address of a view: what it selects, and the addresses of other selections.
+
+Everything that somebody has chosen stands in the address, so that it survives a renewal and can be sent to others.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlencode
+
+from rebalancer.reporting.documents.overview import VIOLATED, RowState, Selection
+
+REFRESH_SECONDS: Final = 30
+"""After so many seconds a browser renews the page while nothing moves."""
+
+_FILTERS: Final = ("namespace", "state", "reason", "q")
+_LONGEST_NUMBER: Final = 8
+
+
+class PageAddress:
+    """The path of a view and its query. A parameter that means nothing counts as absent."""
+
+    def __init__(self, path: str, query: Mapping[str, str]) -> None:
+        self.path = path
+        self._query = query
+
+    @property
+    def search(self) -> str:
+        """The part of a name that is looked for."""
+        return self._query.get("q", "").strip()
+
+    @property
+    def refreshes(self) -> bool:
+        """Whether the browser renews the page by itself."""
+        return self._query.get("refresh") != "off"
+
+    @property
+    def filtered(self) -> bool:
+        """Whether a filter is set."""
+        return any(self._query.get(name) for name in _FILTERS)
+
+    @property
+    def selection(self) -> Selection:
+        """What is selected; the overview shows what is violated unless it is asked for more."""
+        state = self._query.get("state", "")
+        known = state if state in {VIOLATED, *RowState} else ""
+        page = self._query.get("page", "1")
+        return Selection(
+            namespace=self._query.get("namespace", ""),
+            state=known or (VIOLATED if self.path == "/" and not self.filtered else ""),
+            reason=self._query.get("reason", ""),
+            search=self.search,
+            page=int(page) if page.isdecimal() and len(page) <= _LONGEST_NUMBER else 1,
+        )
+
+    def value(self, name: str) -> str:
+        """Return a parameter, "" where it is absent."""
+        return self._query.get(name, "")
+
+    def link(self, path: str = "", **changes: str | int) -> str:
+        """Return the address of this or another view with the same selection, changed; "" leaves a parameter out."""
+        query = {**self._query, **{name: str(value) for name, value in changes.items()}}
+        text = urlencode({name: value for name, value in sorted(query.items()) if value})
+        there = f".{path or self.path}"
+        return f"{there}?{text}" if text else there
+
+    def filter(self, **changes: str) -> str:
+        """Return the address of another selection: its first page."""
+        return self.link(self.path, page="", **changes)

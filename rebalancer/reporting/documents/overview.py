@@ -1,0 +1,329 @@
+"""The overview: a row for each set of workloads with rules, the numbers of all, and how they divide.
+
+A row joins what a cycle says of the same workloads: their constraints and limits, the repair, what it waits for, the
+moves in flight. What selects and sorts is made for all rows in one pass, once for a cycle; rows are for those shown.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from rebalancer.admission.admit import Admission
+from rebalancer.assessment.assess import Assessment, EvaluatedGroup
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.moves import Move, Reference
+from rebalancer.model.reasons import State
+from rebalancer.planning.plan import ComponentPlan, Plan
+from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
+from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit, RuleReporter
+from rebalancer.reporting.documents.waits import Held, RepairWait, find_held, repair_wait
+from rebalancer.reporting.phrases import key_text, why_no_fewer, workload_names
+from rebalancer.reporting.plan_numbers import PlanNumbers, group_numbers
+from rebalancer.reporting.state_reasons import ReportedStates
+
+ROWS: Final = 20
+"""Rows on one page."""
+
+_MOST_NAMESPACES: Final = 8
+_WORKLOAD: Final = "workload"
+"""The key of a limit on the pods of one workload."""
+
+_BROKEN: Final = frozenset({State.VIOLATED, State.INFEASIBLE, State.UNFIXABLE})
+_NOTHING: Final = PlanNumbers()
+
+
+class RowState(StrEnum):
+    """What happens to a row. The first four are violated."""
+
+    MOVING = "moving"
+    WAITING = "waiting"
+    UNREPAIRABLE = "unrepairable"
+    REPORTED = "reported"
+    """Nothing is planned for the violation: of a soft constraint, or a limit with `action: Alert`."""
+    SATISFIED = "satisfied"
+    UNKNOWN = "unknown"
+
+    @property
+    def violated(self) -> bool:
+        """Whether a rule is violated."""
+        return self not in {RowState.SATISFIED, RowState.UNKNOWN}
+
+
+VIOLATED: Final = "violated"
+"""Selects every row of which a rule is violated."""
+
+
+class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
+    """Workloads that share rules, what is violated of these, and how it goes on.
+
+    `workloads` is empty for a limit on pods that labels name; `of` says which these are. `above` is how many pods are
+    above the bound of the rule that is violated most. Of the evictions of the repair `moving` are in flight, `needed`
+    are still to be made, of which the least number is `lowerBound`, and `blocked` cannot be made. `wait` says why it
+    does not go on and until when, null where it does.
+    """
+
+    namespace: Text
+    of: Text
+    workloads: tuple[WorkloadName, ...]
+    state: RowState
+    above: Number
+    constraints: tuple[ReportedConstraint, ...]
+    limits: tuple[ReportedLimit, ...]
+    moving: Number
+    needed: Number
+    lower_bound: Number
+    blocked: Number
+    proof: str | None
+    wait: RepairWait | None
+
+
+class Figures(CamelCaseStruct, frozen=True, kw_only=True):
+    """The numbers of a cycle: rows with rules and those that are violated; evictions that move, wait, cannot be made.
+
+    `nextAt` is the first moment at which a wait ends, null where no such time is known.
+    """
+
+    workloads: Number
+    violated: Number
+    constraints: Number
+    violated_constraints: Number
+    limits: Number
+    violated_limits: Number
+    moving: Number
+    waiting: Number
+    next_at: datetime | None
+    unrepairable: Number
+    blocked: Number
+
+
+class FacetEntry(CamelCaseStruct, frozen=True, kw_only=True):
+    """How many of the selected rows have a value."""
+
+    name: Text
+    number: Number
+
+
+class Facets(CamelCaseStruct, frozen=True, kw_only=True):
+    """How the selected rows divide: by state, by the reason for which they wait, and by namespace.
+
+    Of the namespaces the eight with most violated rows are listed; `otherNamespaces` have `otherRows`.
+    """
+
+    states: tuple[FacetEntry, ...]
+    reasons: tuple[FacetEntry, ...]
+    namespaces: tuple[FacetEntry, ...]
+    other_namespaces: Number
+    other_rows: Number
+
+
+class OverviewDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """One page of the `selected` rows: violated ones first, of these the one with most pods above the bound first."""
+
+    figures: Figures
+    facets: Facets
+    rows: tuple[WorkloadRow, ...]
+    selected: Number
+    page: Number
+    pages: Number
+
+
+class Selection(NamedTuple):
+    """Which rows are wanted; "" is all. `search` is a part of NAMESPACE/NAME, `state` a row's state or `violated`."""
+
+    namespace: str = ""
+    state: str = ""
+    reason: str = ""
+    search: str = ""
+    page: int = 1
+
+    def matches(self, namespace: str, name: str) -> bool:
+        """Return whether an object of this name is wanted, whatever its state."""
+        if self.namespace and namespace != self.namespace:
+            return False
+        return not self.search or self.search.lower() in f"{namespace}/{name}".lower()
+
+
+EVERYTHING: Final = Selection()
+
+
+class _Entry(NamedTuple):
+    """What selects and sorts a row, and what it is made of."""
+
+    namespace: str
+    of: str
+    workloads: tuple[Reference, ...]
+    spread: Sequence[EvaluatedGroup]
+    limits: Sequence[EvaluatedLimit]
+    state: RowState
+    above: int
+    moving: int
+    group: ComponentPlan | None
+    held: Held | None
+
+    @property
+    def reason(self) -> str:
+        """Why it waits, "" where it does not."""
+        return self.held.refusal.reason if self.held is not None else ""
+
+
+class Overview:
+    """The rows of one cycle; `moves` are those of the memory."""
+
+    def __init__(
+        self,
+        assessment: Assessment,
+        plan: Plan,
+        admission: Admission,
+        moves: Sequence[Move],
+        states: ReportedStates,
+    ) -> None:
+        self._assessment = assessment
+        self._plan = plan
+        self._moves = moves
+        self._states = states
+        self._numbers = group_numbers(plan)
+        self._held = {held.group.name: held for held in find_held(plan, admission)}
+        self._groups = {workload: group for group in reversed(plan.components) for workload in group.workloads}
+        self._in_flight = Counter(move.workload for move in moves if move.in_flight)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """The numbers of all rows."""
+        states = Counter(entry.state for entry in self._entries)
+        constraints = [
+            state for entry in self._entries for group in entry.spread for state in self._constraint_states(group)
+        ]
+        limits = [self._states.for_limit(limit).state for entry in self._entries for limit in entry.limits]
+        said = self._plan.made_at
+        ends = (held.refusal.end.until(said) for held in self._held.values())
+        return Figures(
+            workloads=len(self._entries),
+            violated=sum(number for state, number in states.items() if state.violated),
+            constraints=len(constraints),
+            violated_constraints=sum(state in _BROKEN for state in constraints),
+            limits=len(limits),
+            violated_limits=sum(state in _BROKEN for state in limits),
+            moving=self._in_flight.total(),
+            waiting=sum(numbers.evictions for numbers in self._numbers.values()),
+            next_at=min((end for end in ends if end is not None), default=None),
+            unrepairable=states[RowState.UNREPAIRABLE],
+            blocked=sum(numbers.blocked for numbers in self._numbers.values()),
+        )
+
+    def select(self, selection: Selection, rules: RuleReporter) -> OverviewDocument:
+        """Return one page of the selected rows; of a page that does not exist the nearest."""
+        found = [entry for entry in self._entries if _selects(selection, entry)]
+        pages = max(1, -(-len(found) // ROWS))
+        page = min(max(1, selection.page), pages)
+        return OverviewDocument(
+            figures=self.figures,
+            facets=_divide(found),
+            rows=tuple(self._row(entry, rules) for entry in found[(page - 1) * ROWS : page * ROWS]),
+            selected=len(found),
+            page=page,
+            pages=pages,
+        )
+
+    @cached_property
+    def _entries(self) -> Sequence[_Entry]:
+        found: dict[tuple[str, tuple[Reference, ...], str], tuple[list[EvaluatedGroup], list[EvaluatedLimit]]] = {}
+        for group in self._assessment.groups:
+            found.setdefault((group.spread.namespace, group.spread.workloads, ""), ([], []))[0].append(group)
+        for limit in self._assessment.limits:
+            kind, _, name = limit.key.get(_WORKLOAD, "").partition("/")
+            workloads = (Reference(limit.namespace, kind, name),) if name else ()
+            of = "" if name else f"{limit.group} {key_text(limit.key)}".strip()
+            found.setdefault((limit.namespace, workloads, of), ([], []))[1].append(limit)
+        entries = [self._entry(*key, *parts) for key, parts in found.items()]
+        return sorted(entries, key=lambda one: (not one.state.violated, -one.above, one.namespace, one.of))
+
+    def _entry(
+        self,
+        namespace: str,
+        workloads: tuple[Reference, ...],
+        of: str,
+        spread: Sequence[EvaluatedGroup],
+        limits: Sequence[EvaluatedLimit],
+    ) -> _Entry:
+        group = next((self._groups[one] for one in workloads if one in self._groups), None)
+        moving = sum(self._in_flight[one] for one in workloads)
+        states = [state for one in spread for state in self._constraint_states(one)]
+        states += [self._states.for_limit(limit).state for limit in limits]
+        state = _row_state(states, moving, group)
+        held = self._held.get(group.name) if group is not None and state.violated else None
+        above = max((*map(_above_limit, limits), *map(_above_skew, spread)), default=0) if state.violated else 0
+        name = of or workload_names(workloads)
+        return _Entry(namespace, name, workloads, spread, limits, state, above, moving, group, held)
+
+    def _constraint_states(self, group: EvaluatedGroup) -> Iterator[State]:
+        return (self._states.for_constraint(group, evaluated).state for evaluated in (*group.hard, *group.soft))
+
+    def _row(self, entry: _Entry, rules: RuleReporter) -> WorkloadRow:
+        group = entry.group if entry.state.violated else None
+        numbers = self._numbers[group.name] if group is not None else _NOTHING
+        return WorkloadRow(
+            namespace=entry.namespace,
+            of=entry.of,
+            workloads=tuple(map(workload_name, entry.workloads)),
+            state=entry.state,
+            above=entry.above,
+            constraints=tuple(row for one in entry.spread for row in rules.constraints(one)),
+            limits=tuple(map(rules.limit, entry.limits)),
+            moving=entry.moving,
+            needed=numbers.evictions,
+            lower_bound=numbers.lower_bound,
+            blocked=numbers.blocked,
+            proof=(why_no_fewer(group) or None) if group is not None else None,
+            wait=repair_wait(entry.held, self._plan.made_at, self._moves) if entry.held is not None else None,
+        )
+
+
+def _selects(selection: Selection, entry: _Entry) -> bool:
+    state = selection.state
+    return (
+        selection.matches(entry.namespace, entry.of)
+        and (not state or (entry.state.violated if state == VIOLATED else entry.state == state))
+        and (not selection.reason or entry.reason == selection.reason)
+    )
+
+
+def _row_state(states: Iterable[State], moving: int, group: ComponentPlan | None) -> RowState:
+    """Return what happens to a row whose rules have these states."""
+    known = set(states)
+    if moving:
+        return RowState.MOVING
+    if not known & _BROKEN:
+        return RowState.UNKNOWN if State.UNKNOWN in known else RowState.SATISFIED
+    if group is None:
+        return RowState.REPORTED if known & _BROKEN == {State.VIOLATED} else RowState.UNREPAIRABLE
+    return RowState.UNREPAIRABLE if group.state in {State.INFEASIBLE, State.UNFIXABLE} else RowState.WAITING
+
+
+def _above_limit(limit: EvaluatedLimit) -> int:
+    return max(0, -limit.headroom)
+
+
+def _above_skew(group: EvaluatedGroup) -> int:
+    skews = (one.counts.skew - one.constraint.max_skew for one in (*group.hard, *group.soft) if one.counts.violated)
+    return max(skews, default=0)
+
+
+def _divide(entries: Sequence[_Entry]) -> Facets:
+    states = Counter(entry.state for entry in entries)
+    reasons = Counter(entry.reason for entry in entries if entry.reason)
+    namespaces = Counter(entry.namespace for entry in entries if entry.state.violated)
+    listed = namespaces.most_common(_MOST_NAMESPACES)
+    return Facets(
+        states=tuple(FacetEntry(name=state, number=states[state]) for state in RowState if states[state]),
+        reasons=tuple(_facet_entries(reasons.most_common())),
+        namespaces=tuple(_facet_entries(listed)),
+        other_namespaces=len(namespaces) - len(listed),
+        other_rows=namespaces.total() - sum(number for _, number in listed),
+    )
+
+
+def _facet_entries(numbers: Iterable[tuple[str, int]]) -> Iterator[FacetEntry]:
+    return (FacetEntry(name=name, number=number) for name, number in numbers)
