@@ -53,8 +53,8 @@ class MoveKind(StrEnum):
     """Its eviction is decided, and no budget ever allows it: waiting does not help."""
 
 
-class MapNode(CamelCaseStruct, frozen=True, kw_only=True):
-    """A node. `until` is when it has settled if nothing changes, null in any other state."""
+class MapNode(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node. `until` is when one that settles has settled if nothing changes."""
 
     name: Text
     state: NodeState
@@ -107,25 +107,24 @@ class MapRule(CamelCaseStruct, frozen=True, kw_only=True):
     since: datetime | None
 
 
-class MapMove(CamelCaseStruct, frozen=True, kw_only=True):
+class MapMove(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A pod that moves, or is to: from `node` in `zone`, where its replacement may land.
 
-    `step` is the number of the plan's step, which all evictions of a repair share; null of a move in flight, which is
-    in no plan any more, and of a blocked eviction. `reason` is what it waits for, null of one that does not wait.
-    `landed` is the node that the replacement is on already. `toNodes` are the nodes on which it may land, empty where
-    they are more than four or not known; `toZones` are the domains of the map's key, empty where they are not known.
+    `step` is the number of the plan's step, which all evictions of a repair share. It is left out of a blocked
+    eviction, and of one under way that the plan has no more. `reason` is what an eviction waits for. `landed` is the
+    node that the replacement is on already. `toNodes` are the nodes on which it may land, left out where they are more
+    than four or not known; `toZones` are the domains of the map's key, left out where they are not known.
     """
 
-    step: Annotated[int, Meta(ge=1)] | None
+    step: Annotated[int, Meta(ge=1)] | None = None
     pod: Text
-    uid: str
     node: str
     zone: str
     kind: MoveKind
-    reason: str | None
-    landed: str | None
-    to_nodes: tuple[str, ...]
-    to_zones: tuple[str, ...]
+    reason: str | None = None
+    landed: str | None = None
+    to_nodes: tuple[str, ...] = ()
+    to_zones: tuple[str, ...] = ()
 
 
 class MapLane(MapRule, frozen=True, kw_only=True):

@@ -290,16 +290,22 @@ def planned_eviction(eviction: Eviction) -> PlannedEviction:
     )
 
 
-def _waiting_evictions(plan: Plan) -> Iterator[WaitingEviction]:
+def number_steps(plan: Plan) -> Mapping[str, int]:
+    """Return the number of the step of each group whose evictions go now or wait: those that go now come first."""
     steps = {eviction.group: eviction.step for eviction in plan.evictions}
-    known = get_known_time(plan.made_at)
     following = count(max(steps.values(), default=0) + 1)
+    for waiting in decided_waiting(plan):
+        if waiting.eviction.group not in steps:
+            steps[waiting.eviction.group] = next(following)
+    return steps
+
+
+def _waiting_evictions(plan: Plan) -> Iterator[WaitingEviction]:
+    steps, known = number_steps(plan), get_known_time(plan.made_at)
     for refusal, together in groupby(decided_waiting(plan), key=attrgetter("refusal")):
         message, end = str(refusal), refusal.end
         for waiting in together:
             eviction, pod = waiting.eviction, waiting.eviction.pod
-            if eviction.group not in steps:
-                steps[eviction.group] = next(following)
             yield WaitingEviction(
                 step=steps[eviction.group],
                 namespace=pod.namespace,

@@ -21,10 +21,11 @@ from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue
 from rebalancer.controller.status import status_documents
 from rebalancer.engine import evaluate
-from rebalancer.model.moves import Reference
+from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Share
 from rebalancer.ports import PLAN_KEY, STATUS_KEY
+from rebalancer.reporting.cluster_map import map_document
 from rebalancer.reporting.documents.document import json_chunks, to_json
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
 from rebalancer.reporting.documents.page import page_document
@@ -83,6 +84,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         "report",
         text(full_report(view, assessment, made, RULES, lost=lost)),
     )
+    yield "map", text(map_document(view, assessment, made, NO_MEMORY, RULES))
     wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
     yield "suggestion", text(suggestion_document(wish))
     for workload in snapshot.workloads:
@@ -159,6 +161,9 @@ def test_the_skewed_cluster_fills_every_list() -> None:
     assert json.loads(documents["report"])["limits"]
     assert json.loads(documents["report"])["failures"]
     assert json.loads(documents["prediction"])["nodes"]
+    drawn = json.loads(documents["map"])
+    assert all(zone["nodes"] for zone in drawn["zones"])
+    assert all(lane[name] for lane in drawn["lanes"][:1] for name in ("domains", "nodes", "zones", "moves"))
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
