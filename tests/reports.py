@@ -13,9 +13,12 @@ from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.gauge_view import GaugeView
 from rebalancer.controller.gauges import GAUGES
 from rebalancer.controller.state import InForce, Leadership, LoopState
+from rebalancer.controller.status import status_document
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Policy
+from rebalancer.reporting.documents.overview import EVERYTHING, Selection
+from rebalancer.reporting.documents.page import PageDocument, PageSource, page_document
 from rebalancer.reporting.documents.report import ReportDocument, WorkloadFilter, every_workload, report_document
 from rebalancer.scheduling.view import View
 
@@ -42,7 +45,32 @@ def full_report(  # as many values as a report is made from
 def cycle_report(cycle: Cycle) -> ReportDocument:
     """Return the report of a cycle of the controller."""
     findings = all_findings(cycle.view, cycle.assessment, cycle.context.policy)
-    return report_document(cycle.assessment, cycle.plan, cycle.causes, findings)
+    return report_document(
+        cycle.assessment,
+        cycle.plan,
+        cycle.causes,
+        findings,
+        relaxations=cycle.relaxations,
+        memory=cycle.memory,
+    )
+
+
+def page_of(state: LoopState, *, selection: Selection = EVERYTHING) -> PageDocument:
+    """Return the page of a leader in this state, with the report of everything."""
+    cycle = state.cycle
+    assert cycle is not None
+    source = PageSource(
+        assessment=cycle.assessment,
+        plan=cycle.plan,
+        admission=cycle.admission,
+        memory=state.memory,
+        causes=cycle.causes,
+        findings=all_findings(cycle.view, cycle.assessment, cycle.context.policy),
+        relaxations=cycle.relaxations,
+    )
+    status = status_document(state, "one", "policy.yaml")
+    acting = "mode Evict: the controller evicts"
+    return page_document(acting=acting, leads=True, status=status, source=source, selection=selection)
 
 
 def state_of(cycle: Cycle) -> LoopState:

@@ -19,7 +19,7 @@ from rebalancer.locations import Address
 from rebalancer.model.moves import Move
 from rebalancer.reporting.acting import describe_controller
 from rebalancer.reporting.documents.overview import EVERYTHING, Selection
-from rebalancer.reporting.documents.page import PageDocument, PageSource
+from rebalancer.reporting.documents.page import PageDocument, PageSource, page_document
 from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
 
 _log = structlog.get_logger("rebalancer")
@@ -92,16 +92,13 @@ class StatusPage:
         leader = name if leads or lease is None else lease.holder
         status = structs.replace(status_document(state, leader, self._identity.policy_source), lease=lease)
         source = self._find_source(state, findings) if leads else None
-        return PageDocument(
+        return page_document(
             acting=self._describe(status, lease, leads=leads),
             leads=leads,
             status=status,
-            totals=source.totals if source is not None else None,
-            overview=source.overview(selection) if source is not None else None,
-            evictions=source.evictions(selection) if source is not None else (),
-            waiting=source.waiting(selection) if source is not None else (),
-            findings=source.findings(selection) if source is not None else (),
-            report=source.report if source is not None and with_report else None,
+            source=source,
+            selection=selection,
+            with_report=with_report,
         )
 
     def _describe(self, status: StatusDocument, lease: LeaseStatus | None, *, leads: bool) -> str:
@@ -126,7 +123,7 @@ class StatusPage:
                     assessment=cycle.assessment,
                     plan=cycle.plan,
                     admission=cycle.admission,
-                    moves=moves,
+                    memory=state.memory,
                     causes=cycle.causes,
                     findings=findings,
                     relaxations=cycle.relaxations,

@@ -27,6 +27,9 @@ class OutlookSource(Protocol):
     def counts(self) -> Counts | None:
         """Return the counts once the step has taken effect; None where they are not known."""
 
+    def landings(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of these nodes on which a replacement may be placed, none where that is not known."""
+
 
 class Outlook:
     """Where a step leads: a value that is computed when it is first read; it and `Proof` are not data yet in a plan.
@@ -47,6 +50,13 @@ class Outlook:
     def counts(self) -> Counts | None:
         """The counts once the step has taken effect; None where they are not known."""
         return self._source.counts()
+
+    def landings(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of these nodes on which a replacement may be placed.
+
+        None of an outlook that was read from a file, which has the domains alone.
+        """
+        return self._source.landings(nodes)
 
     def __eq__(self, other: object) -> bool:
         """Return whether two outlooks say the same; this computes both."""

@@ -123,3 +123,6 @@ class _Read:
 
     def counts(self) -> Counts | None:
         return self._counts
+
+    def landings(self, _: frozenset[str]) -> frozenset[str]:
+        return frozenset()

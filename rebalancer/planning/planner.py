@@ -361,6 +361,9 @@ class _Unchanged:
     def counts(self) -> Counts:
         return current_counts(self._component)
 
+    def landings(self, _: frozenset[str]) -> frozenset[str]:
+        return frozenset()
+
 
 def _avoided(groups: Sequence[LimitGroup]) -> frozenset[str]:
     """Return the UIDs of the pods that the policy's groups evict last (`avoid`)."""

@@ -212,3 +212,6 @@ class _Elsewhere:
 
     def counts(self) -> dict[str, dict[str, int]]:
         return {}
+
+    def landings(self, nodes: frozenset[str]) -> frozenset[str]:
+        return nodes

@@ -10,13 +10,12 @@ from rebalancer.adapters.files import read_snapshot
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
 from rebalancer.cli.logs import configure_logs
-from rebalancer.controller.status import status_document, status_documents
+from rebalancer.controller.status import status_documents
 from rebalancer.model.cluster import NEWEST
-from rebalancer.reporting.documents.page import page_document
 from rebalancer.simulator import SimulatedCluster, TraceKind
 from tests.cli.test_snapshot import EXAMPLE, PRIVATE, planted
 from tests.controller.simulated import Simulation, eager
-from tests.reports import cycle_report, export, view_of
+from tests.reports import export, page_of, view_of
 
 
 @pytest.mark.parametrize("unreadable", [False, True])
@@ -47,15 +46,8 @@ def test_what_is_planted_in_objects_is_never_shown(unreadable: bool, capsys: pyt
     cycle = state.cycle
     assert cycle is not None
     metrics = export(view_of(state))
-    page = page_document(
-        acting="mode Evict: the controller evicts",
-        leads=True,
-        status=status_document(state, "one", "policy.yaml"),
-        plan=cycle.plan,
-        admission=cycle.admission,
-        report=cycle_report(cycle),
-    )
-    routes = page_routes(lambda: page, local=False, now=lambda: cycle.context.now)
+    page = page_of(state)
+    routes = page_routes(lambda *_, **__: page, local=False, now=lambda: cycle.context.now)
     output = capsys.readouterr()
     shown = {
         "warnings": "\n".join(warnings),

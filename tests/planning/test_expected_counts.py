@@ -30,6 +30,9 @@ class GivenTargets:
     def counts(self) -> Counts | None:
         return None
 
+    def landings(self, nodes: frozenset[str]) -> frozenset[str]:
+        return nodes
+
 
 def four_and_one() -> Snapshot:
     """Return one workload with four pods in zone a and one in zone b."""

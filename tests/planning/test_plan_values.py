@@ -19,6 +19,7 @@ from rebalancer.planning.plan import Outlook, Plan, PlanRefusal, Proof, Repair
 from rebalancer.planning.plan_file import read_plan, write_plan
 from rebalancer.planning.planner import find_relaxations, plan
 from rebalancer.planning.scope.components import Counts
+from rebalancer.planning.search.report import Method
 from rebalancer.policy import default_policy, load_policy
 from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.scheduling.view import View
@@ -72,6 +73,31 @@ def test_a_plan_is_written_and_read_back_equal() -> None:
         relaxed += len(find_relaxations(back))
     assert len(facts) > 9
     assert relaxed
+
+
+def test_replacements_land_on_nodes_of_their_domains() -> None:
+    """On some node of each; where there is no step on none, and a plan that was read does not say where."""
+    by_counting = by_following = 0
+    for state in drawn_states(45):
+        snapshot, policy = read(state), load_policy(state.policy, source=state.name)
+        view = View(snapshot)
+        assessment = assess(view, policy, NO_MEMORY)
+        made = plan(view, assessment, policy, NO_MEMORY)
+        every = view.nodes.names
+        for group in made.components:
+            assert group.outlook is not None
+            landings = group.outlook.landings(every)
+            for target in group.outlook.targets:
+                values = view.nodes.values(target.topology_key)
+                assert {values[node] for node in landings} == set(target.values), state.name
+            if group.method is None:
+                assert not landings
+            by_counting += bool(landings) and group.method is Method.CERTIFICATE
+            by_following += bool(landings) and group.method is Method.LOOKAHEAD
+        back = read_plan(write_plan(made), assessment, snapshot)
+        assert not any(group.outlook.landings(every) for group in back.components if group.outlook is not None)
+    assert by_counting
+    assert by_following
 
 
 @pytest.mark.parametrize(
@@ -130,6 +156,9 @@ class Given:
 
     def counts(self) -> Counts:
         return {"zone": {"a": self._held}}
+
+    def landings(self, nodes: frozenset[str]) -> frozenset[str]:
+        return nodes
 
 
 def test_plans_differ_where_they_say_otherwise() -> None:

@@ -3,9 +3,9 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from html.parser import HTMLParser
+from html import unescape
 from typing import Any
 
 from hypothesis import given, settings
@@ -19,13 +19,15 @@ from rebalancer.controller.status import status_document
 from rebalancer.model.words import short_key
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.explanation import ExplanationDocument, explain_pod, explain_workload
-from rebalancer.reporting.documents.page import PageDocument, page_document
+from rebalancer.reporting.documents.overview import WorkloadRow
+from rebalancer.reporting.documents.page import PageDocument
+from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.reporting.phrases import workload_names
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
 from tests.reporting.test_plan_numbers import check_plan, numbers_in, states
-from tests.reports import cycle_report, export, state_of, view_of
+from tests.reports import cycle_report, export, page_of, state_of, view_of
 
 Row = Mapping[str, Any]
 
@@ -38,7 +40,7 @@ class Shown:
 
 
 SHOWN = Shown()
-ROUTES = page_routes(lambda: SHOWN.page, local=False, now=lambda: SHOWN.now)
+ROUTES = page_routes(lambda *_, **__: SHOWN.page, local=False, now=lambda: SHOWN.now)
 """Made once: compiling the page's template takes longer than all checks of a cycle."""
 
 
@@ -181,7 +183,8 @@ def skews_in(explained: ExplanationDocument) -> dict[tuple[str, int], int]:
 
 def check_page(cycle: Cycle) -> None:
     """Check the page: its JSON is report, totals and status; a browser shows the same numbers, and so does `status`."""
-    page, numbers = page_of(cycle), plan_numbers(cycle.plan)
+    state = state_of(cycle)
+    page, numbers = page_of(state), plan_numbers(cycle.plan)
     report = cycle_report(cycle)
     SHOWN.page, SHOWN.now = page, cycle.context.now
     document = json.loads(ROUTES["/status.json"](Request({})).body)
@@ -195,82 +198,34 @@ def check_page(cycle: Cycle) -> None:
         numbers.lower_bound,
     ]
     assert document["status"]["plan"] == {"evictions": numbers.evictions, "minimum": numbers.lower_bound}
-    key = next((row.topology_key for row in report.constraints if row.topology_key.endswith("zone")), "")
-    tables, paragraphs = read_html(ROUTES["/"](Request({"key": key})).body.decode())
-    satisfied = sum(row.state == "Satisfied" for row in report.constraints)
-    assert any(
-        (f"{satisfied} of {len(report.constraints)} constraint" in text)
-        or (satisfied == len(report.constraints) and "constraint" in text)
-        for text in paragraphs
-    )
-    grid = {row[0]: row[2:] for table in tables for row in table[1:] if table[0][:2] == ["Workload", "Skew"]}
-    for constraint in (row for row in report.constraints if row.topology_key == key):
-        cells = grid[f"{constraint.namespace}/{workload_names(constraint.workloads)}"]
-        assert [int(cell or 0) for cell in cells] == [constraint.counts[zone] for zone in sorted(constraint.counts)]
-    limits = [row for table in tables for row in table[1:] if table[0][:2] == ["Limit", "Pods"]]
-    assert sorted((row[3], int(row[5])) for row in limits) == sorted(
-        (f"{limit.largest.count} of {limit.total} ({limit.largest.share:.0%})", limit.headroom)
-        for limit in report.limits
-        if limit.largest is not None
-    )
-    plan = next((text for text in paragraphs if re.search(r"\d+ (now|waiting|later|blocked)", text)), "")
+    figures = document["overview"]["figures"]
+    broken = {"Violated", "Infeasible", "Unfixable"}
+    assert (figures["constraints"], figures["limits"]) == (len(report.constraints), len(report.limits))
+    assert figures["violatedConstraints"] == sum(row.state in broken for row in report.constraints)
+    assert figures["violatedLimits"] == sum(row.state in broken for row in report.limits)
+    assert (figures["waiting"], figures["blocked"]) == (numbers.evictions, numbers.blocked)
+    assert figures["moving"] == len(state.memory.in_flight)
+    html = ROUTES["/workloads"](Request({})).body.decode()
+    drawn = {bar for sentence in re.findall("<desc>([^<]*)</desc>", html) for bar in unescape(sentence).split("; ")}
+    rows = [rule for row in page.overview.rows for rule in first_rules(row)] if page.overview is not None else []
+    assert len(rows) == min(20, figures["workloads"])
+    for rule in rows:
+        for domain, count in rule.counts.items():
+            most = rule.bounds[domain].max
+            said = f"{domain} holds {count}" if most is None else f"{domain} holds {count}, at most {most}"
+            assert len(rule.counts) > 12 or any(bar == said or bar.startswith(f"{said}, ") for bar in drawn), said
+    plan = unescape(re.sub("<[^>]*>", " ", ROUTES["/"](Request({})).body.decode().partition('id="plan"')[2]))
     parts = ("now", "waiting", "later", "blocked")
-    assert numbers_in(plan) == {part: getattr(numbers, part) for part in parts if getattr(numbers, part)}
+    assert numbers_in(plan.partition("\n")[0]) == {
+        part: getattr(numbers, part) for part in parts if getattr(numbers, part)
+    }
     text = status_text(page.status, cycle.context.now)
     shown = re.search(r"^Plan: (\d+) eviction", text, re.MULTILINE)
     assert (int(shown[1]) if shown is not None else 0) == numbers.evictions
 
 
-def page_of(cycle: Cycle) -> PageDocument:
-    """Return the page after the cycle."""
-    status = status_document(state_of(cycle), "one", "policy.yaml")
-    return page_document(
-        acting="mode Evict: the controller evicts",
-        leads=True,
-        status=status,
-        plan=cycle.plan,
-        admission=cycle.admission,
-        report=cycle_report(cycle),
-    )
-
-
-class _Reader(HTMLParser):
-    """Collects the cells of all tables, row by row, and the paragraphs outside of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables: list[list[list[str]]] = []
-        self.paragraphs: list[str] = []
-        self._into: list[str] | None = None
-        self._table = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del attrs
-        if tag == "table":
-            self.tables.append([])
-            self._table = True
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in {"td", "th"}:
-            self._into = self.tables[-1][-1]
-            self._into.append("")
-        elif tag == "p" and not self._table:
-            self._into = self.paragraphs
-            self._into.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "table":
-            self._table = False
-        if tag in {"td", "th"} or (tag == "p" and not self._table):
-            self._into = None
-
-    def handle_data(self, data: str) -> None:
-        if self._into is not None:
-            self._into[-1] = f"{self._into[-1]}{data}".strip()
-
-
-def read_html(text: str) -> tuple[list[list[list[str]]], list[str]]:
-    """Return the tables of a page, each a list of rows of cells, and its paragraphs."""
-    reader = _Reader()
-    reader.feed(text)
-    return reader.tables, reader.paragraphs
+def first_rules(row: WorkloadRow) -> Iterable[ReportedConstraint | ReportedLimit]:
+    """Return the rule of a row whose bars are drawn: the first that is violated, limits first."""
+    every: list[ReportedConstraint | ReportedLimit] = [*row.limits, *row.constraints]
+    broken = [rule for rule in every if rule.state in {"Violated", "Infeasible", "Unfixable"}]
+    return (broken or every)[:1]

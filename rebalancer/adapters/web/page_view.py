@@ -490,7 +490,8 @@ def _route(node: str, to: Mapping[str, LikelyDomains]) -> str:
 
 
 def _rule_view(rule: ReportedConstraint | ReportedLimit) -> RuleView:
-    bars = [Bar(domain, count, rule.bounds.min, rule.bounds.max) for domain, count in rule.counts.items()]
+    bounds = rule.bounds
+    bars = [Bar(domain, count, bounds[domain].min, bounds[domain].max) for domain, count in rule.counts.items()]
     if isinstance(rule, ReportedLimit):
         share = f"{rule.largest.count} of {rule.total} ({rule.largest.share:.0%})" if rule.largest else "no pods"
         state = f"{share}, headroom {plural(rule.headroom, 'pod')}"

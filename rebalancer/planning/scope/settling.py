@@ -141,6 +141,14 @@ class SettlingNodes:
         newest = sorted(nodes, key=lambda wait: (wait.since, wait.node, wait.change is None), reverse=True)
         return [(wait, _divide(nodes[wait])) for wait in newest]
 
+    @property
+    def ends(self) -> Mapping[str, datetime]:
+        """Until when each of the nodes settles that do, if nothing changes."""
+        now, settle = self._clock.now, self._settle
+        return {
+            name: min(now, wait.since) + settle for wait, chunks in self._waits for chunk in chunks for name in chunk
+        }
+
     def _find_changed(self) -> Iterator[tuple[str, _Wait]]:
         """Yield the nodes that settle after a change, the newest last, and those that do for a neighbour."""
         newest: dict[DomainName, NodeChange] = {}

@@ -31,6 +31,10 @@ class NodesOutlook:
                 targets.append(Target(key, tuple(sorted(domains))))
         return tuple(targets)
 
+    def landings(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return those of these nodes that are among them."""
+        return self._nodes & nodes
+
     def counts(self) -> None:
         """Return None: which of the nodes the scheduler picks is not known."""
         return

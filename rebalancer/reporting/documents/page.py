@@ -9,11 +9,11 @@ from rebalancer.admission.admit import Admission
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import Causes
 from rebalancer.assessment.findings import Finding
-from rebalancer.model.moves import Move
+from rebalancer.model.moves import Memory
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import Plan
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
-from rebalancer.reporting.documents.overview import Overview, OverviewDocument, Selection
+from rebalancer.reporting.documents.overview import EVERYTHING, Overview, OverviewDocument, Selection
 from rebalancer.reporting.documents.plan import (
     PlannedEviction,
     Totals,
@@ -70,7 +70,7 @@ class PageSource:
         assessment: Assessment,
         plan: Plan,
         admission: Admission,
-        moves: Sequence[Move],
+        memory: Memory,
         causes: Causes,
         findings: Sequence[Finding],
         relaxations: Relaxations = NO_RELAXATIONS,
@@ -82,8 +82,9 @@ class PageSource:
         self._findings = findings
         self._relaxations = relaxations
         states = ReportedStates(plan, relaxations)
-        self._rules = RuleReporter(states, causes, findings)
-        self._overview = Overview(assessment, plan, admission, moves, states)
+        self._rules = RuleReporter(states, causes, findings, dict(memory.seen))
+        self._overview = Overview(assessment, plan, admission, memory.moves, states)
+        self._memory = memory
 
     def overview(self, selection: Selection) -> OverviewDocument:
         """Return what is selected."""
@@ -118,5 +119,45 @@ class PageSource:
     def report(self) -> ReportDocument:
         """The report of everything: of 5,000 workloads it takes a good part of a second."""
         return report_document(
-            self._assessment, self._plan, self._causes, self._findings, relaxations=self._relaxations
+            self._assessment,
+            self._plan,
+            self._causes,
+            self._findings,
+            relaxations=self._relaxations,
+            memory=self._memory,
         )
+
+
+def page_document(
+    *,
+    acting: str,
+    leads: bool,
+    status: StatusDocument,
+    source: PageSource | None,
+    selection: Selection = EVERYTHING,
+    with_report: bool = True,
+) -> PageDocument:
+    """Put together what the page shows of a selection; `source` is None before the first cycle, and without leading."""
+    if source is None:
+        return PageDocument(
+            acting=acting,
+            leads=leads,
+            status=status,
+            totals=None,
+            overview=None,
+            evictions=(),
+            waiting=(),
+            findings=(),
+            report=None,
+        )
+    return PageDocument(
+        acting=acting,
+        leads=leads,
+        status=status,
+        totals=source.totals,
+        overview=source.overview(selection),
+        evictions=source.evictions(selection),
+        waiting=source.waiting(selection),
+        findings=source.findings(selection),
+        report=source.report if with_report else None,
+    )

@@ -290,17 +290,23 @@ def planned_eviction(eviction: Eviction) -> PlannedEviction:
     )
 
 
+def number_steps(plan: Plan) -> Mapping[str, int]:
+    """Return the number of the step of each group whose evictions go now or wait: those that go now come first."""
+    steps = {eviction.group: eviction.step for eviction in plan.evictions}
+    following = count(max(steps.values(), default=0) + 1)
+    for waiting in decided_waiting(plan):
+        if waiting.eviction.group not in steps:
+            steps[waiting.eviction.group] = next(following)
+    return steps
+
+
 def waiting_evictions(plan: Plan, held: Iterable[Waiting] = ()) -> Iterator[WaitingEviction]:
     """Yield the entries of the evictions that wait: first those that admission has `held` of the ones that may go."""
-    steps = {eviction.group: eviction.step for eviction in plan.evictions}
-    known = get_known_time(plan.made_at)
-    following = count(max(steps.values(), default=0) + 1)
+    steps, known = number_steps(plan), get_known_time(plan.made_at)
     for refusal, together in groupby(chain(held, decided_waiting(plan)), key=attrgetter("refusal")):
         message, end = str(refusal), refusal.end
         for waiting in together:
             eviction, pod = waiting.eviction, waiting.eviction.pod
-            if eviction.group not in steps:
-                steps[eviction.group] = next(following)
             yield WaitingEviction(
                 step=steps[eviction.group],
                 namespace=pod.namespace,

@@ -13,11 +13,12 @@ from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.sizes.find import WorkloadSizes
 from rebalancer.assessment.waiting_pods import find_waiting_pods
-from rebalancer.model.moves import Reference
+from rebalancer.model.moves import NO_MEMORY, Memory, Reference, make_token
 from rebalancer.model.reasons import FindingKind, State, ViolationCause
 from rebalancer.model.snapshot import get_known_time
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import Plan
+from rebalancer.reporting.bounds import DomainBounds, constraint_bounds, limit_bounds
 from rebalancer.reporting.documents.document import (
     API_VERSION,
     CamelCaseStruct,
@@ -29,6 +30,7 @@ from rebalancer.reporting.documents.document import (
     list_ranges,
     workload_name,
 )
+from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.remedies import Violation, limit_remedy, remedy
 from rebalancer.reporting.state_reasons import ReportedStates, StateReason, limit_workloads
@@ -44,7 +46,9 @@ class ReportedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
     """One constraint of one group of workloads, counted as the scheduler counts it.
 
     `cause` is what led to a violation, null where there is none. Of more than twelve domains `counts` lists only those
-    that hold pods; `emptyDomains` is the number of the others.
+    that hold pods; `emptyDomains` is the number of the others. `bounds` are the fewest and the most pods that each of
+    the listed domains may hold once repaired. `since` is since when the controller has seen the group violated, null
+    where it has not.
     """
 
     namespace: Text
@@ -56,10 +60,12 @@ class ReportedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
     origin: Text
     counts: Counts
     empty_domains: Number
+    bounds: Mapping[str, DomainBounds]
     skew: Number
     state: Text
     reason: str | None
     message: str
+    since: datetime | None
     cause: str | None
     remedy: str
 
@@ -76,9 +82,10 @@ class ReportedLimit(CamelCaseStruct, frozen=True, kw_only=True):
     """One limit of the policy on one set of pods.
 
     `key` is the workload, or labels and their values. `cap` is null for maxSkew and minPods. Of more than twelve
-    domains `counts` lists only those that hold pods; `emptyDomains` is the number of the others. `headroom` is in pods,
-    negative where the limit is violated. `message` states the counts, `obstacle` why the violation is not repaired;
-    empty where it is repaired or planning does not handle it.
+    domains `counts` lists only those that hold pods; `emptyDomains` is the number of the others. `bounds` and `since`
+    are as of a constraint; the most that a domain may hold is the cap. `headroom` is in pods, negative where the limit
+    is violated. `message` states the counts, `obstacle` why the violation is not repaired; empty where it is repaired
+    or planning does not handle it.
     """
 
     group: Text
@@ -91,12 +98,14 @@ class ReportedLimit(CamelCaseStruct, frozen=True, kw_only=True):
     cap: Number | None
     counts: Counts
     empty_domains: Number
+    bounds: Mapping[str, DomainBounds]
     largest: LargestShare | None
     headroom: int
     state: Text
     reason: str | None
     message: str
     obstacle: str
+    since: datetime | None
     cause: str | None
     remedy: str
     guaranteed: bool
@@ -183,7 +192,7 @@ class ReportedFailure(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """A report. `generatedAt` is the snapshot's time, null where it has none."""
+    """A report. `generatedAt` is the snapshot's time, null where it has none; `map` is null unless it was asked for."""
 
     api_version: str = API_VERSION
     kind: str = "Report"
@@ -198,6 +207,7 @@ class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """One for each domain that holds pods of the policy's groups; null without `--failures`."""
     failure_domains: Number | None
     """How many domains these topology keys have in all; null without `--failures`."""
+    map: MapDocument | None
 
 
 def every_workload(_: Reference) -> bool:
@@ -205,7 +215,7 @@ def every_workload(_: Reference) -> bool:
     return True
 
 
-def report_document(
+def report_document(  # noqa: PLR0913  # all that a report is made from
     assessment: Assessment,
     plan: Plan,
     causes: Causes,
@@ -214,14 +224,17 @@ def report_document(
     lost: DomainFailures | None = None,
     relaxations: Relaxations = NO_RELAXATIONS,
     view: View | None = None,
+    *,
+    memory: Memory = NO_MEMORY,
+    drawn: MapDocument | None = None,
 ) -> ReportDocument:
-    """Report on the chosen workloads, violations first; `lost` is the simulated loss of each domain.
+    """Report on the chosen workloads, violations first; `lost` is the simulated loss of each domain, `drawn` the map.
 
-    With a `view` also on pods that have no node.
+    With a `view` also on pods that have no node. The `memory` says since when something is violated.
 
     `causes`, `findings` and `relaxations` are the results of `find_causes`, `find_findings` and `find_relaxations`.
     """
-    rules = RuleReporter(ReportedStates(plan, relaxations), causes, findings)
+    rules = RuleReporter(ReportedStates(plan, relaxations), causes, findings, dict(memory.seen))
     constraints = [
         row
         for group in assessment.groups
@@ -251,6 +264,7 @@ def report_document(
         ),
         failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
         failure_domains=lost.domains if lost is not None else None,
+        map=drawn,
     )
 
 
@@ -324,28 +338,39 @@ def _zero_budgets(findings: Sequence[Finding]) -> Mapping[Reference, str]:
 
 
 class RuleReporter:
-    """Makes the entries of constraints and limits by one plan, `causes` and `findings`."""
+    """Makes the entries of constraints and limits by one plan, `causes` and `findings`.
 
-    def __init__(self, states: ReportedStates, causes: Causes, findings: Sequence[Finding]) -> None:
+    `seen` is since when violations have been seen, by the token of a group or limit (`Memory.seen`).
+    """
+
+    def __init__(
+        self, states: ReportedStates, causes: Causes, findings: Sequence[Finding], seen: Mapping[str, datetime]
+    ) -> None:
         self._states = states
+        self._seen = seen
         self._causes = causes
         self._zero_budgets = _zero_budgets(findings)
 
     def constraints(self, group: EvaluatedGroup) -> Iterator[ReportedConstraint]:
         """Yield the entries of a group, hard constraints first."""
         budgets = _budgets_of(group.spread.workloads, self._zero_budgets)
+        since = self._seen.get(make_token(group.spread.name)) if self._seen else None
         for evaluated in (*group.hard, *group.soft):
             cause = self._causes.get(constraint_token(group, evaluated))
             standing = self._states.for_constraint(group, evaluated)
-            yield _reported_constraint(group, evaluated, standing, cause, budgets)
+            yield _reported_constraint(group, evaluated, standing, cause, budgets, since)
 
     def limit(self, limit: EvaluatedLimit) -> ReportedLimit:
         """Return the entry of a limit."""
-        return _reported_limit(limit, self._states.for_limit(limit), self._causes, self._zero_budgets)
+        return _reported_limit(limit, self._states.for_limit(limit), self._causes, self._zero_budgets, self._seen)
 
 
 def _reported_limit(
-    limit: EvaluatedLimit, standing: StateReason, causes: Causes, zero_budgets: Mapping[Reference, str]
+    limit: EvaluatedLimit,
+    standing: StateReason,
+    causes: Causes,
+    zero_budgets: Mapping[Reference, str],
+    seen: Mapping[str, datetime],
 ) -> ReportedLimit:
     cause = causes.get(limit_token(limit))
     largest = limit.largest
@@ -369,6 +394,7 @@ def _reported_limit(
         cap=limit.cap,
         counts=listed.before,
         empty_domains=listed.empty,
+        bounds=dict.fromkeys(listed.before, limit_bounds(limit)),
         largest=LargestShare(domain=largest.domain, count=largest.count, share=float(largest.share))
         if largest is not None
         else None,
@@ -377,6 +403,7 @@ def _reported_limit(
         reason=standing.reason,
         message=limit.message,
         obstacle=standing.message,
+        since=seen.get(make_token(limit.name)) if seen and limit.state is not State.SATISFIED else None,
         cause=cause,
         remedy=limit_remedy(limit, violation),
         guaranteed=limit.guaranteed,
@@ -396,6 +423,7 @@ def _reported_constraint(
     standing: StateReason,
     cause: ViolationCause | None,
     zero_budgets: tuple[str, ...],
+    since: datetime | None,
 ) -> ReportedConstraint:
     constraint, counts = evaluated.constraint, evaluated.counts
     listed = list_counts(counts.by_domain)
@@ -417,10 +445,12 @@ def _reported_constraint(
         origin=constraint.origin,
         counts=listed.before,
         empty_domains=listed.empty,
+        bounds=dict.fromkeys(listed.before, constraint_bounds(counts)),
         skew=counts.skew,
         state=standing.state,
         reason=standing.reason,
         message=standing.message,
+        since=since if counts.violated else None,
         cause=cause,
         remedy=remedy(violation),
     )

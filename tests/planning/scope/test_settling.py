@@ -22,7 +22,7 @@ from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
-from rebalancer.planning.scope.settling import NodeChanged, NodeNotReady, NodeSettling
+from rebalancer.planning.scope.settling import NodeChanged, NodeNotReady, NodeSettling, SettlingNodes
 from rebalancer.policy import default_policy
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
@@ -206,6 +206,17 @@ def test_a_node_that_was_lost_delays_what_may_land_in_its_zone_as_long_as_it_is_
     assert len(planned(zone_returned(), RULES, Memory(node_changes=(change,))).evictions) == 4
     elsewhere = changed(60, "a-1", event, ZONE, "a")
     assert len(planned(lost("a-1"), RULES, Memory(node_changes=(elsewhere,))).evictions) == 4
+
+
+def test_each_node_that_settles_has_its_end() -> None:
+    """By its own last change or a neighbour's, whatever a component still waits for; a clock ahead makes none later."""
+    snapshot = lost("b-1", ready_since(zone_returned(), {"c-1": 30, "c-2": 400, "a-3": -60}))
+    cordoned = changed(60, "b-1", NodeEvent.CORDONED, ZONE, "b")
+    evaluation = evaluate(snapshot, RULES, memory=Memory(node_changes=(cordoned,)))
+    ends = SettlingNodes(evaluation.view, RULES, evaluation.inputs.memory, evaluation.assessment).ends
+    now = snapshot.taken_at
+    neighbours = dict.fromkeys(("b-1", "b-2"), cordoned.at + SETTLE)
+    assert ends == {"c-1": now - timedelta(seconds=30) + SETTLE, "a-3": now + SETTLE, **neighbours}
 
 
 def test_a_deleted_node_and_one_without_a_zone_delay_no_neighbour() -> None:

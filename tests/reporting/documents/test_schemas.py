@@ -10,7 +10,6 @@ from io import StringIO
 from typing import Any
 
 import jsonschema
-import msgspec
 import pytest
 from msgspec import Struct, structs
 
@@ -21,22 +20,21 @@ from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue
 from rebalancer.controller.status import status_documents
 from rebalancer.engine import evaluate
-from rebalancer.model.moves import Reference
+from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Share
 from rebalancer.ports import PLAN_KEY, STATUS_KEY
+from rebalancer.reporting.cluster_map import map_document
 from rebalancer.reporting.documents.document import json_chunks, to_json
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
-from rebalancer.reporting.documents.page import page_document
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.documents.prediction import prediction_document
-from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.suggestion import suggestion_document
 from rebalancer.scheduling.predict import predict
 from rebalancer.simulator import HOSTNAME, START, ZONE
 from tests.build import a_cluster, a_state
 from tests.controller.simulated import eager
-from tests.reports import full_report
+from tests.reports import full_report, page_of
 from tools.reference import COMMAND, DOCUMENTS, ROOT, schema_text
 
 NODES = [f"{zone}-{number}" for zone in "abc" for number in (1, 2)]
@@ -83,6 +81,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         "report",
         text(full_report(view, assessment, made, RULES, lost=lost)),
     )
+    yield "map", text(map_document(view, assessment, made, NO_MEMORY, RULES))
     wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
     yield "suggestion", text(suggestion_document(wish))
     for workload in snapshot.workloads:
@@ -96,15 +95,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     remaining = {document.key: document.text.encode() for document in status_documents(state, "pod-1", "policy.yaml")}
     yield "status", remaining[STATUS_KEY]
     yield "plan", remaining[PLAN_KEY]
-    page = page_document(
-        acting="acts",
-        leads=True,
-        status=msgspec.json.decode(remaining[STATUS_KEY], type=StatusDocument),
-        plan=made,
-        admission=None,
-        report=full_report(view, assessment, made, RULES),
-    )
-    yield "page", text(page)
+    yield "page", text(page_of(state))
 
 
 def simulated(*flags: str) -> bytes:
@@ -159,6 +150,9 @@ def test_the_skewed_cluster_fills_every_list() -> None:
     assert json.loads(documents["report"])["limits"]
     assert json.loads(documents["report"])["failures"]
     assert json.loads(documents["prediction"])["nodes"]
+    drawn = json.loads(documents["map"])
+    assert all(zone["nodes"] for zone in drawn["zones"])
+    assert all(lane[name] for lane in drawn["lanes"][:1] for name in ("domains", "nodes", "zones", "moves"))
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
