@@ -14,6 +14,8 @@ from functools import cached_property
 from heapq import nlargest, nsmallest
 from typing import Final, NamedTuple
 
+import msgspec
+
 from rebalancer.admission.admit import Admission
 from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
@@ -64,6 +66,9 @@ class MapSize(NamedTuple):
 
 
 WHOLE: Final = MapSize()
+_STORED: Final = MapSize(lanes=6, nodes=30, zones=12, domains=12, moves=6)
+_STORED_BYTES: Final = 6 * 1024
+"""A stored map, without the spaces that documents have: of a larger one lanes are left out."""
 
 _NOTHING: Final = frozenset[str]()
 
@@ -131,6 +136,14 @@ def map_document(
     """
     drawn = None if chosen is None else frozenset(chosen)
     return _Map(evaluation, memory, admission, drawn, satisfied=satisfied and drawn is not None, size=size).document()
+
+
+def stored_map(evaluation: Evaluation, memory: Memory, admission: Admission) -> MapDocument | None:
+    """Draw the violated workloads, and those with moves, small enough to be stored; None where there are none."""
+    drawn = map_document(evaluation, memory, admission=admission, size=_STORED)
+    while drawn.lanes and len(msgspec.json.encode(drawn)) > _STORED_BYTES:
+        drawn = msgspec.structs.replace(drawn, lanes=drawn.lanes[:-1], more=drawn.more + 1)
+    return drawn if drawn.lanes else None
 
 
 class _Map:
