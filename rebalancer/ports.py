@@ -96,10 +96,11 @@ STATUS_KEY, MEMORY_KEY, PLAN_KEY = "status.json", "memory.json", "plan.json"
 
 
 class Document(Struct, frozen=True):
-    """A named text stored in the status ConfigMap."""
+    """A named text stored in the status ConfigMap; `shorter` is stored where not all documents fit, "" is none."""
 
     key: str
     text: str
+    shorter: str = ""
 
 
 class Cluster(Protocol):

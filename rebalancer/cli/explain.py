@@ -2,15 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
-from difflib import get_close_matches
-from typing import TypeVar
+from dataclasses import replace
 
 from rebalancer.advice.claims import find_claim_recipe
-from rebalancer.assessment.controllers import stray_controllers
-from rebalancer.assessment.name_hints import nearest_name
-from rebalancer.cli.errors import CliError, Exit, UsageError
+from rebalancer.cli.errors import Exit
 from rebalancer.cli.load import load_cluster
+from rebalancer.cli.objects import find_object, parse_object
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.model.moves import Reference
@@ -18,17 +15,10 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import reference_of
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.prevention.summary import explain_scale_downs
+from rebalancer.reporting.cluster_map import map_document
 from rebalancer.reporting.documents.document import to_json, to_yaml
-from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_pod, explain_workload
+from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_pod, explain_workload, hold_back
 from rebalancer.reporting.text.explanation import explanation_text
-from rebalancer.scheduling.view import View
-
-_KINDS = {
-    **dict.fromkeys(("pod", "pods", "po"), "Pod"),
-    **dict.fromkeys(("deployment", "deployments", "deploy"), "Deployment"),
-    **dict.fromkeys(("statefulset", "statefulsets", "sts"), "StatefulSet"),
-    **dict.fromkeys(("replicaset", "replicasets", "rs"), "ReplicaSet"),
-}
 
 
 def add_arguments(parser: Parser) -> None:
@@ -49,10 +39,10 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the explanation; nothing is changed."""
     options = ReadOptions.of(args)
-    namespace, kind, name = _parse_object(args.object, options.namespace)
+    namespace, kind, name = parse_object(args.object, options.namespace)
     cluster = load_cluster(options)
     evaluation, snapshot = cluster.evaluation, cluster.snapshot
-    target = _find_object(kind, name, namespace, evaluation.view)
+    target = find_object(kind, name, namespace, evaluation.view)
     blocked = next((entry.refusal for entry in cluster.acting.blocked if entry.namespace == target.namespace), None)
     top = snapshot.top_owner_of(target) if isinstance(target, Pod) else None
     workload = reference_of(top) if top is not None else target if isinstance(target, Reference) else None
@@ -68,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
         document = explain_pod(target, evaluation.view, evaluation.assessment, evaluation.plan, details)
     else:
         scale_downs = explain_scale_downs(target, evaluation.view, evaluation.assessment, cluster.policy)
-        details = details._replace(scale_downs=tuple(scale_downs))
+        shown = replace(evaluation, plan=hold_back(evaluation.plan, target.namespace, blocked))
+        drawn = map_document(shown, evaluation.inputs.memory, chosen=[target])
+        details = details._replace(scale_downs=tuple(scale_downs), drawn=drawn)
         document = explain_workload(target, evaluation.assessment, evaluation.plan, snapshot, details)
     match options.output:
         case "json":
@@ -78,69 +70,3 @@ def run(args: argparse.Namespace) -> int:
         case _:
             sys.stdout.write(explanation_text(document, options.layout, foot=cluster.head()))
     return Exit.FINE
-
-
-def _parse_object(words: Sequence[str], given: str | None) -> tuple[str | None, str, str]:
-    """Read KIND/NAME, NAMESPACE/KIND/NAME, or KIND NAME as kubectl takes it too; `given` is the namespace of -n."""
-    parts = words[0].split("/") if len(words) == 1 else list(words)
-    mixed = len(words) > 1 and any("/" in word for word in words)
-    if mixed or len(words) > 2 or len(parts) not in {2, 3} or not all(parts):
-        several = len(words) > 1 and all("/" in word for word in words)
-        raise _unexpected(words, "; name one object at a time" if several else "")
-    *namespaces, kind, name = parts
-    for namespace in namespaces:
-        if given not in {None, namespace}:
-            raise UsageError(f"{words[0]} is in namespace {namespace}, but -n names {given}; leave out one of them")
-        given = namespace
-    return given, kind.lower(), name
-
-
-def _unexpected(words: Sequence[str], hint: str) -> UsageError:
-    return UsageError(
-        f"found {' '.join(words)!r}, expected KIND/NAME or NAMESPACE/KIND/NAME such as pod/web-1; kinds: pod, "
-        f"deployment, statefulset, replicaset, and others that own pods{hint}"
-    )
-
-
-def _find_object(word: str, name: str, namespace: str | None, view: View) -> Pod | Reference:
-    if _KINDS.get(word) == "Pod":
-        pods = [pod for pod in view.snapshot.pods if namespace in {None, pod.namespace}]
-        return _choose("Pod", name, namespace, pods)
-    owners = {reference_of(owner): owner for owner in view.snapshot.workloads}
-    owners |= {reference_of(top): top for top in view.snapshot.tops.values()}
-    groups = {(reference, owner.group) for reference, owner in owners.items()}
-    strays = [(stray.reference, stray.pods[0].owner) for stray in stray_controllers(view)]
-    groups |= {(reference, owner.group) for reference, owner in strays if owner is not None}
-    known, kinds = {reference for reference, _ in groups}, {(reference.kind, group) for reference, group in groups}
-    kind = _KINDS.get(word) or next((kind for kind, group in sorted(kinds) if word in _name_kind(kind, group)), None)
-    if kind is None:
-        words = {*_KINDS, *(kind.lower() for kind, _ in kinds)}
-        near = get_close_matches(word, sorted(words), n=1)
-        raise _unexpected([f"{word}/{name}"], f"; did you mean {near[0]}/{name}?" if near else "")
-    candidates = [one for one in known if one.kind == kind and namespace in {None, one.namespace}]
-    chosen = _choose(kind, name, namespace, candidates)
-    # A ReplicaSet of a Deployment is explained as that.
-    return reference_of(view.snapshot.top_of(owners[chosen])) if chosen in owners else chosen
-
-
-def _name_kind(kind: str, group: str) -> frozenset[str]:
-    """Return the words for a kind: as kubectl takes them, singular and plural, with the group or without."""
-    one = kind.lower().partition(".")[0]
-    words = [one, f"{one}s", f"{one}es"]
-    return frozenset((kind.lower(), *words, *(f"{word}.{group}" for word in words)))
-
-
-Named = TypeVar("Named", Pod, Reference)
-
-
-def _choose(kind: str, name: str, namespace: str | None, candidates: Sequence[Named]) -> Named:
-    """Return the object of a name; CliError if there is none, or one in each of several namespaces."""
-    matching = [candidate for candidate in candidates if candidate.name == name]
-    if not matching:
-        where = f" in namespace {namespace}" if namespace is not None else ""
-        near = nearest_name(name, {candidate.name for candidate in candidates})
-        raise CliError(f"{kind} {name} does not exist{where}{f'; did you mean {near}?' if near else ''}")
-    if len(matching) > 1:
-        namespaces = ", ".join(sorted(candidate.namespace for candidate in matching))
-        raise CliError(f"{kind} {name} exists in the namespaces {namespaces}; choose one with -n")
-    return matching[0]

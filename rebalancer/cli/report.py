@@ -7,20 +7,25 @@ from dataclasses import replace
 
 from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.assessment.findings import find_findings
-from rebalancer.cli.errors import Exit, warn
-from rebalancer.cli.load import find_more_sizes, find_scale_down_findings, load_cluster, select_workloads
+from rebalancer.cli.errors import Exit, UsageError, warn
+from rebalancer.cli.load import LoadedCluster, find_more_sizes, find_scale_down_findings, load_cluster, select_workloads
+from rebalancer.cli.objects import find_object, parse_object
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.workloads import BUILT_IN
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
+from rebalancer.reporting.cluster_map import WHOLE, map_document
 from rebalancer.reporting.documents.document import json_chunks, to_yaml
+from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
 from rebalancer.reporting.text.junit import report_junit
-from rebalancer.reporting.text.report import report_text
+from rebalancer.reporting.text.report import report_map_text, report_text
 
 _FAIL_ON = {
     "violated": State.VIOLATED,
@@ -35,6 +40,14 @@ _FINE = frozenset({State.SATISFIED, State.UNKNOWN})
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
     add_read_arguments(parser, formats=(*LIST_FORMATS, "junit"))
+    parser.add_argument(
+        "--map",
+        metavar="KIND/NAME",
+        nargs="?",
+        const="",
+        help="draw a map instead: the pods of each zone and node against their bounds, and which are to move where to; "
+        "of all violated workloads, or of the one that is named with all its rules",
+    )
     parser.add_argument(
         "--failures",
         action="store_true",
@@ -67,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     workloads = select_workloads(options, cluster.snapshot)
     if args.verbose:
         assessment = replace(assessment, sizes=(*assessment.sizes, *find_more_sizes(cluster)))
+    drawn = None if args.map is None else _draw(args.map, cluster, options, workloads)
     document = report_document(
         assessment,
         evaluation.plan,
@@ -76,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
         simulate_failures(assessment.pod_groups, assessment.limits, view) if args.failures else None,
         find_relaxations(evaluation.plan),
         view,
+        memory=evaluation.inputs.memory,
+        drawn=drawn,
     )
     match options.output:
         case "json":
@@ -90,7 +106,10 @@ def run(args: argparse.Namespace) -> int:
             refusals = narrow_plan(evaluation.plan, workloads).refusals
             wide = options.output == "wide"
             layout, head = options.layout, cluster.head()
-            sys.stdout.write(report_text(document, refusals, layout, head=head, most=options.most, wide=wide))
+            if drawn is not None:
+                sys.stdout.write(report_map_text(document, drawn, layout, head=head, rules=bool(args.map)))
+            else:
+                sys.stdout.write(report_text(document, refusals, layout, head=head, most=options.most, wide=wide))
     if not args.fail_on:
         return Exit.FINE
     if not (document.constraints or document.limits or document.deadlocks):
@@ -100,6 +119,21 @@ def run(args: argparse.Namespace) -> int:
         warn([f"--fail-on: {gap}"])
     chose_nothing = workloads is not None and not workloads
     return Exit.SOMETHING if gap or chose_nothing or _has_failed(document, args.fail_on) else Exit.FINE
+
+
+def _draw(
+    name: str, cluster: LoadedCluster, options: ReadOptions, workloads: frozenset[Reference] | None
+) -> MapDocument:
+    """Draw the workload of a name, or with "" the violated ones of those that the flags select."""
+    evaluation = cluster.evaluation
+    size = WHOLE if options.most is None else WHOLE._replace(lanes=min(WHOLE.lanes, options.most))
+    if not name:
+        return map_document(evaluation, evaluation.inputs.memory, chosen=workloads, satisfied=False, size=size)
+    namespace, kind, own_name = parse_object([name], options.namespace)
+    found = find_object(kind, own_name, namespace, evaluation.view)
+    if isinstance(found, Pod):
+        raise UsageError(f"--map {name} names a pod; name its workload")
+    return map_document(evaluation, evaluation.inputs.memory, chosen=[found])
 
 
 def describe_unread(snapshot: Snapshot) -> str:

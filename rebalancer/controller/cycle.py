@@ -32,7 +32,9 @@ from rebalancer.planning.diagnosis.relaxation import Relaxations
 from rebalancer.planning.plan import Eviction, Plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.ports import ReplicaCount
+from rebalancer.reporting.cluster_map import stored_map
 from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.plan import plan_document, proposal_document
 from rebalancer.reporting.plan_notes import count_other_workloads
 from rebalancer.scheduling.profile import Profile
@@ -145,6 +147,11 @@ class Cycle:
             return to_json(plan_document(self.plan, self.snapshot, self.relaxations, unknown)).decode()
         document = proposal_document(self.plan, proposal, expires_at(proposal, self.context.policy), self.snapshot)
         return to_json(document).decode()
+
+    @cached_property
+    def stored_map(self) -> MapDocument | None:
+        """The map that is stored with the status. Made once per cycle, too: what the cycle evicts is moving in it."""
+        return stored_map(self.evaluation, self.memory, self.admission)
 
 
 def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> Cycle:

@@ -51,13 +51,15 @@ _log = structlog.get_logger("rebalancer")
 def status_documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:
     """Return the documents to store, the most important first: the others are left out if there is no space.
 
-    That is the memory, then a plan that a person is asked to approve.
+    That is the memory, then a plan that a person is asked to approve. Before any of them the map is left out.
     """
     memory = Document(MEMORY_KEY, memory_text(state.memory))
-    status = Document(STATUS_KEY, to_json(status_document(state, identity, policy_source)).decode())
-    cycle = state.cycle
+    cycle, written = state.cycle, status_document(state, identity, policy_source)
+    text = to_json(written).decode()
     if cycle is None:
-        return memory, status
+        return memory, Document(STATUS_KEY, text)
+    drawn = to_json(structs.replace(written, map=cycle.stored_map)).decode()
+    status = Document(STATUS_KEY, drawn, shorter=text)
     proposed = cycle.memory.proposal is not None
     if not proposed and len(cycle.plan.evictions) + len(cycle.plan.waiting) > _MOST_EVICTIONS:
         return memory, status

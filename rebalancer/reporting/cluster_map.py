@@ -14,18 +14,20 @@ from functools import cached_property
 from heapq import nlargest, nsmallest
 from typing import Final, NamedTuple
 
+import msgspec
+
 from rebalancer.admission.admit import Admission
-from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.engine import Evaluation
 from rebalancer.model.moves import DomainName, Memory, Move, Reference, Target, make_token
 from rebalancer.model.nodes import HOSTNAME, ZONE, Node
 from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.snapshot import get_known_time
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import short_key
-from rebalancer.planning.plan import Eviction, Outlook, Plan
+from rebalancer.planning.plan import Eviction, Outlook
 from rebalancer.planning.scope.settling import SettlingNodes
-from rebalancer.policy import Policy
 from rebalancer.reporting.bounds import DomainBounds, constraint_bounds, limit_bounds
 from rebalancer.reporting.documents.document import workload_name
 from rebalancer.reporting.documents.map import (
@@ -64,6 +66,9 @@ class MapSize(NamedTuple):
 
 
 WHOLE: Final = MapSize()
+_STORED: Final = MapSize(lanes=6, nodes=30, zones=12, domains=12, moves=6)
+_STORED_BYTES: Final = 6 * 1024
+"""A stored map, without the spaces that documents have: of a larger one lanes are left out."""
 
 _NOTHING: Final = frozenset[str]()
 
@@ -115,46 +120,55 @@ class _Landing(NamedTuple):
 
 
 def map_document(
-    view: View,
-    assessment: Assessment,
-    plan: Plan,
+    evaluation: Evaluation,
     memory: Memory,
-    policy: Policy,
     *,
     admission: Admission | None = None,
     chosen: Collection[Reference] | None = None,
+    satisfied: bool = True,
     size: MapSize = WHOLE,
 ) -> MapDocument:
     """Draw the violated workloads and those with moves, or the `chosen` ones with all their rules.
 
-    `memory` has the moves in flight, and since when something is violated. Without an `admission` what the plan would
-    evict now counts as moving, as in the plan.
+    Without `satisfied` the violated ones among the chosen, and those with moves, with what they violate. `memory` has
+    the moves in flight, and since when something is violated. Without an `admission` what the plan would evict now
+    counts as moving, as in the plan.
     """
-    return _Map(view, assessment, plan, memory, policy, admission, chosen, size).document()
+    drawn = None if chosen is None else frozenset(chosen)
+    return _Map(evaluation, memory, admission, drawn, satisfied=satisfied and drawn is not None, size=size).document()
+
+
+def stored_map(evaluation: Evaluation, memory: Memory, admission: Admission) -> MapDocument | None:
+    """Draw the violated workloads, and those with moves, small enough to be stored; None where there are none."""
+    drawn = map_document(evaluation, memory, admission=admission, size=_STORED)
+    while drawn.lanes and len(msgspec.json.encode(drawn)) > _STORED_BYTES:
+        drawn = msgspec.structs.replace(drawn, lanes=drawn.lanes[:-1], more=drawn.more + 1)
+    return drawn if drawn.lanes else None
 
 
 class _Map:
     def __init__(
         self,
-        view: View,
-        assessment: Assessment,
-        plan: Plan,
+        evaluation: Evaluation,
         memory: Memory,
-        policy: Policy,
         admission: Admission | None,
-        chosen: Collection[Reference] | None,
+        chosen: frozenset[Reference] | None,
+        *,
+        satisfied: bool,
         size: MapSize,
     ) -> None:
-        self._view, self._assessment, self._plan, self._memory = view, assessment, plan, memory
-        self._policy, self._admission, self._chosen, self._size = policy, admission, chosen, size
+        self._view, self._assessment, self._plan = evaluation.view, evaluation.assessment, evaluation.plan
+        self._policy = evaluation.inputs.policy
+        self._memory, self._admission, self._size = memory, admission, size
+        self._satisfied = satisfied
         self._since = dict(memory.seen)
-        self._states = ReportedStates(plan)
-        self._steps = number_steps(plan)
-        lanes = self._find_lanes()
+        self._states = ReportedStates(self._plan)
+        self._steps = number_steps(self._plan)
+        lanes = self._find_lanes(chosen)
         self._more = max(0, len(lanes) - size.lanes)
         self._lanes = nsmallest(size.lanes, lanes, key=lambda lane: lane.rank)
         self._key = self._choose_key()
-        self._zone_of: Mapping[str, str] = view.nodes.values(self._key) if self._key else {}
+        self._zone_of: Mapping[str, str] = self._view.nodes.values(self._key) if self._key else {}
         self._landings: dict[Hashable, _Landing] = {}
 
     def document(self) -> MapDocument:
@@ -183,9 +197,19 @@ class _Map:
 
     # Lanes
 
-    def _find_lanes(self) -> Sequence[_Lane]:
-        if self._chosen is not None:
-            return self._lanes_of(self._chosen)
+    def _find_lanes(self, chosen: frozenset[Reference] | None) -> Sequence[_Lane]:
+        if chosen is not None and self._satisfied:
+            return self._lanes_of(chosen)
+        lanes = self._violated_lanes()
+        moving = {move.workload for move in self._memory.in_flight}
+        moving.update(eviction.workload for eviction in self._plan.evictions)
+        moving.update(wait.eviction.workload for wait in self._plan.waiting)
+        moving.difference_update(workload for lane in lanes for workload in lane.workloads)
+        found = [*lanes, *(self._lanes_of(moving) if moving else ())]
+        return found if chosen is None else [lane for lane in found if not chosen.isdisjoint(lane.workloads)]
+
+    def _violated_lanes(self) -> Sequence[_Lane]:
+        """Return the lanes with what they violate: hard constraints, soft ones that are acted on, and limits."""
         lanes: dict[tuple[Reference, ...], list[_Rule]] = {}
         acts_on_soft = WhenUnsatisfiable.SCHEDULE_ANYWAY in self._policy.spread.act_on
         for group in self._assessment.groups:
@@ -196,11 +220,7 @@ class _Map:
             if limit.state is not State.SATISFIED and limit.counts:
                 workloads = tuple(sorted(limit_workloads(limit)))
                 lanes.setdefault(workloads, []).append(_limit_rule(limit))
-        moving = {move.workload for move in self._memory.in_flight}
-        moving.update(eviction.workload for eviction in self._plan.evictions)
-        moving.update(wait.eviction.workload for wait in self._plan.waiting)
-        moving.difference_update(workload for workloads in lanes for workload in workloads)
-        return [*(_Lane(*lane) for lane in lanes.items()), *(self._lanes_of(moving) if moving else ())]
+        return [_Lane(*lane) for lane in lanes.items()]
 
     def _lanes_of(self, workloads: Collection[Reference]) -> Sequence[_Lane]:
         """Return the lanes of workloads with all their rules."""
@@ -234,7 +254,7 @@ class _Map:
             nodes={name: count for name, count in nodes.items() if count},
             moves=tuple(moves[: self._size.moves]),
             more_moves=max(0, len(moves) - self._size.moves),
-            others=tuple(map(self._make_rule, lane.rules[1:])) if self._chosen is not None else (),
+            others=tuple(map(self._make_rule, lane.rules[1:])) if self._satisfied else (),
         )
 
     def _make_rule(self, rule: _Rule) -> MapRule:

@@ -22,11 +22,8 @@ WEB = Reference("default", "Deployment", "web")
 def drawn(cycle: Cycle, *chosen: Reference, admitted: bool = True, size: MapSize | None = None) -> MapDocument:
     """Draw the map of a cycle, or of chosen workloads."""
     return map_document(
-        cycle.view,
-        cycle.assessment,
-        cycle.plan,
+        cycle.evaluation,
         cycle.memory,
-        cycle.context.policy,
         admission=cycle.admission if admitted else None,
         chosen=chosen or None,
         size=size or MapSize(),

@@ -93,12 +93,15 @@ class StatusMap:
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Replace the stored documents.
 
-        Documents that do not fit are left out; if the first does not fit, nothing is written. Failures are logged.
+        Where not all of them fit, the shorter texts are stored; documents that do not fit then are left out. If the
+        first does not fit, nothing is written. Failures are logged.
         """
         data: dict[str, str] = {}
         capacity = LIMIT
+        fits = sum(len(document.text.encode()) for document in documents) <= capacity
         for document in documents:
-            size = len(document.text.encode())
+            text = document.text if fits else document.shorter or document.text
+            size = len(text.encode())
             if size > capacity and not data:
                 _log.error("status document too large", key=document.key, bytes=size, available=capacity)
                 return SaveAnswer(f"{document.key} has {size} bytes, the ConfigMap may have {capacity}")
@@ -106,7 +109,7 @@ class StatusMap:
                 _log.warning("status document left out", key=document.key, bytes=size, available=capacity)
                 continue
             capacity -= size
-            data[document.key] = document.text
+            data[document.key] = text
         if self._certain and data == self._stored:
             return SaveAnswer()
         try:

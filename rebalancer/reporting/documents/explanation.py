@@ -34,6 +34,7 @@ from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import LimitAction
 from rebalancer.prevention.summary import ScaleDownAnswer
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
+from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.domain_counts import FEW, find_filled
 from rebalancer.reporting.phrases import (
     certainty,
@@ -75,7 +76,10 @@ class Answer(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """An explanation. `verdict` is Moves, Waits or Stays, `reason` from the closed list where there is one."""
+    """An explanation. `verdict` is Moves, Waits or Stays, `reason` from the closed list where there is one.
+
+    `map` is that of a workload with all its rules, null of a pod and of a workload without constraints and limits.
+    """
 
     api_version: str = API_VERSION
     kind: str = "Explanation"
@@ -83,13 +87,14 @@ class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
     verdict: Text
     reason: str | None
     path: tuple[Answer, ...]
+    map: MapDocument | None = None
 
 
 class ExplanationDetails(NamedTuple):
     """Details: relaxations of infeasible groups, the methods that the planner tried, what scale-downs would leave.
 
     `blocked` is why the controller evicts nothing in the namespace of what is explained, None if it does. `claims` is
-    what repairs a StatefulSet that its volumes pin, None where that is not asked.
+    what repairs a StatefulSet that its volumes pin, None where that is not asked. `drawn` is the workload's map.
     """
 
     relaxations: Relaxations = NO_RELAXATIONS
@@ -97,6 +102,7 @@ class ExplanationDetails(NamedTuple):
     scale_downs: tuple[ScaleDownAnswer, ...] = ()
     blocked: Refusal | None = None
     claims: ClaimRecipe | NoClaimRecipe | None = None
+    drawn: MapDocument | None = None
 
 
 NO_DETAILS = ExplanationDetails()
@@ -106,7 +112,7 @@ def explain_pod(
     pod: Pod, view: View, assessment: Assessment, plan: Plan, details: ExplanationDetails = NO_DETAILS
 ) -> ExplanationDocument:
     """Explain a pod: its constraints and limits, its replacement and where that would go, and what is planned."""
-    plan = _hold_back(plan, pod.namespace, details.blocked)
+    plan = hold_back(plan, pod.namespace, details.blocked)
     top = view.snapshot.top_owner_of(pod)
     reference = reference_of(top) if top is not None else stray_reference(pod)
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
@@ -137,7 +143,7 @@ def explain_workload(
     details: ExplanationDetails = NO_DETAILS,
 ) -> ExplanationDocument:
     """Explain a workload: its constraints and limits, what is planned for it, and why not more."""
-    plan = _hold_back(plan, reference.namespace, details.blocked)
+    plan = hold_back(plan, reference.namespace, details.blocked)
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     path = [
         *_state_answers(groups, limits, {}, ReportedStates(plan, details.relaxations)),
@@ -155,10 +161,16 @@ def explain_workload(
         *_constraint_suggestions(reference, groups, limits, plan),
     ]
     verdict = MOVES if planned.going else WAITS if planned.waiting else STAYS
-    return ExplanationDocument(object=str(reference), verdict=verdict, reason=planned.reason, path=tuple(path))
+    return ExplanationDocument(
+        object=str(reference),
+        verdict=verdict,
+        reason=planned.reason,
+        path=tuple(path),
+        map=details.drawn if details.drawn is not None and details.drawn.lanes else None,
+    )
 
 
-def _hold_back(plan: Plan, namespace: str, blocked: Refusal | None) -> Plan:
+def hold_back(plan: Plan, namespace: str, blocked: Refusal | None) -> Plan:
     """Return a plan in which the evictions of a namespace wait, if it is blocked."""
     if blocked is None:
         return plan

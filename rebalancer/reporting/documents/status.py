@@ -29,6 +29,7 @@ from rebalancer.reporting.documents.document import (
     WorkloadName,
     workload_name,
 )
+from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.waits import (
     HoldStatus,
     LikelyDomains,
@@ -244,7 +245,8 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     `guards` is empty while no eviction waits for them. `waits` are the first twenty repairs that do not go on, those
     first that go on next; `holds` is what keeps evictions back in the cluster, in namespaces and into domains.
     `refused_evictions` are the first hundred that admission control refused and that are not to be tried again yet.
-    `forbidden_kinds` are the optional kinds that the controller's account may not list.
+    `forbidden_kinds` are the optional kinds that the controller's account may not list. `map` has the first six
+    violated workloads, null where there is none and where it does not fit into the ConfigMap.
     """
 
     api_version: str = API_VERSION
@@ -269,6 +271,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     policy: PolicyStatus
     prevention: PreventionStatus
     forbidden_kinds: tuple[str, ...] = ()
+    map: MapDocument | None = None
 
 
 def blocked_namespaces(moves: Iterable[Move]) -> tuple[BlockedNamespace, ...]:

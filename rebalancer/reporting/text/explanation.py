@@ -5,15 +5,18 @@ from typing import Final
 
 from rebalancer.reporting.documents.explanation import MOVES, STAYS, WAITS, ExplanationDocument
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout
+from rebalancer.reporting.text.map import map_lines, rule_lines
 
 _STYLES: Final = {MOVES: Style.MOVING, WAITS: Style.CAUTION, STAYS: Style.HEADING}
 
 
 def explanation_text(document: ExplanationDocument, layout: TextLayout = PLAIN, *, foot: Sequence[str] = ()) -> str:
-    """Show an explanation; `foot` says of which controller and by which policy."""
+    """Show an explanation, of a workload with its map; `foot` says of which controller and by which policy."""
     reason = f" ({document.reason})" if document.reason else ""
     verdict = layout.paint(f"{document.verdict}{reason}", _STYLES[document.verdict])
     lines = layout.wrap(f"{layout.heading(document.object)}: {verdict}", hang="  ")
+    if document.map is not None:
+        lines += ["", *map_lines(document.map, layout), "", *rule_lines(document.map, layout)]
     for answer in document.path:
         lines += ["", *(layout.heading(line) for line in layout.wrap(answer.question))]
         lines += layout.wrap(answer.answer, "  ")

@@ -7,6 +7,7 @@ from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.planning.plan import PlanRefusal
+from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.report import ReportDocument, ReportedConstraint
 from rebalancer.reporting.domain_counts import ListedCounts
 from rebalancer.reporting.local_storage import local_storage_line
@@ -14,6 +15,7 @@ from rebalancer.reporting.phrases import listed_text, workload_names
 from rebalancer.reporting.text.failures import failure_lines
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, more_text, sections
 from rebalancer.reporting.text.limits import limit_sections
+from rebalancer.reporting.text.map import map_lines, rule_lines
 
 _COLUMNS: Final = ("NAMESPACE", "WORKLOAD", "KEY", "MAXSKEW", "SKEW", "ACTION", "STATE", "COUNTS")
 _LEGEND: Final = "SKEW is the fullest domain less the emptiest; hard is DoNotSchedule, soft ScheduleAnyway."
@@ -52,6 +54,23 @@ def report_text(
         layout.wrap(held, hang="  ") if held else [],
         *limit_sections(document.limits, layout, most),
         failure_lines(document, layout),
+    ]
+    return "".join(f"{line}\n" for line in sections(parts))
+
+
+def report_map_text(
+    document: ReportDocument,
+    drawn: MapDocument,
+    layout: TextLayout = PLAIN,
+    *,
+    head: Sequence[str] = (),
+    rules: bool = False,
+) -> str:
+    """Show the map of a report in the place of its tables; with `rules` also all rules of its workloads."""
+    parts = [
+        [layout.heading(line) for text in (*head, _summary(document)) for line in layout.wrap(text)],
+        map_lines(drawn, layout),
+        rule_lines(drawn, layout) if rules else [],
     ]
     return "".join(f"{line}\n" for line in sections(parts))
 

@@ -11,6 +11,7 @@ from rebalancer.reporting.acting import describe_controller, slow_start_text
 from rebalancer.reporting.documents.status import ApprovalStatus, MoveEntry, StatusDocument
 from rebalancer.reporting.phrases import ago, domains_text, proof_text
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
+from rebalancer.reporting.text.map import map_lines
 from rebalancer.reporting.wait_sentences import (
     approval_sentences,
     approval_title,
@@ -30,6 +31,7 @@ def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAI
     head = [layout.heading(line) for line in layout.wrap(f"Controller: {describe_controller(status, now)}")]
     parts = [
         [*head, *(line for text in _facts(status) for line in layout.wrap(text))],
+        map_lines(status.map, layout) if status.map is not None else [],
         _titled("IN FLIGHT", _MOVES, [_move(move, now) for move in status.in_flight], layout),
         _approval_lines(status.approval, now, layout),
         _listed("WAITING", [wait_sentence(wait, now) for wait in status.waits], layout),

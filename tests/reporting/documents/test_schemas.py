@@ -81,7 +81,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         "report",
         text(full_report(view, assessment, made, RULES, lost=lost)),
     )
-    yield "map", text(map_document(view, assessment, made, NO_MEMORY, RULES))
+    yield "map", text(map_document(evaluation, NO_MEMORY))
     wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
     yield "suggestion", text(suggestion_document(wish))
     for workload in snapshot.workloads:

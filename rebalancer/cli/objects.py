@@ -1,0 +1,87 @@
+"""Objects as the command line names them: KIND/NAME, NAMESPACE/KIND/NAME, or KIND NAME as kubectl takes it too."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import TypeVar
+
+from rebalancer.assessment.controllers import stray_controllers
+from rebalancer.assessment.name_hints import nearest_name
+from rebalancer.cli.errors import CliError, UsageError
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import Pod
+from rebalancer.model.workloads import reference_of
+from rebalancer.scheduling.view import View
+
+_KINDS = {
+    **dict.fromkeys(("pod", "pods", "po"), "Pod"),
+    **dict.fromkeys(("deployment", "deployments", "deploy"), "Deployment"),
+    **dict.fromkeys(("statefulset", "statefulsets", "sts"), "StatefulSet"),
+    **dict.fromkeys(("replicaset", "replicasets", "rs"), "ReplicaSet"),
+}
+
+
+def parse_object(words: Sequence[str], given: str | None) -> tuple[str | None, str, str]:
+    """Read KIND/NAME, NAMESPACE/KIND/NAME, or KIND NAME as kubectl takes it too; `given` is the namespace of -n."""
+    parts = words[0].split("/") if len(words) == 1 else list(words)
+    mixed = len(words) > 1 and any("/" in word for word in words)
+    if mixed or len(words) > 2 or len(parts) not in {2, 3} or not all(parts):
+        several = len(words) > 1 and all("/" in word for word in words)
+        raise _unexpected(words, "; name one object at a time" if several else "")
+    *namespaces, kind, name = parts
+    for namespace in namespaces:
+        if given not in {None, namespace}:
+            raise UsageError(f"{words[0]} is in namespace {namespace}, but -n names {given}; leave out one of them")
+        given = namespace
+    return given, kind.lower(), name
+
+
+def _unexpected(words: Sequence[str], hint: str) -> UsageError:
+    return UsageError(
+        f"found {' '.join(words)!r}, expected KIND/NAME or NAMESPACE/KIND/NAME such as pod/web-1; kinds: pod, "
+        f"deployment, statefulset, replicaset, and others that own pods{hint}"
+    )
+
+
+def find_object(word: str, name: str, namespace: str | None, view: View) -> Pod | Reference:
+    """Return the pod, or the workload that people know the pods of an owner by; UsageError or CliError without any."""
+    if _KINDS.get(word) == "Pod":
+        pods = [pod for pod in view.snapshot.pods if namespace in {None, pod.namespace}]
+        return _choose("Pod", name, namespace, pods)
+    owners = {reference_of(owner): owner for owner in view.snapshot.workloads}
+    owners |= {reference_of(top): top for top in view.snapshot.tops.values()}
+    groups = {(reference, owner.group) for reference, owner in owners.items()}
+    strays = [(stray.reference, stray.pods[0].owner) for stray in stray_controllers(view)]
+    groups |= {(reference, owner.group) for reference, owner in strays if owner is not None}
+    known, kinds = {reference for reference, _ in groups}, {(reference.kind, group) for reference, group in groups}
+    kind = _KINDS.get(word) or next((kind for kind, group in sorted(kinds) if word in _name_kind(kind, group)), None)
+    if kind is None:
+        words = {*_KINDS, *(kind.lower() for kind, _ in kinds)}
+        near = get_close_matches(word, sorted(words), n=1)
+        raise _unexpected([f"{word}/{name}"], f"; did you mean {near[0]}/{name}?" if near else "")
+    candidates = [one for one in known if one.kind == kind and namespace in {None, one.namespace}]
+    chosen = _choose(kind, name, namespace, candidates)
+    # A ReplicaSet of a Deployment is explained as that.
+    return reference_of(view.snapshot.top_of(owners[chosen])) if chosen in owners else chosen
+
+
+def _name_kind(kind: str, group: str) -> frozenset[str]:
+    """Return the words for a kind: as kubectl takes them, singular and plural, with the group or without."""
+    one = kind.lower().partition(".")[0]
+    words = [one, f"{one}s", f"{one}es"]
+    return frozenset((kind.lower(), *words, *(f"{word}.{group}" for word in words)))
+
+
+Named = TypeVar("Named", Pod, Reference)
+
+
+def _choose(kind: str, name: str, namespace: str | None, candidates: Sequence[Named]) -> Named:
+    """Return the object of a name; CliError if there is none, or one in each of several namespaces."""
+    matching = [candidate for candidate in candidates if candidate.name == name]
+    if not matching:
+        where = f" in namespace {namespace}" if namespace is not None else ""
+        near = nearest_name(name, {candidate.name for candidate in candidates})
+        raise CliError(f"{kind} {name} does not exist{where}{f'; did you mean {near}?' if near else ''}")
+    if len(matching) > 1:
+        namespaces = ", ".join(sorted(candidate.namespace for candidate in matching))
+        raise CliError(f"{kind} {name} exists in the namespaces {namespaces}; choose one with -n")
+    return matching[0]
