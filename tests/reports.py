@@ -60,11 +60,10 @@ def page_of(state: LoopState, *, selection: Selection = EVERYTHING) -> PageDocum
     cycle = state.cycle
     assert cycle is not None
     source = PageSource(
-        assessment=cycle.assessment,
+        evaluation=cycle.evaluation,
         plan=cycle.plan,
         admission=cycle.admission,
         memory=state.memory,
-        causes=cycle.causes,
         findings=all_findings(cycle.view, cycle.assessment, cycle.context.policy),
         relaxations=cycle.relaxations,
     )

@@ -120,11 +120,10 @@ class StatusPage:
             known = self._source
             if known is None or known.cycle is not cycle or known.moves is not moves or known.findings != findings:
                 source = PageSource(
-                    assessment=cycle.assessment,
+                    evaluation=cycle.evaluation,
                     plan=cycle.plan,
                     admission=cycle.admission,
                     memory=state.memory,
-                    causes=cycle.causes,
                     findings=findings,
                     relaxations=cycle.relaxations,
                 )

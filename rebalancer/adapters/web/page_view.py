@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Final, NamedTuple
 
 from rebalancer.adapters.web.bars import Bar, Bars, draw_bars
+from rebalancer.adapters.web.map_drawing import Drawing, Table, draw_map, draw_zones, tabulate
 from rebalancer.adapters.web.page_address import REFRESH_SECONDS, PageAddress
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import State, ViolationCause
@@ -28,6 +29,7 @@ FIRST: Final = 25
 """So many refusals, problems and last moves are shown."""
 
 _MOST_RULES: Final = 4
+_MOST_STEPS: Final = 20
 _BAR_PIXELS: Final = 70.0
 _BROKEN: Final = frozenset({State.VIOLATED, State.INFEASIBLE, State.UNFIXABLE})
 _HARD: Final = "DoNotSchedule"
@@ -338,6 +340,35 @@ class PageView:
             beside = [f"usually {_seconds(wait.usual.median)} ({low} to {high}, last {wait.usual.of})", *beside]
         return Ends(wait.ends_with, beside)
 
+    # The map
+
+    @cached_property
+    def map(self) -> Drawing:
+        """The map as shapes."""
+        assert self._page.map is not None
+        return draw_map(self._page.map, self._now)
+
+    @cached_property
+    def zone_maps(self) -> Sequence[Drawing]:
+        """The map of each zone, for a narrow screen."""
+        assert self._page.map is not None
+        return draw_zones(self._page.map, self._now)
+
+    @cached_property
+    def map_table(self) -> Table:
+        """The map as a table."""
+        assert self._page.map is not None
+        return tabulate(self._page.map)
+
+    @property
+    def map_title(self) -> str:
+        """Say what is on the map."""
+        drawn = self._page.map
+        assert drawn is not None
+        nodes = plural(sum(zone.of for zone in drawn.zones), "node")
+        more = f"; {plural(drawn.more, 'more lane')} not drawn" if drawn.more else ""
+        return f"{nodes} in {plural(len(drawn.zones) + drawn.more_zones, 'zone')}; each square is a pod{more}"
+
     # The plan
 
     @property
@@ -359,7 +390,7 @@ class PageView:
     @cached_property
     def steps(self) -> Sequence[Step]:
         """What moves now, what is evicted in this cycle, what waits, in the order of the plan."""
-        return [*self._moving(), *self._going(), *self._waiting()][: 2 * FIRST]
+        return list(islice(chain(self._moving(), self._going(), self._waiting()), _MOST_STEPS))
 
     def _moving(self) -> Iterator[Step]:
         steps = {eviction.uid: str(eviction.step) for eviction in self._page.evictions}

@@ -147,6 +147,7 @@ class Selection(NamedTuple):
 
 
 EVERYTHING: Final = Selection()
+VIOLATIONS: Final = Selection(state=VIOLATED)
 
 
 class _Entry(NamedTuple):

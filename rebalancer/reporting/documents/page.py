@@ -6,14 +6,15 @@ from itertools import islice
 from typing import Final
 
 from rebalancer.admission.admit import Admission
-from rebalancer.assessment.assess import Assessment
-from rebalancer.assessment.causes import Causes
 from rebalancer.assessment.findings import Finding
-from rebalancer.model.moves import Memory
+from rebalancer.engine import Evaluation
+from rebalancer.model.moves import Memory, Reference
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import Plan
+from rebalancer.reporting.cluster_map import WHOLE, map_document
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
-from rebalancer.reporting.documents.overview import EVERYTHING, Overview, OverviewDocument, Selection
+from rebalancer.reporting.documents.map import MapDocument
+from rebalancer.reporting.documents.overview import EVERYTHING, VIOLATIONS, Overview, OverviewDocument, Selection
 from rebalancer.reporting.documents.plan import (
     PlannedEviction,
     Totals,
@@ -35,14 +36,17 @@ from rebalancer.reporting.state_reasons import ReportedStates
 _MOST: Final = 50
 """So many evictions, waiting ones and findings are listed; `perCycle` allows no more evictions by default."""
 
+_MAP: Final = WHOLE._replace(lanes=8)
+"""More lanes are no map that one understands at a glance, and no page of 100 kB."""
+
 
 class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """What the status page shows.
 
     `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader; any
     other has no report and no overview, and its plan is empty. `evictions` are the first fifty that this cycle lets go,
-    `waiting` the first fifty that are decided and wait. `overview`, these and the `findings` have what was selected;
-    `report` has everything.
+    `waiting` the first fifty that are decided and wait. `overview`, `map`, these and the `findings` have what was
+    selected; `report` has everything.
     """
 
     api_version: str = API_VERSION
@@ -52,6 +56,7 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     status: StatusDocument
     totals: Totals | None
     overview: OverviewDocument | None
+    map: MapDocument | None
     evictions: tuple[PlannedEviction, ...]
     waiting: tuple[WaitingEviction, ...]
     findings: tuple[ReportedFinding, ...]
@@ -67,28 +72,34 @@ class PageSource:
     def __init__(
         self,
         *,
-        assessment: Assessment,
+        evaluation: Evaluation,
         plan: Plan,
         admission: Admission,
         memory: Memory,
-        causes: Causes,
         findings: Sequence[Finding],
         relaxations: Relaxations = NO_RELAXATIONS,
     ) -> None:
-        self._assessment = assessment
+        self._evaluation = evaluation
         self._plan = plan
         self._admission = admission
-        self._causes = causes
         self._findings = findings
         self._relaxations = relaxations
         states = ReportedStates(plan, relaxations)
-        self._rules = RuleReporter(states, causes, findings, dict(memory.seen))
-        self._overview = Overview(assessment, plan, admission, memory.moves, states)
+        self._rules = RuleReporter(states, evaluation.causes, findings, dict(memory.seen))
+        self._overview = Overview(evaluation.assessment, plan, admission, memory.moves, states)
         self._memory = memory
 
     def overview(self, selection: Selection) -> OverviewDocument:
         """Return what is selected."""
         return self._overview.select(selection, self._rules)
+
+    def map(self, selection: Selection, shown: OverviewDocument) -> MapDocument:
+        """Return the map: of what is violated, or of the rows that are shown of a selection."""
+        chosen = None
+        if selection not in {EVERYTHING, VIOLATIONS}:
+            rows = ((row.namespace, one) for row in shown.rows for one in row.workloads)
+            chosen = [Reference(namespace, one.kind, one.name) for namespace, one in rows]
+        return map_document(self._evaluation, self._memory, admission=self._admission, chosen=chosen, size=_MAP)
 
     @property
     def totals(self) -> Totals:
@@ -119,9 +130,9 @@ class PageSource:
     def report(self) -> ReportDocument:
         """The report of everything: of 5,000 workloads it takes a good part of a second."""
         return report_document(
-            self._assessment,
+            self._evaluation.assessment,
             self._plan,
-            self._causes,
+            self._evaluation.causes,
             self._findings,
             relaxations=self._relaxations,
             memory=self._memory,
@@ -145,17 +156,20 @@ def page_document(
             status=status,
             totals=None,
             overview=None,
+            map=None,
             evictions=(),
             waiting=(),
             findings=(),
             report=None,
         )
+    overview = source.overview(selection)
     return PageDocument(
         acting=acting,
         leads=leads,
         status=status,
         totals=source.totals,
-        overview=source.overview(selection),
+        overview=overview,
+        map=source.map(selection, overview),
         evictions=source.evictions(selection),
         waiting=source.waiting(selection),
         findings=source.findings(selection),

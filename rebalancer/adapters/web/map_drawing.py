@@ -1,0 +1,345 @@
+"""The map as shapes: zones side by side, their nodes as columns, a lane for each workload, arrows along the lanes.
+
+Of each lane the filled squares on a node are the pods that its rule counts there, no more and no fewer. Dashed ones are
+no pods: where a pod was that moves, and where replacements may land. Lengths are in pixels.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from rebalancer.adapters.web.bars import common_prefix
+from rebalancer.model.words import format_rest, plural, short_key
+from rebalancer.reporting.documents.map import (
+    DomainState,
+    MapDocument,
+    MapDomain,
+    MapLane,
+    MapMove,
+    MapNode,
+    MapZone,
+    MoveKind,
+    NodeState,
+)
+
+WIDE: Final = 1208.0
+NARROW: Final = 340.0
+
+_LABEL, _NARROW_LABEL = 118.0, 84.0
+_COUNT: Final = 60.0
+"""The column with a zone's count."""
+
+_GAP: Final = 12.0
+_HEAD: Final = 58.0
+_PITCH: Final = 18.0
+"""From one square to the next."""
+
+_INSET: Final = 7.0
+_TRACK: Final = 5.0
+"""From one arrow to the next."""
+
+_MOST_TRACKS: Final = 7
+"""Arrows of a lane; with more, numbers alone say where pods go."""
+
+_LEAST_CELL: Final = 40.0
+"""Narrower columns of nodes have no room for squares: they are left out, and counts stand for them."""
+
+_LETTER: Final = 7.0
+_LONGEST: Final = 15
+
+
+class Square(NamedTuple):
+    """A square: `kind` is pod, waiting, moving, blocked, landed, gone or ghost; `text` its number."""
+
+    kind: str
+    x: float
+    y: float
+    text: str
+
+
+class Column(NamedTuple):
+    """A node: its box, its short name, its state in words, and the pattern of its box, "" where it is ready."""
+
+    x: float
+    width: float
+    name: str
+    state: str
+    pattern: str
+
+
+class ZoneBox(NamedTuple):
+    """A zone: its box and its title."""
+
+    x: float
+    width: float
+    title: str
+    detail: str
+    columns: Sequence[Column]
+
+
+class Count(NamedTuple):
+    """The count of a zone in a lane, against its bound."""
+
+    x: float
+    pods: int
+    bound: str
+    mark: str
+    frame: str
+    frame_x: float
+    frame_width: float
+
+
+class Arrow(NamedTuple):
+    """Where the pods of one step go: its kind, the lines that they share, and one with a point to each landing."""
+
+    kind: str
+    trunk: str
+    tips: Sequence[str]
+
+
+class Lane(NamedTuple):
+    """A lane: where it is, its name, counts, squares and arrows (as SVG paths)."""
+
+    y: float
+    height: float
+    middle: float
+    namespace: str
+    name: str
+    counts: Sequence[Count]
+    squares: Sequence[Square]
+    arrows: Sequence[Arrow]
+
+
+class Drawing(NamedTuple):
+    """A map: its size, zones and lanes, and the same in words."""
+
+    width: float
+    height: float
+    title: str
+    zones: Sequence[ZoneBox]
+    lanes: Sequence[Lane]
+    sentence: str
+
+
+class Table(NamedTuple):
+    """The map as a table: its columns, and a row of counts for each lane."""
+
+    head: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[str]]]
+
+
+class _Layout(NamedTuple):
+    zones: Sequence[MapZone]
+    boxes: Sequence[ZoneBox]
+    node_x: Mapping[str, float]
+    cell: float
+
+
+def draw_map(document: MapDocument, now: datetime, width: float = WIDE) -> Drawing:
+    """Draw the whole map."""
+    return _draw(document, document.zones, now, width, _LABEL, arrows=True)
+
+
+def draw_zones(document: MapDocument, now: datetime, width: float = NARROW) -> Sequence[Drawing]:
+    """Draw each zone for itself, for a narrow screen: numbers alone say where pods go."""
+    return [_draw(document, [zone], now, width, _NARROW_LABEL, arrows=False) for zone in document.zones]
+
+
+def tabulate(document: MapDocument) -> Table:
+    """Return the map as a table: pods by zone against the bound, and by node."""
+    nodes = [node.name for zone in document.zones for node in zone.nodes]
+    head = [*(_zone_title(document, zone) for zone in document.zones), *nodes]
+    rows = [
+        (
+            lane_name(lane),
+            [
+                *(_bounded(lane.zones.get(zone.name, 0), _domain(document, lane, zone)) for zone in document.zones),
+                *(str(lane.nodes.get(name, 0)) for name in nodes),
+            ],
+        )
+        for lane in document.lanes
+    ]
+    return Table(head, rows)
+
+
+def lane_name(lane: MapLane) -> str:
+    """Name a lane: NAMESPACE/WORKLOAD, and how many more."""
+    more = f" and {len(lane.workloads) - 1} more" if len(lane.workloads) > 1 else ""
+    return f"{lane.namespace}/{lane.workloads[0].name}{more}"
+
+
+def _draw(
+    document: MapDocument, zones: Sequence[MapZone], now: datetime, width: float, label: float, *, arrows: bool
+) -> Drawing:
+    layout = _lay_out(document, zones, now, width, label)
+    lanes: list[Lane] = []
+    y = _HEAD
+    for lane in document.lanes:
+        drawn = _draw_lane(document, lane, layout, y, arrows=arrows)
+        lanes.append(drawn)
+        y += drawn.height
+    title = "Map of the cluster" if len(zones) > 1 or len(document.zones) == 1 else _zone_title(document, zones[0])
+    sentence = ". ".join(_describe(document, lane, zones, moves=arrows) for lane in document.lanes)
+    return Drawing(width, y + 6, title, layout.boxes, lanes, sentence)
+
+
+def _lay_out(document: MapDocument, zones: Sequence[MapZone], now: datetime, width: float, label: float) -> _Layout:
+    nodes = sum(len(zone.nodes) for zone in zones)
+    room = width - label - len(zones) * (_COUNT + 5) - (len(zones) - 1) * _GAP
+    cell = room / nodes if nodes else 0.0
+    shown = cell >= _LEAST_CELL
+    prefix = common_prefix([node.name for zone in document.zones for node in zone.nodes])
+    boxes, node_x = [], {}
+    x = label
+    for zone in zones:
+        columns = []
+        start = x + _COUNT
+        for number, node in enumerate(zone.nodes if shown else ()):
+            node_x[node.name] = start + number * cell
+            columns.append(_column(node, start + number * cell, cell, prefix, now))
+        inner = cell * len(columns) if shown else room / len(zones)
+        boxes.append(
+            ZoneBox(round(x, 1), round(_COUNT + inner + 5, 1), _zone_title(document, zone), _zone_detail(zone), columns)
+        )
+        x += _COUNT + inner + 5 + _GAP
+    return _Layout(zones, boxes, node_x, cell)
+
+
+def _column(node: MapNode, x: float, width: float, prefix: str, now: datetime) -> Column:
+    state = str(node.state)
+    if node.state is NodeState.SETTLING and node.until is not None and node.until > now:
+        state = f"{'settles ' if width >= 84 else ''}{format_rest(node.until - now)}"  # as wide as that
+    most = max(3, int((width - 12) / _LETTER))
+    name = node.name.removeprefix(prefix)
+    shown = name if len(name) <= most else f"\N{HORIZONTAL ELLIPSIS}{name[1 - most :]}"
+    pattern = "" if node.state is NodeState.READY else node.state.replace(" ", "-")
+    return Column(round(x, 1), round(width, 1), shown, state, pattern)
+
+
+def _zone_title(document: MapDocument, zone: MapZone) -> str:
+    return f"{short_key(document.key) if document.key else 'nodes'} {zone.name or '(none)'}"
+
+
+def _zone_detail(zone: MapZone) -> str:
+    folded = ", ".join(f"{number} {state}" for state, number in zone.folded.items() if state is not NodeState.READY)
+    back = f", back since {zone.back:%H:%M}" if zone.back is not None else ""
+    return f"{zone.ready} of {plural(zone.of, 'node')} ready{back}{f', {folded}' if folded else ''}"
+
+
+def _draw_lane(document: MapDocument, lane: MapLane, layout: _Layout, y: float, *, arrows: bool) -> Lane:
+    tracked: dict[tuple[object, ...], list[MapMove]] = {}
+    for move in lane.moves if arrows and layout.node_x else ():
+        if move.kind is not MoveKind.BLOCKED:
+            tracked.setdefault((move.kind, move.step, move.landed, move.to_nodes), []).append(move)
+    drawn = list(tracked.values()) if len(tracked) <= _MOST_TRACKS else []
+    top = y + 8 + _TRACK * max(1, len(drawn))
+    height = 8 + _TRACK * max(1, len(drawn)) + 15 + 9
+    squares: list[Square] = []
+    places: dict[tuple[str, str, str], float] = {}
+    for zone in layout.zones:
+        for node in zone.nodes:
+            if node.name in layout.node_x:
+                squares += _squares(lane, node.name, layout, top, places)
+    counts = [_count(document, lane, zone, box) for zone, box in zip(layout.zones, layout.boxes, strict=True)]
+    paths = [
+        arrow
+        for number, moves in enumerate(drawn)
+        if (arrow := _arrow(moves, places, y + 6 + _TRACK * number, top - 1)) is not None
+    ]
+    name = lane.workloads[0].name + (f" +{len(lane.workloads) - 1}" if len(lane.workloads) > 1 else "")
+    shown = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return Lane(y, height, top + 11, lane.namespace[:_LONGEST], shown, counts, squares, paths)
+
+
+def _count(document: MapDocument, lane: MapLane, zone: MapZone, box: ZoneBox) -> Count:
+    domain = _domain(document, lane, zone)
+    mark = frame = ""
+    if domain is not None and domain.state is DomainState.ABOVE:
+        mark, frame = "\N{BLACK UP-POINTING TRIANGLE}", "above"
+    elif domain is not None and domain.state is DomainState.SHORT:
+        is_alone = all(other.state is not DomainState.ABOVE for other in lane.domains.values())
+        mark, frame = "\N{WHITE DOWN-POINTING TRIANGLE}", "short" if is_alone else ""
+    bound = f"/{domain.max}" if domain is not None and domain.max is not None else ""
+    pods = domain.pods if domain is not None else lane.zones.get(zone.name, 0)
+    return Count(box.x + 9, pods, bound, mark, frame, box.x + 3, box.width - 6)
+
+
+def _domain(document: MapDocument, lane: MapLane, zone: MapZone) -> MapDomain | None:
+    """Return the zone as a domain of the lane's rule, None where its rule has another key."""
+    return lane.domains.get(zone.name) if lane.topology_key == document.key else None
+
+
+def _bounded(pods: int, domain: MapDomain | None) -> str:
+    return str(pods) if domain is None else f"{domain.pods}{'' if domain.max is None else f' of at most {domain.max}'}"
+
+
+def _squares(
+    lane: MapLane, node: str, layout: _Layout, y: float, places: dict[tuple[str, str, str], float]
+) -> Iterator[Square]:
+    """Yield the squares of a node; notes in `places` where arrows begin and end."""
+    items = list(_items(lane, node, max(1, int((layout.cell - _INSET) / _PITCH))))
+    for number, (kind, text, pod) in enumerate(items):
+        x = round(layout.node_x[node] + _INSET + number * _PITCH, 1)
+        if pod:
+            places["to" if kind in {"ghost", "landed"} else "from", pod, node] = x + 7.5
+        yield Square(kind, x, y, text)
+
+
+def _items(lane: MapLane, node: str, room: int) -> Iterator[tuple[str, str, str]]:
+    """Yield kind, text and the pod of the move of each square, no more than there is room for.
+
+    Where several pods of a step may land on a node, one outline stands for them.
+    """
+    leaving = [move for move in lane.moves if move.node == node and move.kind is not MoveKind.MOVING]
+    gone = [move for move in lane.moves if move.node == node and move.kind is MoveKind.MOVING]
+    landed = [move for move in lane.moves if move.landed == node]
+    arriving = [move for move in lane.moves if node in move.to_nodes and move.landed is None]
+    pods = lane.nodes.get(node, 0)
+    marks = [(str(move.kind), _number(move), move.pod) for move in leaving]
+    marks += [("landed", _number(move), move.pod) for move in landed]
+    marks = marks[:pods]
+    outlines = [("gone", _number(move), move.pod) for move in gone]
+    outlines += [("ghost", number, pod) for number, pod in {_number(move): move.pod for move in arriving}.items()]
+    plain = pods - len(marks)
+    if plain + len(marks) + len(outlines) > room and plain > 1:
+        yield "pod", str(plain), ""
+        plain, room = 0, room - 1
+    yield from [("pod", "", "")] * plain
+    yield from (*marks, *outlines)[: max(0, room - plain)]
+
+
+def _number(move: MapMove) -> str:
+    if move.kind is MoveKind.BLOCKED:
+        return "\N{MULTIPLICATION SIGN}"
+    return str(move.step) if move.step is not None else "\N{RIGHTWARDS ARROW}"
+
+
+def _arrow(
+    moves: Sequence[MapMove], places: Mapping[tuple[str, str, str], float], track: float, bottom: float
+) -> Arrow | None:
+    """Return the arrow of moves that may land on the same nodes; None where no begin or no end is on the map."""
+    first = moves[0]
+    starts = [x for move in moves if (x := places.get(("from", move.pod, move.node))) is not None]
+    landings = (first.landed,) if first.landed is not None else first.to_nodes
+    marks = [x for node in landings for move in moves if (x := places.get(("to", move.pod, node))) is not None]
+    ends = sorted(set(marks))
+    if not starts or not ends:
+        return None
+    among = (*starts, *ends)
+    trunk = f"M{min(among):g} {track:g}H{max(among):g}" + "".join(f"M{x:g} {bottom:g}V{track:g}" for x in starts)
+    kind = "moving" if first.kind is MoveKind.MOVING else "waiting"
+    return Arrow(kind, trunk, [f"M{x:g} {track:g}V{bottom:g}" for x in ends])
+
+
+def _describe(document: MapDocument, lane: MapLane, zones: Sequence[MapZone], *, moves: bool) -> str:
+    counts = ", ".join(
+        f"{zone.name or '(none)'} {_bounded(lane.zones.get(zone.name, 0), _domain(document, lane, zone))}"
+        for zone in zones
+    )
+    steps = "; ".join(
+        f"{'moving' if move.step is None else f'step {move.step}'}: {move.pod} from {move.node}"
+        f" to {move.landed or ' or '.join(move.to_nodes or move.to_zones) or 'any feasible node'}"
+        for move in (lane.moves if moves else ())
+        if move.kind is not MoveKind.BLOCKED
+    )
+    return f"{lane_name(lane)}, {lane.what}: {counts}{f'; {steps}' if steps else ''}"
