@@ -12,6 +12,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from functools import cached_property
 from heapq import nlargest, nsmallest
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -67,8 +68,8 @@ class MapSize(NamedTuple):
 
 WHOLE: Final = MapSize()
 _STORED: Final = MapSize(lanes=6, nodes=30, zones=12, domains=12, moves=6)
-_STORED_BYTES: Final = 6 * 1024
-"""A stored map, without the spaces that documents have: of a larger one lanes are left out."""
+_STORED_BYTES: Final = 8 * 1024
+"""A stored map, without the spaces that documents have: of a larger one the nodes are left out, and then lanes."""
 
 _NOTHING: Final = frozenset[str]()
 
@@ -141,9 +142,15 @@ def map_document(
 def stored_map(evaluation: Evaluation, memory: Memory, admission: Admission) -> MapDocument | None:
     """Draw the violated workloads, and those with moves, small enough to be stored; None where there are none."""
     drawn = map_document(evaluation, memory, admission=admission, size=_STORED)
-    while drawn.lanes and len(msgspec.json.encode(drawn)) > _STORED_BYTES:
+    if _is_large(drawn):
+        drawn = map_document(evaluation, memory, admission=admission, size=_STORED._replace(nodes=0))
+    while drawn.lanes and _is_large(drawn):
         drawn = msgspec.structs.replace(drawn, lanes=drawn.lanes[:-1], more=drawn.more + 1)
     return drawn if drawn.lanes else None
+
+
+def _is_large(drawn: MapDocument) -> bool:
+    return len(msgspec.json.encode(drawn)) > _STORED_BYTES
 
 
 class _Map:
@@ -259,7 +266,8 @@ class _Map:
 
     def _make_rule(self, rule: _Rule) -> MapRule:
         standing, counts = self._state(rule), rule.counts
-        names: Iterable[str] = counts if len(counts) <= self._size.domains else counts.filled
+        empty = (name for name in counts if name not in counts.filled)
+        names = (*counts.filled, *islice(empty, self._size.domains))  # thousands of empty ones are alike
         every = {name: _domain(counts[name], rule.bounds) for name in names}
         listed = nlargest(self._size.domains, every, key=lambda name: _weight(every[name]))
         return MapRule(

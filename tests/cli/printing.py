@@ -25,7 +25,7 @@ from rebalancer.reporting.documents.waits import HoldStatus, RepairWait
 from tests.adapters.kubernetes.fake_server import Handler, reachable
 from tests.cli import test_approve, test_pause
 from tests.cli import test_status as test_cli_status
-from tests.reporting.text import test_status
+from tests.reporting.text import test_map, test_status
 
 
 def paused_server() -> Handler:
@@ -73,6 +73,7 @@ def repairing_status(now: datetime) -> StatusDocument:
             for hold in status.holds
             if hold.since is not None
         ),
+        map=test_map.repair(),
     )
 
 

@@ -26,6 +26,8 @@ RECORDED: Final = (
     "report",
     "report-limits",
     "report-failures",
+    "report-map",
+    "report-map-workload",
     "plan",
     "plan-verbose",
     "explain-pod",

@@ -36,6 +36,8 @@ COMMANDS = {
     "report-failures": ("report", "--snapshot", EXAMPLE, "--failures"),
     "report-limited": ("report", "--snapshot", EXAMPLE, *LIMITS, "--limit", "1"),
     "report-wide": ("report", "--snapshot", EXAMPLE, "-o", "wide"),
+    "report-map": ("report", "--snapshot", EXAMPLE, "--map"),
+    "report-map-workload": ("report", "--snapshot", EXAMPLE, "--map", "deployment/web"),
     "report-name": ("report", "--snapshot", EXAMPLE, "-o", "name"),
     "plan": ("plan", "--snapshot", EXAMPLE),
     "plan-limited": ("plan", "--snapshot", EXAMPLE, "--limit", "1"),

@@ -111,7 +111,8 @@ class _MapText:
             blocks = [self._fold_block(zone) for zone in document.zones]
         drawn = self._draw(blocks) if self._fits(blocks) else self._list()
         more = layout.wrap(more_text(document.more)) if document.more else []
-        legend = "   ".join(entry.replace(" ", "\xa0") for entry in self._legend(unfolded=unfolded))
+        entries = self._legend(unfolded=unfolded)
+        legend = "   ".join(entry.replace(" ", "\xa0") if len(entry) <= self._width else entry for entry in entries)
         return [
             *(layout.heading(line) for line in layout.wrap(self._title(unfolded=unfolded), hang="  ")),
             *drawn,
@@ -190,15 +191,15 @@ class _MapText:
 
     def _list(self) -> list[str]:
         """Show each lane in lines of its own: where not even the zones fit beside each other."""
-        lines = []
+        layout, lines = self._layout, list[str]()
+        titles = [self._zone_titles(zone, folded=True) for zone in self._document.zones]
+        for name, *notes in titles:
+            lines += layout.wrap(f"{name}: {', '.join(notes)}", hang="  ") if notes else []
         for lane, label in zip(self._document.lanes, self._labels, strict=True):
-            lines += self._layout.wrap(self._layout.paint(label, STATE_STYLES.get(State(lane.state))))
-            for zone in self._document.zones:
+            lines += layout.wrap(layout.paint(label, STATE_STYLES.get(State(lane.state))))
+            for zone, (name, *_) in zip(self._document.zones, titles, strict=True):
                 cell = self._paint(self._zone_cell(lane, zone, folded=True))
-                if cell:
-                    lines += self._layout.wrap(
-                        f"{', '.join(self._zone_titles(zone, folded=True))}: {cell}", "  ", "    "
-                    )
+                lines += layout.wrap(f"{name}: {cell}", "  ", "    ") if cell else []
         return lines
 
     # Names and cells
@@ -241,7 +242,7 @@ class _MapText:
         domain = lane.domains.get(zone.name) if lane.topology_key == self._document.key else None
         held = lane.zones.get(zone.name, 0)
         if domain is not None:
-            pieces = [_Piece(_count_text(domain), Style.BAD if domain.state is DomainState.ABOVE else None)]
+            pieces = [_Piece(_count_text(domain), Style.BAD if domain.state is _worst_state(lane) else None)]
         else:
             pieces = [_Piece(str(held))] if held else []
         shown = frozenset[str]() if folded else frozenset(node.name for node in zone.nodes)
@@ -255,31 +256,39 @@ class _MapText:
 
     def _legend(self, *, unfolded: bool) -> Iterator[str]:
         """Yield what the signs mean that the map has."""
-        moves = [move for lane in self._document.lanes for move in lane.moves]
-        domains = [domain for lane in self._document.lanes for domain in lane.domains.values()]
-        nodes = [node for zone in self._document.zones for node in zone.nodes] if unfolded else []
-        step = next((_step_sign(move) for move in moves if move.step is not None), None)
         if unfolded:
             yield "# pod"
-        if any(move.step is None and move.kind is MoveKind.MOVING for move in moves):
-            yield "> moving now"
-        if step is not None:
-            yield f"{step} moves as step {step.strip('()')}"
-            yield f"+{step} may land here"
-        if any(move.kind is MoveKind.BLOCKED for move in moves):
-            yield "x stays above"
+        yield from _move_legend([move for lane in self._document.lanes for move in lane.moves])
+        domains = [domain for lane in self._document.lanes for domain in lane.domains.values()]
         above = next((domain for domain in domains if domain.state is DomainState.ABOVE), None)
         short = next((domain for domain in domains if domain.state is DomainState.SHORT), None)
         if above is not None:
             yield f"{_count_text(above)} holds {above.pods}, at most {above.max}"
         if short is not None:
             yield f"{_count_text(short)} too few, has room"
+        nodes = [node for zone in self._document.zones for node in zone.nodes] if unfolded else []
         for state, (sign, meaning) in _NODE_SIGNS.items():
             if any(node.state is state for node in nodes):
                 yield f"{sign} {meaning}"
         settling = next((node for node in nodes if node.state is NodeState.SETTLING), None)
         if settling is not None:
             yield f"{self._node_sign(settling)} settles in {self._rest(settling)}"
+
+
+def _move_legend(moves: Sequence[MapMove]) -> Iterator[str]:
+    """Yield what the signs of these moves mean, by the first of each kind."""
+    now = next((_step_sign(move) for move in moves if move.step and move.kind is MoveKind.MOVING), None)
+    later = next((_step_sign(move) for move in moves if move.kind is MoveKind.WAITING), None)
+    if any(move.step is None and move.kind is MoveKind.MOVING for move in moves):
+        yield "> moving now"
+    if now is not None:
+        yield f">{now} moves now, step {now.strip('()')}"
+    if later is not None:
+        yield f"{later} waits, step {later.strip('()')}"
+    if now or later:
+        yield f"+{now or later} may land here"
+    if any(move.kind is MoveKind.BLOCKED for move in moves):
+        yield "x stays above"
 
 
 def _make_labels(document: MapDocument) -> list[str]:
@@ -329,14 +338,18 @@ def _arrows(number: int) -> list[_Piece]:
 
 
 def _leaving_pieces(moves: Iterable[MapMove]) -> list[_Piece]:
-    counted = Counter((_step_sign(move), _style(move)) for move in moves)
-    return [_Piece(_repeat(sign, number), style) for (sign, style), number in counted.items()]
+    """Return the steps of the pods that leave, those that go now after an arrow."""
+    counted = Counter((">" if move.kind is MoveKind.MOVING else "", _step_sign(move), _style(move)) for move in moves)
+    return [_Piece(arrow + _repeat(sign, number), style) for (arrow, sign, style), number in counted.items()]
 
 
 def _landing_pieces(moves: Iterable[MapMove]) -> list[_Piece]:
     """Return the steps whose replacements may land, each once; those of blocked evictions do not."""
-    signs = dict.fromkeys((_step_sign(move), _style(move)) for move in moves if move.kind is not MoveKind.BLOCKED)
-    return [_Piece(sign if place else f"+{sign}", style) for place, (sign, style) in enumerate(signs)]
+    signs: dict[str, Style] = {}
+    for move in moves:
+        if move.kind is not MoveKind.BLOCKED:
+            signs.setdefault(_step_sign(move), _style(move))
+    return [_Piece(sign if place else f"+{sign}", style) for place, (sign, style) in enumerate(signs.items())]
 
 
 def _step_sign(move: MapMove) -> str:
@@ -355,6 +368,12 @@ def _style(move: MapMove) -> Style:
 
 def _repeat(sign: str, number: int) -> str:
     return sign * number if number <= _MOST_SIGNS else f"{sign}*{number}"
+
+
+def _worst_state(lane: MapLane) -> DomainState:
+    """Return the state that is the violation: too few pods are where no domain has too many."""
+    above = any(domain.state is DomainState.ABOVE for domain in lane.domains.values())
+    return DomainState.ABOVE if above else DomainState.SHORT
 
 
 def _count_text(domain: MapDomain) -> str:

@@ -1,0 +1,332 @@
+"""The map as text: the signs, what fits which width, names that are cut where people would cut them."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rebalancer.controller.cycle import Cycle
+from rebalancer.model.nodes import HOSTNAME, ZONE
+from rebalancer.reporting.cluster_map import map_document
+from rebalancer.reporting.documents.document import WorkloadName
+from rebalancer.reporting.documents.map import (
+    DomainState,
+    MapDocument,
+    MapDomain,
+    MapLane,
+    MapMove,
+    MapNode,
+    MapRule,
+    MapZone,
+    MoveKind,
+    NodeState,
+)
+from rebalancer.reporting.text.layout import TextLayout, visible_width
+from rebalancer.reporting.text.map import map_lines, rule_lines
+from tests.reporting.test_plan_numbers import states
+
+NOW = datetime(2026, 1, 5, 11, 26, tzinfo=UTC)
+STATES = {"b-3": NodeState.CORDONED, "c-3": NodeState.SETTLING, "c-4": NodeState.NOT_READY}
+
+
+def zone(name: str, *numbers: int, back: datetime | None = None) -> MapZone:
+    nodes = [f"{name}-{number}" for number in numbers]
+    return MapZone(
+        name=name,
+        nodes=tuple(
+            MapNode(
+                name=node,
+                state=STATES.get(node, NodeState.READY),
+                until=NOW + timedelta(seconds=216) if node == "c-3" else None,
+            )
+            for node in nodes
+        ),
+        folded={},
+        ready=sum(STATES.get(node) is not NodeState.NOT_READY for node in nodes),
+        of=len(nodes),
+        back=back,
+        unsettled_until=None,
+    )
+
+
+def domain(pods: int, least: int, most: int | None) -> MapDomain:
+    state = DomainState.ROOM
+    if most is not None and pods > most:
+        state = DomainState.ABOVE
+    elif pods < least:
+        state = DomainState.SHORT
+    elif pods == most:
+        state = DomainState.FULL
+    return MapDomain(pods=pods, min=least, max=most, state=state)
+
+
+def lane(
+    name: str,
+    nodes: Mapping[str, int],
+    least: int,
+    most: int,
+    *moves: MapMove,
+    state: str = "Violated",
+    **fields: object,
+) -> MapLane:
+    held = {one: sum(number for node, number in nodes.items() if node.startswith(one)) for one in "abc"}
+    return MapLane(
+        topology_key=ZONE,
+        what="zone, maxSkew 1",
+        state=state,
+        reason=None,
+        domains={one: domain(number, least, most) for one, number in held.items()},
+        more_domains=0,
+        since=None,
+        namespace="shop",
+        workloads=(WorkloadName(kind="Deployment", name=name),),
+        zones=held,
+        nodes=nodes,
+        moves=moves,
+        more_moves=0,
+        others=(),
+    )
+
+
+def move(
+    step: int | None,
+    node: str,
+    *to: str,
+    kind: MoveKind = MoveKind.WAITING,
+    landed: str | None = None,
+    zones: tuple[str, ...] = ("c",),
+) -> MapMove:
+    return MapMove(
+        step=step,
+        pod=f"pod-{node}",
+        node=node,
+        zone=node[:1],
+        kind=kind,
+        reason=None if kind is MoveKind.MOVING else "RateLimited",
+        landed=landed,
+        to_nodes=to,
+        to_zones=zones,
+    )
+
+
+def repair(at: datetime = NOW) -> MapDocument:
+    """Zone c came back: a pod moves, others wait or may go, and one workload is blocked."""
+    late = at - NOW
+    moving, blocked = MoveKind.MOVING, MoveKind.BLOCKED
+    settling = zone("c", 1, 2, 3, 4, back=NOW - timedelta(minutes=22) + late)
+    nodes = tuple(
+        msgspec.structs.replace(node, until=node.until + late) if node.until is not None else node
+        for node in settling.nodes
+    )
+    web = {"a-1": 2, "a-2": 2, "a-3": 1, "b-1": 2, "b-2": 2, "b-3": 1, "c-1": 1, "c-2": 1}
+    two = {"a-1": 1, "a-2": 1, "a-3": 1, "b-1": 2, "b-2": 1}
+    return MapDocument(
+        at=at,
+        key=ZONE,
+        zones=(zone("a", 1, 2, 3), zone("b", 1, 2, 3), msgspec.structs.replace(settling, nodes=nodes)),
+        more_zones=0,
+        lanes=(
+            lane("web", web, 4, 4, move(None, "a-2", kind=moving, landed="c-2"), move(3, "a-1", "c-1", "c-2")),
+            lane("search", two, 2, 2, move(1, "a-1", "c-1", kind=moving), move(1, "b-1", "c-2")),
+            lane("tokens", {"a-2": 1, "a-3": 1, "b-2": 2}, 1, 2, move(4, "b-2", "c-3")),
+            lane(
+                "cart", two, 2, 2, move(None, "a-1", kind=blocked), move(None, "b-1", kind=blocked), state="Unfixable"
+            ),
+        ),
+        more=0,
+    )
+
+
+def drawn(document: MapDocument, width: int | None = 80, *, bar: str = "█") -> str:
+    return "\n".join(map_lines(document, TextLayout(width=width, bar=bar)))
+
+
+def test_the_map_of_a_repair() -> None:
+    """Pods that stay, moved, move now, wait and are blocked; where they may land; nodes that take none."""
+    assert drawn(repair()).splitlines() == [
+        "MAP  4 workloads",
+        "         | zone a           | zone b            | zone c, back 11:04",
+        "         | /max a-1 a-2 a-3 | /max b-1 b-2 b-3  | /max c-1 c-2 c-3  c-4",
+        "         |                  |              cord |              3m36 down",
+        "! web    | 5/4! #3  ##  #   | 5/4! ##  ##  #    | 2/4- #+3 >+3",
+        "! search | 3/2! >1  #   #   | 3/2! #1  #        | 0/2- +1  +1",
+        "! tokens | 2/2      #   #   | 2/2      #4       | 0/2-         +4",
+        "x cart   | 3/2! x   #   #   | 3/2! #x  #        | 0/2-",
+        "# pod   > moving now   >1 moves now, step 1   3 waits, step 3   +1 may land here",
+        "x stays above   5/4! holds 5, at most 4   2/4- too few, has room   cord cordoned",
+        "down not ready   3m36 settles in 3m36s",
+    ]
+
+
+def test_without_a_terminal_it_is_eighty_columns_wide() -> None:
+    assert drawn(repair(), None).splitlines()[1:8] == drawn(repair(), 80).splitlines()[1:8]
+
+
+def test_nodes_that_do_not_fit_are_one_column() -> None:
+    """With the counts, the steps that leave, and those that may land; the zone says what its nodes are."""
+    assert drawn(repair(), 60).splitlines()[:8] == [
+        "MAP  4 workloads",
+        "         | zone a  | zone b | zone c",
+        "         |         |        | 3 of 4 ready",
+        "         |         |        | back 11:04",
+        "! web    | 5/4! 3  | 5/4!   | 2/4- >+3",
+        "! search | 3/2! >1 | 3/2! 1 | 0/2- +1",
+        "! tokens | 2/2     | 2/2 4  | 0/2- +4",
+        "x cart   | 3/2! x  | 3/2! x | 0/2-",
+    ]
+
+
+def test_zones_that_do_not_fit_have_lines_of_their_own() -> None:
+    assert drawn(repair(), 30).splitlines()[:6] == [
+        "MAP  4 workloads",
+        "zone c: 3 of 4 ready, back",
+        "  11:04",
+        "! web",
+        "  zone a: 5/4! 3",
+        "  zone b: 5/4!",
+    ]
+
+
+def test_where_nothing_is_violated_it_says_so() -> None:
+    empty = msgspec.structs.replace(repair(), lanes=())
+    assert drawn(empty).splitlines() == ["MAP", "No workload is violated, and no pod moves."]
+
+
+def test_many_pods_are_numbers() -> None:
+    """Of a node and of a step; a step of two digits cannot be taken for two steps."""
+    many = {"a-1": 9, "b-1": 1, "c-1": 2}
+    moves = [move(12, "a-1", "c-1") for _ in range(6)]
+    lanes = (lane("web", many, 4, 4, *moves), lane("db", {"b-1": 1, "c-1": 12}, 4, 5))
+    text = drawn(msgspec.structs.replace(repair(), lanes=lanes))
+    assert "! web | 9/4! ###(12)*6" in text
+    assert "##+(12)" in text
+    assert "#*12" in text
+    assert "(12) waits, step 12" in text
+
+
+@pytest.mark.parametrize(
+    ("names", "prefix", "shown"),
+    [
+        (("eu-west-1a", "eu-west-1b", "eu-west-1c"), "zones eu-west-1*", ("zone a", "zone b", "zone c")),
+        (("europe-west4-a", "europe-west4-b", "europe-west4-c"), "zones europe-west4-*", ("zone a", "zone c")),
+        (("rack-10", "rack-11", "rack-12"), "zones rack-*", ("zone 10", "zone 12")),
+        (("zone", "zone-a", "zone-b"), "", ("zone zone", "zone zone-a")),
+        (("east", "eastern", "west"), "", ("zone east ", "zone eastern")),
+    ],
+)
+def test_what_all_zones_begin_with_is_said_once(names: tuple[str, ...], prefix: str, shown: tuple[str, ...]) -> None:
+    """It is cut neither within a word nor within a number."""
+    zones = [msgspec.structs.replace(one, name=name) for one, name in zip(repair().zones, names, strict=True)]
+    lanes = [
+        msgspec.structs.replace(
+            one,
+            domains=dict(zip(names, one.domains.values(), strict=True)),
+            zones=dict(zip(names, one.zones.values(), strict=True)),
+        )
+        for one in repair().lanes
+    ]
+    text = drawn(msgspec.structs.replace(repair(), zones=tuple(zones), lanes=tuple(lanes)), 100)
+    assert prefix in text.splitlines()[0]
+    assert ("*" in text.splitlines()[0]) == bool(prefix)
+    assert all(name in text for name in shown)
+    assert "5/4!" in text
+
+
+def test_the_domain_of_all_node_names_is_said_once() -> None:
+    suffix = ".eu-west-1.compute.internal"
+    zones = tuple(
+        msgspec.structs.replace(
+            one, nodes=tuple(msgspec.structs.replace(node, name=f"ip-10-{node.name}{suffix}") for node in one.nodes)
+        )
+        for one in repair().zones
+    )
+    lines = drawn(msgspec.structs.replace(repair(), zones=zones)).splitlines()
+    assert lines[0] == f"MAP  4 workloads, nodes ip-10-*{suffix}"
+    assert lines[2].endswith(" c-1 c-2 c-3  c-4")
+
+
+def test_each_lane_says_what_it_is() -> None:
+    """Its namespace among several, how many workloads it has, and the key that is not the map's."""
+    first, second, *_ = repair().lanes
+    pair = (WorkloadName(kind="Deployment", name="web"), WorkloadName(kind="Deployment", name="api"))
+    by_node = {"a-1": domain(2, 1, 1), "b-1": domain(1, 1, 1), "c-1": domain(0, 1, 1)}
+    lanes = (
+        msgspec.structs.replace(first, namespace="auth", workloads=pair),
+        msgspec.structs.replace(
+            second, topology_key=HOSTNAME, domains=by_node, nodes={"a-1": 2, "b-1": 1}, zones={"a": 2, "b": 1}, moves=()
+        ),
+    )
+    lines = drawn(msgspec.structs.replace(repair(), lanes=lanes), 120).splitlines()
+    assert lines[4].startswith("! auth/web+1         | 5/4! #3")
+    assert lines[5].startswith("! shop/search (node) | 2    ##!")
+
+
+def test_zones_without_nodes_and_nodes_that_are_not_listed_are_counted() -> None:
+    first, second, third = repair().zones
+    zones = (
+        msgspec.structs.replace(first, folded={NodeState.READY: 300, NodeState.NOT_READY: 4}, of=307, ready=303),
+        msgspec.structs.replace(second, nodes=(), of=0, ready=0, unsettled_until=NOW),
+        msgspec.structs.replace(third, name="", back=None),
+    )
+    document = msgspec.structs.replace(repair(), zones=zones, more_zones=2, more=7)
+    text = drawn(document, 120)
+    assert text.startswith("MAP  4 workloads, 2 more not shown\n")
+    assert "| zone a, 303 of 307 ready " in text
+    assert "| zone b, no node, closed until 11:26 " in text
+    assert "| no zone\n" in text
+    assert "a-3 +304" in text
+    assert "and 7 more: -n, -l, --limit, -o json" in text
+    assert "| nodes" in drawn(msgspec.structs.replace(document, key=""), 120)
+
+
+def test_the_rules_show_each_domain_against_its_bounds() -> None:
+    first = repair().lanes[0]
+    names = [f"n{number}" for number in range(9)]
+    nodes = MapRule(
+        topology_key=HOSTNAME,
+        what="node, maxSkew 1",
+        state="Violated",
+        reason="NodeSettling",
+        domains={name: domain(3 if name == "n4" else 1, 1, 2) for name in names},
+        more_domains=4,
+        since=NOW,
+    )
+    fewest = msgspec.structs.replace(nodes, what="limit l", domains={"a": domain(0, 1, None)}, more_domains=0)
+    calm = msgspec.structs.replace(nodes, domains={name: domain(1, 1, 2) for name in names}, state="Satisfied")
+    many = msgspec.structs.replace(nodes, domains={name: domain(3, 1, 2) for name in names}, more_domains=0)
+    lanes = (msgspec.structs.replace(first, others=(nodes, fewest, calm, many)),)
+    document = msgspec.structs.replace(repair(), lanes=lanes)
+    lines = rule_lines(document, TextLayout(width=80, bar="#"))
+    assert lines[:11] == [
+        "RULES",
+        "zone, maxSkew 1: Violated",
+        "  a ############!!!  5 of at most 4  ! 1 above",
+        "  b ############!!!  5 of at most 4  ! 1 above",
+        "  c ######......|    2 of at most 4  - 2 short",
+        "node, maxSkew 1: Violated (NodeSettling), violated since 2026-01-05 11:26:00Z",
+        "  n4 ######!!!  3 of at most 2  ! 1 above",
+        "  and 12 more within their bounds",
+        "limit l: Violated (NodeSettling), violated since 2026-01-05 11:26:00Z",
+        "  a   0, at least 1  - 1 short",
+        "node, maxSkew 1: Satisfied (NodeSettling), violated since 2026-01-05 11:26:00Z",
+    ]
+    assert lines[11] == "  13 domains within their bounds"
+    assert lines[-1] == "  and 5 more"
+    assert rule_lines(document, TextLayout())[2] == "  a 5 of at most 4  ! 1 above"
+    assert "▓" in rule_lines(document, TextLayout(width=80, bar="█"))[2]
+    assert rule_lines(msgspec.structs.replace(document, lanes=()), TextLayout()) == []
+
+
+@given(cycle=states(), width=st.integers(20, 130))
+@settings(max_examples=100, deadline=None)
+def test_a_map_fits_its_terminal_in_any_locale(cycle: Cycle, width: int) -> None:
+    """But for a word that is wider; colours change nothing else."""
+    document = map_document(cycle.evaluation, cycle.memory, admission=cycle.admission)
+    plain = map_lines(document, TextLayout(width=width))
+    colored = map_lines(document, TextLayout(width=width, color=True))
+    assert all(len(line) <= width or " " not in line.strip() for line in plain)
+    assert "".join(plain).isascii()
+    assert [len(line) for line in plain] == [visible_width(line.rstrip()) for line in colored]
