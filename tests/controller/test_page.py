@@ -373,7 +373,7 @@ def test_a_browser_may_load_and_run_nothing_else(browser: Browser) -> None:
     assert "url(" not in style
 
 
-@pytest.mark.parametrize("path", ["/", "/status.json", "/style.css"])
+@pytest.mark.parametrize("path", ["/", "/workloads", "/workload", "/status.json", "/style.css"])
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -458,6 +458,21 @@ def test_a_filter_holds_for_list_plan_moves_and_json(browser: Browser) -> None:
     document = json.loads(browser.text("/status.json?q=web-1"))
     assert [row["of"] for row in document["overview"]["rows"]] == ["web-1 (Deployment)"]
     assert {one["workload"]["name"] for one in (*document["evictions"], *document["waiting"])} == {"web-1"}
+
+
+def test_a_workload_has_a_view_with_every_rule_its_proof_and_what_comes_next(browser: Browser) -> None:
+    """Nothing of another workload is in it; its row of the overview leads there."""
+    browser.page.show(state_of(shop(3), seconds=125), ())
+    (link,) = (one for one in Reader(browser.text()).links if "web-1" in one)
+    text = plain(browser.text(link.removeprefix(".")))
+    assert "shop/web-1 (Deployment): 1 moving, 3 to go" in text
+    assert "Violated since 2026-01-01 00:00:00 UTC" in text
+    assert all(rule in text for rule in ("limit all/zone-half", "zone, maxSkew 1", "node, maxSkew 2"))
+    assert "with at most 3 per zone (a:6), 3 pods are above" in text
+    assert "rebalancer explain deployment/web-1 --namespace shop" in text
+    assert "web-0" not in text
+    assert "web-2" not in text
+    assert "No such workload has" in browser.text("/workload?namespace=shop&workload=Deployment/gone")
 
 
 @pytest.mark.parametrize("page", ["0", "-1", "99", "x", "1" * 400])

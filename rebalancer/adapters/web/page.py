@@ -22,7 +22,7 @@ _HEADERS: Final = (
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
 )
-_VIEWS: Final = {"/": "overview", "/workloads": "workloads"}
+_VIEWS: Final = {"/": "overview", "/workloads": "workloads", "/workload": "workload"}
 """The template of each path."""
 
 

@@ -87,6 +87,7 @@ class RuleView(NamedTuple):
     """A rule of a row: its name, its state in a sentence, its bars."""
 
     name: str
+    words: str
     state: str
     sign: Sign
     bars: Bars
@@ -104,6 +105,7 @@ class RowView(NamedTuple):
 
     name: str
     anchor: str
+    link: str
     sign: Sign
     words: str
     repair: str
@@ -119,6 +121,16 @@ class Move(NamedTuple):
 
     pod: str
     route: str
+
+
+class Detail(NamedTuple):
+    """A row in the view of its workload: every rule, the proof, and since when it is violated."""
+
+    name: str
+    rules: Sequence[RuleView]
+    sentences: Sequence[str]
+    proof: str
+    since: datetime | None
 
 
 class Step(NamedTuple):
@@ -168,6 +180,10 @@ class PageView:
     def headline(self) -> Headline:
         """What happens and what comes next."""
         overview = self._page.overview
+        if self._address.path == "/workload" and overview is not None and overview.rows:
+            row = overview.rows[0]
+            end = f", {self._ends(row.wait).short}" if row.wait is not None else ""
+            return Headline(SIGNS[row.state], f"{row.namespace}/{row.of}: {_state_words(row)}{end}")
         if not self._page.leads and self._page.status.leader:
             return Headline(Sign.NOTE, f"This process does not lead: open the page of {self._page.status.leader}")
         return headline(self._page.status, overview.figures if overview is not None else None, self._now)
@@ -315,6 +331,7 @@ class PageView:
         return RowView(
             name=f"{row.namespace}/{row.of}",
             anchor=f"{row.namespace}/{row.of}".replace(" ", "-"),
+            link=self._link(row),
             sign=SIGNS[row.state],
             words=_state_words(row),
             repair=_repair_words(row),
@@ -324,6 +341,28 @@ class PageView:
             reason=row.wait.reason if row.wait is not None else next((one.reason or "" for one in violated), ""),
             ends=self._ends(row.wait) if row.wait is not None else None,
         )
+
+    def _link(self, row: WorkloadRow) -> str:
+        """Return the address of the view of a row's first workload, "" of a row without one."""
+        if not row.workloads:
+            return ""
+        first = row.workloads[0]
+        name = f"{first.kind}/{first.name}"
+        return self._address.link(
+            "/workload", namespace=row.namespace, workload=name, state="", reason="", q="", page=""
+        )
+
+    @property
+    def command(self) -> str:
+        """The command that explains the workload of this view."""
+        kind, _, name = self._address.value("workload").partition("/")
+        return f"rebalancer explain {kind.lower()}/{name} --namespace {self._address.value('namespace')}"
+
+    @cached_property
+    def details(self) -> Sequence[Detail]:
+        """What there is to say of each row of one workload: it has one for each set of workloads that shares rules."""
+        overview = self._page.overview
+        return [_detail(row) for row in overview.rows] if overview is not None else []
 
     def _ends(self, wait: RepairWait) -> Ends:
         then = ""
@@ -395,7 +434,7 @@ class PageView:
     def _moving(self) -> Iterator[Step]:
         steps = {eviction.uid: str(eviction.step) for eviction in self._page.evictions}
         for move in self._page.status.in_flight[:FIRST]:
-            if not self._address.selection.matches(move.namespace, move.pod):
+            if not self._address.selection.concerns(move.namespace, move.pod, move.workload):
                 continue
             usual = f"usually {_seconds(move.usual.median)}" if move.usual is not None else ""
             state = f"{move.state}, overdue: {move.overdue}" if move.overdue else move.state
@@ -486,7 +525,9 @@ class PageView:
     def past(self) -> Sequence[Past]:
         """The moves that ended last, the newest first."""
         chosen = [
-            move for move in self._page.status.last_moves if self._address.selection.matches(move.namespace, move.pod)
+            move
+            for move in self._page.status.last_moves
+            if self._address.selection.concerns(move.namespace, move.pod, move.workload)
         ]
         return [self._past(move) for move in sorted(chosen, key=lambda move: move.since, reverse=True)[:FIRST]]
 
@@ -505,6 +546,19 @@ class PageView:
     def ago(self, moment: datetime) -> str:
         """Say how long ago a moment was, in its largest unit."""
         return ago(moment, self._now)
+
+
+def _detail(row: WorkloadRow) -> Detail:
+    every: list[ReportedConstraint | ReportedLimit] = [*row.limits, *row.constraints]
+    since = [rule.since for rule in every if rule.since is not None]
+    violated = [*filter(_is_broken, every)]
+    return Detail(
+        name=f"{row.namespace}/{row.of}",
+        rules=[_rule_view(rule) for rule in every],
+        sentences=_why(row, violated),
+        proof=row.proof or "",
+        since=min(since, default=None),
+    )
 
 
 def _is_broken(rule: ReportedConstraint | ReportedLimit) -> bool:
@@ -528,7 +582,7 @@ def _rule_view(rule: ReportedConstraint | ReportedLimit) -> RuleView:
         state = f"{share}, headroom {plural(rule.headroom, 'pod')}"
     else:
         state = f"skew {rule.skew}, at most {rule.max_skew}"
-    return RuleView(_rule_name(rule), state, _RULE_SIGNS[State(rule.state)], draw_bars(bars))
+    return RuleView(_rule_name(rule), rule.state, state, _RULE_SIGNS[State(rule.state)], draw_bars(bars))
 
 
 def _rule_name(rule: ReportedConstraint | ReportedLimit) -> str:

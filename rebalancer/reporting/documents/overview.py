@@ -131,9 +131,13 @@ class OverviewDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class Selection(NamedTuple):
-    """Which rows are wanted; "" is all. `search` is a part of NAMESPACE/NAME, `state` a row's state or `violated`."""
+    """Which rows are wanted; "" is all.
+
+    `workload` is KIND/NAME, `search` a part of NAMESPACE/NAME, `state` a row's state or `violated`.
+    """
 
     namespace: str = ""
+    workload: str = ""
     state: str = ""
     reason: str = ""
     search: str = ""
@@ -144,6 +148,10 @@ class Selection(NamedTuple):
         if self.namespace and namespace != self.namespace:
             return False
         return not self.search or self.search.lower() in f"{namespace}/{name}".lower()
+
+    def concerns(self, namespace: str, pod: str, workload: WorkloadName | Reference) -> bool:
+        """Return whether a pod of a workload is wanted, whatever its state."""
+        return self.matches(namespace, pod) and self.workload in {"", f"{workload.kind}/{workload.name}"}
 
 
 EVERYTHING: Final = Selection()
@@ -286,6 +294,7 @@ def _selects(selection: Selection, entry: _Entry) -> bool:
     state = selection.state
     return (
         selection.matches(entry.namespace, entry.of)
+        and (not selection.workload or selection.workload in {f"{one.kind}/{one.name}" for one in entry.workloads})
         and (not state or (entry.state.violated if state == VIOLATED else entry.state == state))
         and (not selection.reason or entry.reason == selection.reason)
     )

@@ -109,14 +109,16 @@ class PageSource:
     def evictions(self, selection: Selection) -> tuple[PlannedEviction, ...]:
         """Return the first selected evictions that this cycle lets go."""
         going = self._admission.evictions if not selection.reason else ()
-        chosen = (one for one in going if selection.matches(one.pod.namespace, one.pod.name))
+        chosen = (one for one in going if selection.concerns(one.pod.namespace, one.pod.name, one.workload))
         return tuple(map(planned_eviction, islice(chosen, _MOST)))
 
     def waiting(self, selection: Selection) -> tuple[WaitingEviction, ...]:
         """Return the first selected evictions that wait."""
         waiting = waiting_evictions(self._plan, self._admission.waiting)
         chosen = (
-            one for one in waiting if selection.matches(one.namespace, one.pod) and selection.reason in {"", one.for_}
+            one
+            for one in waiting
+            if selection.concerns(one.namespace, one.pod, one.workload) and selection.reason in {"", one.for_}
         )
         return tuple(islice(chosen, _MOST))
 
