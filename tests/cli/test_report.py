@@ -12,14 +12,17 @@ from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.plan import PlanDocument
-from rebalancer.reporting.documents.report import ReportDocument
+from rebalancer.reporting.documents.report import ReportDocument, report_document
+from tests.build import a_cluster
 from tests.cli.files import placed, ready_nodes, replica_set, write_list, write_policy
 from tests.cli.test_explain import LATER, owned
 from tests.control_plane.layout import deployment
 from tests.control_plane.manifests import HOSTNAME, ZONE, spread
 from tests.control_plane.resources import Manifest
+from tests.controller.cycles import cycle_of
 from tests.known_states import build as known
 from tests.known_states import test_sizes as sizes
+from tests.planning import build as planning
 
 EMPTY = {"kind": "List", "apiVersion": "v1", "items": []}
 POLICY = """
@@ -331,3 +334,48 @@ def test_without_v_nothing_is_said_of_workloads_that_nothing_scales(
     file = write_list(tmp_path / "cluster.yaml", sizes.state().items)
     assert entry.main(["report", "--snapshot", file, "-o", "json"]) == Exit.FINE
     assert json.loads(capsys.readouterr().out)["sizes"] == []
+
+
+EXAMPLE = "docs/examples/zone-returned.json"
+
+
+def map_of(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, Any]:
+    """Return the map in what a command prints as JSON."""
+    assert entry.main([*command, "--snapshot", EXAMPLE, "-o", "json"]) == Exit.FINE
+    drawn: dict[str, Any] = json.loads(capsys.readouterr().out)["map"]
+    return drawn
+
+
+def test_the_map_is_a_part_of_the_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the report where it is asked for: the violated workloads, those of them that are selected, or one."""
+    names = [lane["workloads"][0]["name"] for lane in map_of(capsys, "report", "--map")["lanes"]]
+    assert names == ["web", "cart", "search", "db"]
+    assert map_of(capsys, "report") is None
+    (selected,) = map_of(capsys, "report", "--map", "-l", "app=web")["lanes"]
+    assert (selected["workloads"][0]["name"], selected["others"]) == ("web", [])
+    one = map_of(capsys, "report", "--map", "deployment/web")
+    assert [rule["what"] for rule in one["lanes"][0]["others"]][:1] == ["node, maxSkew 1"]
+    assert map_of(capsys, "explain", "deployment/web") == one
+    assert map_of(capsys, "explain", "pod/db-4") is None
+    assert map_of(capsys, "report", "--map", "--limit", "1")["more"] == 3
+
+
+def test_a_map_is_one_of_workloads(capsys: pytest.CaptureFixture[str]) -> None:
+    """A pod has none of its own, and a name must be one."""
+    assert entry.main(["report", "--snapshot", EXAMPLE, "--map", "pod/db-4"]) == Exit.USAGE
+    assert "--map pod/db-4 names a pod; name its workload" in capsys.readouterr().err
+    assert entry.main(["report", "--snapshot", EXAMPLE, "--map", "deployment/webb"]) == Exit.ERROR
+    assert "did you mean web?" in capsys.readouterr().err
+
+
+def test_a_report_says_since_when_something_is_violated() -> None:
+    """As far as the controller has stored it; nothing of what is satisfied."""
+    snapshot = a_cluster("abc", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1, HOSTNAME: 9}).snapshot()
+    text = "{name: l, topologyKey: topology.kubernetes.io/zone, maxPods: 1}"
+    rules = planning.policy(f"groups: [{{name: g, selector: {{}}, limits: [{text}]}}]")
+    cycle = cycle_of(snapshot, rules)
+    report = report_document(cycle.assessment, cycle.plan, cycle.causes, (), memory=cycle.memory)
+    assert {row.topology_key: row.since for row in report.constraints} == {ZONE: snapshot.taken_at, HOSTNAME: None}
+    assert [row.since for row in report.limits] == [snapshot.taken_at]
+    without = report_document(cycle.assessment, cycle.plan, cycle.causes, ())
+    assert {row.since for row in without.constraints} == {row.since for row in without.limits} == {None}

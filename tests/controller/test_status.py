@@ -1,17 +1,20 @@
 """What is stored: what the next leader reads of the last one's memory, and how large the status is."""
 
 import msgspec
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from rebalancer.controller.status import read_memory, status_documents
 from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_KEY
+from rebalancer.reporting.documents.map import MoveKind
 from rebalancer.reporting.documents.memory import memory_text
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
+from tests.planning.clusters import returned
 
 POLICY = eager(budgets=Budgets(per_minute=Amount(value=3)))
 
@@ -50,3 +53,20 @@ def test_in_a_large_cluster_status_and_proposed_plan_fit_into_one_config_map() -
     assert (len(status.approval.evictions), len(status.waits)) == (20, 20)
     assert status.approval.evictions[0].domains[HOSTNAME].more > 50
     assert len(documents[-1].text) < 60_000
+    assert status.map is not None
+    assert len(status.map.lanes) + status.map.more == 40
+    shorter = msgspec.json.decode(documents[-1].shorter, type=StatusDocument)
+    assert shorter == structs.replace(status, map=None)
+
+
+def test_the_stored_map_has_the_moves_of_the_cycle() -> None:
+    """It is made once, before they are sent: they keep their step until the next cycle, and then they are under way."""
+    simulation = Simulation(SimulatedCluster(returned(), seed=1), eager())
+    with capture_logs():
+        simulation.cycles(1)
+    cycle = simulation.runner.state.cycle
+    assert cycle is not None
+    assert cycle.stored_map is not None
+    moving = {one.pod: one.step for one in cycle.stored_map.lanes[0].moves if one.kind is MoveKind.MOVING}
+    assert moving == {one.pod.name: one.step for one in cycle.admission.evictions}
+    assert moving

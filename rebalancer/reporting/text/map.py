@@ -92,8 +92,8 @@ class _MapText:
     """The text of one map."""
 
     def __init__(self, document: MapDocument, layout: TextLayout) -> None:
-        self._document, self._layout = document, layout
         self._width = _WIDTH if layout.width is None else layout.width
+        self._document, self._layout = document, layout._replace(width=self._width)
         self._labels = _make_labels(document)
         self._label_width = max(map(len, self._labels), default=0)
         self._zone_prefix = _common_prefix([zone.name for zone in document.zones])

@@ -65,6 +65,19 @@ def test_a_memory_that_does_not_fit_replaces_nothing() -> None:
         assert "broken" in status.save((Document("memory", "newer"),)).problem
 
 
+def test_where_not_all_documents_fit_the_shorter_texts_are_stored() -> None:
+    """Before a whole document is left out; where all fit, the long ones are."""
+    maps = ApiServer()
+    large = "x" * (LIMIT - 12)
+    status = Document("status", "with its map", shorter="without")
+    with served(maps) as transport:
+        stored = StatusMap(transport, "ns")
+        assert not stored.save((Document("memory", "m"), status, Document("plan", "p"))).problem
+        assert maps.data(STATUS) == {"memory": "m", "status": "with its map", "plan": "p"}
+        assert not stored.save((Document("memory", "new"), status, Document("plan", large))).problem
+        assert maps.data(STATUS) == {"memory": "new", "status": "without", "plan": large}
+
+
 def test_a_deposed_leader_overwrites_nothing() -> None:
     """A write replaces only the version that this process knows; until it has read the newer one it writes nothing."""
     maps = ApiServer()
