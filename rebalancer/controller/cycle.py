@@ -35,8 +35,10 @@ from rebalancer.ports import ReplicaCount
 from rebalancer.reporting.cluster_map import stored_map
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.map import MapDocument
+from rebalancer.reporting.documents.overview import Figures, Overview
 from rebalancer.reporting.documents.plan import plan_document, proposal_document
 from rebalancer.reporting.plan_notes import count_other_workloads
+from rebalancer.reporting.state_reasons import ReportedStates
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.evicted import SeenEviction, note_evictions
@@ -147,6 +149,12 @@ class Cycle:
             return to_json(plan_document(self.plan, self.snapshot, self.relaxations, unknown)).decode()
         document = proposal_document(self.plan, proposal, expires_at(proposal, self.context.policy), self.snapshot)
         return to_json(document).decode()
+
+    @cached_property
+    def figures(self) -> Figures:
+        """The numbers of the status, those of the page."""
+        states = ReportedStates(self.plan, self.relaxations)
+        return Overview(self.assessment, self.plan, self.admission, self.memory.moves, states).figures
 
     @cached_property
     def stored_map(self) -> MapDocument | None:

@@ -98,6 +98,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         in_flight=_in_flight(moves),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
+        figures=structs.replace(cycle.figures, moving=sum(move.in_flight for move in moves)) if cycle else None,
         approval=approval_status(cycle.plan, cycle.memory.proposal, cycle.context.policy) if cycle else None,
         refusals=count_refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},
         waits=find_waits(cycle.plan, cycle.admission, moves) if cycle else (),

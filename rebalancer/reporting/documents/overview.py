@@ -36,7 +36,7 @@ _NOTHING: Final = PlanNumbers()
 
 
 class RowState(StrEnum):
-    """What happens to a row. The first four are violated."""
+    """What happens to a row. The three after `moving` are violated; one that moves may be satisfied already."""
 
     MOVING = "moving"
     WAITING = "waiting"
@@ -46,14 +46,9 @@ class RowState(StrEnum):
     SATISFIED = "satisfied"
     UNKNOWN = "unknown"
 
-    @property
-    def violated(self) -> bool:
-        """Whether a rule is violated."""
-        return self not in {RowState.SATISFIED, RowState.UNKNOWN}
-
 
 VIOLATED: Final = "violated"
-"""Selects every row of which a rule is violated."""
+"""Selects every row of which a rule is violated or a pod moves."""
 
 
 class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
@@ -166,11 +161,19 @@ class _Entry(NamedTuple):
     workloads: tuple[Reference, ...]
     spread: Sequence[EvaluatedGroup]
     limits: Sequence[EvaluatedLimit]
+    constraints: Counter[State]
+    """How many have which state, likewise below."""
+    limit_states: Counter[State]
     state: RowState
     above: int
     moving: int
     group: ComponentPlan | None
     held: Held | None
+
+    @property
+    def violated(self) -> bool:
+        """Whether a rule is violated."""
+        return not _BROKEN.isdisjoint((*self.constraints, *self.limit_states))
 
     @property
     def reason(self) -> str:
@@ -201,24 +204,24 @@ class Overview:
     @cached_property
     def figures(self) -> Figures:
         """The numbers of all rows."""
-        states = Counter(entry.state for entry in self._entries)
-        constraints = [
-            state for entry in self._entries for group in entry.spread for state in self._constraint_states(group)
-        ]
-        limits = [self._states.for_limit(limit).state for entry in self._entries for limit in entry.limits]
+        rows, constraints, limits = Counter[RowState](), Counter[State](), Counter[State]()
+        for entry in self._entries:
+            rows[entry.state] += 1
+            constraints += entry.constraints
+            limits += entry.limit_states
         said = self._plan.made_at
         ends = (held.refusal.end.until(said) for held in self._held.values())
         return Figures(
             workloads=len(self._entries),
-            violated=sum(number for state, number in states.items() if state.violated),
-            constraints=len(constraints),
-            violated_constraints=sum(state in _BROKEN for state in constraints),
-            limits=len(limits),
-            violated_limits=sum(state in _BROKEN for state in limits),
+            violated=sum(entry.violated for entry in self._entries),
+            constraints=constraints.total(),
+            violated_constraints=sum(constraints[state] for state in _BROKEN),
+            limits=limits.total(),
+            violated_limits=sum(limits[state] for state in _BROKEN),
             moving=self._in_flight.total(),
             waiting=sum(numbers.evictions for numbers in self._numbers.values()),
             next_at=min((end for end in ends if end is not None), default=None),
-            unrepairable=states[RowState.UNREPAIRABLE],
+            unrepairable=rows[RowState.UNREPAIRABLE],
             blocked=sum(numbers.blocked for numbers in self._numbers.values()),
         )
 
@@ -247,7 +250,7 @@ class Overview:
             of = "" if name else f"{limit.group} {key_text(limit.key)}".strip()
             found.setdefault((limit.namespace, workloads, of), ([], []))[1].append(limit)
         entries = [self._entry(*key, *parts) for key, parts in found.items()]
-        return sorted(entries, key=lambda one: (not one.state.violated, -one.above, one.namespace, one.of))
+        return sorted(entries, key=lambda one: (not one.violated, -one.above, one.namespace, one.of))
 
     def _entry(
         self,
@@ -259,19 +262,22 @@ class Overview:
     ) -> _Entry:
         group = next((self._groups[one] for one in workloads if one in self._groups), None)
         moving = sum(self._in_flight[one] for one in workloads)
-        states = [state for one in spread for state in self._constraint_states(one)]
-        states += [self._states.for_limit(limit).state for limit in limits]
-        state = _row_state(states, moving, group)
-        held = self._held.get(group.name) if group is not None and state.violated else None
-        above = max((*map(_above_limit, limits), *map(_above_skew, spread)), default=0) if state.violated else 0
+        constraints = Counter(state for one in spread for state in self._constraint_states(one))
+        states = Counter(self._states.for_limit(limit).state for limit in limits)
+        state = _row_state({*constraints, *states}, moving, group)
+        is_violated = not _BROKEN.isdisjoint((*constraints, *states))
+        held = self._held.get(group.name) if group is not None and is_violated else None
+        above = max((*map(_above_limit, limits), *map(_above_skew, spread)), default=0) if is_violated else 0
         name = of or workload_names(workloads)
-        return _Entry(namespace, name, workloads, spread, limits, state, above, moving, group, held)
+        return _Entry(
+            namespace, name, workloads, spread, limits, constraints, states, state, above, moving, group, held
+        )
 
     def _constraint_states(self, group: EvaluatedGroup) -> Iterator[State]:
         return (self._states.for_constraint(group, evaluated).state for evaluated in (*group.hard, *group.soft))
 
     def _row(self, entry: _Entry, rules: RuleReporter) -> WorkloadRow:
-        group = entry.group if entry.state.violated else None
+        group = entry.group if entry.violated else None
         numbers = self._numbers[group.name] if group is not None else _NOTHING
         return WorkloadRow(
             namespace=entry.namespace,
@@ -295,14 +301,13 @@ def _selects(selection: Selection, entry: _Entry) -> bool:
     return (
         selection.matches(entry.namespace, entry.of)
         and (not selection.workload or selection.workload in {f"{one.kind}/{one.name}" for one in entry.workloads})
-        and (not state or (entry.state.violated if state == VIOLATED else entry.state == state))
+        and (not state or (entry.violated or entry.moving > 0 if state == VIOLATED else entry.state == state))
         and (not selection.reason or entry.reason == selection.reason)
     )
 
 
-def _row_state(states: Iterable[State], moving: int, group: ComponentPlan | None) -> RowState:
+def _row_state(known: set[State], moving: int, group: ComponentPlan | None) -> RowState:
     """Return what happens to a row whose rules have these states."""
-    known = set(states)
     if moving:
         return RowState.MOVING
     if not known & _BROKEN:
@@ -324,7 +329,7 @@ def _above_skew(group: EvaluatedGroup) -> int:
 def _divide(entries: Sequence[_Entry]) -> Facets:
     states = Counter(entry.state for entry in entries)
     reasons = Counter(entry.reason for entry in entries if entry.reason)
-    namespaces = Counter(entry.namespace for entry in entries if entry.state.violated)
+    namespaces = Counter(entry.namespace for entry in entries if entry.violated)
     listed = namespaces.most_common(_MOST_NAMESPACES)
     return Facets(
         states=tuple(FacetEntry(name=state, number=states[state]) for state in RowState if states[state]),

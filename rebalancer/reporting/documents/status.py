@@ -30,6 +30,7 @@ from rebalancer.reporting.documents.document import (
     workload_name,
 )
 from rebalancer.reporting.documents.map import MapDocument
+from rebalancer.reporting.documents.overview import Figures
 from rebalancer.reporting.documents.waits import (
     HoldStatus,
     LikelyDomains,
@@ -242,11 +243,12 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """The controller's status. `leader` wrote it; `lease` says who leads now, null in the document that is stored.
 
-    `guards` is empty while no eviction waits for them. `waits` are the first twenty repairs that do not go on, those
-    first that go on next; `holds` is what keeps evictions back in the cluster, in namespaces and into domains.
-    `refused_evictions` are the first hundred that admission control refused and that are not to be tried again yet.
-    `forbidden_kinds` are the optional kinds that the controller's account may not list. `map` has the first six
-    violated workloads, null where there is none and where it does not fit into the ConfigMap.
+    `figures` are the numbers of the last cycle, null before it. `guards` is empty while no eviction waits for them.
+    `waits` are the first twenty repairs that do not go on, those first that go on next; `holds` is what keeps evictions
+    back in the cluster, in namespaces and into domains. `refused_evictions` are the first hundred that admission
+    control refused and that are not to be tried again yet. `forbidden_kinds` are the optional kinds that the
+    controller's account may not list. `map` has the first six violated workloads, null where there is none and where it
+    does not fit into the ConfigMap.
     """
 
     api_version: str = API_VERSION
@@ -263,6 +265,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     in_flight: tuple[MoveEntry, ...]
     last_moves: tuple[MoveEntry, ...]
     plan: PlanSummary
+    figures: Figures | None = None
     approval: ApprovalStatus | None = None
     refusals: dict[str, Annotated[int, Meta(ge=1)]]
     waits: tuple[RepairWait, ...] = ()

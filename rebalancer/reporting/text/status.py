@@ -6,9 +6,10 @@ from typing import Final
 
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
-from rebalancer.model.words import format_duration, plural
+from rebalancer.model.words import format_duration, format_rest, plural
 from rebalancer.reporting.acting import describe_controller, slow_start_text
 from rebalancer.reporting.documents.status import ApprovalStatus, MoveEntry, StatusDocument
+from rebalancer.reporting.headline import Sign, headline
 from rebalancer.reporting.phrases import ago, domains_text, proof_text
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
 from rebalancer.reporting.text.map import map_lines
@@ -21,6 +22,15 @@ from rebalancer.reporting.wait_sentences import (
 
 _MOVES: Final = ("POD", "WORKLOAD", "FROM", "TO", "WHY", "STATE", "SINCE")
 _REASONS: Final = ("REASON", "NUMBER")
+_SIGNS: Final = {
+    Sign.VIOLATED: ("!", Style.BAD),
+    Sign.MOVING: (">", Style.MOVING),
+    Sign.WAITING: ("~", Style.CAUTION),
+    Sign.UNREPAIRABLE: ("x", Style.STUCK),
+    Sign.GOOD: ("ok", Style.GOOD),
+}
+"""The signs that the map has, too; others are words alone."""
+
 _MOST_REFUSED: Final = 20
 _MOST_MOVES: Final = 10
 """So many of the last moves are shown, the newest first."""
@@ -30,7 +40,7 @@ def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAI
     """Show a status."""
     head = [layout.heading(line) for line in layout.wrap(f"Controller: {describe_controller(status, now)}")]
     parts = [
-        [*head, *(line for text in _facts(status) for line in layout.wrap(text))],
+        [*head, *_figures(status, now, layout), *(line for text in _facts(status) for line in layout.wrap(text))],
         map_lines(status.map, layout) if status.map is not None else [],
         _titled("IN FLIGHT", _MOVES, [_move(move, now) for move in status.in_flight], layout),
         _approval_lines(status.approval, now, layout),
@@ -46,6 +56,30 @@ def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAI
         [layout.paint(line, Style.BAD) for text in _problems(status) for line in layout.wrap(text)],
     ]
     return "".join(f"{line}\n" for line in sections(parts))
+
+
+def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Iterator[str]:
+    """Yield what comes next, and the four figures; nothing of a status that has none."""
+    figures = status.figures
+    if figures is None:
+        return
+    sign, text = headline(status, figures, now)
+    mark = f"{layout.paint(*_SIGNS[sign])} " if sign in _SIGNS else ""
+    yield from layout.wrap(f"{mark}{text}")
+    left = figures.next_at - now if figures.next_at is not None and figures.next_at > now else None
+    parts = (
+        (Sign.VIOLATED, figures.violated, f"of {plural(figures.workloads, 'workload')} violated"),
+        (Sign.MOVING, figures.moving, "moving"),
+        (Sign.WAITING, figures.waiting, f"to be evicted{f', next in {format_rest(left)}' if left is not None else ''}"),
+        (Sign.UNREPAIRABLE, figures.unrepairable, "cannot be repaired"),
+    )
+    shown = (
+        f"{layout.paint(_SIGNS[sign][0], _SIGNS[sign][1] if number else Style.QUIET)} {number} {words}".replace(
+            " ", "\xa0"
+        )
+        for sign, number, words in parts
+    )
+    yield from layout.wrap("   ".join(shown))
 
 
 def _facts(status: StatusDocument) -> Iterator[str]:

@@ -1,0 +1,134 @@
+"""The headline: what happens and what comes next, in the order of what matters most."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec import structs
+
+from rebalancer.reporting.documents.overview import Figures
+from rebalancer.reporting.documents.status import (
+    ApprovalStatus,
+    BreakerStatus,
+    GuardStatus,
+    LeaseStatus,
+    PauseStatus,
+    StatusDocument,
+)
+from rebalancer.reporting.headline import Sign, headline
+from rebalancer.reporting.text.layout import TextLayout
+from rebalancer.reporting.text.status import status_text
+from tests.reporting.text.test_status import NOW, STATUS
+
+BUSY = Figures(
+    workloads=42,
+    violated=5,
+    constraints=61,
+    violated_constraints=4,
+    limits=8,
+    violated_limits=1,
+    moving=1,
+    waiting=6,
+    next_at=NOW + timedelta(seconds=40),
+    unrepairable=1,
+    blocked=2,
+)
+STILL = structs.replace(BUSY, violated=0, violated_constraints=0, violated_limits=0, moving=0, waiting=0, next_at=None)
+QUIET = structs.replace(STILL, unrepairable=0, blocked=0)
+APPROVAL = ApprovalStatus(
+    hash="9cba2bd3",
+    approved=False,
+    since=NOW,
+    expires_at=NOW + timedelta(minutes=15),
+    evictions=(),
+    total=4,
+    left=4,
+    command="rebalancer approve 9cba2bd3",
+    who="approvers",
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "figures", "sign", "said"),
+    [
+        ({}, BUSY, Sign.MOVING, "Repairing: 1 pod is moving, the next eviction is in 40s"),
+        (
+            {},
+            structs.replace(BUSY, moving=2, next_at=None),
+            Sign.MOVING,
+            "Repairing: 2 pods are moving",
+        ),
+        ({}, structs.replace(BUSY, moving=0), Sign.WAITING, "6 evictions wait, the next eviction is in 40s"),
+        ({}, structs.replace(BUSY, moving=0, waiting=1, next_at=NOW), Sign.WAITING, "1 eviction waits"),
+        (
+            {"mode": "Observe"},
+            structs.replace(BUSY, moving=0),
+            Sign.VIOLATED,
+            "5 workloads violated: 6 evictions would repair what can be, mode Observe makes none",
+        ),
+        (
+            {},
+            structs.replace(STILL, violated=1),
+            Sign.UNREPAIRABLE,
+            "1 workload violated and cannot be repaired",
+        ),
+        ({}, structs.replace(STILL, violated=2), Sign.VIOLATED, "2 workloads violated, nothing is planned"),
+        ({}, QUIET, Sign.GOOD, "Nothing is violated, nothing moves"),
+        ({}, structs.replace(QUIET, workloads=0), Sign.NOTE, "No workload has a spread constraint or a limit yet"),
+        ({}, None, Sign.NOTE, "The first cycle has not ended yet"),
+        ({"approval": APPROVAL}, BUSY, Sign.WAITING, "A plan of 4 evictions waits for approval until 09:15:00"),
+        (
+            {"approval": structs.replace(APPROVAL, approved=True)},
+            BUSY,
+            Sign.MOVING,
+            "Repairing: 1 pod is moving, the next eviction is in 40s",
+        ),
+        (
+            {"breaker": BreakerStatus(open=True, causes=("zone",))},
+            BUSY,
+            Sign.NONE,
+            "No eviction now: the breaker is open (zone)",
+        ),
+        ({"stale": "Pod: no watch event for 205s"}, BUSY, Sign.NONE, "No eviction now: Pod: no watch event for 205s"),
+        (
+            {"guards": (GuardStatus(name="errors", good=False, message="1 series"),)},
+            BUSY,
+            Sign.NONE,
+            "No eviction now: not every guard is good (errors)",
+        ),
+        (
+            {"mode": "Observe", "stale": "Pod: no watch event for 205s"},
+            QUIET,
+            Sign.GOOD,
+            "Nothing is violated, nothing moves",
+        ),
+        (
+            {"paused": PauseStatus(until=NOW + timedelta(hours=3), reason="an incident", by="ada")},
+            BUSY,
+            Sign.PAUSE,
+            "Paused until 12:00 by ada",
+        ),
+        ({"paused": PauseStatus(until=None, reason="", by="")}, BUSY, Sign.PAUSE, "Paused until somebody resumes"),
+        ({"lease": LeaseStatus(free_since=NOW)}, BUSY, Sign.NONE, "Nothing is watched, nothing is repaired"),
+        (
+            {"lease": LeaseStatus(holder=STATUS.leader)},
+            BUSY,
+            Sign.MOVING,
+            "Repairing: 1 pod is moving, the next eviction is in 40s",
+        ),
+    ],
+)
+def test_it_says_what_matters_most(changes: dict[str, object], figures: Figures | None, sign: Sign, said: str) -> None:
+    status: StatusDocument = structs.replace(STATUS, **changes)
+    assert headline(status, figures, NOW) == (sign, said)
+    text = status_text(structs.replace(status, figures=figures), NOW)
+    assert (said in text) is (figures is not None)
+
+
+def test_the_status_has_the_four_figures() -> None:
+    """Each with its sign and its word; a colour repeats what they say, and a zero has none."""
+    status = structs.replace(STATUS, figures=BUSY)
+    line = "! 5 of 42 workloads violated   > 1 moving   ~ 6 to be evicted, next in 40s   x 1 cannot be repaired"
+    assert line in status_text(status, NOW)
+    coloured = status_text(structs.replace(STATUS, figures=QUIET), NOW, TextLayout(color=True))
+    assert "\x1b[2m!\x1b[0m 0 of 42 workloads violated" in coloured
+    assert "\x1b[32mok\x1b[0m Nothing is violated" in coloured
