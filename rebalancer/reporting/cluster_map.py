@@ -331,7 +331,7 @@ class _Map:
     def _make_zone(
         self, name: str, nodes: Sequence[Node], shown: Collection[str], ends: Mapping[str, datetime]
     ) -> MapZone:
-        states = {node.name: _node_state(node, ends) for node in nodes}
+        states = {node.name: node_state(node, ends) for node in nodes}
         return MapZone(
             name=name,
             nodes=tuple(
@@ -503,7 +503,8 @@ def _weight(domain: MapDomain) -> tuple[int, int, int]:
     return max(0, above), max(0, domain.min - domain.pods), domain.pods
 
 
-def _node_state(node: Node, ends: Mapping[str, datetime]) -> NodeState:
+def node_state(node: Node, ends: Mapping[str, datetime]) -> NodeState:
+    """Return whether a node takes pods; `ends` is until when those settle that do."""
     if not node.ready:
         return NodeState.NOT_READY
     if node.unschedulable:

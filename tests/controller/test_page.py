@@ -10,6 +10,7 @@ from datetime import timedelta
 from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
+from typing import Any
 
 import jsonschema
 import pytest
@@ -373,7 +374,7 @@ def test_a_browser_may_load_and_run_nothing_else(browser: Browser) -> None:
     assert "url(" not in style
 
 
-@pytest.mark.parametrize("path", ["/", "/workloads", "/workload", "/status.json", "/style.css"])
+@pytest.mark.parametrize("path", ["/", "/workloads", "/workload", "/nodes", "/status.json", "/style.css"])
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -458,6 +459,24 @@ def test_a_filter_holds_for_list_plan_moves_and_json(browser: Browser) -> None:
     document = json.loads(browser.text("/status.json?q=web-1"))
     assert [row["of"] for row in document["overview"]["rows"]] == ["web-1 (Deployment)"]
     assert {one["workload"]["name"] for one in (*document["evictions"], *document["waiting"])} == {"web-1"}
+
+
+def test_the_nodes_that_take_no_pods_come_first_with_the_reason(browser: Browser) -> None:
+    snapshot = shop()
+    changed: dict[str, dict[str, Any]] = {
+        "b-2": {"unschedulable": True, "cordoned_by": "kubectl-cordon", "lost_since": START - timedelta(minutes=3)},
+        "c-1": {"ready": False, "ready_since": None},
+        "c-2": {"ready_since": START - timedelta(seconds=84)},
+    }
+    nodes = tuple(structs.replace(node, **changed.get(node.name, {})) for node in snapshot.nodes)
+    browser.page.show(state_of(replace(snapshot, nodes=nodes)), ())
+    text = plain(browser.text("/nodes").partition("<main")[2])
+    assert "Nodes 1 not ready, 1 cordoned, 2 settling, 2 ready" in text
+    assert text.index("c-1 zone c not ready its Ready condition is not True") < text.index("b-2 zone b cordoned")
+    assert "it is cordoned by kubectl-cordon since 2025-12-31 23:57:00 UTC (3m ago)" in text
+    assert "lately (nodes.settle) since 2025-12-31 23:58:36 UTC (1m ago) takes pods in 3m31s" in text
+    assert "a-1" not in plain(browser.text("/nodes?q=c").partition("<main")[2])
+    assert "No such node." in browser.text("/nodes?q=nosuch")
 
 
 def test_a_workload_has_a_view_with_every_rule_its_proof_and_what_comes_next(browser: Browser) -> None:

@@ -22,7 +22,7 @@ _HEADERS: Final = (
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
 )
-_VIEWS: Final = {"/": "overview", "/workloads": "workloads", "/workload": "workload"}
+_VIEWS: Final = {"/": "overview", "/workloads": "workloads", "/workload": "workload", "/nodes": "nodes"}
 """The template of each path."""
 
 

@@ -13,6 +13,8 @@ from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.words import format_duration, plural, short_key
 from rebalancer.reporting.acting import slow_start_text
+from rebalancer.reporting.documents.map import NodeState
+from rebalancer.reporting.documents.nodes import NodeEntry
 from rebalancer.reporting.documents.overview import FacetEntry, RowState, WorkloadRow
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit
@@ -141,6 +143,17 @@ class Step(NamedTuple):
     when: str
     moves: Sequence[Move]
     detail: str
+
+
+class NodeView(NamedTuple):
+    """A node: its name, zone, state with its pattern, what is said of it, and its pods."""
+
+    name: str
+    zone: str
+    state: str
+    pattern: str
+    sentences: Sequence[str]
+    pods: int
 
 
 class Facet(NamedTuple):
@@ -407,6 +420,27 @@ class PageView:
         nodes = plural(sum(zone.of for zone in drawn.zones), "node")
         more = f"; {plural(drawn.more, 'more lane')} not drawn" if drawn.more else ""
         return f"{nodes} in {plural(len(drawn.zones) + drawn.more_zones, 'zone')}; each square is a pod{more}"
+
+    @property
+    def nodes_title(self) -> str:
+        """Say how many nodes take pods."""
+        nodes = self._page.nodes
+        assert nodes is not None
+        return ", ".join(f"{number:,} {state}" for state, number in nodes.states.items()) or "none"
+
+    @property
+    def nodes(self) -> Sequence[NodeView]:
+        """The nodes, those first that take no pods."""
+        document = self._page.nodes
+        return [self._node(node) for node in document.nodes] if document is not None else []
+
+    def _node(self, node: NodeEntry) -> NodeView:
+        pattern = "" if node.state is NodeState.READY else node.state.replace(" ", "-")
+        since = f"since {self.time(node.since)} ({ago(node.since, self._now)})" if node.since is not None else ""
+        end = f"takes pods {from_now(node.until, self._now)}" if node.until is not None else ""
+        return NodeView(
+            node.name, node.zone, node.state, pattern, [text for text in (node.why, since, end) if text], node.pods
+        )
 
     # The plan
 

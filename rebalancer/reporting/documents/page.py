@@ -14,6 +14,7 @@ from rebalancer.planning.plan import Plan
 from rebalancer.reporting.cluster_map import WHOLE, map_document
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.reporting.documents.map import MapDocument
+from rebalancer.reporting.documents.nodes import NodesDocument, nodes_document
 from rebalancer.reporting.documents.overview import EVERYTHING, VIOLATIONS, Overview, OverviewDocument, Selection
 from rebalancer.reporting.documents.plan import (
     PlannedEviction,
@@ -45,8 +46,8 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
     `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader; any
     other has no report and no overview, and its plan is empty. `evictions` are the first fifty that this cycle lets go,
-    `waiting` the first fifty that are decided and wait. `overview`, `map`, these and the `findings` have what was
-    selected; `report` has everything.
+    `waiting` the first fifty that are decided and wait. `overview`, `map`, `nodes`, these and the `findings` have what
+    was selected; `report` has everything.
     """
 
     api_version: str = API_VERSION
@@ -59,6 +60,7 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     map: MapDocument | None
     evictions: tuple[PlannedEviction, ...]
     waiting: tuple[WaitingEviction, ...]
+    nodes: NodesDocument | None
     findings: tuple[ReportedFinding, ...]
     report: ReportDocument | None
 
@@ -122,6 +124,10 @@ class PageSource:
         )
         return tuple(islice(chosen, _MOST))
 
+    def nodes(self, selection: Selection) -> NodesDocument:
+        """Return the nodes whose names are searched for."""
+        return nodes_document(self._evaluation, self._memory, selection.search)
+
     def findings(self, selection: Selection) -> tuple[ReportedFinding, ...]:
         """Return the first selected findings."""
         wanted = selection.search.lower()
@@ -161,6 +167,7 @@ def page_document(
             map=None,
             evictions=(),
             waiting=(),
+            nodes=None,
             findings=(),
             report=None,
         )
@@ -174,6 +181,7 @@ def page_document(
         map=source.map(selection, overview),
         evictions=source.evictions(selection),
         waiting=source.waiting(selection),
+        nodes=source.nodes(selection),
         findings=source.findings(selection),
         report=source.report if with_report else None,
     )
