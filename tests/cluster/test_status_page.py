@@ -149,6 +149,21 @@ def test_it_works_without_scripts_and_follows_links(cluster: ControlPlane, chrom
         assert complaints == []
 
 
+def test_a_renewal_loses_neither_the_open_table_nor_the_place(
+    cluster: ControlPlane, chromium: Browser, tmp_path: Path
+) -> None:
+    """What somebody has chosen stands in the address, and a browser that renews a page stays where it was."""
+    install(cluster, "base", "evict")
+    lay_out_shop(cluster)
+    with observing(cluster, tmp_path) as controller, opened(chromium, page_url(controller)) as (page, complaints):
+        page.get_by_role("link", name="The map as a table").click()
+        page.evaluate("window.scrollTo(0, 300)")
+        page.wait_for_event("load", timeout=45_000)
+        assert page.evaluate("scrollY") == 300
+        assert page.get_by_role("region", name="The map as a table").is_visible()
+        assert complaints == []
+
+
 def test_a_label_with_a_script_is_shown_as_text(cluster: ControlPlane, chromium: Browser, tmp_path: Path) -> None:
     """A zone, and a reason of a pause, with markup in them."""
     install(cluster, "base", "evict")

@@ -68,7 +68,8 @@ def page_routes(
             if page is None:
                 return text_response("the controller is starting\n", "503 Service Unavailable", ("Retry-After", "5"))
             view = PageView(page, address, now(), refresh)
-            renewal = (("Refresh", str(view.seconds)),) if address.refreshes else ()
+            # With its address: a browser that is to renew `…#plan` without one stays where it is, and loads nothing.
+            renewal = (("Refresh", f"{view.seconds}; url={address.link()}"),) if address.refreshes else ()
             body = template.render(page=page, view=view, address=address).encode()
             return Response(body, (("Content-Type", "text/html; charset=utf-8"), *_HEADERS, *renewal))
 
