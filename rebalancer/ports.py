@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from rebalancer.admission.guards import GuardAnswer
 from rebalancer.admission.pause import Pause
+from rebalancer.history.contents import Contents, Write
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.placeholders import Placeholder
@@ -143,6 +144,22 @@ class Cluster(Protocol):
 
     def load(self, key: str) -> str:
         """Return a stored document, "" if there is none."""
+        ...
+
+
+class HistoryError(Exception):
+    """The history cannot be read or written now; the message names the object, and says why and what to do."""
+
+
+class HistoryStore(Protocol):
+    """The ConfigMaps of the history, read and written by the leader."""
+
+    def read(self) -> Contents:
+        """Return what they have; raise HistoryError."""
+        ...
+
+    def write(self, write: Write) -> None:
+        """Replace one text, if nobody has changed it since it was read; raise HistoryError."""
         ...
 
 

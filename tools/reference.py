@@ -27,6 +27,7 @@ from rebalancer.model.reasons import Cause, FindingKind, Reason, State, Violatio
 from rebalancer.policy import Share, json_schema, team_json_schema
 from rebalancer.reporting.documents.document import document_schema
 from rebalancer.reporting.documents.explanation import ExplanationDocument
+from rebalancer.reporting.documents.history import HistoryDocument, TrendDocument
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.plan import PlanDocument
@@ -58,6 +59,8 @@ DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
     "simulated-losses": DomainLossesDocument,
     "page": PageDocument,
     "map": MapDocument,
+    "history": HistoryDocument,
+    "trend": TrendDocument,
 }
 """The documents that scripts may rely on, by the name of their schema."""
 

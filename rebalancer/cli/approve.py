@@ -14,7 +14,7 @@ from rebalancer.cli.confirm import add_confirmation_arguments, is_confirmed
 from rebalancer.cli.controller_state import read_lease, read_status
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.pause_client import explain_refusals
+from rebalancer.cli.pause_client import declare, explain_refusals
 from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         return Exit.FINE if args.dry_run else Exit.ERROR
     control = ControlMap(transport, settings.namespace, APPROVAL)
     with explain_refusals(control, "patch and create"):
-        control.put(KEY, plan.plan_hash)
+        control.put(KEY, plan.plan_hash, declared=declare(transport, plan.plan_hash))
     say([f"Approved plan {plan.plan_hash}. Written to {control}. `rebalancer status --watch` shows its progress."])
     return Exit.FINE
 

@@ -28,9 +28,9 @@ from rebalancer.settings import Settings
 _EPILOG: Final = (
     "It shows what it would do and asks. It scales the Deployment rebalancer to 0, waits until no process holds "
     "the Lease, and removes deletion costs that the controller has written, its placeholder Jobs, the ConfigMaps "
-    "rebalancer-status, -control and -approval, and the Lease. Costs that others have set and the policy stay. "
-    "Where it cannot go on before these ConfigMaps, it scales the Deployment back. It may be repeated. To go on "
-    "afterwards, apply the installation again."
+    "rebalancer-status, -control, -approval and those of the history, and the Lease. Costs that others have set and "
+    "the policy stay. Where it cannot go on before these ConfigMaps, it scales the Deployment back. It may be "
+    "repeated. To go on afterwards, apply the installation again."
 )
 _GRACE: Final = 60.0
 """Seconds beyond the Lease's duration in which a stopped process has ended."""

@@ -10,6 +10,8 @@ from rebalancer.adapters.kubernetes.configmaps import ControlMap
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
 from rebalancer.cli.errors import CliError, warn
+from rebalancer.history.declared import Declaration, format_declaration
+from rebalancer.model.history import UNKNOWN
 from rebalancer.ports import LeaseUnavailable
 from rebalancer.settings import Settings
 
@@ -39,14 +41,24 @@ def connect_control(settings: Settings) -> tuple[Transport, ControlMap]:
     return transport, ControlMap(transport, settings.namespace)
 
 
+def declare(transport: Transport, of: str) -> str:
+    """Return the annotation that says who changes an object, and about what: by the API server, else UNKNOWN."""
+    return format_declaration(Declaration(by=find_user(transport) or UNKNOWN, of=of))
+
+
 def current_user(transport: Transport) -> str:
     """Return the caller's name as the API server knows it, else the local user name."""
+    return find_user(transport) or getpass.getuser()
+
+
+def find_user(transport: Transport) -> str:
+    """Return the caller's name as the API server knows it, "" where it does not say."""
     try:
         review = client.AuthenticationV1Api(transport).create_self_subject_review(client.V1SelfSubjectReview())
     except (ClusterError, ValueError):  # the client's models refuse an answer of another form
-        return getpass.getuser()
+        return ""
     user = review.status.user_info if review.status is not None else None
-    return (user.username if user is not None else None) or getpass.getuser()
+    return (user.username if user is not None else None) or ""
 
 
 @contextmanager

@@ -86,6 +86,11 @@ VERBS = (
         module="rebalancer.cli.status",
     ),
     Verb(
+        name="history",
+        summary="What has happened: moves, violations, zones lost, who paused, resumed, approved and led",
+        module="rebalancer.cli.history",
+    ),
+    Verb(
         name="snapshot",
         summary="Dump what the other commands need, without env, secrets or annotations that are not read",
         module="rebalancer.cli.snapshot",

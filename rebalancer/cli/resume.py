@@ -7,9 +7,10 @@ from rebalancer.adapters.kubernetes.configmaps import find_pause
 from rebalancer.admission.pause import is_pause_key
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.pause_client import connect_control, explain_refusals
+from rebalancer.cli.pause_client import connect_control, declare, explain_refusals
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
+from rebalancer.history.people import pause_token
 
 
 def add_arguments(parser: Parser) -> None:
@@ -22,7 +23,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """End the pause and report which it was."""
-    _, control = connect_control(load_flags(args))
+    transport, control = connect_control(load_flags(args))
     with explain_refusals(control, "get and patch"):
         config_map = control.read()
         pause = find_pause(config_map) if config_map is not None else None
@@ -30,8 +31,9 @@ def run(args: argparse.Namespace) -> int:
             say([f"Nothing to do: {control} has no pause."])
             return Exit.FINE
         keys = sorted(filter(is_pause_key, (*config_map.data, *config_map.binary)))
+        declared = declare(transport, pause_token(pause))
         for key in keys:
-            control.remove(key)
+            control.remove(key, declared=declared)
     over = "" if pause.holds(datetime.now(UTC)) else " (it had ended)"
     unread = f"the pause could not be read ({pause.unreadable}), which had counted as a pause"
     was = unread if pause.unreadable else f"it was {pause.message}{over}"

@@ -23,6 +23,7 @@ from rebalancer.controller.evictions import (
     request_evictions,
     save_if_leading,
 )
+from rebalancer.controller.history import note_step
 from rebalancer.controller.placeholders import (
     handle_created,
     queue_placeholders,
@@ -35,6 +36,7 @@ from rebalancer.controller.state import (
     CapacityQueue,
     CycleDue,
     GuardsRead,
+    HistoryStored,
     Leading,
     LoopEvent,
     LoopState,
@@ -53,6 +55,7 @@ from rebalancer.controller.state import (
     Watched,
 )
 from rebalancer.engine import Stopwatch, without_stopwatch
+from rebalancer.history.outbox import forget_stored
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
 from rebalancer.model.moves import Memory, Move, make_token
 from rebalancer.model.reasons import State
@@ -80,11 +83,18 @@ from rebalancer.tracking.moves import adopt_moves, merge_memory, note_remaining
 from rebalancer.tracking.track import watch
 
 
-# Many branches: one for each event.
-def step(  # noqa: C901, PLR0912  # one case for each event
+def step(
     state: LoopState, event: LoopEvent, now: datetime, stopwatch: Stopwatch = without_stopwatch
 ) -> tuple[LoopState, Requests]:
     """Return the state after an event, and the requests that follow from it, in order."""
+    following, requests = _handle(state, event, now, stopwatch)
+    return note_step(state, event, following, now), requests
+
+
+# Many branches: one for each event.
+def _handle(  # noqa: C901, PLR0912  # one case for each event
+    state: LoopState, event: LoopEvent, now: datetime, stopwatch: Stopwatch
+) -> tuple[LoopState, Requests]:
     if state.in_force.pause is not None and not state.in_force.pause.holds(now):
         state = replace(state, in_force=replace(state.in_force, pause=None))  # it ends by itself
     match event:
@@ -109,6 +119,8 @@ def step(  # noqa: C901, PLR0912  # one case for each event
         case TeamPoliciesRead():
             following = _put_in_force(state, state.in_force.policy.cluster, event.teams, now)
             return following, _publish_team_events(state, following)
+        case HistoryStored():
+            return replace(state, memory=forget_stored(state.memory, event.stored)), ()
         case Leading():
             return _handle_leading(state, event, now)
         case PauseRead():

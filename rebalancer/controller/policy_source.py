@@ -5,21 +5,25 @@ nothing and does not depend on how the file is replaced. The scheduler's configu
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
+from rebalancer.adapters.kubernetes.configmaps import find_author, find_config_map
 from rebalancer.adapters.kubernetes.reflector import Reflector
-from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.adapters.kubernetes.transport import ClusterError, Transport
 from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.locations import ConfigMapPolicy, FilePolicy
 from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.events import Regarding
+from rebalancer.model.history import NOBODY, Author
 from rebalancer.policy import Policy, PolicyError, default_policy, load_policy, policy_notes
 from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP
 from rebalancer.scheduling.profile import Profile
@@ -52,6 +56,8 @@ class OpenedPolicy:
     reflector: Reflector | None
     regarding: Regarding
     folder: Path | None = None
+    read_author: Callable[[bytes], Author] = lambda _: NOBODY
+    """Returns who has written such a policy, as far as its ConfigMap says so."""
 
 
 def open_policy(settings: "Settings", transport: Transport) -> OpenedPolicy:
@@ -73,7 +79,9 @@ def open_policy(settings: "Settings", transport: Transport) -> OpenedPolicy:
                 regarding=default_object,
             )
         case FilePolicy(path=path):
-            return _open(str(path), path.read_bytes, None, default_object, folder=path.parent)
+            opened = _open(str(path), path.read_bytes, None, default_object, folder=path.parent)
+            # A mounted ConfigMap: the kubelet's file does not say who has written it.
+            return replace(opened, read_author=partial(read_policy_author, transport, settings.namespace, POLICY_MAP))
         case ConfigMapPolicy(namespace=namespace, name=name):
             reflector = Reflector(transport, CONFIG_MAPS, namespace=namespace, name=name)
             reflector.start()
@@ -81,7 +89,8 @@ def open_policy(settings: "Settings", transport: Transport) -> OpenedPolicy:
                 reflector.stop()
                 raise UnreadablePolicy(f"ConfigMap {namespace}/{name} cannot be read: {reflector.error or 'no answer'}")
             regarding = Regarding(kind="ConfigMap", namespace=namespace, name=name)
-            return _open(str(settings.policy), _make_key_reader(reflector), reflector, regarding)
+            opened = _open(str(settings.policy), _make_key_reader(reflector), reflector, regarding)
+            return replace(opened, read_author=partial(read_policy_author, transport, namespace, name))
 
 
 def _open(
@@ -123,14 +132,27 @@ def _make_key_reader(reflector: Reflector) -> Callable[[], bytes]:
     return read
 
 
-def policy_event(data: bytes, source: str, folder: Path | None = None) -> LoopEvent:
+def read_policy_author(transport: Transport, namespace: str, name: str, data: bytes) -> Author:
+    """Return who has written a policy into a ConfigMap; NOBODY where that has another one, or cannot be read."""
+    try:
+        config_map = find_config_map(transport, namespace, name)
+    except (ClusterError, msgspec.DecodeError):
+        return NOBODY
+    if config_map is None or config_map.data.get(POLICY_KEY, "").encode() != data:
+        return NOBODY
+    return find_author(config_map, POLICY_KEY)
+
+
+def policy_event(
+    data: bytes, source: str, folder: Path | None = None, author: Author = NOBODY
+) -> PolicyLoaded | PolicyRefused:
     """Turn a policy's bytes into the loop's event: loaded, or refused with the reason. See `read_profile`."""
     try:
         policy = load_policy(data, source=source)
         _log_notes(policy, source)
-        return PolicyLoaded(policy=policy, profile=read_profile(policy, folder))
+        return PolicyLoaded(policy=policy, profile=read_profile(policy, folder), author=author)
     except (PolicyError, UnreadableProfile) as error:
-        return PolicyRefused(message=str(error))
+        return PolicyRefused(message=str(error), author=author)
     except Exception as error:  # noqa: BLE001  # a defect of the reader refuses the policy, too
         _log.exception("policy cannot be read", source=source)
         return PolicyRefused(message=f"{source}: cannot be read ({type(error).__name__}); the log has the details")
@@ -145,7 +167,7 @@ class PolicyWatcher(PollingThread):
     """Reads the policy's bytes every second and tells the loop when they have changed.
 
     `read` returns the bytes, or raises OSError or LookupError with the reason why there are none; then the last valid
-    policy stays in force. `folder` is the policy's, see `read_profile`.
+    policy stays in force. `folder` is the policy's, see `read_profile`; `read_author` says who has written them.
     """
 
     def __init__(
@@ -156,11 +178,13 @@ class PolicyWatcher(PollingThread):
         tell: Callable[[LoopEvent], None],
         first: bytes,
         folder: Path | None = None,
+        read_author: Callable[[bytes], Author] = lambda _: NOBODY,
     ) -> None:
         self._read = read
         self._source = source
         self._tell = tell
         self._folder = folder
+        self._read_author = read_author
         self._last: bytes | str = first
         super().__init__("policy", POLL_SECONDS, self.poll)
 
@@ -175,5 +199,5 @@ class PolicyWatcher(PollingThread):
         if isinstance(data, str):
             self._tell(PolicyRefused(message=data))
         else:
-            self._tell(policy_event(data, self._source, self._folder))
+            self._tell(policy_event(data, self._source, self._folder, self._read_author(data)))
         self._last = data

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, read_config_map
+from rebalancer.adapters.kubernetes.history import HistoryMaps
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.listing import server_version
 from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
@@ -24,6 +25,7 @@ from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.adapters.prometheus import PrometheusQueries
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
+from rebalancer.controller.history_writer import HistoryWriter
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy
 from rebalancer.controller.polling import LATEST
@@ -36,6 +38,7 @@ from rebalancer.controller.switches import watch_approvals, watch_pauses
 from rebalancer.controller.takeover import find_remaining
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
+from rebalancer.history.people import Acts
 from rebalancer.model.cluster import ConfigMap, Version, describe_unmodelled
 from rebalancer.model.events import Regarding
 from rebalancer.model.moves import Memory, Proposal
@@ -53,6 +56,9 @@ STOP_SECONDS = 8.0
 
 LOOP_STOP_SECONDS = 4.0
 """The part of it for which the loop is waited for: a request that is under way, or planning."""
+
+_LEASE_RELEASE_SECONDS = 2.0
+"""The part of it that is left for the release of the Lease when the history is written."""
 
 _TEAM_POLICY_SECONDS = 5.0
 """How long reading one team policy may take."""
@@ -194,6 +200,9 @@ class _Controller:
             leads=self._leads,
         )
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
+        self._history = HistoryWriter(
+            HistoryMaps(transport, settings.namespace), leads=self._elector.leads, tell=self._tell_quietly
+        )
         self._runner = self._make_runner(identity)
         self._prevention = PreventionWorker(
             cluster=self._cluster,
@@ -227,7 +236,9 @@ class _Controller:
                 policy_object=self._policy.regarding,
                 pause_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONTROL),
                 approval_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=APPROVAL),
+                history_name=self._identity,
             ),
+            acts=Acts(policy_author=self._policy.read_author(self._policy.first)),
         )
         return Runner(
             state=state,
@@ -241,6 +252,7 @@ class _Controller:
             placeholders=PlaceholderStore(self._transport),
             monitoring=PrometheusQueries(folder=self._policy.folder),
             count_requests=self._telemetry.requests.read,
+            memory_saved=self._history.take,
         )
 
     def _load_memory(self) -> Memory:
@@ -280,7 +292,12 @@ class _Controller:
         if policy.read is None:
             return None
         return PolicyWatcher(
-            read=policy.read, source=policy.name, tell=self._tell, first=policy.first, folder=policy.folder
+            read=policy.read,
+            source=policy.name,
+            tell=self._tell,
+            first=policy.first,
+            folder=policy.folder,
+            read_author=policy.read_author,
         )
 
     def _list_team_namespaces(self) -> list[str]:
@@ -303,6 +320,7 @@ class _Controller:
             self._approvals,
             self._team_policies,
             self._prevention,
+            self._history,
         )
         self._telemetry.start()
         self._cluster.start(self._runner.observe)
@@ -316,12 +334,13 @@ class _Controller:
             return
         self._team_policies.start()
         self._runner.thread.start()
+        self._history.start()
         if self._run_once is None:  # an order has to be kept: a process that ends leaves it to the next
             self._prevention.thread.start()
         self._elector.start()
         if self._run_once is None:
             self._add_job(_CYCLE, self._runner.ask_cycle, self._interval.total_seconds(), next_run_time=_now())
-        for reader in filter(None, (self._watcher, self._team_policies)):
+        for reader in filter(None, (self._watcher, self._team_policies, self._history)):
             self._add_job(reader.name, reader.signal, reader.seconds)
         self._scheduler.start()
 
@@ -351,6 +370,10 @@ class _Controller:
         """
         self._runner.tell(event)
         self._runner.ask_cycle()
+
+    def _tell_quietly(self, event: LoopEvent) -> None:
+        """Hand an event to the loop that no decision depends on."""
+        self._runner.tell(event)
 
     def _cycle_ended(self) -> None:
         self._telemetry.beat()
@@ -401,6 +424,7 @@ class _Controller:
         if self._watcher is not None:
             self._watcher.stop()
         self._team_policies.stop()
+        self._history.finish(deadline - time.monotonic() - _LEASE_RELEASE_SECONDS)
         # With a request under way the lease runs out by itself: the next leader must not act beside it.
         self._elector.stop(timeout=deadline - time.monotonic(), release=not abandoned)
         if self._policy.reflector is not None:

@@ -48,6 +48,7 @@ from rebalancer.controller.state import (
 from rebalancer.controller.status import status_documents
 from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, find_awaited
 from rebalancer.model.events import Event
+from rebalancer.model.history import Entry
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Guards, Mode
@@ -135,7 +136,8 @@ class Runner:
     can run out between two events, and even be won again. `cycle_ended` is called after every cycle that did not fail,
     and instead of a cycle where another process leads. `placeholders` is where Jobs of placeholders are created, None:
     nowhere. `monitoring` answers the queries of guards; without it nothing is evicted where there are some.
-    `count_requests` returns the requests to the API server within a time, for the breaker.
+    `count_requests` returns the requests to the API server within a time, for the breaker. `memory_saved` is given the
+    entries of the history that a saved memory has; it never blocks.
     """
 
     def __init__(  # noqa: PLR0913  # all that a loop is connected to
@@ -152,6 +154,7 @@ class Runner:
         placeholders: Placeholders | None = None,
         monitoring: Monitoring | None = None,
         count_requests: Callable[[timedelta], RequestCounts] = lambda _: NO_REQUESTS,
+        memory_saved: Callable[[tuple[Entry, ...]], None] = lambda _: None,
     ) -> None:
         self.state = state
         self._cluster = cluster
@@ -169,6 +172,7 @@ class Runner:
         """In how many seconds the next cycle was due when that was last read."""
         self._jobs = PlaceholderJobs(placeholders, self._find_objection)
         self._count_requests = count_requests
+        self._memory_saved = memory_saved
         self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
         self._inbox: queue.SimpleQueue[LoopEvent | _CycleAt] = queue.SimpleQueue()
         self._timer = CycleTimer(clocks.monotonic)
@@ -433,6 +437,8 @@ class Runner:
         answer = self._cluster.save(status_documents(self.state, self._identity.name, self._identity.policy_source))
         if self.state.queue.unsaved and not answer.problem:  # nothing was admitted for this reason: plan again
             self.ask_cycle_within(EARLY_SECONDS)
+        if not answer.problem:
+            self._memory_saved(self.state.memory.outbox)
         events: list[LoopEvent] = [Saved(problem=answer.problem)]
         if answer.conflict:
             try:

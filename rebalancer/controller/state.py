@@ -14,7 +14,10 @@ from rebalancer.admission.slow_start import WindowUses, describe_windows
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.controller.capacity import CapacityReading
 from rebalancer.controller.cycle import Cycle
+from rebalancer.history.outbox import Stored
+from rebalancer.history.people import NO_ACTS, Acts
 from rebalancer.model.events import Event, Regarding
+from rebalancer.model.history import NOBODY, Author
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
 from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.snapshot import Snapshot
@@ -114,6 +117,7 @@ class PolicyLoaded:
 
     policy: Policy
     profile: Profile = DEFAULT_PROFILE
+    author: Author = NOBODY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +125,7 @@ class PolicyRefused:
     """The policy that was read is not valid; the last valid one stays in force."""
 
     message: str
+    author: Author = NOBODY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,9 +137,13 @@ class TeamPoliciesRead:
 
 @dataclass(frozen=True, kw_only=True)
 class PauseRead:
-    """The kill switch was read: a pause, or None where there is none."""
+    """The kill switch was read: a pause, or None where there is none.
+
+    `author` has changed it last; None where only the pause was read.
+    """
 
     pause: Pause | None
+    author: Author | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +151,7 @@ class ApprovalRead:
     """The hash of the plan that a person has approved last was read, "" where there is none."""
 
     approved: str
+    author: Author = NOBODY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +168,13 @@ class PreventionReported:
     """Prevention has evaluated a cycle, or has met an obstacle."""
 
     report: PreventionReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryStored:
+    """The ConfigMaps of the history were written or read: what they have."""
+
+    stored: Stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +216,7 @@ LoopEvent = (
     | ApprovalRead
     | GuardsRead
     | PreventionReported
+    | HistoryStored
     | Leading
     | PlaceholdersCreated
     | Stopping
@@ -304,6 +322,8 @@ class ProcessFacts:
     """What events about the policy regard; likewise below."""
     pause_object: Regarding | None = None
     approval_object: Regarding | None = None
+    history_name: str = ""
+    """How the process names itself in the history, "" where none is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -368,6 +388,8 @@ class LoopState:
     queue: Queue = Queue()
     capacity: CapacityQueue = CapacityQueue()
     reported: Reported = Reported()
+    acts: Acts = NO_ACTS
+    """What people have said, and who, for the history."""
     guards: GuardState = NO_ANSWERS
     """What Prometheus has answered to the queries of the guards."""
     cycle: Cycle | None = None

@@ -9,13 +9,15 @@ from datetime import UTC, datetime
 
 import structlog
 
-from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, find_approval, find_pause
+from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, find_approval, find_author, find_pause
 from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
-from rebalancer.admission.pause import Pause
+from rebalancer.admission import approval
+from rebalancer.admission.pause import KEY, Pause
 from rebalancer.controller.state import ApprovalRead, LoopEvent, PauseRead
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.model.cluster import ConfigMap
+from rebalancer.model.history import NOBODY, Author
 
 _log = structlog.get_logger("rebalancer.pause")
 
@@ -34,7 +36,7 @@ def watch_pauses(transport: Transport, namespace: str, tell: Callable[[LoopEvent
         if ended and ended != logged:
             _log.warning("pause has no effect", reason=ended)
         logged = ended
-        tell(PauseRead(pause=pause))
+        tell(PauseRead(pause=pause, author=author_from_contents(contents, KEY)))
 
     return Reflector(transport, CONFIG_MAPS, namespace=namespace, name=CONTROL, changed=report)
 
@@ -47,12 +49,19 @@ def pause_from_contents(contents: Contents) -> Pause | None:
     return find_pause(config_maps[0]) if config_maps else None
 
 
+def author_from_contents(contents: Contents, key: str) -> Author:
+    """Return who has changed a key of what the watch has read; see `find_author`."""
+    config_maps: tuple[ConfigMap, ...] = contents.objects
+    return find_author(config_maps[0], key) if config_maps else NOBODY
+
+
 def watch_approvals(transport: Transport, namespace: str, tell: Callable[[LoopEvent], None]) -> Reflector:
     """Return the watch, not yet started, that reports every change to the loop."""
 
     def report(contents: Contents) -> None:
         # What cannot be read approves nothing.
         config_maps: tuple[ConfigMap, ...] = contents.objects
-        tell(ApprovalRead(approved=find_approval(config_maps[0]) if config_maps else ""))
+        approved = find_approval(config_maps[0]) if config_maps else ""
+        tell(ApprovalRead(approved=approved, author=author_from_contents(contents, approval.KEY)))
 
     return Reflector(transport, CONFIG_MAPS, namespace=namespace, name=APPROVAL, changed=report)

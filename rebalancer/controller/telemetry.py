@@ -37,6 +37,7 @@ from rebalancer.controller.request_window import RequestWindow
 from rebalancer.controller.state import InForce, LoopState
 from rebalancer.controller.workload_evictions import WorkloadEvictions
 from rebalancer.decoding.kinds import OPTIONAL_KINDS
+from rebalancer.history.trend import TREND_MAP
 from rebalancer.locations import Address
 from rebalancer.model.moves import NEVER_GRANTED, MoveState
 from rebalancer.policy import default_policy
@@ -58,6 +59,9 @@ _TEAM_POLICY = f"/configmaps/{POLICY_MAP}"
 
 _EVENTS = "/apis/events.k8s.io/"
 """How the path of a request for an event begins."""
+
+_HISTORY = f"/configmaps/{TREND_MAP}"
+"""How the name of a ConfigMap of the history begins in the path of a request."""
 
 _OPTIONAL = tuple(f"/{kind.plural}" for kind in OPTIONAL_KINDS)
 """How the path of a list or a watch of an optional kind ends."""
@@ -161,8 +165,9 @@ class Telemetry:
         self._metrics.counter(API_REQUESTS).labels(*parse_request(method, path), str(code)).inc()
         # One team without a right must not open the breaker, nor many hold it shut. No more must events: nothing
         # depends on them, and a webhook or a quota of one namespace may refuse them all. Nor must a kind that is
-        # optional: the roles of an earlier version have no right to it.
-        if not path.endswith((_TEAM_POLICY, *_OPTIONAL)) and not path.startswith(_EVENTS):
+        # optional: the roles of an earlier version have no right to it. Nor must the history, which nothing depends on.
+        no_matter = path.endswith((_TEAM_POLICY, *_OPTIONAL)) or path.startswith(_EVENTS) or _HISTORY in path
+        if not no_matter:
             self.requests.count(_CONFLICT if is_meant else code, seconds)
 
     def phase(self, name: str) -> AbstractContextManager[None]:

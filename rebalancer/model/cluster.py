@@ -156,11 +156,24 @@ def describe_unmodelled(version: Version) -> str:
     return f"the API server is Kubernetes {version}, the {known}: pods may be placed otherwise than predicted. {remedy}"
 
 
+class FieldManager(Struct, frozen=True):
+    """A program that has written keys of a ConfigMap, as Kubernetes notes it, and when it last did."""
+
+    name: str
+    at: datetime | None
+    keys: frozenset[str]
+
+
 class ConfigMap(Struct, frozen=True, kw_only=True):
-    """A ConfigMap: its keys with text, and the names of its keys with binary data."""
+    """A ConfigMap: its keys with text, the names of its keys with binary data, and who has written them.
+
+    `declared` is what the last command has declared of that (`history.declared`), "" if nothing.
+    """
 
     namespace: str
     name: str
     uid: str
     data: Mapping[str, str]
     binary: frozenset[str] = frozenset()
+    declared: str = ""
+    managers: tuple[FieldManager, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct, field, structs
 
 from rebalancer.model.breaker import CLOSED, BreakerState
+from rebalancer.model.history import Entry, Noted
 from rebalancer.model.moments import ALWAYS, Moment
 from rebalancer.model.motion import DomainMotion, NodeChange
 from rebalancer.model.reasons import Cause, ViolationCause
@@ -434,6 +435,10 @@ class Memory(PlanningMemory, frozen=True, kw_only=True):
     """Owners whose first moves were verified (`budgets.canary`), by token of the UID, while they are under repair."""
     replaced_at: Moment | None = None
     """When the last eviction was requested whose replacement proves that the cluster replaces pods."""
+    outbox: tuple[Entry, ...] = ()
+    """Entries of the history that are not known to be stored in its ConfigMaps, the oldest first."""
+    noted: Noted = Noted()
+    """What the history has."""
 
     @property
     def planning(self) -> PlanningMemory:

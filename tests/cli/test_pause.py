@@ -11,6 +11,9 @@ import pytest
 from rebalancer.admission.pause import read_pause
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
+from rebalancer.history.declared import ANNOTATION, Declaration, read_declaration
+from rebalancer.history.people import pause_token
+from rebalancer.model.history import UNKNOWN
 from tests.adapters.kubernetes.fake_server import Answer, ApiServer, reachable
 
 MAP = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-control"
@@ -44,6 +47,21 @@ def test_pause_and_resume(server: ApiServer) -> None:
     assert server.data(MAP) == {"approved": "f00"}
     assert entry.main(["resume"]) == Exit.FINE
     assert server.data(MAP) == {"approved": "f00"}
+
+
+@pytest.mark.parametrize(
+    ("review", "who"), [((201, {"status": {"userInfo": {"username": "bob"}}}), "bob"), (403, UNKNOWN)]
+)
+def test_who_resumes_is_declared(server: ApiServer, review: Answer, who: str) -> None:
+    """Beside the change, with the pause that it ends; the next pause removes that."""
+    assert entry.main(["pause"]) == Exit.FINE
+    pause = read_pause(server.data(MAP)["pause.yaml"])
+    server.answers["POST", REVIEW] = review
+    assert entry.main(["resume"]) == Exit.FINE
+    declared = read_declaration(server.objects[MAP]["metadata"]["annotations"][ANNOTATION])
+    assert declared == Declaration(by=who, of=pause_token(pause))
+    assert entry.main(["pause"]) == Exit.FINE
+    assert ANNOTATION not in server.objects[MAP]["metadata"]["annotations"]
 
 
 def test_a_pause_for_a_while(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,11 @@ def test_observe_writes_nothing_but_its_own(cluster: ControlPlane, tmp_path: Pat
         assert controller.stop() == 0
     writes = [request for request in cluster.audit.requests(user=USER) if request.verb not in READING]
     assert {write.resource for write in writes} == {"leases", "events", "configmaps"}
-    assert {write.name for write in writes if write.resource == "configmaps"} == {"rebalancer-status"}
+    assert {write.name for write in writes if write.resource == "configmaps"} == {
+        "rebalancer-status",
+        "rebalancer-history",
+        "rebalancer-history-0",
+    }
     refused = {(write.resource, write.code) for write in writes if write.code >= 300}
     assert refused <= {("events", 409)}, "what the previous process has published"
     document = json.loads(status["data"]["status.json"])

@@ -18,6 +18,7 @@ from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.lists import decode
 from rebalancer.model.cluster import ConfigMap
+from rebalancer.model.history import NOBODY
 from tests.adapters.kubernetes.fake_server import answer, begin_stream, chunk, served
 
 
@@ -59,7 +60,7 @@ def test_each_change_is_reported_when_it_comes() -> None:
         reflector = watch_pauses(transport, "ns", tell)
         reflector.start()
         assert reflector.synced.wait(10)
-        assert reported[0] == PauseRead(pause=Pause(reason="an upgrade"))
+        assert reported[0] == PauseRead(pause=Pause(reason="an upgrade"), author=NOBODY)
         assert all_reported.wait(10)
         over.set()
         reflector.stop()

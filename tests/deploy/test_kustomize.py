@@ -10,6 +10,8 @@ import yaml
 from rebalancer import __version__
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.history.ring import SEGMENT_MAPS
+from rebalancer.history.trend import TREND_MAP
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST
 from rebalancer.policy import Mode, Policy, default_policy, load_policy
 from tests.deploy.manifests import DEPLOY, ROOT, Manifest, build, documents, identity
@@ -252,12 +254,16 @@ def test_people_write_their_own_switch_only() -> None:
 def test_what_people_and_the_controller_write_is_shipped_without_data() -> None:
     """Applying the installation again must not end a pause, withdraw an approval or delete the memory."""
     manifests = build(DEPLOY / "evict")
-    for name in ("rebalancer-status", "rebalancer-control", "rebalancer-approval"):
+    history = (TREND_MAP, *SEGMENT_MAPS)
+    for name in ("rebalancer-status", "rebalancer-control", "rebalancer-approval", *history):
         assert manifests["ConfigMap", NAMESPACE, name].keys() == {"apiVersion", "kind", "metadata"}
     own = rules(manifests["Role", NAMESPACE, "rebalancer"])
     shipped = {name for kind, _, name in manifests if kind == "ConfigMap"}
     assert {name for _, resource, name, _ in own if resource == "configmaps"} == shipped
-    assert {rule[2] for rule in own if rule[1] == "configmaps" and rule[3] == "patch"} == {"rebalancer-status"}
+    assert {rule[2] for rule in own if rule[1] == "configmaps" and rule[3] == "patch"} == {
+        "rebalancer-status",
+        *history,
+    }
     assert not {rule for rule in own if rule[1] == "configmaps" and rule[3] == "create"}
 
 

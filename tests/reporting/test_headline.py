@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
+from rebalancer.model.breaker import BreakerCause
 from rebalancer.reporting.documents.overview import Figures
 from rebalancer.reporting.documents.status import (
     ApprovalStatus,
@@ -83,10 +84,10 @@ APPROVAL = ApprovalStatus(
             "Repairing: 1 pod is moving, the next eviction is in 40s",
         ),
         (
-            {"breaker": BreakerStatus(open=True, causes=("zone",))},
+            {"breaker": BreakerStatus(open=True, causes=(BreakerCause.UNREADY_ZONE,))},
             BUSY,
             Sign.NONE,
-            "No eviction now: the breaker is open (zone)",
+            "No eviction now: the breaker is open (unready_zone)",
         ),
         ({"stale": "Pod: no watch event for 205s"}, BUSY, Sign.NONE, "No eviction now: Pod: no watch event for 205s"),
         (

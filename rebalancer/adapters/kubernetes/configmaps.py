@@ -1,6 +1,7 @@
 """ConfigMaps: the policy and the switches that people write, the status that the controller writes."""
 
 import threading
+from typing import Final
 
 import msgspec
 import structlog
@@ -11,7 +12,11 @@ from rebalancer.admission import approval
 from rebalancer.admission.pause import KEY, Pause, find_misnamed, read_pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS, decode_config_map
 from rebalancer.decoding.interning import Interner
+from rebalancer.history.declared import ANNOTATION, read_declaration
+from rebalancer.history.outbox import seconds_of
 from rebalancer.model.cluster import ConfigMap
+from rebalancer.model.history import Author
+from rebalancer.model.moments import ALWAYS
 from rebalancer.ports import Document, SaveAnswer
 
 STATUS, CONTROL, APPROVAL = "rebalancer-status", "rebalancer-control", "rebalancer-approval"
@@ -19,6 +24,9 @@ LIMIT = 256 * 1024
 """Bytes that the status may take; a document that exceeds them is left out, not truncated."""
 
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
+_AUTHOR_SECONDS: Final = 5.0
+"""How long a request may take that asks who has written an object."""
+
 _LABELS = {"app.kubernetes.io/name": "rebalancer"}
 _log = structlog.get_logger("rebalancer.configmaps")
 
@@ -37,6 +45,16 @@ def find_approval(config_map: ConfigMap) -> str:
     return config_map.data.get(approval.KEY, "").strip()
 
 
+def find_author(config_map: ConfigMap, key: str) -> Author:
+    """Return who has changed a key last: as the last command has declared, and as Kubernetes has noted."""
+    declared = read_declaration(config_map.declared)
+    owners = [manager for manager in config_map.managers if key in manager.keys and manager.at is not None]
+    last = max(owners, key=lambda manager: manager.at or ALWAYS, default=None)
+    if last is None or last.at is None:
+        return Author(who=declared.by, of=declared.of)
+    return Author(who=declared.by, of=declared.of, manager=last.name, at=seconds_of(last.at))
+
+
 def read_config_map(
     transport: Transport, namespace: str, name: str, *, timeout: float | None = None
 ) -> ConfigMap | None:
@@ -45,7 +63,7 @@ def read_config_map(
     Raises ClusterError, or msgspec.DecodeError for an answer that is no ConfigMap.
     """
     try:
-        answer = transport.request("GET", _path(namespace, name), timeout=timeout)
+        answer = transport.request("GET", config_map_path(namespace, name), timeout=timeout)
         config_map = CONFIG_MAPS.decoder.decode(answer)
     except RequestRefused as error:
         if error.status == _NOT_FOUND:
@@ -54,7 +72,24 @@ def read_config_map(
     return decode_config_map(config_map, Interner())
 
 
-def _path(namespace: str, name: str) -> str:
+class _List(msgspec.Struct, frozen=True):
+    items: tuple[msgspec.Raw, ...] = ()
+
+
+def find_config_map(transport: Transport, namespace: str, name: str) -> ConfigMap | None:
+    """Return a ConfigMap that this account may list by its name, but not get; None if there is none.
+
+    Raises ClusterError, or msgspec.DecodeError for an answer that is no list of ConfigMaps.
+    """
+    query = {"fieldSelector": f"metadata.name={name}"}
+    answer = transport.request("GET", config_map_path(namespace, "").rstrip("/"), query=query, timeout=_AUTHOR_SECONDS)
+    for item in msgspec.json.decode(answer, type=_List).items:
+        return decode_config_map(CONFIG_MAPS.decoder.decode(item), Interner())
+    return None
+
+
+def config_map_path(namespace: str, name: str) -> str:
+    """Return the path of a ConfigMap at the API server."""
     return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
 
 
@@ -165,7 +200,7 @@ class StatusMap:
         with self._lock:
             self._certain = False
             try:
-                self._decode(self._transport.request("GET", _path(self._namespace, STATUS)))
+                self._decode(self._transport.request("GET", config_map_path(self._namespace, STATUS)))
             except RequestRefused as error:
                 if error.status != _NOT_FOUND:
                     raise
@@ -192,33 +227,35 @@ class ControlMap:
         """Return it, None if there is none; `timeout` in seconds, None: the transport's own."""
         return read_config_map(self._transport, self._namespace, self._name, timeout=timeout)
 
-    def put(self, key: str, text: str) -> None:
-        """Write one key; the others stay as they are."""
+    def put(self, key: str, text: str, *, declared: str | None = None) -> None:
+        """Write one key; the others stay as they are. `declared` says who does it, None removes what was declared."""
         try:
-            self._merge(key, text)
+            self._merge(key, text, declared)
         except RequestRefused as error:
             if error.status != _NOT_FOUND:
                 raise
-            self._create(key, text)
+            self._create(key, text, declared)
 
-    def remove(self, key: str) -> None:
-        """Remove one key; the others stay as they are."""
-        self._merge(key, None)
+    def remove(self, key: str, *, declared: str) -> None:
+        """Remove one key; the others stay as they are. `declared` says who does it."""
+        self._merge(key, None, declared)
 
     @property
     def _api(self) -> "client.CoreV1Api":
         return client.CoreV1Api(self._transport)
 
-    def _merge(self, key: str, text: str | None) -> None:
-        change = {"data": {key: text}, "binaryData": {key: None}}
+    def _merge(self, key: str, text: str | None, declared: str | None) -> None:
+        metadata = {"annotations": {ANNOTATION: declared}}
+        change = {"metadata": metadata, "data": {key: text}, "binaryData": {key: None}}
         patch = self._api.patch_namespaced_config_map
         self._transport.call(patch, self._name, self._namespace, change, _content_type=MERGE_PATCH)
 
-    def _create(self, key: str, text: str) -> None:
-        body = {"metadata": {"name": self._name, "labels": _LABELS}, "data": {key: text}}
+    def _create(self, key: str, text: str, declared: str | None) -> None:
+        annotations = {ANNOTATION: declared} if declared is not None else {}
+        body = {"metadata": {"name": self._name, "labels": _LABELS, "annotations": annotations}, "data": {key: text}}
         try:
             self._transport.call(self._api.create_namespaced_config_map, self._namespace, body)
         except RequestRefused as error:
             if error.status != _CONFLICT:
                 raise
-            self._merge(key, text)  # created by somebody else in the meantime
+            self._merge(key, text, declared)  # created by somebody else in the meantime

@@ -14,12 +14,17 @@ from rebalancer.adapters.kubernetes.deletion_costs import patch_cost
 from rebalancer.adapters.kubernetes.pages import read_pages
 from rebalancer.adapters.kubernetes.transport import MERGE_PATCH, RequestRefused, Transport
 from rebalancer.decoding.kinds import PODS
+from rebalancer.history.ring import SEGMENT_MAPS
+from rebalancer.history.trend import TREND_MAP
 from rebalancer.model.deletion_costs import is_overwritten
 from rebalancer.model.pods import Pod
 from rebalancer.ports import PatchAnswer
 from rebalancer.prevention.plan import PodPatch
 
 DEPLOYMENT: Final = "rebalancer"
+_MAPS: Final = (STATUS, CONTROL, APPROVAL, TREND_MAP, *SEGMENT_MAPS)
+"""The ConfigMaps that are not the policy."""
+
 _MISSING: Final = 404
 
 
@@ -76,12 +81,12 @@ class Leftovers:
 
     def name_objects(self) -> Iterator[str]:
         """Yield the names of what `delete_objects` deletes, if it exists."""
-        yield from (f"ConfigMap {self._namespace}/{name}" for name in (STATUS, CONTROL, APPROVAL))
+        yield from (f"ConfigMap {self._namespace}/{name}" for name in _MAPS)
         yield f"Lease {self._namespace}/{DEPLOYMENT}"
 
     def delete_objects(self) -> Iterator[str]:
         """Delete the ConfigMaps that are not the policy, and the Lease; yield what has been deleted."""
-        for name in (STATUS, CONTROL, APPROVAL):
+        for name in _MAPS:
             if self._unless_missing(client.CoreV1Api(self._transport).delete_namespaced_config_map, name):
                 yield f"ConfigMap {self._namespace}/{name}"
         if self._unless_missing(client.CoordinationV1Api(self._transport).delete_namespaced_lease, DEPLOYMENT):

@@ -5,9 +5,9 @@ number, the evictions of the last minute and what failed. The rest is bounded he
 violation whose beginning is not stored lasts from the next process's first cycle on.
 
 The bound is one of bytes. If the memory exceeds it, parts are left out, in the order in which they are missed least:
-first what delays, then moves that have ended, then the host names by which a move is verified, then what has failed and
-the names that only messages need, and last the domains that have lost their nodes, what has changed of nodes, and
-others' evictions.
+first entries of the history, then what delays, then moves that have ended, then the host names by which a move is
+verified, then what has failed and the names that only messages need, and last the domains that have lost their nodes,
+what has changed of nodes, and others' evictions.
 """
 
 import zlib
@@ -45,6 +45,9 @@ MOST_QUEUED: Final = 200
 
 MOST_CANARIES: Final = 1_000
 """Owners of which it is stored that their canaries are verified."""
+
+_MOST_WAITING: Final = 100
+"""Entries of the history that are stored in a memory that is too large, the newest."""
 
 MOST_BYTES: Final = 240 * 1024
 """Of the text; the ConfigMap may have 256 KiB, and people read the status beside it."""
@@ -122,13 +125,17 @@ def _of_window(window: StartWindow) -> tuple[bool, float, str]:
     return window.namespace != "", -window.moved_at.timestamp(), window.namespace
 
 
+def _shorten_outbox(memory: Memory) -> Memory:
+    return msgspec.structs.replace(memory, outbox=memory.outbox[-_MOST_WAITING:])
+
+
 def _shorten_since(memory: Memory) -> Memory:
     return msgspec.structs.replace(memory, seen=memory.seen[: MOST_SINCE // 5])
 
 
 def _drop_delaying(memory: Memory) -> Memory:
     return msgspec.structs.replace(
-        memory, seen=(), changes=(), causes=(), settling=(), windows=(), queued=(), canaries=()
+        memory, seen=(), changes=(), causes=(), settling=(), windows=(), queued=(), canaries=(), outbox=()
     )
 
 
@@ -163,6 +170,7 @@ def _drop_places(memory: Memory) -> Memory:
 
 
 _REDUCTIONS: Final[tuple[Callable[[Memory], Memory], ...]] = (
+    _shorten_outbox,
     _shorten_since,
     _drop_delaying,
     _drop_ended_moves,

@@ -20,6 +20,7 @@ from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue
 from rebalancer.controller.status import status_documents
 from rebalancer.engine import evaluate
+from rebalancer.history.trend import Trend, extend_trend
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Share
@@ -27,6 +28,7 @@ from rebalancer.ports import PLAN_KEY, STATUS_KEY
 from rebalancer.reporting.cluster_map import map_document
 from rebalancer.reporting.documents.document import json_chunks, to_json
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
+from rebalancer.reporting.documents.history import history_document, trend_document
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.documents.prediction import prediction_document
 from rebalancer.reporting.documents.suggestion import suggestion_document
@@ -34,6 +36,7 @@ from rebalancer.scheduling.predict import predict
 from rebalancer.simulator import HOSTNAME, START, ZONE
 from tests.build import a_cluster, a_state
 from tests.controller.simulated import eager
+from tests.history.build import HISTORY
 from tests.reports import full_report, page_of
 from tools.reference import COMMAND, DOCUMENTS, ROOT, schema_text
 
@@ -75,6 +78,8 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         assert "".join(json_chunks(document)).encode() == whole, "the same in pieces"
         return whole
 
+    yield "history", text(history_document(HISTORY, total=len(HISTORY)))
+    yield "trend", text(trend_document(extend_trend(Trend(), HISTORY)))
     yield "plan", text(plan_document(made, snapshot))
     lost = simulate_failures(assessment.pod_groups, assessment.limits, view)
     yield (

@@ -1,0 +1,172 @@
+"""`rebalancer history`: what has happened: moves, violations, zones, who paused, resumed, approved, led."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rebalancer.adapters.kubernetes.configmaps import read_config_map
+from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
+from rebalancer.cli.errors import CliError, Exit, UsageError, warn
+from rebalancer.cli.options import FORMATS, add_color_argument
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.refusals import unreadable
+from rebalancer.cli.terminal import find_layout
+from rebalancer.history.outbox import seconds_of
+from rebalancer.history.ring import ENTRIES_KEY, SEGMENT_MAPS, read_ring
+from rebalancer.history.trend import TREND_KEY, TREND_MAP, Trend, parse_trend
+from rebalancer.locations import controller_namespace
+from rebalancer.model.history import Entry
+from rebalancer.policy.durations import parse_duration
+from rebalancer.reporting.documents.document import to_json, to_yaml
+from rebalancer.reporting.documents.history import (
+    HistoryDocument,
+    TrendDocument,
+    history_document,
+    trend_document,
+)
+from rebalancer.reporting.text.history import history_text, trend_text
+
+_FORMATS: Final = (*FORMATS, "jsonl")
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the flags."""
+    parser.epilog = (
+        "It reads the ConfigMaps rebalancer-history and rebalancer-history-0 to -7, which the controller writes. The "
+        "newest entry is the last. -o jsonl prints an entry a line, to be stored elsewhere: the ConfigMaps keep the "
+        "last few thousand."
+    )
+    parser.add_argument(
+        "workload",
+        metavar="WORKLOAD",
+        nargs="?",
+        help="only this workload: NAME, KIND/NAME or NAMESPACE/KIND/NAME (default: all, and what concerns none)",
+    )
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="only workloads of this namespace")
+    parser.add_argument(
+        "--since", metavar="DURATION", type=_parse_since, help="only what has happened within it, such as 2h or 30m"
+    )
+    parser.add_argument(
+        "--trend", action="store_true", help="print how much was violated when, in the place of the entries"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        choices=_FORMATS,
+        default=_FORMATS[0],
+        help="table, json, yaml or jsonl (default: table)",
+    )
+    add_color_argument(parser)
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="the kubeconfig file (default: $KUBECONFIG, the pod's own account, ~/.kube/config)",
+    )
+    parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context (default: the current one)")
+    parser.add_argument(
+        "--controller-namespace",
+        metavar="NAME",
+        help="where the controller runs (default: $REBALANCER_NAMESPACE, the pod's own, rebalancer-system)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the history, or the trend."""
+    wanted = _parse_workload(args.workload, args.namespace)
+    if args.trend and wanted != _ALL:
+        raise UsageError("--trend counts all workloads; leave out WORKLOAD and -n")
+    since = seconds_of(datetime.now(UTC) - args.since) if args.since is not None else 0
+    try:
+        transport = connect(kubeconfig=args.kubeconfig, context=args.context)
+        warn(transport.warnings)
+        namespace = args.controller_namespace or controller_namespace()
+        if args.trend:
+            sys.stdout.write(_show_trend(_read_trend(transport, namespace, since), args))
+        else:
+            sys.stdout.write(_show_history(_read_history(transport, namespace, wanted, since), args))
+    except ClusterError as error:
+        raise unreadable(error) from None
+    return Exit.FINE
+
+
+_ALL: Final = ("", "", "")
+
+
+def _parse_workload(text: str | None, namespace: str | None) -> tuple[str, str, str]:
+    """Return namespace, kind and name to select, "" for any."""
+    parts = text.split("/") if text is not None else [""]
+    if len(parts) > 3 or (text is not None and not all(parts)):
+        raise UsageError(f"found {text!r}, expected NAME, KIND/NAME or NAMESPACE/KIND/NAME such as deployment/web")
+    own, kind, name = ["", "", *parts][-3:]
+    if own and namespace not in {None, own}:
+        raise UsageError(f"{text} is in namespace {own}, but -n names {namespace}; leave out one of them")
+    return own or namespace or "", kind.lower(), name
+
+
+def _parse_since(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
+
+
+def _read(transport: Transport, namespace: str, names: Iterable[str], key: str) -> list[str]:
+    """Return the texts of ConfigMaps; CliError where none of these exists."""
+    maps = [read_config_map(transport, namespace, name) for name in names]
+    if not any(maps):
+        raise CliError(
+            f"namespace {namespace} has no ConfigMap of a history; choose the controller's namespace with "
+            "--controller-namespace, or apply deploy/ again, which has them"
+        )
+    return [config_map.data.get(key, "") for config_map in maps if config_map is not None]
+
+
+def _read_history(transport: Transport, namespace: str, wanted: tuple[str, str, str], since: int) -> HistoryDocument:
+    entries = read_ring(_read(transport, namespace, SEGMENT_MAPS, ENTRIES_KEY))
+    selected = [entry for entry in entries if entry.at >= since and _is_wanted(entry, wanted)]
+    return history_document(selected, total=len(entries))
+
+
+def _is_wanted(entry: Entry, wanted: tuple[str, str, str]) -> bool:
+    kind, _, name = entry.workload.partition("/")
+    found = entry.namespace, kind.lower(), name
+    return all(one in {"", other} for one, other in zip(wanted, found, strict=True))
+
+
+def _read_trend(transport: Transport, namespace: str, since: int) -> TrendDocument:
+    (text,) = _read(transport, namespace, [TREND_MAP], TREND_KEY)
+    trend = parse_trend(text)
+    return trend_document(Trend(samples=tuple(sample for sample in trend.samples if sample.at >= since)))
+
+
+def _show_history(document: HistoryDocument, args: argparse.Namespace) -> str:
+    match args.output:
+        case "table":
+            return history_text(document, find_layout(args.color))
+        case "jsonl":
+            return _lines(document.entries)
+        case _:
+            return _show(document, args.output)
+
+
+def _show_trend(document: TrendDocument, args: argparse.Namespace) -> str:
+    match args.output:
+        case "table":
+            return trend_text(document, find_layout(args.color))
+        case "jsonl":
+            return _lines(document.samples)
+        case _:
+            return _show(document, args.output)
+
+
+def _show(document: HistoryDocument | TrendDocument, output: str) -> str:
+    return to_json(document).decode() if output == "json" else to_yaml(document)
+
+
+def _lines(entries: Sequence[msgspec.Struct]) -> str:
+    return "".join(f"{msgspec.json.encode(entry).decode()}\n" for entry in entries)

@@ -1,0 +1,102 @@
+"""The loop's part of the history: compares the state before and after a step, and puts entries into the outbox."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from msgspec import structs
+
+from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.state import (
+    ApprovalRead,
+    Leading,
+    LoopEvent,
+    LoopState,
+    PauseRead,
+    PolicyLoaded,
+    PolicyRefused,
+)
+from rebalancer.history.moves import note_moves
+from rebalancer.history.outbox import add_entries, begin_term, seconds_of
+from rebalancer.history.people import Acts, note_people
+from rebalancer.history.samples import note_sample
+from rebalancer.history.violations import Describe, Violation, describe_violations, note_violations
+from rebalancer.history.words import cut
+from rebalancer.history.zones import note_zones
+from rebalancer.model.history import NAME_LIMIT, Author, Entry, EntryKind, Noted
+from rebalancer.model.moves import Memory
+from rebalancer.tracking.zones import find_zone_keys
+
+
+def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: datetime) -> LoopState:
+    """Return the state after a step with entries for what it has observed.
+
+    Only a leader's memory is stored, so nobody else makes entries. A new leader compares with what the last one has
+    stored: of what this process has observed before, nothing is known to be reported.
+    """
+    if not after.process.history_name:
+        return after
+    acts = _take_act(after.acts, event)
+    if acts is not after.acts:
+        after = replace(after, acts=acts)
+    if not after.leadership.leads:
+        return after
+    known, memory = before.memory, after.memory
+    entries: list[Entry] = []
+    if isinstance(event, Leading):
+        known, memory = event.memory, begin_term(memory, now)
+        who = cut(after.process.history_name, NAME_LIMIT)
+        entries.append(Entry(seq=0, at=seconds_of(now), kind=EntryKind.LEADS, who=who))
+    in_force = after.in_force
+    said, noted = note_people(
+        memory.noted,
+        replace(
+            acts,
+            approved=in_force.approved,
+            policy=in_force.policy.cluster.hash,
+            policy_error=in_force.policy_error,
+        ),
+        now,
+    )
+    memory = _with_noted(memory, noted)
+    entries += said
+    if known.moves is not memory.moves:
+        entries += note_moves(known, memory, after.cycle.snapshot if after.cycle is not None else None, now)
+    if after.cycle is not None and after.cycle is not before.cycle:
+        entries += note_zones(known, memory, find_zone_keys(in_force.policy), now)
+        changed, still_open = note_violations(known, memory, _describe(before.cycle, after.cycle), now)
+        sample, noted = note_sample(structs.replace(noted, open=still_open), after.cycle.assessment, now)
+        memory = _with_noted(memory, noted)
+        entries += (*changed, *sample)
+    memory = add_entries(memory, entries)
+    return after if memory is after.memory else replace(after, memory=memory)
+
+
+def _take_act(acts: Acts, event: LoopEvent) -> Acts:
+    """Take what an event says of people; a pause counts as the watch has it, which also knows who has ended it."""
+    match event:
+        case PauseRead(author=Author()):
+            return replace(acts, pause=event.pause, pause_author=event.author)
+        case ApprovalRead():
+            return replace(acts, approval_author=event.author)
+        case PolicyLoaded() | PolicyRefused():
+            return replace(acts, policy_author=event.author)
+        case _:
+            return acts
+
+
+def _with_noted(memory: Memory, noted: Noted) -> Memory:
+    return memory if noted == memory.noted else structs.replace(memory, noted=noted)
+
+
+def _describe(before: Cycle | None, after: Cycle) -> Describe:
+    """Return what describes violations as the new cycle has them, or the last one if they are gone."""
+
+    def describe(tokens: frozenset[str]) -> Mapping[str, Violation]:
+        described = describe_violations(after.assessment, after.causes, tokens)
+        gone = tokens - described.keys()
+        if gone and before is not None:
+            return {**describe_violations(before.assessment, before.causes, gone), **described}
+        return described
+
+    return describe

@@ -1,0 +1,131 @@
+"""Writes the outbox into the ConfigMaps of the history, in a thread of its own: no decision waits for it.
+
+An entry is written once the memory that has it is saved, so that a new leader knows of it, too. The process that leads
+reads what is stored first, and writes what is missing. Each write has the version that was read: a leader who has been
+deposed without knowing it overwrites nothing. Whatever goes wrong, all is read again before the next write.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from rebalancer.controller.polling import PollingThread
+from rebalancer.controller.state import HistoryStored, LoopEvent
+from rebalancer.history.contents import NO_CONTENTS, Contents, find_writes
+from rebalancer.history.outbox import find_missing
+from rebalancer.history.ring import read_ring
+from rebalancer.history.trend import extend_trend, parse_trend
+from rebalancer.model.history import Entry, EntryKind
+from rebalancer.ports import HistoryError, HistoryStore
+from rebalancer.reporting.documents.history import (
+    HistoryDocument,
+    TrendDocument,
+    history_document,
+    trend_document,
+)
+
+WRITE_SECONDS: Final = 10.0
+"""Between two writes: the history may be as old as that, and older while the API server does not answer."""
+
+_SKIPPED: Final = 5
+"""Polls that pass after one that has failed."""
+
+MOST_SHOWN: Final = 200
+"""Entries that the process keeps at hand for the status page, the newest."""
+
+_log = structlog.get_logger("rebalancer.history")
+
+
+class HistoryWriter(PollingThread):
+    """Writes what was saved, while this process `leads`; tells the loop what the ConfigMaps have."""
+
+    def __init__(self, store: HistoryStore, *, leads: Callable[[], bool], tell: Callable[[LoopEvent], None]) -> None:
+        self._store = store
+        self._leads = leads
+        self._tell = tell
+        self._outbox: tuple[Entry, ...] = ()
+        self._contents: Contents | None = None
+        """As read and written since, None while that is not known."""
+
+        self._shown: tuple[Contents, tuple[Entry, ...]] = NO_CONTENTS, ()
+        """The last contents that were known, and their newest entries."""
+
+        self._problem = ""
+        self._skipped = 0
+        """How many polls are to pass before the next try."""
+
+        self._dropped = 0
+        self._writing = threading.Lock()
+        """The end of the process writes beside this thread."""
+
+        super().__init__("history", WRITE_SECONDS, self.poll)
+
+    def take(self, outbox: tuple[Entry, ...]) -> None:
+        """Take the outbox of a memory that was saved; from the loop's thread, never blocks."""
+        self._outbox = outbox
+
+    def poll(self) -> None:
+        """Write what is missing, if this process leads; what goes wrong is logged once, and tried again in a minute."""
+        with self._writing:
+            self._skipped -= 1
+            if self._skipped >= 0 and not self.stopping.is_set():
+                return
+            try:
+                self._write()
+            except HistoryError as error:
+                self._contents, self._skipped = None, _SKIPPED
+                if str(error) != self._problem:
+                    consequence = "entries wait in the memory; decisions go on"
+                    _log.warning("history not stored", error=str(error), consequence=consequence)
+                self._problem = str(error)
+
+    def finish(self, seconds: float) -> None:
+        """Write once more what the last saved memory has, and end; wait for that at most so long."""
+        self.stop()
+        last = threading.Thread(target=self.poll, name="history-end", daemon=True)
+        last.start()
+        last.join(max(0.0, seconds))
+
+    def _write(self) -> None:
+        if not self._leads():
+            self._contents = None  # another leader writes
+            return
+        outbox = self._outbox
+        self._warn_of_dropped(outbox)
+        contents = self._contents
+        if contents is None:
+            contents = self._store.read()
+            self._keep(contents)
+        for write in find_writes(contents, outbox):
+            if not self._leads():
+                return
+            self._store.write(write)
+            contents = contents.after(write)
+            self._keep(contents)
+        self._problem = ""
+        if outbox:
+            self._tell(HistoryStored(stored=contents.stored))
+
+    def _keep(self, contents: Contents) -> None:
+        self._contents = contents
+        self._shown = contents, read_ring(contents.segments)
+
+    def _warn_of_dropped(self, outbox: tuple[Entry, ...]) -> None:
+        dropped = sum(entry.number for entry in outbox if entry.kind == EntryKind.DROPPED)
+        if dropped > self._dropped:
+            _log.warning("history entries dropped, the oldest that were not stored", entries=dropped)
+        self._dropped = dropped
+
+    def read_history(self) -> HistoryDocument:
+        """Return the newest entries, with those that are saved and not written yet; asks nobody."""
+        contents, entries = self._shown
+        missing = [one for one in find_missing(self._outbox, contents.stored) if one.kind != EntryKind.SAMPLE]
+        every = (*entries, *missing)
+        return history_document(every[-MOST_SHOWN:], total=len(every))
+
+    def read_trend(self) -> TrendDocument:
+        """Return the trend, with the samples that are saved and not written yet; asks nobody."""
+        contents, _ = self._shown
+        return trend_document(extend_trend(parse_trend(contents.trend), self._outbox))

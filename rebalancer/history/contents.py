@@ -1,0 +1,54 @@
+"""What the ConfigMaps of the history have, and which texts to write so that they have the entries of an outbox."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct, structs
+
+from rebalancer.history.outbox import Stored, find_missing
+from rebalancer.history.ring import ENTRIES_KEY, SEGMENT_MAPS, append_entries, find_last
+from rebalancer.history.trend import TREND_KEY, TREND_MAP, extend_trend, format_trend, parse_trend
+from rebalancer.model.history import Entry, EntryKind
+
+
+class Write(Struct, frozen=True):
+    """A text to write: the ConfigMap's name, and the key in it."""
+
+    name: str
+    key: str
+    text: str
+
+
+class Contents(Struct, frozen=True):
+    """The texts by the names of their ConfigMaps."""
+
+    segments: tuple[str, ...] = ("",) * len(SEGMENT_MAPS)
+    trend: str = ""
+
+    @property
+    def stored(self) -> Stored:
+        """The numbers of the last entry and the last sample."""
+        return Stored(find_last(self.segments), parse_trend(self.trend).seq)
+
+    def after(self, write: Write) -> "Contents":
+        """Return the contents after a write."""
+        if write.name == TREND_MAP:
+            return structs.replace(self, trend=write.text)
+        place = SEGMENT_MAPS.index(write.name)
+        return structs.replace(self, segments=(*self.segments[:place], write.text, *self.segments[place + 1 :]))
+
+
+NO_CONTENTS: Final = Contents()
+
+
+def find_writes(contents: Contents, outbox: Sequence[Entry]) -> Iterator[Write]:
+    """Yield what to write, in this order, so that the contents have all of an outbox; nothing if they have it.
+
+    If the writes end after any of them, what is missing then is found from the contents again.
+    """
+    missing = find_missing(outbox, contents.stored)
+    entries = [entry for entry in missing if entry.kind != EntryKind.SAMPLE]
+    for place, text in append_entries(contents.segments, entries).items():
+        yield Write(SEGMENT_MAPS[place], ENTRIES_KEY, text)
+    if len(entries) < len(missing):
+        yield Write(TREND_MAP, TREND_KEY, format_trend(extend_trend(parse_trend(contents.trend), missing)))

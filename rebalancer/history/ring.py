@@ -1,0 +1,68 @@
+"""The ring: the entries as JSON lines in a few texts of limited size, each stored in a ConfigMap of its own.
+
+Entries are appended to the text that has the last one. When it is full, the next text, which has the oldest entries, is
+begun anew. So a write changes one text, seldom two, and whatever is written or not, the number of the last entry says
+what is still missing.
+
+    0: 1 2 3   1: 4 5 6   2: 7 8      + 9 10    ──►    2: 7 8 9, then 0: 10
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from rebalancer.model.history import Entry
+
+SEGMENTS: Final = 8
+SEGMENT_MAPS: Final = tuple(f"rebalancer-history-{number}" for number in range(SEGMENTS))
+"""The names of the ConfigMaps that have them."""
+
+ENTRIES_KEY: Final = "entries.jsonl"
+SEGMENT_BYTES: Final = 100 * 1024
+"""Of one text."""
+
+_DECODER: Final = msgspec.json.Decoder(Entry)
+
+
+def parse_segment(text: str) -> Iterator[Entry]:
+    """Yield the entries of one text; a line that somebody has damaged is left out."""
+    for line in text.splitlines():
+        try:
+            yield _DECODER.decode(line)
+        except msgspec.DecodeError:
+            continue
+
+
+def read_ring(segments: Iterable[str]) -> tuple[Entry, ...]:
+    """Return all entries, the oldest first."""
+    return tuple(sorted((entry for text in segments for entry in parse_segment(text)), key=attrgetter("seq")))
+
+
+def find_last(segments: Iterable[str]) -> int:
+    """Return the number of the last entry, 0 where there is none."""
+    return max(map(_find_last, segments), default=0)
+
+
+def _find_last(segment: str) -> int:
+    return max((entry.seq for entry in parse_segment(segment)), default=0)
+
+
+def append_entries(segments: Sequence[str], entries: Iterable[Entry]) -> Mapping[int, str]:
+    """Return the texts that change if entries are appended, by their places, in the order in which to write them."""
+    lasts = list(map(_find_last, segments))
+    place = lasts.index(max(lasts))
+    changed: dict[int, str] = {}
+    lines = [segments[place]]
+    size = len(segments[place].encode())
+    for entry in entries:
+        line = msgspec.json.encode(entry).decode() + "\n"
+        length = len(line.encode())
+        if size + length > SEGMENT_BYTES:
+            place, lines, size = (place + 1) % len(segments), [], 0
+            changed.pop(place, None)  # more than the ring holds: what is overwritten at once is not written first
+        lines.append(line)
+        size += length
+        changed[place] = "".join(lines)
+    return changed

@@ -1,0 +1,51 @@
+"""A sample where a number of the trend has changed: violated workloads, pods above their bounds, the largest skew.
+
+The bound of a constraint is the most that a domain may hold once it is satisfied: of 12 pods in 3 domains with maxSkew
+1 that is 4, since the others hold at least 3 then.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from msgspec import structs
+
+from rebalancer.assessment.assess import Assessment, EvaluatedConstraint
+from rebalancer.history.outbox import seconds_of
+from rebalancer.model.history import Entry, EntryKind, Noted
+from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import State
+
+
+def note_sample(noted: Noted, assessment: Assessment, now: datetime) -> tuple[tuple[Entry, ...], Noted]:
+    """Return the sample, if a number has changed since the last one, and what has been reported after it."""
+    workloads: set[Reference] = set()
+    above = skew = 0
+    for group in assessment.violated:
+        workloads.update(group.workloads)
+        violated = [one for one in group.hard if one.counts.violated]
+        above += max(map(count_above, violated), default=0)
+        skew = max(skew, *(one.skew for one in violated))
+    for limit in assessment.limits:
+        if limit.state is not State.SATISFIED:
+            workloads.update(part.member.reference for part in limit.parts)
+            above += max(0, -limit.headroom)
+    numbers = {"violated": len(workloads), "above": above, "skew": skew}
+    following = structs.replace(noted, **numbers)
+    if following == noted:
+        return (), noted
+    entry = Entry(seq=0, at=seconds_of(now), kind=EntryKind.SAMPLE, number=numbers["violated"], above=above, skew=skew)
+    return (entry,), following
+
+
+def count_above(evaluated: EvaluatedConstraint) -> int:
+    """Return how many pods are above the bounds of the domains of a constraint."""
+    held = evaluated.counts.by_domain
+    return _above(held.filled.values(), len(held), evaluated.max_skew)
+
+
+def _above(filled: Iterable[int], domains: int, max_skew: int) -> int:
+    counts = list(filled)
+    if not domains:
+        return 0
+    bound = (sum(counts) + (domains - 1) * max_skew) // domains
+    return sum(max(0, count - bound) for count in counts)

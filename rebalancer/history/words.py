@@ -1,0 +1,14 @@
+"""Texts of limited length for entries."""
+
+from rebalancer.model.history import NAME_LIMIT, TEXT_LIMIT
+from rebalancer.model.moves import Reference
+
+
+def cut(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Return a text of at most so many characters."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def workload_text(workload: Reference) -> str:
+    """Name a workload within its namespace: KIND/NAME."""
+    return cut(f"{workload.kind}/{workload.name}", NAME_LIMIT)

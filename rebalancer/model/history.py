@@ -1,0 +1,132 @@
+"""What is stored of the past: one entry for each thing that has happened.
+
+The ConfigMaps of the history keep thousands of entries. So the keys are short, times are whole seconds since 1970, and
+what an entry does not have is left out. `reporting.documents.history` has the form for people and scripts.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct, field
+
+NAME_LIMIT = 253
+"""Characters of a name, as Kubernetes bounds them."""
+
+TEXT_LIMIT = 120
+"""Characters of a free text."""
+
+UNKNOWN = "unknown"
+"""The name of a person whom Kubernetes does not name."""
+
+
+class EntryKind(StrEnum):
+    """What has happened."""
+
+    MOVED = "Moved"
+    """An eviction has ended, by whatever outcome."""
+    VIOLATED = "Violated"
+    """A constraint or a limit began to be violated."""
+    SATISFIED = "Satisfied"
+    """A violation ended."""
+    PAUSED = "Paused"
+    RESUMED = "Resumed"
+    APPROVED = "Approved"
+    POLICY_CHANGED = "PolicyChanged"
+    POLICY_REFUSED = "PolicyRefused"
+    LEADS = "Leads"
+    """A process began to lead."""
+    ZONE_LOST = "ZoneLost"
+    """The last node of a zone is gone."""
+    ZONE_RETURNED = "ZoneReturned"
+    """A zone that had lost its nodes has one again."""
+    SAMPLE = "Sample"
+    """How much is violated has changed."""
+    DROPPED = "Dropped"
+    """Entries could not be stored in time, and were dropped."""
+
+
+class Author(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Who has changed an object, as far as the object says it.
+
+    `who` is what the command has written beside its change, "" if nothing was, and `of` what that change was about;
+    anybody who may write the object may declare any name. `manager` is the field manager that Kubernetes has noted, and
+    `at` when, in seconds since 1970.
+    """
+
+    who: str = ""
+    of: str = ""
+    manager: str = ""
+    at: int = 0
+
+
+NOBODY = Author()
+
+
+class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """One thing that has happened; fields that its kind does not have keep their defaults.
+
+    `seq` increases strictly over all leaders. Names have at most NAME_LIMIT characters, texts TEXT_LIMIT.
+    """
+
+    seq: int = field(name="s")
+    at: int = field(name="t")
+    """When it was observed, in seconds since 1970, as all times."""
+    kind: str = field(name="k")
+    """An EntryKind; a later release may have stored others."""
+    namespace: str = field(default="", name="n")
+    workload: str = field(default="", name="w")
+    """KIND/NAME; of a violation of several workloads the first one."""
+    token: str = field(default="", name="g")
+    """Of what is violated (`model.moves.make_token`): the same at its begin and its end."""
+    what: str = field(default="", name="m")
+    """What is violated, the name of a zone, a policy's or plan's hash, a reason, or what is wrong."""
+    cause: str = field(default="", name="y")
+    """What caused a violation, or why a pod was moved."""
+    pod: str = field(default="", name="p")
+    uid: str = field(default="", name="u")
+    node: str = field(default="", name="f")
+    """The node that the pod was evicted from."""
+    to: str = field(default="", name="d")
+    """The domains that the replacement was predicted in."""
+    replacement_node: str = field(default="", name="o")
+    """The node of the replacement, "" where that is not known."""
+    outcome: str = field(default="", name="e")
+    """The state in which a move has ended."""
+    since: int = field(default=0, name="b")
+    """When what has ended began: a move was requested, a violation observed; 0 if that is not known."""
+    until: int = field(default=0, name="l")
+    """When a pause ends by itself, 0 if it does not."""
+    who: str = field(default="", name="a")
+    """The process that leads, or whoever has paused, resumed, approved, changed the policy: declared, or UNKNOWN."""
+    manager: str = field(default="", name="r")
+    number: int = field(default=0, name="c")
+    """How many workloads a violation concerns, are violated in a sample, or entries were dropped."""
+    above: int = field(default=0, name="h")
+    """Of a sample: how many pods are above the bounds of their domains."""
+    skew: int = field(default=0, name="x")
+    """Of a sample: the largest skew."""
+
+
+class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """What the history has: stored with the memory, so that a new leader reports each thing once.
+
+    Of what people have done it has what was reported last. A token is a short name of a text
+    (`model.moves.make_token`).
+    """
+
+    seq: int = 0
+    """That of the last entry."""
+    pause: str = ""
+    """A token of the pause, "" where there is none."""
+    paused_at: int = 0
+    approved: str = ""
+    """The hash of the plan that was approved last."""
+    policy: str = ""
+    """The hash of the cluster policy in force."""
+    refused: str = ""
+    """A token of what is wrong with the newest policy, "" where it is in force."""
+    open: tuple[tuple[str, int], ...] = ()
+    """Violations, by token, that began at another time than the memory's `seen` has: a repair has interrupted them."""
+    violated: int = 0
+    """Of the last sample, as the next two."""
+    above: int = 0
+    skew: int = 0

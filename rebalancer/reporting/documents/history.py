@@ -1,0 +1,232 @@
+"""The History and Trend documents: what has happened, and how much was violated when."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rebalancer.history.trend import Trend
+from rebalancer.model.history import UNKNOWN, Entry, EntryKind
+from rebalancer.model.moves import MoveState
+from rebalancer.model.words import format_duration, plural
+from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName
+
+_BY_PEOPLE: Final = frozenset(
+    {EntryKind.PAUSED, EntryKind.RESUMED, EntryKind.APPROVED, EntryKind.POLICY_CHANGED, EntryKind.POLICY_REFUSED}
+)
+_LASTING: Final = frozenset({EntryKind.MOVED, EntryKind.SATISFIED, EntryKind.RESUMED, EntryKind.ZONE_RETURNED})
+"""Ends of something that began at `since`."""
+
+
+class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
+    """One thing that has happened, and `text`, which says it in a line.
+
+    `seq` increases strictly over all leaders. `at` is when the leader observed it; what has ended lasted from `since`
+    until then, `seconds`. `namespace`, `workload`, `pod`, `uid`, `node` (that the pod left) and `cause` are what it
+    concerns; of a violation of several workloads the first is named, and `number` counts them.
+
+    Of a move, `to` are the domains in which its replacement was predicted, `replacementNode` is the node that it got,
+    and `outcome` the state in which the move has ended. `what` is what is violated, the zone, the hash of the policy or
+    plan, or the reason for a pause, which ends by itself at `until`. `who` leads or has paused, resumed, approved or
+    changed the policy: as declared by the command that did it, if `declared`, else a process or "unknown". Of somebody
+    unknown, `manager` is the field manager that Kubernetes has noted of the change, at the time `since`.
+    """
+
+    seq: Number
+    at: datetime
+    kind: Text
+    text: Text
+    namespace: str = ""
+    workload: WorkloadName | None = None
+    what: str = ""
+    cause: str = ""
+    pod: str = ""
+    uid: str = ""
+    node: str = ""
+    to: str = ""
+    replacement_node: str = ""
+    outcome: str = ""
+    since: datetime | None = None
+    seconds: Number | None = None
+    until: datetime | None = None
+    who: str = ""
+    declared: bool = False
+    manager: str = ""
+    number: Number = 0
+
+
+class HistoryDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """What has happened, the oldest first. `total` counts the entries that are stored, before any filter."""
+
+    api_version: str = API_VERSION
+    kind: str = "History"
+    entries: tuple[HistoryEntry, ...]
+    total: Number
+
+
+class TrendSample(CamelCaseStruct, frozen=True, kw_only=True):
+    """How much was violated from `at` until the next sample.
+
+    That is how many workloads are `violated`, how many pods are `above` the bounds of their domains, and the largest
+    `skew` of a constraint.
+    """
+
+    at: datetime
+    violated: Number
+    above: Number
+    skew: Number
+
+
+class TrendDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """How much was violated, the oldest sample first; there is a sample where a number has changed.
+
+    Of long ago only some samples are kept: the first, the last, and the extremes of each while.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "Trend"
+    samples: tuple[TrendSample, ...]
+
+
+def history_document(entries: Iterable[Entry], *, total: int) -> HistoryDocument:
+    """Convert entries of the history, the oldest first."""
+    return HistoryDocument(entries=tuple(map(history_entry, entries)), total=total)
+
+
+def trend_document(trend: Trend) -> TrendDocument:
+    """Convert the trend."""
+    samples = (
+        TrendSample(at=_moment(one.at), violated=one.violated, above=one.above, skew=one.skew) for one in trend.samples
+    )
+    return TrendDocument(samples=tuple(samples))
+
+
+def history_entry(entry: Entry) -> HistoryEntry:
+    """Convert an entry of the history."""
+    kind, _, name = entry.workload.partition("/")
+    return HistoryEntry(
+        seq=entry.seq,
+        at=_moment(entry.at),
+        kind=entry.kind,
+        text=entry_text(entry),
+        namespace=entry.namespace,
+        workload=WorkloadName(kind=kind, name=name) if kind and name else None,
+        what=entry.what,
+        cause=entry.cause,
+        pod=entry.pod,
+        uid=entry.uid,
+        node=entry.node,
+        to=entry.to,
+        replacement_node=entry.replacement_node,
+        outcome=entry.outcome,
+        since=_moment(entry.since) if entry.since else None,
+        seconds=max(0, entry.at - entry.since) if entry.since and entry.kind in _LASTING else None,
+        until=_moment(entry.until) if entry.until else None,
+        who=entry.who,
+        declared=_is_declared(entry),
+        manager=entry.manager,
+        number=entry.number,
+    )
+
+
+def _moment(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _is_declared(entry: Entry) -> bool:
+    return entry.kind in _BY_PEOPLE and entry.who not in {"", UNKNOWN}
+
+
+def entry_text(entry: Entry) -> str:
+    """Say in a line what has happened, to be read alone."""
+    write = _TEXTS.get(entry.kind)
+    return write(entry) if write is not None else f"{entry.kind} {entry.what}".rstrip()
+
+
+def _moved(entry: Entry) -> str:
+    replacement = f" on {entry.replacement_node}" if entry.replacement_node else ""
+    predicted = f" in {entry.to}" if entry.to else ""
+    after = f"after {_lasted(entry)}"
+    endings: Mapping[str, str] = {
+        MoveState.VERIFIED: f"the replacement{replacement} is Ready as predicted{predicted}, {after}",
+        MoveState.INEFFECTIVE: f"the replacement{replacement} is Ready, but not as predicted{predicted}, {after}",
+        MoveState.LOST: f"no replacement was Ready {after}",
+        MoveState.OVERTAKEN: f"the workload wanted no replacement any more {after}",
+        MoveState.REFUSED: "the eviction was refused or not carried out",
+        MoveState.GONE: "the pod was already gone",
+    }
+    cause = f" to repair {entry.cause}" if entry.cause else ""
+    ending = endings.get(entry.outcome, entry.outcome)
+    return f"{_subject(entry)}: evicted {entry.pod} from {entry.node}{cause}; {ending}"
+
+
+def _violated(entry: Entry) -> str:
+    if not entry.token:
+        return f"{plural(entry.number, 'more workload')} began to violate a constraint or limit"
+    cause = f", cause {entry.cause}" if entry.cause else ""
+    return f"{_subject(entry)}: {entry.what}{cause}"
+
+
+def _satisfied(entry: Entry) -> str:
+    if not entry.token:
+        return f"{plural(entry.number, 'more workload')} satisfied constraint or limit again"
+    return f"{_subject(entry)}: satisfied again after {_lasted(entry)}"
+
+
+def _paused(entry: Entry) -> str:
+    end = f"until {_moment(entry.until):%Y-%m-%d %H:%M:%SZ}" if entry.until else "until resumed"
+    return f"paused {end} by {_person(entry)}: {entry.what or 'no reason given'}"
+
+
+def _resumed(entry: Entry) -> str:
+    if not entry.who:
+        return f"the pause ended by itself after {_lasted(entry)}"
+    return f"resumed by {_person(entry)} after {_lasted(entry)}"
+
+
+def _returned(entry: Entry) -> str:
+    return (
+        f"{entry.what} has nodes again, after {_lasted(entry)}" if entry.since else f"{entry.what} has its first node"
+    )
+
+
+def _sampled(entry: Entry) -> str:
+    violated, above = plural(entry.number, "workload"), plural(entry.above, "pod")
+    return f"{violated} violated, {above} above the bounds, largest skew {entry.skew}"
+
+
+_TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
+    EntryKind.MOVED: _moved,
+    EntryKind.VIOLATED: _violated,
+    EntryKind.SATISFIED: _satisfied,
+    EntryKind.PAUSED: _paused,
+    EntryKind.RESUMED: _resumed,
+    EntryKind.APPROVED: lambda entry: f"plan {entry.what} approved by {_person(entry)}",
+    EntryKind.POLICY_CHANGED: lambda entry: f"policy {entry.what} in force, changed by {_person(entry)}",
+    EntryKind.POLICY_REFUSED: lambda entry: f"policy refused, changed by {_person(entry)}: {entry.what}",
+    EntryKind.LEADS: lambda entry: f"{entry.who} leads",
+    EntryKind.ZONE_LOST: lambda entry: f"{entry.what} has lost its last node",
+    EntryKind.ZONE_RETURNED: _returned,
+    EntryKind.SAMPLE: _sampled,
+    EntryKind.DROPPED: lambda entry: (
+        f"{plural(entry.number, 'entry', 'entries')} dropped, which could not be stored in time"
+    ),
+}
+
+
+def _subject(entry: Entry) -> str:
+    if not entry.workload:
+        return "a workload that is gone"
+    kind, _, name = entry.workload.partition("/")
+    more = f" and {plural(entry.number - 1, 'more workload')}" if entry.number > 1 else ""
+    return f"{entry.namespace}/{name} ({kind}){more}"
+
+
+def _person(entry: Entry) -> str:
+    """Name who has done it: as declared, or the field manager of somebody unknown."""
+    if _is_declared(entry):
+        return f"{entry.who} (declared)"
+    return f"{UNKNOWN}, field manager {entry.manager}" if entry.manager else UNKNOWN
+
+
+def _lasted(entry: Entry) -> str:
+    return format_duration(timedelta(seconds=max(0, entry.at - entry.since))) if entry.since else "an unknown time"

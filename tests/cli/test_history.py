@@ -1,0 +1,116 @@
+"""`rebalancer history`: what it selects, its formats, and what it says where there is nothing to read."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from msgspec import structs
+
+from rebalancer.cli import main as entry
+from rebalancer.cli.errors import Exit
+from rebalancer.history.contents import NO_CONTENTS, find_writes
+from rebalancer.model.history import Entry
+from tests.adapters.kubernetes.fake_server import ApiServer, reachable
+from tests.history.build import HISTORY
+
+MAPS = "/api/v1/namespaces/rebalancer-system/configmaps/"
+
+
+def recorded(entries: tuple[Entry, ...] = HISTORY) -> ApiServer:
+    """Return an API server with the ConfigMaps of a history."""
+    made = ApiServer()
+    made.put(f"{MAPS}rebalancer-history")
+    for number in range(8):
+        made.put(f"{MAPS}rebalancer-history-{number}")
+    for write in find_writes(NO_CONTENTS, entries):
+        made.put(f"{MAPS}{write.name}", data={write.key: write.text})
+    return made
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    made = recorded()
+    with reachable(made, tmp_path, monkeypatch):
+        yield made
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert entry.main(["history", *words]) == Exit.FINE
+    return capsys.readouterr().out
+
+
+def test_the_formats(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """A document, and its entries one a line, oldest first; samples are the trend's."""
+    document = json.loads(shown(capsys, "-o", "json"))
+    assert (document["kind"], document["total"], len(document["entries"])) == ("History", 24, 24)
+    lines = [json.loads(line) for line in shown(capsys, "-o", "jsonl").splitlines()]
+    assert lines == document["entries"]
+    assert [line["seq"] for line in lines] == sorted(line["seq"] for line in lines)
+    assert yaml.safe_load(shown(capsys, "-o", "yaml"))["total"] == 24
+    table = shown(capsys).splitlines()
+    assert len(table) == 25
+    assert table[-1].endswith("37 entries dropped, which could not be stored in time")
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        (["cart"], 8),
+        (["deployment/cart"], 8),
+        (["shop/Deployment/cart", "-n", "shop"], 8),
+        (["cart", "-n", "other"], 0),
+        (["statefulset/cart"], 0),
+        (["-n", "shop"], 9),
+        (["db"], 1),
+    ],
+)
+def test_what_is_selected(server: ApiServer, capsys: pytest.CaptureFixture[str], words: list[str], number: int) -> None:
+    """A workload by its name, with kind or namespace; of a namespace no pause and no zone."""
+    document = json.loads(shown(capsys, *words, "-o", "json"))
+    assert (len(document["entries"]), document["total"]) == (number, 24)
+
+
+def test_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the clock of the command; the trend too."""
+    late = int(datetime.now(UTC).timestamp()) - HISTORY[-1].at - 60
+    with reachable(recorded(tuple(structs.replace(one, at=one.at + late) for one in HISTORY)), tmp_path, monkeypatch):
+        assert len(json.loads(shown(capsys, "--since", "2m", "-o", "json"))["entries"]) == 11
+        assert json.loads(shown(capsys, "--trend", "--since", "2m", "-o", "json"))["samples"] == []
+        assert len(json.loads(shown(capsys, "--trend", "--since", "2h", "-o", "json"))["samples"]) == 1
+
+
+def test_the_trend(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """In every format."""
+    document = json.loads(shown(capsys, "--trend", "-o", "json"))
+    assert (document["kind"], document["samples"][0]["violated"]) == ("Trend", 2)
+    assert json.loads(shown(capsys, "--trend", "-o", "jsonl")) == document["samples"][0]
+    assert yaml.safe_load(shown(capsys, "--trend", "-o", "yaml"))["kind"] == "Trend"
+    assert "LARGEST SKEW" in shown(capsys, "--trend")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a/b/c/d"], "expected NAME, KIND/NAME or NAMESPACE/KIND/NAME"),
+        (["shop/"], "expected NAME, KIND/NAME or NAMESPACE/KIND/NAME"),
+        (["shop/deployment/web", "-n", "other"], "is in namespace shop, but -n names other"),
+        (["web", "--trend"], "--trend counts all workloads"),
+        (["--since", "soon"], "found 'soon'"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    """Named, before anything is read."""
+    assert entry.main(["history", *words]) == Exit.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_where_nothing_can_be_read(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another namespace, and a missing right."""
+    assert entry.main(["history", "--controller-namespace", "other"]) == Exit.ERROR
+    assert "namespace other has no ConfigMap of a history" in capsys.readouterr().err
+    server.answers["GET", f"{MAPS}rebalancer-history-0"] = 403, "forbidden"
+    assert entry.main(["history"]) == Exit.ERROR
+    assert "the ClusterRole rebalancer-view has the right" in capsys.readouterr().err

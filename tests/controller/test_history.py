@@ -1,0 +1,310 @@
+"""The loop makes the entries of what it observes, and the writer stores them while its process leads."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from msgspec import structs
+from structlog.testing import capture_logs
+
+from rebalancer.admission.pause import Pause
+from rebalancer.controller.history_writer import MOST_SHOWN, HistoryWriter
+from rebalancer.controller.loop import step
+from rebalancer.controller.state import (
+    ApprovalRead,
+    CycleDue,
+    HistoryStored,
+    InForce,
+    Leading,
+    LoopEvent,
+    LoopState,
+    PauseRead,
+    PolicyLoaded,
+    PolicyRefused,
+    ProcessFacts,
+)
+from rebalancer.history.contents import NO_CONTENTS, Contents, Write
+from rebalancer.history.outbox import Stored
+from rebalancer.history.people import pause_token
+from rebalancer.model.history import NOBODY, Author, Entry, EntryKind
+from rebalancer.model.moves import Memory
+from rebalancer.policy import Mode
+from rebalancer.ports import MEMORY_KEY, HistoryError
+from rebalancer.reporting.documents.memory import memory_text, parse_memory
+from rebalancer.simulator import ZONE, SimulatedCluster
+from tests.build import a_cluster
+from tests.controller.simulated import Simulation, eager
+from tests.history.build import START, entry
+from tests.planning.clusters import returned
+
+POLICY = eager()
+NAME = ProcessFacts(history_name="pod-1")
+
+
+def led(memory: Memory | None = None, name: str = "pod-1") -> LoopState:
+    """Return the state of a new leader whose kill switch has been read."""
+    state = LoopState(in_force=InForce(policy=POLICY, policy_since=START), process=ProcessFacts(history_name=name))
+    state, _ = step(state, PauseRead(pause=None, author=NOBODY), START)
+    return step(state, Leading(leads=True, memory=memory or Memory()), START)[0]
+
+
+def kinds(state: LoopState) -> list[str]:
+    return [entry.kind for entry in state.memory.outbox]
+
+
+def after(state: LoopState, *events: LoopEvent) -> LoopState:
+    for event in events:
+        state, _ = step(state, event, START)
+    return state
+
+
+def test_a_process_without_a_history_makes_no_entry() -> None:
+    """A simulation has nowhere to store them."""
+    assert led(name="").memory == Memory()
+
+
+def test_nobody_but_the_leader_makes_entries() -> None:
+    """What it has seen before counts from when it leads."""
+    state = LoopState(in_force=InForce(policy=POLICY, policy_since=START), process=NAME)
+    state = after(state, PauseRead(pause=Pause(by="alice"), author=NOBODY))
+    assert state.memory == Memory()
+    assert kinds(after(state, Leading(leads=True))) == ["Leads", "Paused", "PolicyChanged"]
+
+
+def test_the_next_leader_repeats_nothing() -> None:
+    """It knows from the memory what was reported; only that it leads is new, and a pause that has ended meanwhile."""
+    pause = Pause(by="alice")
+    first = after(led(), PauseRead(pause=pause, author=NOBODY), ApprovalRead(approved="0a1b"))
+    assert kinds(first) == ["Leads", "PolicyChanged", "Paused", "Approved"]
+    stored = parse_memory(memory_text(first.memory))
+    assert stored.outbox == first.memory.outbox
+    second = led(stored, "pod-2")
+    assert kinds(second)[4:] == ["Leads", "Resumed"]
+    seqs = [entry.seq for entry in second.memory.outbox]
+    assert seqs == sorted(set(seqs))
+
+
+def test_who_has_done_it() -> None:
+    """As the watch has read it; a reading of the pause alone, right before a request, reports nothing."""
+    pause = Pause(by="alice", reason="an upgrade")
+    state = after(led(), PauseRead(pause=pause))
+    assert state.in_force.pause == pause
+    assert "Paused" not in kinds(state)
+    state = after(
+        state,
+        PauseRead(pause=pause, author=NOBODY),
+        PauseRead(pause=None, author=Author(who="bob", of=pause_token(pause))),
+        ApprovalRead(approved="0a1b", author=Author(who="carol", of="0a1b")),
+        PolicyLoaded(policy=eager(Mode.OBSERVE), author=Author(manager="helm", at=1)),
+        PolicyRefused(message="line 3", author=Author(manager="kubectl-edit", at=2)),
+    )
+    acts = [(entry.kind, entry.who, entry.manager) for entry in state.memory.outbox[2:]]
+    assert acts == [
+        ("Paused", "alice", ""),
+        ("Resumed", "bob", ""),
+        ("Approved", "carol", ""),
+        ("PolicyChanged", "unknown", "helm"),
+        ("PolicyRefused", "unknown", "kubectl-edit"),
+    ]
+
+
+def test_what_is_stored_is_dropped_from_the_memory() -> None:
+    """An answer that says nothing new changes nothing."""
+    state = led()
+    stored = Stored(entries=state.memory.outbox[0].seq)
+    dropped = after(state, HistoryStored(stored=stored))
+    assert kinds(dropped) == ["PolicyChanged"]
+    assert after(dropped, HistoryStored(stored=stored)).memory is dropped.memory
+
+
+class Recorded(Simulation):
+    """A simulated controller that keeps a history; `store` has all entries that any of its processes has saved."""
+
+    def start(self) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.adopt()
+
+    def adopt(self) -> None:
+        """Let the present process keep the history as well."""
+        process = replace(self.runner.state.process, history_name="pod")
+        self.runner.state = replace(self.runner.state, process=process)
+
+    def keep(self) -> None:
+        """Take what was saved, and have the loop forget it."""
+        outbox = parse_memory(self.cluster.load(MEMORY_KEY)).outbox
+        for one in outbox:
+            assert self.entries.setdefault(one.seq, one) == one, "a number is that of one entry"
+        last = max(self.entries, default=0)
+        self.runner.tell(HistoryStored(stored=Stored(last, last)))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_repair_in_the_history(restarts: bool) -> None:
+    """The zone that came back is repaired: a begin, each move once, an end, and samples; whoever leads when."""
+    simulation = Recorded(SimulatedCluster(returned(), seed=1), POLICY)
+    simulation.start()
+    with capture_logs():
+        for _ in range(40):
+            simulation.cycles(1)
+            simulation.keep()
+            if restarts:
+                simulation.restart()
+                simulation.adopt()
+    entries = [simulation.entries[seq] for seq in sorted(simulation.entries)]
+    moves = [entry for entry in entries if entry.kind == EntryKind.MOVED]
+    assert len({entry.uid for entry in moves}) == len(moves) == simulation.evictions > 0
+    assert {entry.outcome for entry in moves} == {"verified"}
+    assert all(entry.replacement_node and entry.to and entry.since for entry in moves)
+    begun = [entry.token for entry in entries if entry.kind == EntryKind.VIOLATED]
+    ended = [entry.token for entry in entries if entry.kind == EntryKind.SATISFIED]
+    assert sorted(begun) == sorted(ended)
+    assert len(set(begun)) == len(begun) > 0
+    samples = [entry for entry in entries if entry.kind == EntryKind.SAMPLE]
+    assert samples[0].number > 0
+    assert samples[-1].number == samples[-1].above == 0
+    assert sum(entry.kind == EntryKind.LEADS for entry in entries) == (40 if restarts else 1)
+
+
+def test_a_zone_that_is_lost_and_comes_back() -> None:
+    """As the snapshots show it, with how long it was gone."""
+    whole = a_cluster("abc", 1, {"a-1": 1, "b-1": 1, "c-1": 1}, spread={ZONE: 1}).snapshot()
+    without = replace(
+        whole,
+        nodes=tuple(node for node in whole.nodes if node.labels[ZONE] != "c"),
+        pods=tuple(pod for pod in whole.pods if pod.node != "c-1"),
+    )
+    state = led()
+    for minute, snapshot in enumerate((whole, without, without, whole)):
+        now = START + timedelta(minutes=minute)
+        state, _ = step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
+    zones = [(entry.kind, entry.what, entry.at - entry.since) for entry in state.memory.outbox if "Zone" in entry.kind]
+    assert [zone[:2] for zone in zones] == [("ZoneLost", "zone c"), ("ZoneReturned", "zone c")]
+    assert zones[1][2] == 180
+
+
+def test_a_violation_whose_workload_is_deleted_is_named_at_its_end() -> None:
+    """The cycle before knows it."""
+    skewed = a_cluster("ab", 1, {"a-1": 4}, spread={ZONE: 1}).snapshot()
+    gone = replace(skewed, pods=(), workloads=())
+    state = led()
+    for minute, snapshot in enumerate((skewed, gone)):
+        now = START + timedelta(minutes=minute)
+        state, _ = step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
+    ends = [entry.workload for entry in state.memory.outbox if entry.kind == EntryKind.SATISFIED]
+    assert set(ends) == {"Deployment/web"}
+
+
+class Store:
+    """ConfigMaps in memory."""
+
+    def __init__(self) -> None:
+        self.contents: Contents = NO_CONTENTS
+        self.problem = ""
+        self.writes: list[Write] = []
+        self.reads = 0
+
+    def read(self) -> Contents:
+        self.reads += 1
+        if self.problem:
+            raise HistoryError(self.problem)
+        return self.contents
+
+    def write(self, write: Write) -> None:
+        self.writes.append(write)
+        self.contents = self.contents.after(write)
+
+
+class Writing:
+    """A writer, and what it has told."""
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.leads: Iterator[bool] | bool = True
+        self.events: list[LoopEvent] = []
+        self.writer = HistoryWriter(self.store, leads=self._leads, tell=self.events.append)
+
+    def _leads(self) -> bool:
+        return self.leads if isinstance(self.leads, bool) else next(self.leads)
+
+
+OUTBOX = (entry(EntryKind.LEADS, 1, who="a"), entry(EntryKind.SAMPLE, 2, number=1))
+
+
+def test_the_page_reads_what_is_saved() -> None:
+    """The newest entries and the trend, each once, whether it is written yet or not, without a request."""
+    writing = Writing()
+    assert writing.writer.read_history().entries == ()
+    writing.writer.take(OUTBOX)
+    for _ in range(2):
+        assert [one.kind for one in writing.writer.read_history().entries] == ["Leads"]
+        assert [one.violated for one in writing.writer.read_trend().samples] == [1]
+        writing.writer.poll()
+    assert writing.events == [HistoryStored(stored=Stored(OUTBOX[0].seq, OUTBOX[1].seq))] * 2
+    assert len(writing.store.writes) == 2
+    many = tuple(entry(EntryKind.LEADS, 10 + number, who="a") for number in range(MOST_SHOWN + 50))
+    writing.writer.take(many)
+    document = writing.writer.read_history()
+    assert (len(document.entries), document.total) == (MOST_SHOWN, MOST_SHOWN + 51)
+    assert writing.store.reads == 1
+
+
+def test_a_new_leader_shows_what_is_stored() -> None:
+    """It reads the ConfigMaps once, also if it has nothing to write."""
+    writing = Writing()
+    old = Writing()
+    old.writer.take(OUTBOX)
+    old.writer.poll()
+    writing.store.contents = old.store.contents
+    writing.writer.poll()
+    assert [one.kind for one in writing.writer.read_history().entries] == ["Leads"]
+    assert writing.store.writes == []
+    assert writing.events == []
+
+
+def test_whoever_does_not_lead_writes_nothing() -> None:
+    """Neither at first nor between two writes; who leads again reads again."""
+    writing = Writing()
+    writing.writer.take(OUTBOX)
+    writing.leads = iter([False, True, True, False])
+    writing.writer.poll()
+    assert writing.store.reads == 0
+    writing.writer.poll()
+    assert len(writing.store.writes) == 1
+    assert writing.events == []
+    writing.leads = iter([False, *[True] * 3])
+    writing.writer.poll()
+    writing.writer.poll()
+    assert (writing.store.reads, len(writing.store.writes)) == (2, 2)
+
+
+def test_what_goes_wrong_is_logged_once_and_tried_again_in_a_minute() -> None:
+    """Until it works; what was dropped meanwhile is logged, too."""
+    writing = Writing()
+    writing.store.problem = "ConfigMap ns/rebalancer-history-0 does not exist"
+    dropped = structs.replace(OUTBOX[0], kind=EntryKind.DROPPED, number=3)
+    writing.writer.take((dropped, OUTBOX[1]))
+    with capture_logs() as logs:
+        for _ in range(13):
+            writing.writer.poll()
+    assert writing.store.reads == 3
+    assert [(one["event"], one.get("error")) for one in logs] == [
+        ("history entries dropped, the oldest that were not stored", None),
+        ("history not stored", writing.store.problem),
+    ]
+    writing.store.problem = ""
+    for _ in range(6):
+        writing.writer.poll()
+    assert len(writing.store.writes) == 2
+
+
+def test_the_end_of_the_process_writes_once_more() -> None:
+    """Also right after a failure, and whether the thread was started or not."""
+    writing = Writing()
+    writing.store.problem = "no answer"
+    writing.writer.take(OUTBOX)
+    with capture_logs():
+        writing.writer.poll()
+        writing.store.problem = ""
+        writing.writer.finish(5.0)
+    assert len(writing.store.writes) == 2

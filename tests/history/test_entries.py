@@ -1,0 +1,287 @@
+"""Each kind of change makes its entry, once, whoever leads."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.admission.pause import Pause
+from rebalancer.assessment.assess import Assessment
+from rebalancer.engine import evaluate
+from rebalancer.history.declared import Declaration, format_declaration, read_declaration
+from rebalancer.history.moves import note_moves
+from rebalancer.history.people import NO_ACTS, Acts, note_people, pause_token
+from rebalancer.history.samples import count_above, note_sample
+from rebalancer.history.violations import MOST_NAMED, Violation, describe_violations, note_violations
+from rebalancer.history.words import cut
+from rebalancer.history.zones import note_zones
+from rebalancer.model.history import NOBODY, UNKNOWN, Author, Entry, EntryKind, Noted
+from rebalancer.model.moves import Memory, Move, MoveState, Target, ZoneSeen, make_token
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import default_policy
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster
+from tests.history.build import AT, START
+from tests.tracking.build import move
+
+
+def assessed(snapshot: Snapshot) -> Assessment:
+    return evaluate(snapshot, default_policy()).assessment
+
+
+MINUTE = timedelta(minutes=1)
+LATER = START + 10 * MINUTE
+
+
+def with_state(state: MoveState, **fields: object) -> Move:
+    return structs.replace(move("u1", START, pod="web-1"), state=state, **fields)
+
+
+def moves(before: Move, after: Move) -> list[Entry]:
+    return list(note_moves(Memory(moves=(before,)), Memory(moves=(after,)), None, LATER))
+
+
+def test_a_move_has_one_entry_when_it_ends() -> None:
+    """With what is known of it: where from and to, why, since when, and how it ended."""
+    target = Target(ZONE, ("c",))
+    flying = with_state(MoveState.PENDING, targets=(Target(HOSTNAME, ("c-1", "c-2", "c-3", "c-4")), target))
+    ended = structs.replace(flying, state=MoveState.VERIFIED)
+    assert moves(flying, flying) == []
+    (entry,) = moves(flying, ended)
+    assert (entry.kind, entry.pod, entry.uid, entry.node, entry.to) == ("Moved", "web-1", "u1", "a-1", "zone c")
+    assert (entry.since, entry.at, entry.outcome, entry.cause) == (AT, AT + 600, "verified", "SkewViolated")
+    assert (entry.namespace, entry.workload) == ("default", "Deployment/web")
+    assert moves(ended, ended) == []
+
+
+def test_many_likely_nodes_are_counted() -> None:
+    """Only host names are predicted: three are named."""
+    flying = with_state(MoveState.EVICTED, targets=(Target(HOSTNAME, ("c-1", "c-2", "c-3", "c-4")), Target(ZONE, ())))
+    (entry,) = moves(flying, structs.replace(flying, state=MoveState.LOST))
+    assert entry.to == "node c-1/c-2/c-3 or 1 more"
+
+
+def test_where_the_replacement_is() -> None:
+    """The snapshot has its node; a replacement that is gone has none."""
+    snapshot = a_cluster("ab", 1, {"a-1": 1, "b-1": 1}).snapshot()
+    pod = snapshot.pods[0]
+    flying = with_state(MoveState.PENDING, replacement=pod.uid)
+    ended = structs.replace(flying, state=MoveState.VERIFIED)
+    (entry,) = note_moves(Memory(moves=(flying,)), Memory(moves=(ended,)), snapshot, LATER)
+    assert entry.replacement_node == pod.node
+    gone = structs.replace(ended, replacement="gone")
+    (entry,) = note_moves(Memory(moves=(flying,)), Memory(moves=(gone,)), snapshot, LATER)
+    assert entry.replacement_node == ""
+
+
+def test_a_deferred_refusal_has_not_ended() -> None:
+    """Whoever has refused it for the moment may still carry it out: one entry, when that is decided."""
+    planned = with_state(MoveState.PLANNED)
+    deferred = with_state(MoveState.REFUSED, deferred_until=LATER)
+    assert moves(planned, deferred) == []
+    assert [entry.outcome for entry in moves(deferred, with_state(MoveState.REFUSED))] == ["refused"]
+    assert moves(deferred, with_state(MoveState.EVICTED)) == []
+
+
+def test_a_move_that_another_leader_has_ended_is_not_reported_again() -> None:
+    """What is not followed in the memory before has ended in the entry of somebody else; another request is another."""
+    ended = with_state(MoveState.VERIFIED)
+    assert list(note_moves(Memory(), Memory(moves=(ended,)), None, LATER)) == []
+    again = structs.replace(ended, requested_at=LATER)
+    assert moves(with_state(MoveState.PLANNED), again) == []
+
+
+VIOLATION = Violation("shop", "Deployment/cart", 1, "zone skew 3, maxSkew 1", "NodeLost")
+
+
+def describe(tokens: frozenset[str]) -> Mapping[str, Violation]:
+    return dict.fromkeys(tokens, VIOLATION)
+
+
+def test_a_violation_has_a_begin_and_an_end() -> None:
+    """The begin says what and why, the end how long it lasted."""
+    violated = Memory(seen=(("t", START),))
+    (begun,), kept = note_violations(Memory(), violated, describe, START)
+    assert (begun.kind, begun.token, begun.what, begun.cause) == ("Violated", "t", "zone skew 3, maxSkew 1", "NodeLost")
+    assert kept == ()
+    assert note_violations(violated, violated, describe, LATER) == ((), ())
+    (ended,), _ = note_violations(violated, Memory(), describe, LATER)
+    assert (ended.kind, ended.since, ended.at, ended.workload) == ("Satisfied", AT, AT + 600, "Deployment/cart")
+    (ended,), _ = note_violations(violated, Memory(), lambda _: {}, LATER)
+    assert (ended.workload, ended.token) == ("", "t")
+
+
+def test_a_repair_does_not_interrupt_a_violation() -> None:
+    """While its moves are in flight a group may look satisfied: the violation lasts from its begin to its last end."""
+    flying = with_state(MoveState.EVICTED, group="web")
+    token = make_token("web")
+    violated = Memory(seen=((token, START),))
+    repaired = Memory(moves=(flying,))
+    entries, kept = note_violations(violated, repaired, describe, START + MINUTE)
+    assert (entries, kept) == ((), ((token, AT),))
+    repaired = structs.replace(repaired, noted=Noted(open=kept))
+    again = Memory(moves=(flying,), seen=((token, START + 2 * MINUTE),))
+    entries, kept = note_violations(repaired, again, describe, START + 2 * MINUTE)
+    assert (entries, kept) == ((), ((token, AT),))
+    again = structs.replace(again, noted=Noted(open=kept))
+    (ended,), kept = note_violations(again, Memory(), describe, LATER)
+    assert (ended.kind, ended.since, kept) == ("Satisfied", AT, ())
+
+
+@given(st.lists(st.sets(st.sampled_from("abcdef")), max_size=12))
+def test_begins_and_ends_alternate(violated: list[set[str]]) -> None:
+    """Whatever is violated when: of each group a begin is followed by its end, and the open ones are the violated."""
+    memory = Memory()
+    is_open: dict[str, bool] = {}
+    for number, tokens in enumerate(violated):
+        now = START + number * MINUTE
+        known = dict(memory.seen)
+        after = Memory(seen=tuple((token, known.get(token, now)) for token in sorted(tokens)), noted=memory.noted)
+        entries, kept = note_violations(memory, after, describe, now)
+        for entry in entries:
+            assert is_open.get(entry.token, False) is (entry.kind == EntryKind.SATISFIED)
+            is_open[entry.token] = entry.kind == EntryKind.VIOLATED
+        memory = structs.replace(after, noted=structs.replace(after.noted, open=kept))
+        assert {token for token, value in is_open.items() if value} == tokens
+
+
+def test_of_many_violations_at_once_the_first_are_named() -> None:
+    """The loss of a zone must not push all else out of the history."""
+    tokens = [f"{number:03}" for number in range(MOST_NAMED + 7)]
+    memory = Memory(seen=tuple((token, START) for token in tokens))
+    entries, _ = note_violations(Memory(), memory, describe, START)
+    assert [entry.token for entry in entries] == [*tokens[:MOST_NAMED], ""]
+    assert entries[-1].number == 7
+
+
+def test_violations_are_described() -> None:
+    """A group by its violated constraints, whether violated or not; a token that no group has is left out."""
+    assessment = assessed(a_cluster("abc", 1, {"a-1": 4}, spread={ZONE: 1}).snapshot())
+    (group,) = assessment.groups
+    token = make_token(group.spread.name)
+    described = describe_violations(assessment, {}, frozenset({token, "other"}))
+    assert described == {token: Violation("default", "Deployment/web", 1, "zone skew 4, maxSkew 1", "")}
+    even = assessed(a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, spread={ZONE: 1}).snapshot())
+    (group,) = even.groups
+    token = make_token(group.spread.name)
+    assert describe_violations(even, {}, frozenset({token}))[token].what == "zone skew 0, maxSkew 1"
+    assert describe_violations(even, {}, frozenset({"other"})) == {}
+
+
+def zones(**last: int) -> Memory:
+    """Return the memory of zones that were seen last so many minutes after the start."""
+    return Memory(zones=tuple(ZoneSeen(ZONE, name, START + minute * MINUTE) for name, minute in sorted(last.items())))
+
+
+def changed(before: Memory, after: Memory) -> list[tuple[str, str, int]]:
+    return [(entry.kind, entry.what, entry.since) for entry in note_zones(before, after, {ZONE}, LATER)]
+
+
+def test_a_zone_is_lost_once_and_comes_back_once() -> None:
+    """Whoever leads: both memories are stored ones."""
+    assert changed(zones(a=0, b=0), zones(a=1, b=1)) == []
+    assert changed(zones(a=0, b=0), zones(a=1, b=0)) == [("ZoneLost", "zone b", 0)]
+    assert changed(zones(a=1, b=0), zones(a=2, b=0)) == []
+    assert changed(zones(a=2, b=0), zones(a=3, b=3)) == [("ZoneReturned", "zone b", AT)]
+    assert changed(zones(a=3), zones(a=4, c=4)) == [("ZoneReturned", "zone c", 0)]
+    assert changed(zones(a=0, b=0), zones(a=1)) == [("ZoneLost", "zone b", 0)], "also if it is forgotten at once"
+
+
+def test_zones_that_say_nothing() -> None:
+    """The first snapshot, an unchanged memory, a label that is none of a zone, the loss of all nodes."""
+    assert changed(Memory(), zones(a=0)) == []
+    assert changed(zones(a=0), zones(a=0)) == []
+    assert list(note_zones(zones(a=0, b=0), zones(a=1, b=0), {"rack"}, LATER)) == []
+
+
+def people(noted: Noted, acts: Acts) -> tuple[list[tuple[str, str, str, str]], Noted]:
+    entries, following = note_people(noted, acts, LATER)
+    return [(entry.kind, entry.what, entry.who, entry.manager) for entry in entries], following
+
+
+READ = replace(NO_ACTS, pause_author=NOBODY)
+
+
+def test_a_pause_and_its_end() -> None:
+    """By whom, where they have said so; a pause that has not been read changes nothing."""
+    pause = Pause(reason="an upgrade", by="alice")
+    entries, noted = people(Noted(), replace(READ, pause=pause))
+    assert entries == [("Paused", "an upgrade", "alice", "")]
+    assert people(noted, replace(READ, pause=pause)) == ([], noted)
+    assert people(noted, NO_ACTS) == ([], noted)
+    resumed = replace(READ, pause_author=Author(who="bob", of=pause_token(pause)))
+    entries, after = people(noted, resumed)
+    assert entries == [("Resumed", "", "bob", "")]
+    assert people(after, resumed) == ([], after)
+    stale = replace(READ, pause_author=Author(who="bob", of="an earlier pause"))
+    assert people(noted, stale)[0] == [("Resumed", "", UNKNOWN, "")]
+
+
+def test_a_pause_of_somebody_unknown() -> None:
+    """Kubernetes has noted the program, and when; a file that cannot be read says why."""
+    author = Author(manager="kubectl-patch", at=AT)
+    entries, _ = note_people(Noted(), replace(READ, pause=Pause(unreadable="broken"), pause_author=author), LATER)
+    (entry,) = entries
+    assert (entry.who, entry.manager, entry.since, entry.what) == (UNKNOWN, "kubectl-patch", AT, "broken")
+
+
+def test_a_pause_that_ends_by_itself() -> None:
+    """Nobody has ended it, and it lasted from when it was seen."""
+    pause = Pause(until=LATER + MINUTE)
+    acts = replace(READ, pause=pause)
+    (begun,), noted = note_people(Noted(), acts, LATER)
+    assert begun.until == AT + 660
+    (ended,), noted = note_people(noted, acts, LATER + MINUTE)
+    assert (ended.kind, ended.who, ended.since) == ("Resumed", "", AT + 600)
+    assert note_people(noted, acts, LATER + MINUTE) == ((), noted)
+
+
+def test_approvals_and_policies() -> None:
+    """An approval by whom it declares; a policy by its field manager; a refused one once."""
+    approved = replace(NO_ACTS, approved="0a1b", approval_author=Author(who="alice", of="0a1b"))
+    entries, noted = people(Noted(), approved)
+    assert entries == [("Approved", "0a1b", "alice", "")]
+    assert people(noted, NO_ACTS) == ([], noted), "not read yet"
+    other = replace(approved, approved="2c3d")
+    assert people(noted, other)[0] == [("Approved", "2c3d", UNKNOWN, "")], "the declaration is about another plan"
+    changed_by = replace(NO_ACTS, policy="9f3a", policy_author=Author(manager="helm", at=AT))
+    entries, noted = people(Noted(), changed_by)
+    assert entries == [("PolicyChanged", "9f3a", UNKNOWN, "helm")]
+    refused = replace(changed_by, policy_error="line 3")
+    entries, noted = people(noted, refused)
+    assert entries == [("PolicyRefused", "line 3", UNKNOWN, "helm")]
+    assert people(noted, refused) == ([], noted)
+
+
+def test_a_declaration_can_be_read_again() -> None:
+    """What somebody has damaged declares nothing."""
+    declared = Declaration(by="alice", of="0a1b")
+    assert read_declaration(format_declaration(declared)) == declared
+    assert read_declaration("") == read_declaration("{") == read_declaration('{"by": 3}') == Declaration()
+
+
+def test_a_sample_where_a_number_changes() -> None:
+    """Of 12 pods in 3 zones a zone may hold 4: of 6 and 6, four are above."""
+    skewed = assessed(a_cluster("abc", 1, {"a-1": 6, "b-1": 6}, spread={ZONE: 1}).snapshot())
+    (sample,), noted = note_sample(Noted(), skewed, START)
+    assert (sample.number, sample.above, sample.skew) == (1, 4, 6)
+    assert note_sample(noted, skewed, LATER) == ((), noted)
+    even = assessed(a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, spread={ZONE: 1}).snapshot())
+    (sample,), _ = note_sample(noted, even, LATER)
+    assert (sample.number, sample.above, sample.skew) == (0, 0, 0)
+
+
+def test_a_constraint_without_domains_has_no_pod_above() -> None:
+    """No node has its key."""
+    (group,) = assessed(a_cluster("a", 1, {"a-1": 2}, spread={"rack": 1}).snapshot()).groups
+    assert [count_above(one) for one in group.hard] == [0]
+
+
+@given(st.text(max_size=300), st.integers(1, 200))
+def test_texts_are_cut(text: str, limit: int) -> None:
+    """At most so long, and as they are where they are short."""
+    assert len(cut(text, limit)) <= limit
+    assert cut(text, limit) == text or len(text) > limit

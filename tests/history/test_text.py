@@ -1,0 +1,86 @@
+"""Each entry is one line that can be read alone; the document has all that the entry has."""
+
+from rebalancer.model.history import Entry
+from rebalancer.model.moves import MoveState
+from rebalancer.reporting.documents.history import (
+    HistoryDocument,
+    TrendDocument,
+    TrendSample,
+    entry_text,
+    history_document,
+    history_entry,
+)
+from rebalancer.reporting.text.history import history_text, trend_text
+from rebalancer.reporting.text.layout import TextLayout
+from tests.history.build import AT, HISTORY, START, moved
+
+CART = "shop/cart (Deployment)"
+EVICTED = f"{CART}: evicted cart-7d4b9c6f5-8xk2f from node-a-1 to repair SkewViolated;"
+TEXTS = [
+    "rebalancer-0_1a2b3c4d leads",
+    "policy 9f3a in force, changed by unknown, field manager helm",
+    "zone c has lost its last node",
+    "2 workloads violated, 4 pods above the bounds, largest skew 6",
+    "zone c has nodes again, after 10m",
+    "zone d has its first node",
+    f"{CART}: zone skew 6, maxSkew 1, cause DomainReturned",
+    "shop/db (StatefulSet) and 2 more workloads: redis/zone: 6 of 12 pods are in a",
+    "12 more workloads began to violate a constraint or limit",
+    "paused until 2026-01-05 10:11:20Z by alice (declared): zone b is upgraded",
+    "resumed by bob (declared) after 40s",
+    "paused until resumed by unknown, field manager kubectl-patch: no reason given",
+    "the pause ended by itself after 10s",
+    "plan 0a1b2c3d approved by alice (declared)",
+    f"{EVICTED} the replacement on node-c-2 is Ready as predicted in zone c, after 31s",
+    f"{EVICTED} the replacement on node-b-1 is Ready, but not as predicted in zone c, after 31s",
+    f"{EVICTED} no replacement was Ready after 31s",
+    f"{EVICTED} the workload wanted no replacement any more after 31s",
+    f"{EVICTED} the eviction was refused or not carried out",
+    f"{CART}: evicted cart-7d4b9c6f5-8xk2f from node-a-1; the pod was already gone",
+    f"{CART}: satisfied again after 2m20s",
+    "a workload that is gone: satisfied again after an unknown time",
+    "12 more workloads satisfied constraint or limit again",
+    "policy refused, changed by unknown: policy.yaml:3: unknown field",
+    "37 entries dropped, which could not be stored in time",
+]
+
+
+def test_what_each_entry_says() -> None:
+    """To the letter; of a kind that a later release has stored there is the kind."""
+    assert [entry_text(entry) for entry in HISTORY] == TEXTS
+    assert entry_text(Entry(seq=1, at=AT, kind="Later", what="more")) == "Later more"
+
+
+def test_the_document_of_an_entry() -> None:
+    """Times, duration, and whether somebody has declared it."""
+    document = history_entry(moved(800, MoveState.VERIFIED, replacement_node="node-c-2"))
+    assert document.seconds == 31
+    assert document.workload is not None
+    assert (document.workload.kind, document.workload.name, document.uid[:8]) == ("Deployment", "cart", "0f5e3c1e")
+    every = [history_entry(entry) for entry in HISTORY]
+    assert [one.who for one in every if one.declared] == ["alice", "bob", "alice"]
+    assert [one.seconds for one in every if one.kind == "Paused"] == [None, None]
+    assert every[0].at == START
+
+
+def test_the_table() -> None:
+    """The newest last; the kind has the colour of what it means, and nothing else has one."""
+    lines = history_text(history_document(HISTORY, total=99)).splitlines()
+    assert lines[0].split() == ["TIME", "KIND", "WHAT"]
+    assert lines[-1] == f"2026-01-05 08:13:50Z  Dropped        {TEXTS[-1]}"
+    painted = history_text(history_document(HISTORY[14:16], total=99), TextLayout(color=True)).splitlines()
+    assert "\x1b[32mMoved\x1b[0m" in painted[1]
+    assert "\x1b[33mMoved\x1b[0m" in painted[2]
+
+
+def test_nothing_to_show() -> None:
+    """Nothing there, or nothing selected."""
+    assert history_text(HistoryDocument(entries=(), total=0)) == "No entries: nothing has happened yet.\n"
+    assert history_text(HistoryDocument(entries=(), total=9)) == "No entries: none of 9 is selected.\n"
+    assert trend_text(TrendDocument(samples=())) == "No samples: nothing was violated yet.\n"
+
+
+def test_the_trend_as_a_table() -> None:
+    """A line for each sample."""
+    text = trend_text(TrendDocument(samples=(TrendSample(at=START, violated=2, above=4, skew=6),)))
+    assert text.splitlines()[1].split() == ["2026-01-05", "08:00:00Z", "2", "4", "6"]
