@@ -30,9 +30,14 @@ from benchmarks.recorded.live import FIGURES, LOST, LiveCluster, bookmark
 from benchmarks.recorded.pages import INDEX, VERSION
 from benchmarks.recorded.protobuf import CONTENT_TYPE
 from benchmarks.recorded.states import SCENARIOS, SIZES
+from rebalancer.history.ring import SEGMENT_MAPS
+from rebalancer.history.trend import TREND_MAP
 
 NAMESPACE: Final = "rebalancer-system"
-STORED: Final = ("rebalancer-status", "rebalancer-control", "rebalancer-policy", "rebalancer-approval")
+STORED: Final = (
+    *("rebalancer-status", "rebalancer-control", "rebalancer-policy", "rebalancer-approval", TREND_MAP),
+    *SEGMENT_MAPS,
+)
 LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/rebalancer"
 SENT: Final = "/recorded/sent"
 """Answers how many changes watches have been sent."""

@@ -23,6 +23,7 @@ from tests.cli.printing import (
     stopped_server,
 )
 from tests.cli.test_cleanup import used
+from tests.cli.test_history import recorded
 
 GOLDEN = Path(__file__).parent / "golden" / "output"
 HELP = Path(__file__).parent / "golden" / "help"
@@ -65,6 +66,8 @@ COMMANDS = {
     "approve": ("approve", "--yes"),
     "status": ("status",),
     "status-paused": ("status",),
+    "history": ("history",),
+    "history-trend": ("history", "--trend"),
     "cleanup": ("cleanup", "--yes"),
 }
 SERVERS: dict[str, Callable[[], Handler]] = {
@@ -75,6 +78,8 @@ SERVERS: dict[str, Callable[[], Handler]] = {
     "approve": proposing_server,
     "status": repairing_server,
     "status-paused": stopped_server,
+    "history": recorded,
+    "history-trend": recorded,
     "cleanup": used,
 }
 """The API servers that commands about a cluster reach."""

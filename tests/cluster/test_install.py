@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from rebalancer.adapters.kubernetes.placeholders import job_manifest
+from rebalancer.history.ring import SEGMENT_MAPS
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.deletion_costs import OWN_DELETION_COST
 from rebalancer.model.placeholders import Placeholder
@@ -359,7 +360,9 @@ def _as_root() -> None:
 
 needs_root = pytest.mark.usefixtures("_as_root")
 FROM_CONFIG_MAP = {"--policy=/etc/rebalancer/policy.yaml": f"--policy=configmap:{NAMESPACE}/rebalancer-policy"}
-FILE_ONLY = {("", "configmaps", "rebalancer-policy", verb) for verb in ("list", "watch")}
+RING = {("", "configmaps", name, "patch") for name in SEGMENT_MAPS[1:]}
+"""The history goes on there when its first ConfigMap is full."""
+FILE_ONLY = {("", "configmaps", "rebalancer-policy", "watch"), *RING}
 """The Deployment mounts the policy; one variant below watches it."""
 NOT_SERVED = {
     ("scheduling.k8s.io", "podgroups", "", "watch"),
@@ -430,7 +433,9 @@ def lay_out_two_teams(plane: ControlPlane) -> None:
 
 VARIANTS = {
     "observe": Variant(policy={"mode": "Observe"}, unused=FILE_ONLY),
-    "approve, policy from the ConfigMap": Variant(policy={"mode": "Approve"}, act=approve, changed=FROM_CONFIG_MAP),
+    "approve, policy from the ConfigMap": Variant(
+        policy={"mode": "Approve"}, act=approve, changed=FROM_CONFIG_MAP, unused=RING
+    ),
     "evict": Variant(policy={"mode": "Evict"}, unused=FILE_ONLY),
     "steer": Variant(policy={"mode": "Observe", "prevention": {"scaleDown": "Steer"}}, unused=FILE_ONLY),
     "scale-downs observed": Variant(
