@@ -118,6 +118,10 @@ class HistoryWriter(PollingThread):
             _log.warning("history entries dropped, the oldest that were not stored", entries=dropped)
         self._dropped = dropped
 
+    def read_past(self) -> tuple[HistoryDocument, TrendDocument]:
+        """Return history and trend for the page; asks nobody."""
+        return self.read_history(), self.read_trend()
+
     def read_history(self) -> HistoryDocument:
         """Return the newest entries, with those that are saved and not written yet; asks nobody."""
         contents, entries = self._shown

@@ -18,6 +18,7 @@ from rebalancer.controller.status import status_document
 from rebalancer.locations import Address
 from rebalancer.model.moves import Move
 from rebalancer.reporting.acting import describe_controller
+from rebalancer.reporting.documents.history import HistoryDocument, TrendDocument
 from rebalancer.reporting.documents.overview import EVERYTHING, Selection
 from rebalancer.reporting.documents.page import PageDocument, PageSource, page_document
 from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
@@ -38,7 +39,7 @@ class StatusPage:
     """Serves the newest state of the loop on an address; CannotListen where that is not possible.
 
     `now` is the clock of the state, `refresh` after how many seconds a browser renews the page, `read_lease` says who
-    leads, None where no Lease decides that.
+    leads, None where no Lease decides that; `read_past` returns history and trend, None where there is none.
 
     What it shows of a cycle is made for the first who asks: the loop is not to spend time on it where nobody looks.
     """
@@ -51,10 +52,12 @@ class StatusPage:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         refresh: int = REFRESH_SECONDS,
         read_lease: Callable[[], LeaseStatus | None] = lambda: None,
+        read_past: Callable[[], tuple[HistoryDocument, TrendDocument] | None] = lambda: None,
     ) -> None:
         self._identity = identity
         self._now = now
         self._read_lease = read_lease
+        self._read_past = read_past
         local = bool(address.host) and ip_address(address.host).is_loopback
         routes = page_routes(self.read, local=local, now=now, refresh=refresh)
         self._server = WebServer(address.host, address.port, routes)
@@ -97,6 +100,7 @@ class StatusPage:
             leads=leads,
             status=status,
             source=source,
+            past=self._read_past() if leads else None,
             selection=selection,
             with_report=with_report,
         )

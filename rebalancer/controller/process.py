@@ -188,9 +188,14 @@ class _Controller:
         self._cluster.follow_owners(policy.policy.eligibility.foreign_owners)
         identity = Identity(name=self._identity, policy_source=policy.name)
         self._elector = self._make_elector()
+        self._history = HistoryWriter(
+            HistoryMaps(transport, settings.namespace), leads=self._elector.leads, tell=self._tell_quietly
+        )
         page_address = settings.page_listen_address
         if viewer is None and page_address is not None:
-            viewer = StatusPage(page_address, identity, read_lease=self._elector.describe_lease)
+            viewer = StatusPage(
+                page_address, identity, read_lease=self._elector.describe_lease, read_past=self._history.read_past
+            )
         self._telemetry = Telemetry(
             self._cluster,
             settings.listen_address,
@@ -200,9 +205,6 @@ class _Controller:
             leads=self._leads,
         )
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
-        self._history = HistoryWriter(
-            HistoryMaps(transport, settings.namespace), leads=self._elector.leads, tell=self._tell_quietly
-        )
         self._runner = self._make_runner(identity)
         self._prevention = PreventionWorker(
             cluster=self._cluster,

@@ -31,6 +31,7 @@ from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, ScaleDownPrevention
 from rebalancer.reporting.documents.document import document_schema
+from rebalancer.reporting.documents.history import TrendDocument, TrendSample, history_document
 from rebalancer.reporting.documents.overview import ROWS, RowState
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.status import LeaseStatus
@@ -40,6 +41,7 @@ from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster
 from rebalancer.simulator.builder import ClusterBuilder
 from rebalancer.simulator.controller import SimulatedController
 from tests.build import a_cluster, a_policy
+from tests.history.build import HISTORY
 
 POLICY = a_policy(
     """\
@@ -374,7 +376,7 @@ def test_a_browser_may_load_and_run_nothing_else(browser: Browser) -> None:
     assert "url(" not in style
 
 
-@pytest.mark.parametrize("path", ["/", "/workloads", "/workload", "/nodes", "/status.json", "/style.css"])
+@pytest.mark.parametrize("path", ["/", "/workloads", "/workload", "/nodes", "/history", "/status.json", "/style.css"])
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -459,6 +461,38 @@ def test_a_filter_holds_for_list_plan_moves_and_json(browser: Browser) -> None:
     document = json.loads(browser.text("/status.json?q=web-1"))
     assert [row["of"] for row in document["overview"]["rows"]] == ["web-1 (Deployment)"]
     assert {one["workload"]["name"] for one in (*document["evictions"], *document["waiting"])} == {"web-1"}
+
+
+def test_the_page_has_what_happened_and_the_trend(browser: Browser) -> None:
+    """The newest first; a filter holds for both what concerns a workload and what concerns the cluster."""
+    state = state_of(shop(), seconds=125)
+    samples = tuple(
+        TrendSample(at=START - timedelta(minutes=minutes), violated=violated, above=0, skew=0)
+        for minutes, violated in ((90, 0), (30, 4), (5, 1))
+    )
+    past = history_document(HISTORY, total=len(HISTORY)), TrendDocument(samples=samples)
+    identity = Identity(name="leader-1", policy_source="test")
+    page = StatusPage(Address("127.0.0.1", 0), identity, now=lambda: START, read_past=lambda: past)
+    page.start()
+    try:
+        page.show(state, ())
+        other = Browser(page)
+        text = plain(other.text())
+        newest = [entry.text for entry in past[0].entries][:-11:-1]
+        assert [text.index(words) for words in newest] == sorted(text.index(words) for words in newest)
+        everything = plain(other.text("/history"))
+        assert all(entry.text in everything for entry in past[0].entries)
+        only = plain(other.text("/history?q=cart").partition("What happened")[2])
+        assert "cart" in only
+        assert "paused" not in only
+        assert "approved by alice" in plain(other.text("/history?q=alice"))
+        assert "Now 1 violated, at most 4 in this time" in plain(other.text("/?trend=7d"))
+        jsonschema.validate(json.loads(other.text("/status.json")), document_schema(PageDocument))
+    finally:
+        page.stop()
+    browser.page.show(state, ())
+    assert "nothing yet" in plain(browser.text("/history"))
+    assert "Violated, 2h" not in plain(browser.text())
 
 
 def test_the_nodes_that_take_no_pods_come_first_with_the_reason(browser: Browser) -> None:

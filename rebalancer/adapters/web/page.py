@@ -22,7 +22,13 @@ _HEADERS: Final = (
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
 )
-_VIEWS: Final = {"/": "overview", "/workloads": "workloads", "/workload": "workload", "/nodes": "nodes"}
+_VIEWS: Final = {
+    "/": "overview",
+    "/workloads": "workloads",
+    "/workload": "workload",
+    "/nodes": "nodes",
+    "/history": "history",
+}
 """The template of each path."""
 
 

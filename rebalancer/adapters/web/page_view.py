@@ -9,10 +9,13 @@ from typing import Final, NamedTuple
 from rebalancer.adapters.web.bars import Bar, Bars, draw_bars
 from rebalancer.adapters.web.map_drawing import Drawing, Table, draw_map, draw_zones, tabulate
 from rebalancer.adapters.web.page_address import REFRESH_SECONDS, PageAddress
+from rebalancer.adapters.web.trend_drawing import RANGES, Trend, draw_trend
+from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.words import format_duration, plural, short_key
 from rebalancer.reporting.acting import slow_start_text
+from rebalancer.reporting.documents.history import HistoryEntry
 from rebalancer.reporting.documents.map import NodeState
 from rebalancer.reporting.documents.nodes import NodeEntry
 from rebalancer.reporting.documents.overview import FacetEntry, RowState, WorkloadRow
@@ -31,6 +34,7 @@ FIRST: Final = 25
 """So many refusals, problems and last moves are shown."""
 
 _MOST_RULES: Final = 4
+_MOST_PAST: Final = 10
 _MOST_STEPS: Final = 20
 _BAR_PIXELS: Final = 70.0
 _BROKEN: Final = frozenset({State.VIOLATED, State.INFEASIBLE, State.UNFIXABLE})
@@ -53,6 +57,16 @@ _RULE_SIGNS: Final = {
     State.UNFIXABLE: Sign.UNREPAIRABLE,
     State.UNKNOWN: Sign.NOTE,
 }
+
+_PAST_SIGNS: Final[Mapping[str, Sign]] = {
+    EntryKind.VIOLATED: Sign.VIOLATED,
+    EntryKind.SATISFIED: Sign.GOOD,
+    EntryKind.PAUSED: Sign.PAUSE,
+    EntryKind.ZONE_LOST: Sign.NONE,
+    EntryKind.POLICY_REFUSED: Sign.NONE,
+    EntryKind.DROPPED: Sign.NONE,
+}
+"""The sign of an entry of the history; a note of every other, but for a move, whose sign its outcome decides."""
 
 _PATTERNS: Final = {Sign.VIOLATED: "over", Sign.WAITING: "striped", Sign.UNREPAIRABLE: "crossed"}
 """The pattern of bars of a sign; others are plain."""
@@ -172,6 +186,7 @@ class Past(NamedTuple):
     """Something that has happened."""
 
     at: datetime
+    when: str
     sign: Sign
     what: str
     detail: str
@@ -555,9 +570,16 @@ class PageView:
 
     # What happened
 
-    @cached_property
+    @property
     def past(self) -> Sequence[Past]:
-        """The moves that ended last, the newest first."""
+        """What has happened last, the newest first."""
+        return self.all_past[:_MOST_PAST]
+
+    @cached_property
+    def all_past(self) -> Sequence[Past]:
+        """What has happened, the newest first: the history, or without one the last moves."""
+        if self._page.history:
+            return [self._entry(entry) for entry in reversed(self._page.history)]
         chosen = [
             move
             for move in self._page.status.last_moves
@@ -565,13 +587,41 @@ class PageView:
         ]
         return [self._past(move) for move in sorted(chosen, key=lambda move: move.since, reverse=True)[:FIRST]]
 
+    def _entry(self, entry: HistoryEntry) -> Past:
+        sign = _PAST_SIGNS.get(entry.kind, Sign.NOTE)
+        if entry.kind == EntryKind.MOVED:
+            sign = Sign.GOOD if entry.outcome == MoveState.VERIFIED else Sign.NONE
+        took = _seconds(entry.seconds) if entry.seconds is not None else ""
+        return Past(entry.at, self._when(entry.at), sign, entry.text, "", took)
+
     def _past(self, move: MoveEntry) -> Past:
         good = move.state == MoveState.VERIFIED
         took = format_duration(move.since - move.requested_at) if move.requested_at is not None else ""
         what = f"{move.namespace}/{move.pod} {_route(move.node, move.to)}"
-        return Past(
-            move.since, Sign.GOOD if good else Sign.NONE, what, f"{move.state}, {move.reason}".rstrip(", "), took
-        )
+        detail = ", ".join(filter(None, (move.state, move.reason)))
+        return Past(move.since, self._when(move.since), Sign.GOOD if good else Sign.NONE, what, detail, took)
+
+    def _when(self, moment: datetime) -> str:
+        today = moment.date() == self._now.date()
+        return f"{moment:%H:%M:%S}" if today else f"{moment:%d %b %H:%M}"
+
+    # The trend
+
+    trend_ranges = tuple(RANGES)
+
+    @property
+    def trend_range(self) -> str:
+        """The name of the chosen range; two hours while something is violated, a day otherwise."""
+        chosen = self._address.value("trend")
+        if chosen in RANGES:
+            return chosen
+        overview = self._page.overview
+        return "2h" if overview is not None and (overview.figures.violated or overview.figures.moving) else "24h"
+
+    @cached_property
+    def trend(self) -> Trend:
+        """The trend as shapes."""
+        return draw_trend(self._page.trend, self._page.history, self._now, RANGES[self.trend_range])
 
     def time(self, moment: datetime) -> str:
         """Write a time."""

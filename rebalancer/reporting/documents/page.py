@@ -1,6 +1,6 @@
 """The Page document: everything that the status page shows, for scripts and for the page itself."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -13,6 +13,7 @@ from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import Plan
 from rebalancer.reporting.cluster_map import WHOLE, map_document
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
+from rebalancer.reporting.documents.history import HistoryDocument, HistoryEntry, TrendDocument, TrendSample
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.nodes import NodesDocument, nodes_document
 from rebalancer.reporting.documents.overview import EVERYTHING, VIOLATIONS, Overview, OverviewDocument, Selection
@@ -47,7 +48,7 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader; any
     other has no report and no overview, and its plan is empty. `evictions` are the first fifty that this cycle lets go,
     `waiting` the first fifty that are decided and wait. `overview`, `map`, `nodes`, these and the `findings` have what
-    was selected; `report` has everything.
+    was selected; so has `history`, the oldest first, as far as the process keeps it. `report` and `trend` have all.
     """
 
     api_version: str = API_VERSION
@@ -61,6 +62,8 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     evictions: tuple[PlannedEviction, ...]
     waiting: tuple[WaitingEviction, ...]
     nodes: NodesDocument | None
+    history: tuple[HistoryEntry, ...]
+    trend: tuple[TrendSample, ...]
     findings: tuple[ReportedFinding, ...]
     report: ReportDocument | None
 
@@ -153,6 +156,7 @@ def page_document(
     leads: bool,
     status: StatusDocument,
     source: PageSource | None,
+    past: tuple[HistoryDocument, TrendDocument] | None = None,
     selection: Selection = EVERYTHING,
     with_report: bool = True,
 ) -> PageDocument:
@@ -168,6 +172,8 @@ def page_document(
             evictions=(),
             waiting=(),
             nodes=None,
+            history=(),
+            trend=(),
             findings=(),
             report=None,
         )
@@ -182,6 +188,18 @@ def page_document(
         evictions=source.evictions(selection),
         waiting=source.waiting(selection),
         nodes=source.nodes(selection),
+        history=tuple(_select(past[0].entries, selection)) if past is not None else (),
+        trend=past[1].samples if past is not None else (),
         findings=source.findings(selection),
         report=source.report if with_report else None,
     )
+
+
+def _select(entries: Iterable[HistoryEntry], selection: Selection) -> Iterator[HistoryEntry]:
+    """Yield the selected entries; what concerns the whole cluster stays unless something is looked for by its name."""
+    for entry in entries:
+        if entry.workload is None:
+            if not (selection.namespace or selection.workload) and selection.search.lower() in entry.text.lower():
+                yield entry
+        elif selection.concerns(entry.namespace, f"{entry.workload.name} {entry.pod}", entry.workload):
+            yield entry

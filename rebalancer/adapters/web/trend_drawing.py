@@ -1,0 +1,124 @@
+"""The trend as shapes: steps, since a number holds until the next sample; pauses, moves and lost zones beside it."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from rebalancer.model.history import EntryKind
+from rebalancer.model.moves import MoveState
+from rebalancer.reporting.documents.history import HistoryEntry, TrendSample
+
+RANGES: Final = {
+    "2h": timedelta(hours=2),
+    "6h": timedelta(hours=6),
+    "24h": timedelta(hours=24),
+    "7d": timedelta(days=7),
+}
+"""The ranges that can be chosen, by their names in the address."""
+
+_WIDTH: Final = 342.0
+_TALL: Final = 52.0
+_TOP: Final = 12.0
+_LABELS: Final = 4
+_FLAG_ROOM: Final = 64.0
+"""Words at flags that are nearer than this would lie upon each other."""
+
+_FLAGS: Final = {EntryKind.ZONE_LOST: "lost", EntryKind.ZONE_RETURNED: "back"}
+
+
+class Label(NamedTuple):
+    """A word at a place of the axis, or at a flag."""
+
+    x: float
+    text: str
+
+
+class Trend(NamedTuple):
+    """A drawing of the trend in pixels: the step line, what is below it, marks; the same in words."""
+
+    line: str
+    area: str
+    last: int
+    last_y: float
+    pauses: Sequence[tuple[float, float]]
+    moves: Sequence[float]
+    failures: Sequence[float]
+    flags: Sequence[Label]
+    labels: Sequence[Label]
+    sentence: str
+
+
+def draw_trend(
+    samples: Sequence[TrendSample], entries: Sequence[HistoryEntry], now: datetime, span: timedelta
+) -> Trend:
+    """Draw how many workloads were violated from `span` ago until now; the last sample holds until now."""
+    begin = now - span
+
+    def place(moment: datetime) -> float:
+        return round(min(1.0, max(0.0, (moment - begin) / span)) * _WIDTH, 1)
+
+    held = [one for one in samples if one.at <= begin][-1:]
+    shown = [*held, *(one for one in samples if begin < one.at <= now)]
+    highest = max((one.violated for one in shown), default=0)
+    top = highest or 1
+
+    def height(number: int) -> float:
+        return round(_TOP + _TALL - number / top * _TALL, 1)
+
+    steps = "".join(f"H{place(one.at):g}V{height(one.violated):g}" for one in shown[1:])
+    line = f"M{place(shown[0].at):g} {height(shown[0].violated):g}{steps}H{_WIDTH:g}" if shown else ""
+    last = shown[-1].violated if shown else 0
+    within = [one for one in entries if begin < one.at <= now]
+    moves = [one for one in within if one.kind == EntryKind.MOVED]
+    flags = [
+        Label(place(one.at), f"{one.what.rpartition('=')[2]} {_FLAGS[EntryKind(one.kind)]}")
+        for one in within
+        if one.kind in _FLAGS
+    ]
+    base = _TOP + _TALL
+    return Trend(
+        line=line,
+        area=f"{line}V{base:g}H{place(shown[0].at):g}z" if shown else "",
+        last=last,
+        last_y=height(last),
+        pauses=_find_pauses(entries, begin, now, place),
+        moves=[place(one.at) for one in moves if one.outcome == MoveState.VERIFIED],
+        failures=[place(one.at) for one in moves if one.outcome != MoveState.VERIFIED],
+        flags=_spread(flags),
+        labels=_labels(begin, span),
+        sentence=f"Now {last} violated, at most {highest} in this time" if shown else "No sample yet",
+    )
+
+
+def _spread(flags: Sequence[Label]) -> Sequence[Label]:
+    """Return the newest flags whose words have room."""
+    kept: list[Label] = []
+    for flag in reversed(flags):
+        if not kept or kept[-1].x - flag.x >= _FLAG_ROOM:
+            kept.append(flag)
+    return kept[::-1]
+
+
+def _find_pauses(
+    entries: Sequence[HistoryEntry], begin: datetime, now: datetime, place: Callable[[datetime], float]
+) -> Sequence[tuple[float, float]]:
+    """Return where a pause begins and how wide it is, of each within the time."""
+    pauses: list[tuple[float, float]] = []
+    since: datetime | None = None
+    for one in entries:
+        if one.kind == EntryKind.PAUSED:
+            since = since or one.at
+        elif one.kind == EntryKind.RESUMED and (since or one.since) is not None:
+            pauses.append((place(since or one.since or one.at), place(one.at)))
+            since = None
+    if since is not None:
+        pauses.append((place(since), place(now)))
+    return [(start, round(end - start, 1)) for start, end in pauses if end > place(begin)]
+
+
+def _labels(begin: datetime, span: timedelta) -> Sequence[Label]:
+    form = "%d %b" if span > timedelta(hours=24) else "%H:%M"
+    return [
+        Label(round(number / _LABELS * _WIDTH, 1), (begin + span * number / _LABELS).strftime(form))
+        for number in range(_LABELS)
+    ]
