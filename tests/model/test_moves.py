@@ -67,6 +67,8 @@ NEW = {
     "domains_in_motion": [],
     "evicted_by_others": [],
     "canaries": [],
+    "outbox": [],
+    "noted": {},
     "requests": [["2026-01-01T00:00:00Z", "", ""]],
 }
 """Keys that came later: version 0.1 ignores them."""

@@ -19,7 +19,9 @@ from rebalancer.adapters.kubernetes.configmaps import LIMIT
 from rebalancer.admission.approval import MOST_PROPOSED
 from rebalancer.admission.memory import MOST_IN_FLIGHT
 from rebalancer.assessment.causes import MOST_STORED
+from rebalancer.history.outbox import MOST_WAITING
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
+from rebalancer.model.history import Entry, EntryKind, Noted
 from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import (
     NO_MEMORY,
@@ -56,6 +58,7 @@ from rebalancer.tracking.motion import MOST_CHANGES as MOST_NODE_CHANGES
 from rebalancer.tracking.motion import MOST_DOMAINS
 from rebalancer.tracking.moves import DEFERRED_MOVES_STORED, ENDED_MOVES_STORED
 from rebalancer.tracking.requests import sent_request
+from tests.history.build import HISTORY
 from tests.scheduling.build import NOW, ZONE
 from tests.tracking.build import move
 from tests.tracking.test_moves import MOVE
@@ -75,6 +78,8 @@ MEMORY = Memory(
     settling=(("fedcba9876543210", NOW),),
     windows=(StartWindow(size=8, limited=True, moved_at=NOW), StartWindow(namespace="shop", size=4, moved_at=NOW)),
     queued=(("0011223344556677", NOW),),
+    outbox=HISTORY,
+    noted=Noted(seq=HISTORY[-1].seq, pause="0123", policy="9f3a", open=(("0011223344556677", 1),), violated=2),
 )
 
 
@@ -356,3 +361,21 @@ def test_parts_are_left_out_in_the_order_in_which_they_are_missed_least() -> Non
     assert len(stored.seen) == MOST_SINCE // 5
     assert max(moment for _, moment in stored.seen) <= sorted(moment for _, moment in memory.seen)[MOST_SINCE // 5]
     assert (stored.moves, stored.zones, len(stored.refused)) == (memory.moves, memory.zones, MOST_FAILED)
+
+
+def test_entries_of_the_history_are_left_out_first() -> None:
+    """As many as may wait fit beside an ordinary memory; of one that is too large the newest hundred are stored."""
+    random = Random(1)
+    words = ["".join(random.choices("abcdefghijklmnopqrstuvwxyz0123456789-", k=500)) for _ in range(MOST_WAITING)]
+    outbox = tuple(
+        Entry(seq=number, at=number, kind=EntryKind.MOVED, pod=text[:253], node=text[253:])
+        for number, text in enumerate(words, start=1)
+    )
+    memory = msgspec.structs.replace(MEMORY, outbox=outbox)
+    text = memory_text(memory)
+    assert len(text) > MOST_BYTES // 2
+    assert parse_memory(text) == memory
+    seen = tuple((make_token(str(number)), NOW - timedelta(seconds=number)) for number in range(MOST_SINCE))
+    stored = parse_memory(memory_text(msgspec.structs.replace(memory, seen=seen)))
+    assert stored.outbox == outbox[-100:]
+    assert (len(stored.seen), stored.noted) == (MOST_SINCE, memory.noted)
