@@ -1,5 +1,7 @@
 """A sample where a number of the trend has changed: violated workloads, pods above their bounds, the largest skew.
 
+How many are violated is what status and page say of the same cycle.
+
 The bound of a constraint is the most that a domain may hold once it is satisfied: of 12 pods in 3 domains with maxSkew
 1 that is 4, since the others hold at least 3 then.
 """
@@ -12,24 +14,23 @@ from msgspec import structs
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint
 from rebalancer.history.outbox import seconds_of
 from rebalancer.model.history import Entry, EntryKind, Noted
-from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State
 
 
-def note_sample(noted: Noted, assessment: Assessment, now: datetime) -> tuple[tuple[Entry, ...], Noted]:
-    """Return the sample, if a number has changed since the last one, and what has been reported after it."""
-    workloads: set[Reference] = set()
+def note_sample(noted: Noted, assessment: Assessment, number: int, now: datetime) -> tuple[tuple[Entry, ...], Noted]:
+    """Return the sample, if a number has changed since the last one, and what has been reported after it.
+
+    `number` is that of the violated workloads.
+    """
     above = skew = 0
     for group in assessment.violated:
-        workloads.update(group.workloads)
         violated = [one for one in group.hard if one.counts.violated]
         above += max(map(count_above, violated), default=0)
         skew = max(skew, *(one.skew for one in violated))
     for limit in assessment.limits:
         if limit.state is not State.SATISFIED:
-            workloads.update(part.member.reference for part in limit.parts)
             above += max(0, -limit.headroom)
-    numbers = {"violated": len(workloads), "above": above, "skew": skew}
+    numbers = {"violated": number, "above": above, "skew": skew}
     following = structs.replace(noted, **numbers)
     if following == noted:
         return (), noted

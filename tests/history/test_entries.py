@@ -266,11 +266,11 @@ def test_a_declaration_can_be_read_again() -> None:
 def test_a_sample_where_a_number_changes() -> None:
     """Of 12 pods in 3 zones a zone may hold 4: of 6 and 6, four are above."""
     skewed = assessed(a_cluster("abc", 1, {"a-1": 6, "b-1": 6}, spread={ZONE: 1}).snapshot())
-    (sample,), noted = note_sample(Noted(), skewed, START)
+    (sample,), noted = note_sample(Noted(), skewed, 1, START)
     assert (sample.number, sample.above, sample.skew) == (1, 4, 6)
-    assert note_sample(noted, skewed, LATER) == ((), noted)
+    assert note_sample(noted, skewed, 1, LATER) == ((), noted)
     even = assessed(a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, spread={ZONE: 1}).snapshot())
-    (sample,), _ = note_sample(noted, even, LATER)
+    (sample,), _ = note_sample(noted, even, 0, LATER)
     assert (sample.number, sample.above, sample.skew) == (0, 0, 0)
 
 
