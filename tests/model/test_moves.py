@@ -57,7 +57,7 @@ NEW_IN_MOVES = {
     "repeats": None,
 }
 NEW_IN_REFUSED = {"refuser": "", "words": "", "pod": ""}
-NEW = {
+NEW: dict[str, object] = {
     "unreplaced": None,
     "replaced_at": None,
     "settling": [],
