@@ -114,7 +114,7 @@ class Reader(HTMLParser):
         given = dict(attrs)
         self.ids += [given["id"] or ""] if "id" in given else []
         self.links += [given["href"] or ""] if "href" in given else []
-        if tag not in {"meta", "link", "input"}:
+        if tag not in {"meta", "link", "input", "br"}:
             self._open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -376,7 +376,9 @@ def test_a_browser_may_load_and_run_nothing_else(browser: Browser) -> None:
     assert "url(" not in style
 
 
-@pytest.mark.parametrize("path", ["/", "/workloads", "/workload", "/nodes", "/history", "/status.json", "/style.css"])
+@pytest.mark.parametrize(
+    "path", ["/", "/workloads", "/workload", "/nodes", "/node", "/history", "/status.json", "/style.css"]
+)
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -511,6 +513,36 @@ def test_the_nodes_that_take_no_pods_come_first_with_the_reason(browser: Browser
     assert "lately (nodes.settle) since 2025-12-31 23:58:36 UTC (1m ago) takes pods in 3m31s" in text
     assert "a-1" not in plain(browser.text("/nodes?q=c").partition("<main")[2])
     assert "No such node." in browser.text("/nodes?q=nosuch")
+
+
+def test_a_node_has_a_view_with_the_workloads_on_it(browser: Browser) -> None:
+    """And no other; the list of nodes leads there."""
+    blueprint = a_cluster("ab", 2)
+    blueprint.deployment("web", namespace="shop", on={"a-1": 2, "b-1": 0}, spread={ZONE: 1})
+    blueprint.deployment("db", namespace="shop", on={"a-2": 1, "b-2": 1}, spread={ZONE: 1})
+    browser.page.show(state_of(blueprint.snapshot()), ())
+    (link,) = (one for one in Reader(browser.text("/nodes")).links if "node=a-1" in one)
+    text = plain(browser.text(link.removeprefix(".")).partition("<main")[2])
+    assert "Node Node State Why, and since when Pods a-1 zone a ready" in text
+    assert "shop/web (Deployment)" in text
+    assert "shop/db" not in text
+    assert "There is no such node." in browser.text("/node?node=gone")
+
+
+def test_where_nothing_is_violated_the_page_shows_what_is_closest_to_it(browser: Browser) -> None:
+    """The three with least room, drawn and mapped; none of them while something is violated."""
+    blueprint = a_cluster("abc", 1)
+    for number, on in enumerate(({"a-1": 2, "b-1": 1, "c-1": 1}, {"a-1": 1, "b-1": 1, "c-1": 1})):
+        blueprint.deployment(f"web-{number}", namespace="shop", on=on, spread={ZONE: 1})
+    blueprint.deployment("wide", namespace="shop", on={"a-1": 1, "b-1": 1, "c-1": 1}, spread={ZONE: 5})
+    browser.page.show(state_of(blueprint.snapshot(), policy=a_policy("mode: Evict\n")), ())
+    text = plain(browser.text().partition("<main")[2])
+    assert "Nothing is violated, nothing moves" in text
+    near = text.partition("Closest to a bound")[2]
+    assert near.index("shop/web-0 (Deployment)") < near.index("shop/wide (Deployment)")
+    assert "Map of the cluster" in text
+    browser.page.show(state_of(shop()), ())
+    assert "Closest to a bound" not in browser.text()
 
 
 def test_a_workload_has_a_view_with_every_rule_its_proof_and_what_comes_next(browser: Browser) -> None:

@@ -27,6 +27,7 @@ _VIEWS: Final = {
     "/workloads": "workloads",
     "/workload": "workload",
     "/nodes": "nodes",
+    "/node": "node",
     "/history": "history",
 }
 """The template of each path."""

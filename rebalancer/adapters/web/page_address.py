@@ -12,7 +12,7 @@ from rebalancer.reporting.documents.overview import VIOLATED, RowState, Selectio
 REFRESH_SECONDS: Final = 30
 """After so many seconds a browser renews the page while nothing moves."""
 
-_FILTERS: Final = ("namespace", "workload", "state", "reason", "q")
+_FILTERS: Final = ("namespace", "workload", "node", "state", "reason", "q")
 _LONGEST_NUMBER: Final = 8
 
 
@@ -47,6 +47,7 @@ class PageAddress:
         return Selection(
             namespace=self._query.get("namespace", ""),
             workload=self._query.get("workload", ""),
+            node=self._query.get("node", ""),
             state=known or (VIOLATED if self.path == "/" and not self.filtered else ""),
             reason=self._query.get("reason", ""),
             search=self.search,

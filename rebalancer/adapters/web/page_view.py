@@ -163,6 +163,7 @@ class NodeView(NamedTuple):
     """A node: its name, zone, state with its pattern, what is said of it, and its pods."""
 
     name: str
+    link: str
     zone: str
     state: str
     pattern: str
@@ -339,6 +340,12 @@ class PageView:
         overview = self._page.overview
         return [self._row(row) for row in overview.rows] if overview is not None else []
 
+    @cached_property
+    def nearest(self) -> Sequence[RowView]:
+        """The rows that are nearest to a bound, none while something is violated."""
+        overview = self._page.overview
+        return [self._row(row) for row in overview.nearest] if overview is not None else []
+
     @property
     def rows_title(self) -> str:
         """Say how many rows there are and which are shown."""
@@ -453,9 +460,11 @@ class PageView:
         pattern = "" if node.state is NodeState.READY else node.state.replace(" ", "-")
         since = f"since {self.time(node.since)} ({ago(node.since, self._now)})" if node.since is not None else ""
         end = f"takes pods {from_now(node.until, self._now)}" if node.until is not None else ""
-        return NodeView(
-            node.name, node.zone, node.state, pattern, [text for text in (node.why, since, end) if text], node.pods
+        link = self._address.link(
+            "/node", node=node.name, namespace="", workload="", state="", reason="", q="", page=""
         )
+        sentences = [text for text in (node.why, since, end) if text]
+        return NodeView(node.name, link, node.zone, node.state, pattern, sentences, node.pods)
 
     # The plan
 

@@ -47,15 +47,15 @@ class NodesDocument(CamelCaseStruct, frozen=True, kw_only=True):
     more: Number
 
 
-def nodes_document(evaluation: Evaluation, memory: Memory, search: str = "") -> NodesDocument:
-    """List the nodes whose name or zone has `search` in it."""
+def nodes_document(evaluation: Evaluation, memory: Memory, search: str = "", only: str = "") -> NodesDocument:
+    """List the nodes whose name or zone has `search` in it, or the node of the name `only`."""
     view, wanted = evaluation.view, search.lower()
     policy = evaluation.inputs.policy
     ends = SettlingNodes(view, policy, memory, evaluation.assessment).ends
     states = {
         node.name: node_state(node, ends)
         for node in view.nodes.by_name.values()
-        if wanted in node.name.lower() or wanted in node.labels.get(ZONE, "").lower()
+        if (only in {"", node.name}) and (wanted in node.name.lower() or wanted in node.labels.get(ZONE, "").lower())
     }
     first = nsmallest(_MOST, states, key=lambda name: (_ORDER[states[name]], name))
     return NodesDocument(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
+from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from rebalancer.admission.admit import Admission
@@ -17,6 +18,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.reasons import State
 from rebalancer.planning.plan import ComponentPlan, Plan
+from rebalancer.reporting.bounds import constraint_bounds
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit, RuleReporter
 from rebalancer.reporting.documents.waits import Held, RepairWait, find_held, repair_wait
@@ -28,6 +30,7 @@ ROWS: Final = 20
 """Rows on one page."""
 
 _MOST_NAMESPACES: Final = 8
+_NEAREST: Final = 3
 _WORKLOAD: Final = "workload"
 """The key of a limit on the pods of one workload."""
 
@@ -115,11 +118,16 @@ class Facets(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class OverviewDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """One page of the `selected` rows: violated ones first, of these the one with most pods above the bound first."""
+    """One page of the `selected` rows: violated ones first, of these the one with most pods above the bound first.
+
+    `nearest` are the three rows of all that are nearest to a bound, of which the largest domain has least room; empty
+    while something is violated.
+    """
 
     figures: Figures
     facets: Facets
     rows: tuple[WorkloadRow, ...]
+    nearest: tuple[WorkloadRow, ...]
     selected: Number
     page: Number
     pages: Number
@@ -128,11 +136,13 @@ class OverviewDocument(CamelCaseStruct, frozen=True, kw_only=True):
 class Selection(NamedTuple):
     """Which rows are wanted; "" is all.
 
-    `workload` is KIND/NAME, `search` a part of NAMESPACE/NAME, `state` a row's state or `violated`.
+    `workload` is KIND/NAME, `node` the name of a node that has a pod of it, `search` a part of NAMESPACE/NAME; `state`
+    is a row's state, or `violated`.
     """
 
     namespace: str = ""
     workload: str = ""
+    node: str = ""
     state: str = ""
     reason: str = ""
     search: str = ""
@@ -225,19 +235,32 @@ class Overview:
             blocked=sum(numbers.blocked for numbers in self._numbers.values()),
         )
 
-    def select(self, selection: Selection, rules: RuleReporter) -> OverviewDocument:
-        """Return one page of the selected rows; of a page that does not exist the nearest."""
+    def select(
+        self, selection: Selection, rules: RuleReporter, on_node: frozenset[Reference] = frozenset()
+    ) -> OverviewDocument:
+        """Return one page of the selected rows; of a page that does not exist the nearest.
+
+        `on_node` are the workloads of the node's pods.
+        """
         found = [entry for entry in self._entries if _selects(selection, entry)]
+        if selection.node:
+            found = [entry for entry in found if not on_node.isdisjoint(entry.workloads)]
         pages = max(1, -(-len(found) // ROWS))
         page = min(max(1, selection.page), pages)
         return OverviewDocument(
             figures=self.figures,
             facets=_divide(found),
             rows=tuple(self._row(entry, rules) for entry in found[(page - 1) * ROWS : page * ROWS]),
+            nearest=tuple(self._row(entry, rules) for entry in self._nearest()) if not self.figures.violated else (),
             selected=len(found),
             page=page,
             pages=pages,
         )
+
+    def _nearest(self) -> Sequence[_Entry]:
+        near = [(room, entry) for entry in self._entries if (room := _room(entry)) is not None]
+        first = nsmallest(_NEAREST, near, key=lambda one: (one[0], one[1].namespace, one[1].of))
+        return [entry for _, entry in first]
 
     @cached_property
     def _entries(self) -> Sequence[_Entry]:
@@ -324,6 +347,17 @@ def _above_limit(limit: EvaluatedLimit) -> int:
 def _above_skew(group: EvaluatedGroup) -> int:
     skews = (one.counts.skew - one.constraint.max_skew for one in (*group.hard, *group.soft) if one.counts.violated)
     return max(skews, default=0)
+
+
+def _room(entry: _Entry) -> int | None:
+    """Return how many pods fit into the largest domain of the rule that has least room, None without a bound."""
+    rooms = [limit.headroom for limit in entry.limits if limit.counts]
+    for group in entry.spread:
+        for evaluated in group.hard:
+            most, held = constraint_bounds(evaluated.counts).max, evaluated.counts.by_domain.filled
+            if most is not None and held:
+                rooms.append(most - max(held.values()))
+    return min(rooms, default=None)
 
 
 def _divide(entries: Sequence[_Entry]) -> Facets:

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Final
 
 from rebalancer.admission.admit import Admission
+from rebalancer.assessment.controllers import find_reference
 from rebalancer.assessment.findings import Finding
 from rebalancer.engine import Evaluation
 from rebalancer.model.moves import Memory, Reference
@@ -96,14 +97,17 @@ class PageSource:
 
     def overview(self, selection: Selection) -> OverviewDocument:
         """Return what is selected."""
-        return self._overview.select(selection, self._rules)
+        view = self._evaluation.view
+        pods = view.pods_on(selection.node) if selection.node in view.nodes.by_name else ()
+        return self._overview.select(selection, self._rules, frozenset(find_reference(pod, view) for pod in pods))
 
     def map(self, selection: Selection, shown: OverviewDocument) -> MapDocument:
-        """Return the map: of what is violated, or of the rows that are shown of a selection."""
-        chosen = None
-        if selection not in {EVERYTHING, VIOLATIONS}:
-            rows = ((row.namespace, one) for row in shown.rows for one in row.workloads)
-            chosen = [Reference(namespace, one.kind, one.name) for namespace, one in rows]
+        """Return the map: of what is violated, or is nearest to that, or of the rows that are shown of a selection."""
+        chosen, rows = None, shown.rows
+        if selection in {EVERYTHING, VIOLATIONS}:
+            rows = shown.nearest if not shown.figures.moving else ()
+        if rows or selection not in {EVERYTHING, VIOLATIONS}:
+            chosen = [Reference(row.namespace, one.kind, one.name) for row in rows for one in row.workloads]
         return map_document(self._evaluation, self._memory, admission=self._admission, chosen=chosen, size=_MAP)
 
     @property
@@ -129,7 +133,7 @@ class PageSource:
 
     def nodes(self, selection: Selection) -> NodesDocument:
         """Return the nodes whose names are searched for."""
-        return nodes_document(self._evaluation, self._memory, selection.search)
+        return nodes_document(self._evaluation, self._memory, selection.search, selection.node)
 
     def findings(self, selection: Selection) -> tuple[ReportedFinding, ...]:
         """Return the first selected findings."""
