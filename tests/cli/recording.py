@@ -43,6 +43,7 @@ RECORDED: Final = (
     "resume",
     "approve",
     "status",
+    "history",
     "cleanup",
     "demo",
 )
