@@ -110,7 +110,7 @@ def test_the_status_page_shows_the_same_run() -> None:
         page = urllib3.request("GET", url, timeout=5.0, retries=False)
         assert (page.status, page.headers["Refresh"]) == (200, "2; url=./")
         assert "mode Evict: the controller evicts" in page.data.decode()
-        assert re.search(r"Last cycle 2026-01-01 00:0\d:\d\d UTC, \d s ago", page.data.decode())
+        assert re.search(r"Last cycle 2026-01-01 00:0\d:\d\d UTC, \ds ago", page.data.decode())
         document = json.loads(urllib3.request("GET", f"{url}status.json", timeout=5.0, retries=False).data)
         assert document["totals"]["evictions"] == document["totals"]["lowerBound"] == FEWEST["zone"]
 
