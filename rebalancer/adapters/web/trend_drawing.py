@@ -20,17 +20,27 @@ _WIDTH: Final = 342.0
 _TALL: Final = 52.0
 _TOP: Final = 12.0
 _LABELS: Final = 4
-_FLAG_ROOM: Final = 64.0
-"""Words at flags that are nearer than this would lie upon each other."""
+_FLAG_ROOM: Final = 66.0
+"""The words at a flag, at its right, or at its left where it is far right."""
 
+_TURN: Final = 250.0
 _FLAGS: Final = {EntryKind.ZONE_LOST: "lost", EntryKind.ZONE_RETURNED: "back"}
 
 
 class Label(NamedTuple):
-    """A word at a place of the axis, or at a flag."""
+    """A word at a place of the axis."""
 
     x: float
     text: str
+
+
+class Flag(NamedTuple):
+    """A line with words: `x` is the place of the line, `text_x` of the words, which end there if `before` the line."""
+
+    x: float
+    text_x: float
+    text: str
+    before: bool
 
 
 class Trend(NamedTuple):
@@ -43,7 +53,7 @@ class Trend(NamedTuple):
     pauses: Sequence[tuple[float, float]]
     moves: Sequence[float]
     failures: Sequence[float]
-    flags: Sequence[Label]
+    flags: Sequence[Flag]
     labels: Sequence[Label]
     sentence: str
 
@@ -71,7 +81,7 @@ def draw_trend(
     within = [one for one in entries if begin < one.at <= now]
     moves = [one for one in within if one.kind == EntryKind.MOVED]
     flags = [
-        Label(place(one.at), f"{one.what.rpartition('=')[2]} {_FLAGS[EntryKind(one.kind)]}")
+        _flag(place(one.at), f"{one.what.rpartition('=')[2]} {_FLAGS[EntryKind(one.kind)]}")
         for one in within
         if one.kind in _FLAGS
     ]
@@ -90,11 +100,21 @@ def draw_trend(
     )
 
 
-def _spread(flags: Sequence[Label]) -> Sequence[Label]:
-    """Return the newest flags whose words have room."""
-    kept: list[Label] = []
+def _flag(x: float, text: str) -> Flag:
+    before = x > _TURN
+    return Flag(x, x - 4 if before else x + 4, text, before)
+
+
+def _spread(flags: Sequence[Flag]) -> Sequence[Flag]:
+    """Return the newest flags whose words do not lie upon each other."""
+    kept: list[Flag] = []
     for flag in reversed(flags):
-        if not kept or kept[-1].x - flag.x >= _FLAG_ROOM:
+        start, end = (flag.x - _FLAG_ROOM, flag.x) if flag.before else (flag.x, flag.x + _FLAG_ROOM)
+        if all(
+            end <= (other.x - _FLAG_ROOM if other.before else other.x)
+            or start >= (other.x if other.before else other.x + _FLAG_ROOM)
+            for other in kept
+        ):
             kept.append(flag)
     return kept[::-1]
 
