@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -79,9 +80,20 @@ PAIRS = [
 
 def observing(plane: ControlPlane, folder: Path, **changes: Any) -> Controller:
     """Return a controller whose policy is the installation's ConfigMap, with limits."""
+    return acting(plane, folder, "Observe", **changes)
+
+
+def set_policy(plane: ControlPlane, mode: str, **changes: Any) -> str:
+    """Put a policy with the limits into the installation's ConfigMap, and return it."""
+    text = policy(mode, **{"groups": GROUPS, **changes})
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-policy"
-    text = policy("Observe", **{"groups": GROUPS, **changes})
     plane.api.patch(path, {"data": {"policy.yaml": text}})
+    return text
+
+
+def acting(plane: ControlPlane, folder: Path, mode: str, **changes: Any) -> Controller:
+    """Return a controller whose policy is the installation's ConfigMap, with limits."""
+    text = set_policy(plane, mode, **changes)
     launcher = (sys.executable, "-m", "tests.cluster.launch", f"--host={POD}")
     return Controller(plane, folder, text, f"--policy=configmap:{NAMESPACE}/rebalancer-policy", command=launcher)
 
@@ -120,6 +132,41 @@ def test_a_person_sees_what_is_violated_and_why_it_is_not_repaired(
                 assert serious_findings(page) == []
                 assert complaints == []
                 keep(page, f"status-{name}")
+
+
+def test_a_person_sees_a_repair_from_its_approval_to_its_end(
+    cluster: ControlPlane, chromium: Browser, tmp_path: Path
+) -> None:
+    """What waits for approval, what moves, what is left and why, and what has happened; of one workload, too."""
+    install(cluster, "base", "evict")
+    lay_out_shop(cluster)
+    quick = {"interval": "5s", "spread": {"for": "0s"}, "budgets": {"maxUnavailable": 1, "slowStart": False}}
+    with acting(cluster, tmp_path, "Approve", **quick) as controller:
+        url = page_url(controller)
+        with opened(chromium, url) as (page, complaints):
+            asks = page.get_by_role("heading", name="waits for approval until", level=1)
+            wait_until(lambda: asks.is_visible() or not page.reload(), what="a plan to approve", timeout=60)
+            command = page.get_by_text("rebalancer approve ").first.text_content() or ""
+            assert serious_findings(page) == []
+            keep(page, "status-approve")
+            set_policy(cluster, "Evict", **quick)
+            moves = page.get_by_role("heading", name=re.compile("Repairing: . pods? (is|are) moving"))
+            wait_until(lambda: moves.is_visible() or not page.reload(), what="a move", timeout=60)
+            keep(page, "status-moving")
+            left = page.get_by_role("heading", name="1 workload violated and cannot be repaired", level=1)
+            wait_until(lambda: left.is_visible() or not page.reload(), what="the end of the repair", timeout=120)
+            assert page.get_by_text("StepExceedsBudget").first.is_visible()
+            page.get_by_role("link", name="History").click()
+            assert page.get_by_text(
+                re.compile("shop/search .*: evicted search-.* is Ready as predicted")
+            ).first.is_visible()
+            assert page.get_by_text("leads").first.is_visible()
+            keep(page, "status-history")
+            page.goto(f"{url}workload?namespace=shop&workload=Deployment/cart")
+            assert page.get_by_role("heading", name="shop/cart (Deployment): cannot be repaired", level=1).is_visible()
+            keep(page, "status-workload")
+            assert "rebalancer approve " in command
+            assert complaints == []
 
 
 def test_it_works_without_scripts_and_follows_links(cluster: ControlPlane, chromium: Browser, tmp_path: Path) -> None:
