@@ -343,7 +343,7 @@ class _Map:
                 for node in sorted(shown & states.keys())
             ),
             folded=dict(sorted(Counter(state for node, state in states.items() if node not in shown).items())),
-            ready=sum(node.ready for node in nodes),
+            ready=sum(node.takes_pods for node in nodes),
             of=len(nodes),
             back=self._returns.get(domain_subject(self._key, name)),
             unsettled_until=self._unsettled.get(DomainName(self._key, name)),

@@ -274,7 +274,7 @@ def test_each_node_has_its_worst_state_and_each_zone_what_became_of_it() -> None
         ("c-1", NodeState.SETTLING, young + timedelta(minutes=5)),
         ("c-2", NodeState.READY, None),
     ]
-    assert (a.ready, a.of, a.back, b.back, c.back) == (1, 2, None, None, young)
+    assert (a.ready, a.of, a.back, b.back, c.back) == (0, 2, None, None, young)
     assert (a.unsettled_until, b.unsettled_until) == (None, young + timedelta(minutes=5))
 
 

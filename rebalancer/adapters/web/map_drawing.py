@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from rebalancer.adapters.web.bars import common_prefix
 from rebalancer.model.words import format_rest, plural, short_key
 from rebalancer.reporting.documents.map import (
@@ -42,7 +44,9 @@ _MOST_TRACKS: Final = 7
 """Arrows of a lane; with more, numbers alone say where pods go."""
 
 _LEAST_CELL: Final = 40.0
-"""Narrower columns of nodes have no room for squares: they are left out, and counts stand for them."""
+"""Narrower columns have no room for squares: where nodes would have such, each zone has one column."""
+
+_NO_ZONE: Final = "(none)"
 
 _LETTER: Final = 7.0
 _LONGEST: Final = 15
@@ -171,6 +175,8 @@ def lane_name(lane: MapLane) -> str:
 def _draw(
     document: MapDocument, zones: Sequence[MapZone], now: datetime, width: float, label: float, *, arrows: bool
 ) -> Drawing:
+    if not _has_room(zones, width, label):
+        document, zones = _fold(document), [_fold_zone(zone) for zone in zones]
     layout = _lay_out(document, zones, now, width, label)
     lanes: list[Lane] = []
     y = _HEAD
@@ -183,25 +189,52 @@ def _draw(
     return Drawing(width, y + 6, title, layout.boxes, lanes, sentence)
 
 
+def _room(zones: Sequence[MapZone], width: float, label: float) -> float:
+    """Return how wide all columns are together."""
+    return width - label - len(zones) * (_COUNT + 5) - (len(zones) - 1) * _GAP
+
+
+def _has_room(zones: Sequence[MapZone], width: float, label: float) -> bool:
+    """Return whether the nodes that matter are listed, and their columns are wide enough for squares."""
+    nodes = sum(len(zone.nodes) for zone in zones)
+    return nodes * _LEAST_CELL <= _room(zones, width, label) and all(zone.nodes or not zone.folded for zone in zones)
+
+
+def _fold(document: MapDocument) -> MapDocument:
+    """Return the map with one column for each zone, which has the zone's name."""
+    return replace(
+        document,
+        zones=tuple(map(_fold_zone, document.zones)),
+        lanes=tuple(
+            replace(
+                lane,
+                nodes={name: count for name, count in lane.zones.items() if count},
+                moves=tuple(replace(move, node=move.zone, to_nodes=move.to_zones, landed=None) for move in lane.moves),
+            )
+            for lane in document.lanes
+        ),
+    )
+
+
+def _fold_zone(zone: MapZone) -> MapZone:
+    return replace(zone, nodes=(MapNode(name=zone.name or _NO_ZONE, state=NodeState.READY),))
+
+
 def _lay_out(document: MapDocument, zones: Sequence[MapZone], now: datetime, width: float, label: float) -> _Layout:
     nodes = sum(len(zone.nodes) for zone in zones)
-    room = width - label - len(zones) * (_COUNT + 5) - (len(zones) - 1) * _GAP
-    cell = room / nodes if nodes else 0.0
-    shown = cell >= _LEAST_CELL
+    cell = _room(zones, width, label) / nodes if nodes else 0.0
     prefix = common_prefix([node.name for zone in document.zones for node in zone.nodes])
     boxes, node_x = [], {}
     x = label
     for zone in zones:
         columns = []
         start = x + _COUNT
-        for number, node in enumerate(zone.nodes if shown else ()):
+        for number, node in enumerate(zone.nodes):
             node_x[node.name] = start + number * cell
             columns.append(_column(node, start + number * cell, cell, prefix, now))
-        inner = cell * len(columns) if shown else room / len(zones)
-        boxes.append(
-            ZoneBox(round(x, 1), round(_COUNT + inner + 5, 1), _zone_title(document, zone), _zone_detail(zone), columns)
-        )
-        x += _COUNT + inner + 5 + _GAP
+        across = _COUNT + cell * len(columns) + 5
+        boxes.append(ZoneBox(round(x, 1), round(across, 1), _zone_title(document, zone), _zone_detail(zone), columns))
+        x += across + _GAP
     return _Layout(zones, boxes, node_x, cell)
 
 
@@ -217,7 +250,7 @@ def _column(node: MapNode, x: float, width: float, prefix: str, now: datetime) -
 
 
 def _zone_title(document: MapDocument, zone: MapZone) -> str:
-    return f"{short_key(document.key) if document.key else 'nodes'} {zone.name or '(none)'}"
+    return f"{short_key(document.key) if document.key else 'nodes'} {zone.name or _NO_ZONE}"
 
 
 def _zone_detail(zone: MapZone) -> str:
@@ -333,7 +366,7 @@ def _arrow(
 
 def _describe(document: MapDocument, lane: MapLane, zones: Sequence[MapZone], *, moves: bool) -> str:
     counts = ", ".join(
-        f"{zone.name or '(none)'} {_bounded(lane.zones.get(zone.name, 0), _domain(document, lane, zone))}"
+        f"{zone.name or _NO_ZONE} {_bounded(lane.zones.get(zone.name, 0), _domain(document, lane, zone))}"
         for zone in zones
     )
     steps = "; ".join(

@@ -62,7 +62,6 @@ _PAST_SIGNS: Final[Mapping[str, Sign]] = {
     EntryKind.VIOLATED: Sign.VIOLATED,
     EntryKind.SATISFIED: Sign.GOOD,
     EntryKind.PAUSED: Sign.PAUSE,
-    EntryKind.ZONE_LOST: Sign.NONE,
     EntryKind.POLICY_REFUSED: Sign.NONE,
     EntryKind.DROPPED: Sign.NONE,
 }
@@ -441,7 +440,8 @@ class PageView:
         assert drawn is not None
         nodes = plural(sum(zone.of for zone in drawn.zones), "node")
         more = f"; {plural(drawn.more, 'more lane')} not drawn" if drawn.more else ""
-        return f"{nodes} in {plural(len(drawn.zones) + drawn.more_zones, 'zone')}; each square is a pod{more}"
+        zones = plural(len(drawn.zones) + drawn.more_zones, "zone")
+        return f"{nodes} in {zones}; each square is a pod of the workloads shown{more}"
 
     @property
     def nodes_title(self) -> str:
@@ -600,8 +600,7 @@ class PageView:
         sign = _PAST_SIGNS.get(entry.kind, Sign.NOTE)
         if entry.kind == EntryKind.MOVED:
             sign = Sign.GOOD if entry.outcome == MoveState.VERIFIED else Sign.NONE
-        took = _seconds(entry.seconds) if entry.seconds is not None else ""
-        return Past(entry.at, self._when(entry.at), sign, entry.text, "", took)
+        return Past(entry.at, self._when(entry.at), sign, entry.text, "", "")
 
     def _past(self, move: MoveEntry) -> Past:
         good = move.state == MoveState.VERIFIED
@@ -612,7 +611,7 @@ class PageView:
 
     def _when(self, moment: datetime) -> str:
         today = moment.date() == self._now.date()
-        return f"{moment:%H:%M:%S}" if today else f"{moment:%d %b %H:%M}"
+        return f"{moment:%H:%M:%S}" if today else f"{moment:%d %b %H:%M:%S}"
 
     # The trend
 

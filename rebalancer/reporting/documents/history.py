@@ -173,8 +173,8 @@ def _satisfied(entry: Entry) -> str:
 
 
 def _paused(entry: Entry) -> str:
-    end = f"until {_moment(entry.until):%Y-%m-%d %H:%M:%SZ}" if entry.until else "until resumed"
-    return f"paused {end} by {_person(entry)}: {entry.what or 'no reason given'}"
+    end = f"until {_moment(entry.until):%Y-%m-%d %H:%M:%SZ}" if entry.until else "until somebody resumes"
+    return f"paused by {_person(entry)} {end}: {entry.what or 'no reason given'}"
 
 
 def _resumed(entry: Entry) -> str:

@@ -64,9 +64,9 @@ class MapNode(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
 class MapZone(CamelCaseStruct, frozen=True, kw_only=True):
     """A domain of the map's key with its nodes, by name; the zone "" has the nodes without the key.
 
-    Of `of` nodes, `ready` are ready. `folded` counts the nodes that are not in `nodes`, by state. `back` is when it got
-    nodes, or lost ones back, within the last hour, as far as the controller has seen. `unsettledUntil` is when
-    replacements may land in it again if nothing changes, null unless it loses nodes.
+    Of `of` nodes, `ready` are Ready and not cordoned. `folded` counts the nodes that are not in `nodes`, by state.
+    `back` is when it got nodes, or lost ones back, within the last hour, as far as the controller has seen.
+    `unsettledUntil` is when replacements may land in it again if nothing changes, null unless it loses nodes.
     """
 
     name: str

@@ -175,11 +175,15 @@ def test_a_node_says_whether_it_takes_pods(state: NodeState, until: datetime | N
     assert (column.state, column.pattern) == (said, pattern)
 
 
-def test_many_nodes_have_no_columns_and_zones_keep_their_counts() -> None:
-    """Squares would not fit; the counts, their bounds and the frames stay."""
+def test_of_many_nodes_each_zone_is_a_column() -> None:
+    """With all its pods, and arrows from zone to zone; the counts, their bounds and the frames stay."""
     zones = tuple(zone(name, 20) for name in "abc")
-    drawn = draw_map(document(lane({"a-1": 5, "b-1": 1, "c-1": 0}), zones=zones), NOW)
-    assert all(not box.columns for box in drawn.zones)
+    moves = (move("x", "a-1", "c-1", "c-2"), move("y", "a-7", kind=MoveKind.BLOCKED, step=None))
+    drawn = draw_map(document(lane({"a-1": 3, "a-7": 2, "b-1": 1, "c-1": 0}, *moves), zones=zones), NOW)
+    assert [[column.name for column in box.columns] for box in drawn.zones] == [["a"], ["b"], ["c"]]
+    kinds = Counter(one.kind for one in drawn.lanes[0].squares)
+    assert kinds == {"pod": 4, "waiting": 1, "blocked": 1, "ghost": 1}
+    assert len(drawn.lanes[0].arrows) == 1
     assert [(one.pods, one.bound, one.frame) for one in drawn.lanes[0].counts] == [
         (5, "/4", "above"),
         (1, "/4", ""),
