@@ -141,7 +141,8 @@ def _is_wanted(entry: Entry, wanted: tuple[str, str, str]) -> bool:
 def _read_trend(transport: Transport, namespace: str, since: int) -> TrendDocument:
     (text,) = _read(transport, namespace, [TREND_MAP], TREND_KEY)
     trend = parse_trend(text)
-    return trend_document(Trend(samples=tuple(sample for sample in trend.samples if sample.at >= since)))
+    held = [sample for sample in trend.samples if sample.at < since][-1:]  # it holds until the next one
+    return trend_document(Trend(samples=(*held, *(sample for sample in trend.samples if sample.at >= since))))
 
 
 def _show_history(document: HistoryDocument, args: argparse.Namespace) -> str:

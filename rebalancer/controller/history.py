@@ -13,6 +13,7 @@ from rebalancer.controller.state import (
     LoopEvent,
     LoopState,
     PauseRead,
+    PolicyAuthorRead,
     PolicyLoaded,
     PolicyRefused,
 )
@@ -45,6 +46,8 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
     entries: list[Entry] = []
     if isinstance(event, Leading):
         known, memory = event.memory, begin_term(memory, now)
+        # The first cycle takes a sample, whatever it counts: nobody has looked since the last one.
+        memory = structs.replace(memory, noted=structs.replace(memory.noted, violated=-1))
         who = cut(after.process.history_name, NAME_LIMIT)
         entries.append(Entry(seq=0, at=seconds_of(now), kind=EntryKind.LEADS, who=who))
     in_force = after.in_force
@@ -80,7 +83,7 @@ def _take_act(acts: Acts, event: LoopEvent) -> Acts:
             return replace(acts, pause=event.pause, pause_author=event.author)
         case ApprovalRead():
             return replace(acts, approval_author=event.author)
-        case PolicyLoaded() | PolicyRefused():
+        case PolicyLoaded() | PolicyRefused() | PolicyAuthorRead():
             return replace(acts, policy_author=event.author)
         case _:
             return acts

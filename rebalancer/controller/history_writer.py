@@ -50,7 +50,7 @@ class HistoryWriter(PollingThread):
         """As read and written since, None while that is not known."""
 
         self._shown: tuple[Contents, tuple[Entry, ...]] = NO_CONTENTS, ()
-        """The last contents that were known, and their newest entries."""
+        """The last contents that were known, and their entries."""
 
         self._problem = ""
         self._skipped = 0

@@ -44,6 +44,7 @@ from rebalancer.controller.state import (
     NotSent,
     PauseRead,
     PlaceholdersCreated,
+    PolicyAuthorRead,
     PolicyLoaded,
     PolicyRefused,
     PreventionReported,
@@ -116,6 +117,8 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
             return _handle_policy(state, event, now)
         case PolicyRefused():
             return _handle_policy_refused(state, event)
+        case PolicyAuthorRead():
+            return state, ()  # `note_step` takes it
         case TeamPoliciesRead():
             following = _put_in_force(state, state.in_force.policy.cluster, event.teams, now)
             return following, _publish_team_events(state, following)

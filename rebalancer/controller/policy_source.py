@@ -18,7 +18,7 @@ from rebalancer.adapters.kubernetes.configmaps import find_author, find_config_m
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport
 from rebalancer.controller.polling import PollingThread
-from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
+from rebalancer.controller.state import LoopEvent, PolicyAuthorRead, PolicyLoaded, PolicyRefused
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.locations import ConfigMapPolicy, FilePolicy
 from rebalancer.model.cluster import ConfigMap
@@ -144,7 +144,7 @@ def read_policy_author(transport: Transport, namespace: str, name: str, data: by
 
 
 def policy_event(
-    data: bytes, source: str, folder: Path | None = None, author: Author = NOBODY
+    data: bytes, source: str, folder: Path | None = None, author: Author | None = NOBODY
 ) -> PolicyLoaded | PolicyRefused:
     """Turn a policy's bytes into the loop's event: loaded, or refused with the reason. See `read_profile`."""
     try:
@@ -178,7 +178,7 @@ class PolicyWatcher(PollingThread):
         tell: Callable[[LoopEvent], None],
         first: bytes,
         folder: Path | None = None,
-        read_author: Callable[[bytes], Author] = lambda _: NOBODY,
+        read_author: Callable[[bytes], Author] | None = None,
     ) -> None:
         self._read = read
         self._source = source
@@ -199,5 +199,20 @@ class PolicyWatcher(PollingThread):
         if isinstance(data, str):
             self._tell(PolicyRefused(message=data))
         else:
-            self._tell(policy_event(data, self._source, self._folder, self._read_author(data)))
+            self._tell_policy(data)
         self._last = data
+
+    def _tell_policy(self, data: bytes) -> None:
+        """Tell the loop at once, and who has written it when that is known: it may take seconds."""
+        if self._read_author is None:
+            self._tell(policy_event(data, self._source, self._folder))
+            return
+        self._tell(policy_event(data, self._source, self._folder, author=None))
+        self._tell(PolicyAuthorRead(author=self._find_author(self._read_author, data)))
+
+    def _find_author(self, read: Callable[[bytes], Author], data: bytes) -> Author:
+        try:
+            return read(data)
+        except Exception:  # noqa: BLE001  # a name in the history is worth no policy
+            _log.exception("the author of the policy cannot be read", source=self._source)
+            return NOBODY

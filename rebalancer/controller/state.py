@@ -117,7 +117,8 @@ class PolicyLoaded:
 
     policy: Policy
     profile: Profile = DEFAULT_PROFILE
-    author: Author = NOBODY
+    author: Author | None = NOBODY
+    """Who has written it, None where a `PolicyAuthorRead` will say so: a policy waits for no name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +126,14 @@ class PolicyRefused:
     """The policy that was read is not valid; the last valid one stays in force."""
 
     message: str
-    author: Author = NOBODY
+    author: Author | None = NOBODY
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyAuthorRead:
+    """It was read who has written the policy that was loaded or refused last."""
+
+    author: Author
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +219,7 @@ LoopEvent = (
     | MemoryRead
     | PolicyLoaded
     | PolicyRefused
+    | PolicyAuthorRead
     | TeamPoliciesRead
     | PauseRead
     | ApprovalRead

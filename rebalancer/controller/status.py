@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 from msgspec import structs
 
+from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import LoopState, find_windows
 from rebalancer.model.breaker import CLOSED
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, SentRequest
@@ -16,6 +17,7 @@ from rebalancer.policy import Policy
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_KEY, Document
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
+from rebalancer.reporting.documents.overview import Figures, count_begun
 from rebalancer.reporting.documents.status import (
     MoveEntry,
     PlanSummary,
@@ -98,7 +100,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         in_flight=_in_flight(moves),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
-        figures=structs.replace(cycle.figures, moving=sum(move.in_flight for move in moves)) if cycle else None,
+        figures=_figures(cycle, moves) if cycle else None,
         approval=approval_status(cycle.plan, cycle.memory.proposal, cycle.context.policy) if cycle else None,
         refusals=count_refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},
         waits=find_waits(cycle.plan, cycle.admission, moves) if cycle else (),
@@ -116,6 +118,14 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         prevention=prevention_status(state.reported.prevention),
         forbidden_kinds=tuple(sorted(cycle.snapshot.unknown & OPTIONAL)) if cycle else (),
     )
+
+
+def _figures(cycle: Cycle, moves: Sequence[Move]) -> Figures:
+    """Return the cycle's figures, with what has begun since."""
+    figures, begun = cycle.figures, count_begun(cycle.plan, moves).total()
+    known = count_begun(cycle.plan, cycle.memory.moves).total()
+    moving = sum(move.in_flight for move in moves)
+    return structs.replace(figures, moving=moving, waiting=figures.waiting + known - begun)
 
 
 def _in_flight(moves: Sequence[Move]) -> tuple[MoveEntry, ...]:

@@ -31,7 +31,8 @@ class Acts:
     """The hash of the cluster policy in force."""
     policy_error: str = ""
     """Why the newest policy is not in force, "" if it is."""
-    policy_author: Author = NOBODY
+    policy_author: Author | None = NOBODY
+    """None until it was read."""
 
 
 NO_ACTS: Final = Acts()
@@ -47,9 +48,10 @@ def note_people(noted: Noted, acts: Acts, now: datetime) -> tuple[tuple[Entry, .
     following = structs.replace(
         _note_pause(noted, acts, now),
         approved=acts.approved or noted.approved,  # an approval that is not read yet has not been withdrawn
-        policy=acts.policy,
-        refused=make_token(acts.policy_error) if acts.policy_error else "",
     )
+    if acts.policy_author is not None:
+        refused = make_token(acts.policy_error) if acts.policy_error else ""
+        following = structs.replace(following, policy=acts.policy, refused=refused)
     return (*_pause_entries(noted, following, acts, now), *_other_entries(noted, following, acts, now)), following
 
 
@@ -86,9 +88,9 @@ def _other_entries(noted: Noted, following: Noted, acts: Acts, now: datetime) ->
     if following.approved != noted.approved:
         yield _act(EntryKind.APPROVED, _about(acts.approval_author, acts.approved), now, what=acts.approved)
     if following.policy != noted.policy:
-        yield _act(EntryKind.POLICY_CHANGED, acts.policy_author, now, what=acts.policy)
+        yield _act(EntryKind.POLICY_CHANGED, acts.policy_author or NOBODY, now, what=acts.policy)
     if following.refused and following.refused != noted.refused:
-        yield _act(EntryKind.POLICY_REFUSED, acts.policy_author, now, what=acts.policy_error)
+        yield _act(EntryKind.POLICY_REFUSED, acts.policy_author or NOBODY, now, what=acts.policy_error)
 
 
 def _about(author: Author, of: str) -> Author:

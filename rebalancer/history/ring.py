@@ -23,16 +23,24 @@ ENTRIES_KEY: Final = "entries.jsonl"
 SEGMENT_BYTES: Final = 100 * 1024
 """Of one text."""
 
+_LATEST: Final = 253_402_300_800
+"""The first second of the year 10000, which no date can have."""
+
 _DECODER: Final = msgspec.json.Decoder(Entry)
 
 
 def parse_segment(text: str) -> Iterator[Entry]:
-    """Yield the entries of one text; a line that somebody has damaged is left out."""
-    for line in text.splitlines():
+    """Yield the entries of one text; a line that somebody has damaged is left out.
+
+    Lines end as JSON lines do: other characters that Python takes for an end of line may stand in a text.
+    """
+    for line in filter(None, text.split("\n")):
         try:
-            yield _DECODER.decode(line)
+            entry = _DECODER.decode(line)
         except msgspec.DecodeError:
             continue
+        if 0 <= entry.at < _LATEST and 0 <= entry.since < _LATEST and 0 <= entry.until < _LATEST:
+            yield entry
 
 
 def read_ring(segments: Iterable[str]) -> tuple[Entry, ...]:

@@ -6,12 +6,12 @@ The bound of a constraint is the most that a domain may hold once it is satisfie
 1 that is 4, since the others hold at least 3 then.
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 
 from msgspec import structs
 
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint
+from rebalancer.assessment.guarantees import most_under
 from rebalancer.history.outbox import seconds_of
 from rebalancer.model.history import Entry, EntryKind, Noted
 from rebalancer.model.reasons import State
@@ -40,13 +40,9 @@ def note_sample(noted: Noted, assessment: Assessment, number: int, now: datetime
 
 def count_above(evaluated: EvaluatedConstraint) -> int:
     """Return how many pods are above the bounds of the domains of a constraint."""
-    held = evaluated.counts.by_domain
-    return _above(held.filled.values(), len(held), evaluated.max_skew)
-
-
-def _above(filled: Iterable[int], domains: int, max_skew: int) -> int:
-    counts = list(filled)
-    if not domains:
+    held, most = evaluated.counts.by_domain, evaluated.max_skew
+    if not held:
         return 0
-    bound = (sum(counts) + (domains - 1) * max_skew) // domains
-    return sum(max(0, count - bound) for count in counts)
+    if not evaluated.counts.floor_at_zero:
+        most = most_under(sum(held.filled.values()), len(held), most)
+    return sum(max(0, count - most) for count in held.filled.values())

@@ -69,10 +69,10 @@ def thin(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
     old, recent = samples[:-_RECENT], samples[-_RECENT:]
     fineness = _RECENT
     kept = _thin_whiles(old, recent[0].at, fineness)
-    while len(kept) + len(recent) > _ENOUGH:
+    while len(kept) + len(recent) > _ENOUGH and fineness:
         fineness //= 2
         kept = _thin_whiles(old, recent[0].at, fineness)
-    return (*kept, *recent)
+    return (*kept, *recent)[-MOST_SAMPLES:]  # a clock that was ahead has left samples that no while has together
 
 
 def _thin_whiles(samples: Sequence[Sample], now: int, fineness: int) -> tuple[Sample, ...]:

@@ -37,7 +37,7 @@ def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> 
         return Headline(Sign.NONE, "Nothing is watched, nothing is repaired")
     if status.paused is not None:
         until, by = status.paused.until, f" by {status.paused.by}" if status.paused.by else ""
-        end = f"until {until:%H:%M}" if until is not None else "until somebody resumes"
+        end = f"until {_clock(until, now)}" if until is not None else "until somebody resumes"
         return Headline(Sign.PAUSE, f"Paused {end}{by}")
     if figures is None:
         return Headline(Sign.NOTE, "The first cycle has not ended yet")
@@ -60,7 +60,7 @@ def _repair(status: StatusDocument, figures: Figures, now: datetime) -> Headline
     """Say what moves, and what waits for what."""
     approval = status.approval
     if approval is not None and not approval.approved:
-        expires = f"{approval.expires_at:%H:%M:%S}"
+        expires = _clock(approval.expires_at, now)
         return Headline(
             Sign.WAITING, f"A plan of {plural(approval.total, 'eviction')} waits for approval until {expires}"
         )
@@ -91,6 +91,11 @@ def _rest(figures: Figures) -> Headline:
     if not figures.workloads:
         return Headline(Sign.NOTE, "No workload has a spread constraint or a limit yet")
     return Headline(Sign.GOOD, "Nothing is violated, nothing moves")
+
+
+def _clock(moment: datetime, now: datetime) -> str:
+    """Write a time, with its day where that is not today."""
+    return f"{moment:%H:%M:%S} UTC" if moment.date() == now.date() else f"{moment:%d %b %H:%M:%S} UTC"
 
 
 def _violated(figures: Figures) -> str:

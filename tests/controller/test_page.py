@@ -26,7 +26,7 @@ from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import Leadership, LoopState
 from rebalancer.controller.status import status_document
 from rebalancer.locations import Address
-from rebalancer.model.moves import RefusedRequest
+from rebalancer.model.moves import MoveState, RefusedRequest
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, ScaleDownPrevention
@@ -251,7 +251,7 @@ def test_a_pause_is_the_first_sentence(browser: Browser) -> None:
     first = re.search(r'<p class="acting">last cycle \w+ ago; ([^<]*)</p>', browser.text())
     assert first is not None
     assert first[1] == "paused by ada: an incident: the controller will not evict"
-    assert f"Paused until {START + timedelta(hours=1):%H:%M} by ada" in plain(browser.text())
+    assert f"Paused until {START + timedelta(hours=1):%H:%M:%S} UTC by ada" in plain(browser.text())
 
 
 def test_a_guard_that_is_not_good_is_the_headline(browser: Browser) -> None:
@@ -550,7 +550,7 @@ def test_a_workload_has_a_view_with_every_rule_its_proof_and_what_comes_next(bro
     browser.page.show(state_of(shop(3), seconds=125), ())
     (link,) = (one for one in Reader(browser.text()).links if "web-1" in one)
     text = plain(browser.text(link.removeprefix(".")))
-    assert "shop/web-1 (Deployment): 1 moving, 3 to go" in text
+    assert "shop/web-1 (Deployment): 1 moving, 2 to go" in text
     assert "Violated since 2026-01-01 00:00:00 UTC" in text
     assert all(rule in text for rule in ("limit all/zone-half", "zone, maxSkew 1", "node, maxSkew 2"))
     assert "with at most 3 per zone (a:6), 3 pods are above" in text
@@ -564,6 +564,55 @@ def test_a_workload_has_a_view_with_every_rule_its_proof_and_what_comes_next(bro
 def test_a_page_that_does_not_exist_is_the_nearest(browser: Browser, page: str) -> None:
     browser.page.show(state_of(shop(30)), ())
     assert re.search("Page [12] of 2", browser.text(f"/?page={page}"))
+
+
+def test_a_limit_on_labels_is_repaired_as_any_other(browser: Browser) -> None:
+    """Its row says what waits, and is found by workload and by node."""
+    rules = """\
+mode: Evict
+groups:
+  - name: all
+    selector: {}
+    groupBy: [app]
+    limits: [{name: zone-half, topologyKey: topology.kubernetes.io/zone, maxShare: "<=1/2", action: Evict}]
+"""
+    blueprint = a_cluster("abc", 1)
+    blueprint.deployment("web", namespace="shop", on={"a-1": 4, "b-1": 1, "c-1": 1})
+    browser.page.show(state_of(blueprint.snapshot(), policy=a_policy(rules)), ())
+    text = plain(browser.text().partition("Violations")[2])
+    assert "shop/all app=web" in text
+    assert "1 moving" in text
+    assert "only reported" not in text
+    for view in ("/workload?namespace=shop&workload=Deployment/web", "/node?node=a-1"):
+        assert "app=web" in browser.text(view)
+
+
+def test_a_cluster_without_nodes_has_every_view(browser: Browser) -> None:
+    blueprint = ClusterBuilder()
+    blueprint.deployment("web", namespace="shop", on={}, replicas=2, spread={ZONE: 1})
+    browser.page.show(state_of(blueprint.snapshot()), ())
+    for path in ("/", "/workloads", "/workload?namespace=shop&workload=Deployment/web", "/nodes", "/history"):
+        assert browser.get(path)[0] == 200
+
+
+def test_what_somebody_makes_up_is_in_no_link(browser: Browser) -> None:
+    """Nor more of a known parameter than a name is long: each link would repeat it."""
+    browser.page.show(state_of(shop()), ())
+    usual = len(browser.text("/nodes"))
+    _, text, headers = browser.get(f"/nodes?x={'%FF' * 2_000}&namespace={'a' * 6_000}")
+    assert "x=" not in headers["Refresh"]
+    assert len(text) < usual + 60 * 253
+
+
+def test_what_is_refused_is_not_said_to_go_now(browser: Browser) -> None:
+    """Before the next cycle as after it; and what moves is not to be evicted once more."""
+    state = state_of(shop(), seconds=125)
+    (move,) = state.memory.in_flight
+    browser.page.show(state, ())
+    assert "To be evicted 2" in plain(browser.text())
+    refused = structs.replace(move, state=MoveState.REFUSED)
+    browser.page.show(replace(state, memory=structs.replace(state.memory, moves=(refused,))), ())
+    assert 'class="step moving"' not in browser.text()
 
 
 def test_of_many_domains_those_are_drawn_that_are_off(browser: Browser) -> None:

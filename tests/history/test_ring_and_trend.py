@@ -25,6 +25,7 @@ from rebalancer.history.trend import (
     parse_trend,
     thin,
 )
+from rebalancer.history.words import cut
 from rebalancer.model.history import NAME_LIMIT, TEXT_LIMIT, Entry, EntryKind
 from rebalancer.model.moves import MoveState
 from tests.history.build import AT, HISTORY, entry, moved
@@ -184,3 +185,24 @@ def test_a_trend_has_each_sample_once() -> None:
     assert extend_trend(trend, HISTORY) == trend
     assert parse_trend(format_trend(trend)) == trend
     assert parse_trend("") == parse_trend("[") == Trend()
+
+
+def test_no_character_of_a_text_ends_a_line() -> None:
+    """Some that JSON leaves as they are end a line for Python; what nobody can read any more has no date."""
+    odd = tuple(entry(EntryKind.APPROVED, 1, what=f"a{letter}b") for letter in "\u2028\u2029\x85\x0b\x1c")
+    written = append_entries(("",) * SEGMENTS, odd)
+    assert tuple(parse_segment(written[0])) == odd
+    assert list(parse_segment('{"q":1,"t":1000000000000}\n{"\n')) == []
+
+
+def test_a_text_of_somebody_forges_no_line() -> None:
+    assert cut("a\nResumed by alice\u2028\x1b[2J") == "a Resumed by alice [2J"
+
+
+def test_samples_of_a_clock_that_was_ahead_are_thinned_too() -> None:
+    """However many there are; the newest stay."""
+    ahead = tuple(Sample(2_000 + number, number % 7, 0, 0) for number in range(961))
+    later = tuple(Sample(number, 1, 0, 0) for number in range(480))
+    kept = thin((*ahead, *later))
+    assert len(kept) <= MOST_SAMPLES
+    assert kept[-480:] == later

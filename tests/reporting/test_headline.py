@@ -76,7 +76,7 @@ APPROVAL = ApprovalStatus(
         ({}, QUIET, Sign.GOOD, "Nothing is violated, nothing moves"),
         ({}, structs.replace(QUIET, workloads=0), Sign.NOTE, "No workload has a spread constraint or a limit yet"),
         ({}, None, Sign.NOTE, "The first cycle has not ended yet"),
-        ({"approval": APPROVAL}, BUSY, Sign.WAITING, "A plan of 4 evictions waits for approval until 09:15:00"),
+        ({"approval": APPROVAL}, BUSY, Sign.WAITING, "A plan of 4 evictions waits for approval until 09:15:00 UTC"),
         (
             {"approval": structs.replace(APPROVAL, approved=True)},
             BUSY,
@@ -106,7 +106,13 @@ APPROVAL = ApprovalStatus(
             {"paused": PauseStatus(until=NOW + timedelta(hours=3), reason="an incident", by="ada")},
             BUSY,
             Sign.PAUSE,
-            "Paused until 12:00 by ada",
+            "Paused until 12:00:00 UTC by ada",
+        ),
+        (
+            {"paused": PauseStatus(until=NOW + timedelta(days=6), reason="an incident", by="ada")},
+            BUSY,
+            Sign.PAUSE,
+            "Paused until 11 Jan 09:00:00 UTC by ada",
         ),
         ({"paused": PauseStatus(until=None, reason="", by="")}, BUSY, Sign.PAUSE, "Paused until somebody resumes"),
         ({"lease": LeaseStatus(free_since=NOW)}, BUSY, Sign.NONE, "Nothing is watched, nothing is repaired"),

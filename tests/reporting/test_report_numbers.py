@@ -208,7 +208,7 @@ def check_page(cycle: Cycle) -> None:
     html = ROUTES["/workloads"](Request({})).body.decode()
     drawn = {bar for sentence in re.findall("<desc>([^<]*)</desc>", html) for bar in unescape(sentence).split("; ")}
     rows = [rule for row in page.overview.rows for rule in first_rules(row)] if page.overview is not None else []
-    assert len(rows) == min(20, figures["workloads"])
+    assert len(rows) == min(20, document["overview"]["selected"])
     for rule in rows:
         for domain, count in rule.counts.items():
             most = rule.bounds[domain].max

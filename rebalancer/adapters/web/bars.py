@@ -5,6 +5,7 @@ are drawn that are off, since the others say nothing.
 """
 
 from collections.abc import Sequence
+from heapq import nlargest
 from typing import Final, NamedTuple
 
 from rebalancer.model.words import plural
@@ -62,21 +63,28 @@ class Shape(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """A drawing of bars: its size in pixels, its shapes, how many domains are left out, and the same in words."""
+    """A drawing of bars: its size in pixels, its shapes, and the same in words.
+
+    `left_out` domains are not drawn, `off` of which are beyond their bounds.
+    """
 
     width: float
     height: float
     upright: bool
     shapes: Sequence[Shape]
     left_out: int
+    off: int
     sentence: str
     bound: float = 0.0
 
 
 def draw_bars(bars: Sequence[Bar], width: float = 250.0) -> Bars:
     """Draw bars of one rule; `width` is in pixels."""
-    shown = [bar for bar in bars if bar.note] if len(bars) > _MANY else list(bars)
-    shown = shown[:_MANY]
+    shown, off = list(bars), 0
+    if len(bars) > _MANY:
+        worst = nlargest(_MANY, (bar for bar in bars if bar.note), key=lambda bar: (bar.above, bar.short))
+        shown = [bar for bar in bars if bar in worst]
+        off = sum(bool(bar.note) for bar in bars) - len(shown)
     left_out = len(bars) - len(shown)
     sentence = "; ".join(bar.sentence for bar in shown)
     if left_out:
@@ -84,14 +92,14 @@ def draw_bars(bars: Sequence[Bar], width: float = 250.0) -> Bars:
     largest = max((max(bar.pods, bar.high or 0) for bar in shown), default=0) or 1
     labels = shorten([bar.domain for bar in shown])
     if len(shown) > _FEW:
-        return _upright(shown, labels, largest, width, left_out, sentence)
+        return _upright(shown, labels, largest, width, (left_out, off), sentence)
     label = 8 + _LABEL_LETTER * max((len(text) for text in labels), default=0)
     unit = max(1.0, (width - label - _NUMBERS) / largest)
     shapes = [
         _shape(bar, text, label, number * _LINE, unit)
         for number, (bar, text) in enumerate(zip(shown, labels, strict=True))
     ]
-    return Bars(label + unit * largest + _NUMBERS, _LINE * len(shown), False, shapes, left_out, sentence)
+    return Bars(label + unit * largest + _NUMBERS, _LINE * len(shown), False, shapes, left_out, off, sentence)
 
 
 def _shape(bar: Bar, label: str, x: float, y: float, unit: float) -> Shape:
@@ -110,7 +118,7 @@ def _shape(bar: Bar, label: str, x: float, y: float, unit: float) -> Shape:
 
 
 def _upright(
-    shown: Sequence[Bar], labels: Sequence[str], largest: int, width: float, left_out: int, sentence: str
+    shown: Sequence[Bar], labels: Sequence[str], largest: int, width: float, left: tuple[int, int], sentence: str
 ) -> Bars:
     step = max(34.0, width / len(shown))
     unit = _TALL / largest
@@ -118,7 +126,7 @@ def _upright(
         _shape(bar, label, number * step, 0.0, unit)
         for number, (bar, label) in enumerate(zip(shown, labels, strict=True))
     ]
-    return Bars(step * len(shown), _TALL + 32, True, shapes, left_out, sentence, step)
+    return Bars(step * len(shown), _TALL + 32, True, shapes, *left, sentence, step)
 
 
 def shorten(names: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ Of each lane the filled squares on a node are the pods that its rule counts ther
 no pods: where a pod was that moves, and where replacements may land. Lengths are in pixels.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -177,6 +178,7 @@ def _draw(
 ) -> Drawing:
     if not _has_room(zones, width, label):
         document, zones = _fold(document), [_fold_zone(zone) for zone in zones]
+        width = max(width, width - _room(zones, width, label) + len(zones) * _LEAST_CELL)
     layout = _lay_out(document, zones, now, width, label)
     lanes: list[Lane] = []
     y = _HEAD
@@ -184,7 +186,7 @@ def _draw(
         drawn = _draw_lane(document, lane, layout, y, arrows=arrows)
         lanes.append(drawn)
         y += drawn.height
-    title = "Map of the cluster" if len(zones) > 1 or len(document.zones) == 1 else _zone_title(document, zones[0])
+    title = _zone_title(document, zones[0]) if len(zones) == 1 < len(document.zones) else "Map of the cluster"
     sentence = ". ".join(_describe(document, lane, zones, moves=arrows) for lane in document.lanes)
     return Drawing(width, y + 6, title, layout.boxes, lanes, sentence)
 
@@ -208,8 +210,16 @@ def _fold(document: MapDocument) -> MapDocument:
         lanes=tuple(
             replace(
                 lane,
-                nodes={name: count for name, count in lane.zones.items() if count},
-                moves=tuple(replace(move, node=move.zone, to_nodes=move.to_zones, landed=None) for move in lane.moves),
+                nodes={name or _NO_ZONE: count for name, count in lane.zones.items() if count},
+                moves=tuple(
+                    replace(
+                        move,
+                        node=move.zone or _NO_ZONE,
+                        to_nodes=tuple(name or _NO_ZONE for name in move.to_zones),
+                        landed=None,
+                    )
+                    for move in lane.moves
+                ),
             )
             for lane in document.lanes
         ),
@@ -217,7 +227,10 @@ def _fold(document: MapDocument) -> MapDocument:
 
 
 def _fold_zone(zone: MapZone) -> MapZone:
-    return replace(zone, nodes=(MapNode(name=zone.name or _NO_ZONE, state=NodeState.READY),))
+    states = Counter({NodeState(state): number for state, number in zone.folded.items()})
+    states.update(node.state for node in zone.nodes)
+    state = NodeState.READY if zone.ready or not states else states.most_common(1)[0][0]
+    return replace(zone, nodes=(MapNode(name=zone.name or _NO_ZONE, state=state),))
 
 
 def _lay_out(document: MapDocument, zones: Sequence[MapZone], now: datetime, width: float, label: float) -> _Layout:

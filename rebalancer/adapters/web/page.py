@@ -83,7 +83,7 @@ def page_routes(
         return answer
 
     def send_json(request: Request) -> Response:
-        page = read(PageAddress("/", request.query).selection, with_report=True)
+        page = read(PageAddress("/status.json", request.query).selection, with_report=True)
         if page is None:
             return text_response("the controller is starting\n", "503 Service Unavailable", ("Retry-After", "5"))
         return Response(to_json(page), (("Content-Type", "application/json"), *_HEADERS))

@@ -13,6 +13,8 @@ REFRESH_SECONDS: Final = 30
 """After so many seconds a browser renews the page while nothing moves."""
 
 _FILTERS: Final = ("namespace", "workload", "node", "state", "reason", "q")
+_PARAMETERS: Final = (*_FILTERS, "page", "refresh", "table", "trend")
+_LONGEST: Final = 253
 _LONGEST_NUMBER: Final = 8
 
 
@@ -21,7 +23,8 @@ class PageAddress:
 
     def __init__(self, path: str, query: Mapping[str, str]) -> None:
         self.path = path
-        self._query = query
+        # Every link repeats them: of what somebody makes up nothing may be left, and no more than a name is long.
+        self._query = {name: query[name][:_LONGEST] for name in _PARAMETERS if name in query}
 
     @property
     def search(self) -> str:

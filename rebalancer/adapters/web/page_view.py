@@ -491,9 +491,9 @@ class PageView:
 
     def _moving(self) -> Iterator[Step]:
         steps = {eviction.uid: str(eviction.step) for eviction in self._page.evictions}
-        for move in self._page.status.in_flight[:FIRST]:
-            if not self._address.selection.concerns(move.namespace, move.pod, move.workload):
-                continue
+        selects = self._address.selection.concerns
+        chosen = (move for move in self._page.status.in_flight if selects(move.namespace, move.pod, move.workload))
+        for move in islice(chosen, FIRST):
             usual = f"usually {_seconds(move.usual.median)}" if move.usual is not None else ""
             state = f"{move.state}, overdue: {move.overdue}" if move.overdue else move.state
             yield Step(
@@ -505,7 +505,8 @@ class PageView:
             )
 
     def _going(self) -> Iterator[Step]:
-        moving = {move.uid for move in self._page.status.in_flight}
+        status = self._page.status
+        moving = {move.uid for move in (*status.in_flight, *status.last_moves)}  # begun, or refused, since the cycle
         for one in self._page.evictions:
             if one.uid not in moving:
                 route = _route(one.node, shorten(one.predicted.domains))
@@ -629,7 +630,7 @@ class PageView:
     @cached_property
     def trend(self) -> Trend:
         """The trend as shapes."""
-        return draw_trend(self._page.trend, self._page.history, self._now, RANGES[self.trend_range])
+        return draw_trend(self._page.trend, self._page.marks, self._now, RANGES[self.trend_range])
 
     def time(self, moment: datetime) -> str:
         """Write a time."""

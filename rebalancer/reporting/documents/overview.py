@@ -13,7 +13,7 @@ from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from rebalancer.admission.admit import Admission
-from rebalancer.assessment.assess import Assessment, EvaluatedGroup
+from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.reasons import State
@@ -24,7 +24,7 @@ from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLi
 from rebalancer.reporting.documents.waits import Held, RepairWait, find_held, repair_wait
 from rebalancer.reporting.phrases import key_text, why_no_fewer, workload_names
 from rebalancer.reporting.plan_numbers import PlanNumbers, group_numbers
-from rebalancer.reporting.state_reasons import ReportedStates
+from rebalancer.reporting.state_reasons import ReportedStates, limit_workloads
 
 ROWS: Final = 20
 """Rows on one page."""
@@ -169,6 +169,8 @@ class _Entry(NamedTuple):
     namespace: str
     of: str
     workloads: tuple[Reference, ...]
+    members: frozenset[Reference]
+    """The workloads, also of a limit on pods that labels name."""
     spread: Sequence[EvaluatedGroup]
     limits: Sequence[EvaluatedLimit]
     constraints: Counter[State]
@@ -209,29 +211,30 @@ class Overview:
         self._numbers = group_numbers(plan)
         self._held = {held.group.name: held for held in find_held(plan, admission)}
         self._groups = {workload: group for group in reversed(plan.components) for workload in group.workloads}
+        self._groups_of_limits = {limit.name: group for group in plan.components for limit in group.limits}
+        self._begun = count_begun(plan, moves)
         self._in_flight = Counter(move.workload for move in moves if move.in_flight)
 
     @cached_property
     def figures(self) -> Figures:
         """The numbers of all rows."""
-        rows, constraints, limits = Counter[RowState](), Counter[State](), Counter[State]()
+        constraints, limits = Counter[State](), Counter[State]()
         for entry in self._entries:
-            rows[entry.state] += 1
             constraints += entry.constraints
             limits += entry.limit_states
         said = self._plan.made_at
         ends = (held.refusal.end.until(said) for held in self._held.values())
         return Figures(
-            workloads=len(self._entries),
-            violated=sum(entry.violated for entry in self._entries),
+            workloads=_count_members(self._entries),
+            violated=_count_members(entry for entry in self._entries if entry.violated),
             constraints=constraints.total(),
             violated_constraints=sum(constraints[state] for state in _BROKEN),
             limits=limits.total(),
             violated_limits=sum(limits[state] for state in _BROKEN),
             moving=self._in_flight.total(),
-            waiting=sum(numbers.evictions for numbers in self._numbers.values()),
+            waiting=sum(numbers.evictions for numbers in self._numbers.values()) - self._begun.total(),
             next_at=min((end for end in ends if end is not None), default=None),
-            unrepairable=rows[RowState.UNREPAIRABLE],
+            unrepairable=_count_members(entry for entry in self._entries if entry.state is RowState.UNREPAIRABLE),
             blocked=sum(numbers.blocked for numbers in self._numbers.values()),
         )
 
@@ -244,7 +247,7 @@ class Overview:
         """
         found = [entry for entry in self._entries if _selects(selection, entry)]
         if selection.node:
-            found = [entry for entry in found if not on_node.isdisjoint(entry.workloads)]
+            found = [entry for entry in found if not on_node.isdisjoint(entry.members)]
         pages = max(1, -(-len(found) // ROWS))
         page = min(max(1, selection.page), pages)
         return OverviewDocument(
@@ -283,8 +286,12 @@ class Overview:
         spread: Sequence[EvaluatedGroup],
         limits: Sequence[EvaluatedLimit],
     ) -> _Entry:
-        group = next((self._groups[one] for one in workloads if one in self._groups), None)
-        moving = sum(self._in_flight[one] for one in workloads)
+        members = frozenset(workloads).union(*(map(limit_workloads, limits) if of else ()))
+        planned = (
+            (self._groups_of_limits.get(limit.name) for limit in limits) if of else map(self._groups.get, workloads)
+        )
+        group = next((one for one in planned if one is not None), None)
+        moving = sum(self._in_flight[one] for one in members)
         constraints = Counter(state for one in spread for state in self._constraint_states(one))
         states = Counter(self._states.for_limit(limit).state for limit in limits)
         state = _row_state({*constraints, *states}, moving, group)
@@ -293,7 +300,7 @@ class Overview:
         above = max((*map(_above_limit, limits), *map(_above_skew, spread)), default=0) if is_violated else 0
         name = of or workload_names(workloads)
         return _Entry(
-            namespace, name, workloads, spread, limits, constraints, states, state, above, moving, group, held
+            namespace, name, workloads, members, spread, limits, constraints, states, state, above, moving, group, held
         )
 
     def _constraint_states(self, group: EvaluatedGroup) -> Iterator[State]:
@@ -302,6 +309,7 @@ class Overview:
     def _row(self, entry: _Entry, rules: RuleReporter) -> WorkloadRow:
         group = entry.group if entry.violated else None
         numbers = self._numbers[group.name] if group is not None else _NOTHING
+        begun = self._begun[group.name] if group is not None else 0
         return WorkloadRow(
             namespace=entry.namespace,
             of=entry.of,
@@ -311,8 +319,8 @@ class Overview:
             constraints=tuple(row for one in entry.spread for row in rules.constraints(one)),
             limits=tuple(map(rules.limit, entry.limits)),
             moving=entry.moving,
-            needed=numbers.evictions,
-            lower_bound=numbers.lower_bound,
+            needed=numbers.evictions - begun,
+            lower_bound=max(0, numbers.lower_bound - begun),
             blocked=numbers.blocked,
             proof=(why_no_fewer(group) or None) if group is not None else None,
             wait=repair_wait(entry.held, self._plan.made_at, self._moves) if entry.held is not None else None,
@@ -323,7 +331,7 @@ def _selects(selection: Selection, entry: _Entry) -> bool:
     state = selection.state
     return (
         selection.matches(entry.namespace, entry.of)
-        and (not selection.workload or selection.workload in {f"{one.kind}/{one.name}" for one in entry.workloads})
+        and (not selection.workload or selection.workload in {f"{one.kind}/{one.name}" for one in entry.members})
         and (not state or (entry.violated or entry.moving > 0 if state == VIOLATED else entry.state == state))
         and (not selection.reason or entry.reason == selection.reason)
     )
@@ -345,8 +353,22 @@ def _above_limit(limit: EvaluatedLimit) -> int:
 
 
 def _above_skew(group: EvaluatedGroup) -> int:
-    skews = (one.counts.skew - one.constraint.max_skew for one in (*group.hard, *group.soft) if one.counts.violated)
-    return max(skews, default=0)
+    return max((_above_bound(one) for one in (*group.hard, *group.soft) if one.counts.violated), default=0)
+
+
+def _above_bound(evaluated: EvaluatedConstraint) -> int:
+    most, held = constraint_bounds(evaluated.counts).max, evaluated.counts.by_domain.filled
+    return sum(max(0, count - most) for count in held.values()) if most is not None else 0
+
+
+def count_begun(plan: Plan, moves: Iterable[Move]) -> Counter[str]:
+    """Count the evictions of a plan that have begun since it was made, by group: they move, and are not to be made."""
+    moving = {move.uid for move in moves if move.in_flight}
+    return Counter(eviction.group for eviction in plan.evictions if eviction.pod.uid in moving)
+
+
+def _count_members(entries: Iterable[_Entry]) -> int:
+    return len(frozenset[Reference]().union(*(entry.members for entry in entries)))
 
 
 def _room(entry: _Entry) -> int | None:

@@ -9,6 +9,7 @@ from rebalancer.admission.admit import Admission
 from rebalancer.assessment.controllers import find_reference
 from rebalancer.assessment.findings import Finding
 from rebalancer.engine import Evaluation
+from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import Plan
@@ -17,7 +18,15 @@ from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct
 from rebalancer.reporting.documents.history import HistoryDocument, HistoryEntry, TrendDocument, TrendSample
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.nodes import NodesDocument, nodes_document
-from rebalancer.reporting.documents.overview import EVERYTHING, VIOLATIONS, Overview, OverviewDocument, Selection
+from rebalancer.reporting.documents.overview import (
+    EVERYTHING,
+    VIOLATED,
+    VIOLATIONS,
+    Overview,
+    OverviewDocument,
+    RowState,
+    Selection,
+)
 from rebalancer.reporting.documents.plan import (
     PlannedEviction,
     Totals,
@@ -39,6 +48,14 @@ from rebalancer.reporting.state_reasons import ReportedStates
 _MOST: Final = 50
 """So many evictions, waiting ones and findings are listed; `perCycle` allows no more evictions by default."""
 
+_MARKS: Final = frozenset(
+    {EntryKind.MOVED, EntryKind.PAUSED, EntryKind.RESUMED, EntryKind.ZONE_LOST, EntryKind.ZONE_RETURNED}
+)
+"""What is marked in the trend, whatever is selected."""
+
+_GOING: Final = frozenset({"", VIOLATED, RowState.MOVING, RowState.WAITING})
+"""The states whose evictions are made."""
+
 _MAP: Final = WHOLE._replace(lanes=8)
 """More lanes are no map that one understands at a glance, and no page of 100 kB."""
 
@@ -49,7 +66,8 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader; any
     other has no report and no overview, and its plan is empty. `evictions` are the first fifty that this cycle lets go,
     `waiting` the first fifty that are decided and wait. `overview`, `map`, `nodes`, these and the `findings` have what
-    was selected; so has `history`, the oldest first, as far as the process keeps it. `report` and `trend` have all.
+    was selected; so has `history`, the oldest first, as far as the process keeps it. `report`, `trend` and
+    its `marks` have all.
     """
 
     api_version: str = API_VERSION
@@ -65,6 +83,7 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     nodes: NodesDocument | None
     history: tuple[HistoryEntry, ...]
     trend: tuple[TrendSample, ...]
+    marks: tuple[HistoryEntry, ...]
     findings: tuple[ReportedFinding, ...]
     report: ReportDocument | None
 
@@ -117,17 +136,24 @@ class PageSource:
 
     def evictions(self, selection: Selection) -> tuple[PlannedEviction, ...]:
         """Return the first selected evictions that this cycle lets go."""
-        going = self._admission.evictions if not selection.reason else ()
-        chosen = (one for one in going if selection.concerns(one.pod.namespace, one.pod.name, one.workload))
+        going = self._admission.evictions if not selection.reason and selection.state in _GOING else ()
+        chosen = (
+            one
+            for one in going
+            if selection.concerns(one.pod.namespace, one.pod.name, one.workload)
+            and selection.node in {"", one.pod.node}
+        )
         return tuple(map(planned_eviction, islice(chosen, _MOST)))
 
     def waiting(self, selection: Selection) -> tuple[WaitingEviction, ...]:
         """Return the first selected evictions that wait."""
-        waiting = waiting_evictions(self._plan, self._admission.waiting)
+        waiting = waiting_evictions(self._plan, self._admission.waiting) if selection.state in _GOING else ()
         chosen = (
             one
             for one in waiting
-            if selection.concerns(one.namespace, one.pod, one.workload) and selection.reason in {"", one.for_}
+            if selection.concerns(one.namespace, one.pod, one.workload)
+            and selection.reason in {"", one.for_}
+            and selection.node in {"", one.node}
         )
         return tuple(islice(chosen, _MOST))
 
@@ -137,8 +163,8 @@ class PageSource:
 
     def findings(self, selection: Selection) -> tuple[ReportedFinding, ...]:
         """Return the first selected findings."""
-        wanted = selection.search.lower()
-        chosen = (one for one in self._findings if wanted in one.object.lower())
+        wanted, namespace = selection.search.lower(), f" {selection.namespace}/" if selection.namespace else ""
+        chosen = (one for one in self._findings if wanted in one.object.lower() and namespace in f" {one.object}")
         return tuple(map(reported_finding, islice(chosen, _MOST)))
 
     @cached_property
@@ -178,6 +204,7 @@ def page_document(
             nodes=None,
             history=(),
             trend=(),
+            marks=(),
             findings=(),
             report=None,
         )
@@ -194,6 +221,7 @@ def page_document(
         nodes=source.nodes(selection),
         history=tuple(_select(past[0].entries, selection)) if past is not None else (),
         trend=past[1].samples if past is not None else (),
+        marks=tuple(one for one in past[0].entries if one.kind in _MARKS) if past is not None else (),
         findings=source.findings(selection),
         report=source.report if with_report else None,
     )

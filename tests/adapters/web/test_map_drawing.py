@@ -192,6 +192,30 @@ def test_of_many_nodes_each_zone_is_a_column() -> None:
     assert max(box.x + box.width for box in drawn.zones) <= WIDE
 
 
+def test_a_zone_whose_nodes_take_no_pods_says_so_when_it_is_one_column() -> None:
+    lost = MapZone(
+        name="a", nodes=(), folded={NodeState.NOT_READY: 12}, ready=0, of=12, back=None, unsettled_until=None
+    )
+    drawn = draw_map(document(lane({"a-1": 1, "b-1": 1}), zones=(lost, zone("b", 40))), NOW)
+    assert [column.pattern for box in drawn.zones for column in box.columns] == ["not-ready", ""]
+
+
+def test_pods_on_nodes_without_a_zone_are_drawn() -> None:
+    described = lane({"a-1": 1, "b-1": 1})
+    without = MapLane(**{name: getattr(described, name) for name in described.__struct_fields__} | {"zones": {"": 6}})
+    nowhere = MapZone(name="", nodes=(), folded={NodeState.READY: 90}, ready=90, of=90, back=None, unsettled_until=None)
+    drawn = draw_map(document(without, zones=(nowhere,)), NOW)
+    assert [one.kind for one in drawn.lanes[0].squares] == ["pod"] * 6
+
+
+def test_of_very_many_zones_every_column_has_room() -> None:
+    """The map is wider then, and scrolls."""
+    zones = tuple(zone(f"z{number}", 5) for number in range(24))
+    drawn = draw_map(document(lane({"a-1": 1}), zones=zones), NOW)
+    assert all(column.width >= 39 for box in drawn.zones for column in box.columns)
+    assert drawn.width > WIDE
+
+
 def test_a_narrow_screen_has_a_map_for_each_zone() -> None:
     drawings = draw_zones(document(lane({"a-1": 5, "b-1": 1}, move("x", "a-1", "b-1"))), NOW)
     assert [drawing.title for drawing in drawings] == ["zone a", "zone b"]
