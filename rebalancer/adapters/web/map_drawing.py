@@ -339,7 +339,11 @@ def _items(lane: MapLane, node: str, room: int) -> Iterator[tuple[str, str, str]
     leaving = [move for move in lane.moves if move.node == node and move.kind is not MoveKind.MOVING]
     gone = [move for move in lane.moves if move.node == node and move.kind is MoveKind.MOVING]
     landed = [move for move in lane.moves if move.landed == node]
-    arriving = [move for move in lane.moves if node in move.to_nodes and move.landed is None]
+    arriving = [
+        move
+        for move in lane.moves
+        if node in move.to_nodes and move.landed is None and move.kind is not MoveKind.BLOCKED
+    ]
     pods = lane.nodes.get(node, 0)
     marks = [(str(move.kind), _number(move), move.pod) for move in leaving]
     marks += [("landed", _number(move), move.pod) for move in landed]

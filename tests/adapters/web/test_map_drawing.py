@@ -149,8 +149,9 @@ def test_a_pod_that_has_landed_is_drawn_there_and_missing_where_it_was() -> None
 
 
 def test_a_pod_that_cannot_move_has_a_cross_and_no_arrow() -> None:
-    drawn = draw_map(document(lane({"a-1": 5}, move("x", "a-1", step=None, kind=MoveKind.BLOCKED))), NOW)
+    drawn = draw_map(document(lane({"a-1": 5}, move("x", "a-1", "b-1", step=None, kind=MoveKind.BLOCKED))), NOW)
     assert ("blocked", "\N{MULTIPLICATION SIGN}") in [(one.kind, one.text) for one in drawn.lanes[0].squares]
+    assert [one.kind for one in drawn.lanes[0].squares if one.kind == "ghost"] == []
     assert drawn.lanes[0].arrows == []
 
 
