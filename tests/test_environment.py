@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "approve": (("approve", *NOWHERE),),
     "apply": (("apply", "--help"),),
     "status": (("status", *NOWHERE),),
+    "history": (("history", *NOWHERE),),
     "snapshot": (("snapshot", *NOWHERE),),
     "completion": (("completion", "bash"),),
 }
