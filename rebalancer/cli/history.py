@@ -146,28 +146,22 @@ def _read_trend(transport: Transport, namespace: str, since: int) -> TrendDocume
 
 
 def _show_history(document: HistoryDocument, args: argparse.Namespace) -> str:
-    match args.output:
-        case "table":
-            return history_text(document, find_layout(args.color))
-        case "jsonl":
-            return _lines(document.entries)
-        case _:
-            return _show(document, args.output)
+    if args.output == "table":
+        return history_text(document, find_layout(args.color))
+    return _show(document, document.entries, args.output)
 
 
 def _show_trend(document: TrendDocument, args: argparse.Namespace) -> str:
-    match args.output:
-        case "table":
-            return trend_text(document, find_layout(args.color))
+    if args.output == "table":
+        return trend_text(document, find_layout(args.color))
+    return _show(document, document.samples, args.output)
+
+
+def _show(document: HistoryDocument | TrendDocument, entries: Sequence[msgspec.Struct], output: str) -> str:
+    match output:
         case "jsonl":
-            return _lines(document.samples)
+            return "".join(f"{msgspec.json.encode(entry).decode()}\n" for entry in entries)
+        case "json":
+            return to_json(document).decode()
         case _:
-            return _show(document, args.output)
-
-
-def _show(document: HistoryDocument | TrendDocument, output: str) -> str:
-    return to_json(document).decode() if output == "json" else to_yaml(document)
-
-
-def _lines(entries: Sequence[msgspec.Struct]) -> str:
-    return "".join(f"{msgspec.json.encode(entry).decode()}\n" for entry in entries)
+            return to_yaml(document)

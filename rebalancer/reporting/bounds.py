@@ -10,6 +10,8 @@ l + s: m = s + floor((n - s) / D) and l = ceil((n - (D - 1) s) / D) (`assessment
 domain, as a cap says, or maxSkew where the minimum is 0, the least is what D - 1 full ones leave.
 """
 
+from collections.abc import Iterable
+
 from rebalancer.assessment.guarantees import least_under, most_under
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number
@@ -24,6 +26,12 @@ class DomainBounds(CamelCaseStruct, frozen=True, kw_only=True):
 
     min: Number
     max: Number | None
+
+
+def count_above(held: Iterable[int], bounds: DomainBounds) -> int:
+    """Return how many pods are beyond the bounds of their domains, which hold these numbers of them."""
+    most = bounds.max
+    return sum(pods - most for pods in held if pods > most) if most is not None else 0
 
 
 def constraint_bounds(counts: Counts) -> DomainBounds:

@@ -29,7 +29,7 @@ from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import short_key
 from rebalancer.planning.plan import Eviction, Outlook
 from rebalancer.planning.scope.settling import SettlingNodes
-from rebalancer.reporting.bounds import DomainBounds, constraint_bounds, limit_bounds
+from rebalancer.reporting.bounds import DomainBounds, constraint_bounds, count_above, limit_bounds
 from rebalancer.reporting.documents.document import workload_name
 from rebalancer.reporting.documents.map import (
     DomainState,
@@ -457,7 +457,7 @@ def _rule(
     bounds: DomainBounds,
 ) -> _Rule:
     held = counts.filled.values()
-    above = sum(pods - bounds.max for pods in held if pods > bounds.max) if bounds.max is not None else 0
+    above = count_above(held, bounds)
     short = sum(bounds.min - pods for pods in held if pods < bounds.min) + bounds.min * (len(counts) - len(held))
     return _Rule(group, source, counts, bounds, above, short)
 

@@ -1,7 +1,7 @@
 """What the status page shows, as text and numbers: the head, rows, steps, facets. It is bounded for any cluster."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain, groupby, islice
 from typing import Final, NamedTuple
@@ -409,8 +409,8 @@ class PageView:
         if not wait.ends_with:
             return Ends("does not end by itself", beside)
         if wait.usual is not None:
-            low, high = (_seconds(number) for number in (wait.usual.low, wait.usual.high))
-            beside = [f"usually {_seconds(wait.usual.median)} ({low} to {high}, last {wait.usual.of})", *beside]
+            low, high = (_duration(number) for number in (wait.usual.low, wait.usual.high))
+            beside = [f"usually {_duration(wait.usual.median)} ({low} to {high}, last {wait.usual.of})", *beside]
         return Ends(wait.ends_with, beside)
 
     # The map
@@ -494,7 +494,7 @@ class PageView:
         selects = self._address.selection.concerns
         chosen = (move for move in self._page.status.in_flight if selects(move.namespace, move.pod, move.workload))
         for move in islice(chosen, FIRST):
-            usual = f"usually {_seconds(move.usual.median)}" if move.usual is not None else ""
+            usual = f"usually {_duration(move.usual.median)}" if move.usual is not None else ""
             state = f"{move.state}, overdue: {move.overdue}" if move.overdue else move.state
             yield Step(
                 Sign.MOVING,
@@ -658,9 +658,8 @@ def _is_broken(rule: ReportedConstraint | ReportedLimit) -> bool:
     return rule.state in _BROKEN
 
 
-def _seconds(number: int) -> str:
-    minutes, seconds = divmod(number, 60)
-    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+def _duration(seconds: int) -> str:
+    return format_duration(timedelta(seconds=seconds))
 
 
 def _route(node: str, to: Mapping[str, LikelyDomains]) -> str:

@@ -13,12 +13,12 @@ from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from rebalancer.admission.admit import Admission
-from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.reasons import State
 from rebalancer.planning.plan import ComponentPlan, Plan
-from rebalancer.reporting.bounds import constraint_bounds
+from rebalancer.reporting.bounds import constraint_bounds, count_above
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit, RuleReporter
 from rebalancer.reporting.documents.waits import Held, RepairWait, find_held, repair_wait
@@ -353,12 +353,8 @@ def _above_limit(limit: EvaluatedLimit) -> int:
 
 
 def _above_skew(group: EvaluatedGroup) -> int:
-    return max((_above_bound(one) for one in (*group.hard, *group.soft) if one.counts.violated), default=0)
-
-
-def _above_bound(evaluated: EvaluatedConstraint) -> int:
-    most, held = constraint_bounds(evaluated.counts).max, evaluated.counts.by_domain.filled
-    return sum(max(0, count - most) for count in held.values()) if most is not None else 0
+    violated = (one.counts for one in (*group.hard, *group.soft) if one.counts.violated)
+    return max((count_above(one.by_domain.filled.values(), constraint_bounds(one)) for one in violated), default=0)
 
 
 def count_begun(plan: Plan, moves: Iterable[Move]) -> Counter[str]:
