@@ -21,6 +21,16 @@ def short_key(key: str) -> str:
     return SHORT_KEYS.get(key, key)
 
 
+def constraint_name(key: str, max_skew: int, *, hard: bool) -> str:
+    """Name a spread constraint: `zone, maxSkew 1 (soft)`."""
+    return f"{short_key(key)}, maxSkew {max_skew}{'' if hard else ' (soft)'}"
+
+
+def limit_name(limit: str, bound: object, key: str) -> str:
+    """Name a limit, `group/limit`, with its bound: `limit all/half (maxShare <=1/2 per zone)`."""
+    return f"limit {limit} ({bound} per {short_key(key)})"
+
+
 def plural(number: int, noun: str, several: str = "") -> str:
     """Count things: `1 pod`, `2 pods`; `several` is a plural that does not end with an s."""
     return f"{number} {noun if number == 1 else several or f'{noun}s'}"

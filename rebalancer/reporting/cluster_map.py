@@ -26,7 +26,7 @@ from rebalancer.model.nodes import HOSTNAME, ZONE, Node
 from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.snapshot import get_known_time
 from rebalancer.model.spread import WhenUnsatisfiable
-from rebalancer.model.words import short_key
+from rebalancer.model.words import constraint_name, limit_name
 from rebalancer.planning.plan import Eviction, Outlook
 from rebalancer.planning.scope.settling import SettlingNodes
 from rebalancer.reporting.bounds import DomainBounds, constraint_bounds, count_above, limit_bounds
@@ -471,10 +471,9 @@ def _name(rule: _Rule) -> str:
 
 
 def _describe(source: EvaluatedConstraint | EvaluatedLimit) -> str:
-    key = short_key(source.topology_key)
     if isinstance(source, EvaluatedLimit):
-        return f"limit {source.group}/{source.limit} ({source.rule.bound} per {key})"
-    return f"{key}, maxSkew {source.max_skew}{'' if source.constraint.hard else ' (soft)'}"
+        return limit_name(f"{source.group}/{source.limit}", source.rule.bound, source.topology_key)
+    return constraint_name(source.topology_key, source.max_skew, hard=source.constraint.hard)
 
 
 def _count_by_node(source: EvaluatedConstraint | EvaluatedLimit, view: View) -> Mapping[str, int]:

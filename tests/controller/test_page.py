@@ -141,7 +141,7 @@ def test_it_says_what_the_controller_does_and_what_is_violated(browser: Browser)
     text = plain(browser.text().partition("<main")[2])
     assert text.index("mode Evict: the controller evicts") < text.index("3 evictions wait")
     assert "Violated 1 of 1 workload; 2 of 2 constraints, 1 of 1 limit" in text
-    assert text.index("limit all/zone-half: maxShare <=1/2 per zone") < text.index("also zone, maxSkew 1")
+    assert text.index("limit all/zone-half (maxShare <=1/2 per zone)") < text.index("also zone, maxSkew 1")
     assert "6 of 8 (75%), headroom -2 pods" in text
     assert "a holds 6, at most 4, 2 above; b holds 2, at most 4; c holds 0, at most 4" in text
 

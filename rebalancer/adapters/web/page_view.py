@@ -13,7 +13,7 @@ from rebalancer.adapters.web.trend_drawing import RANGES, Trend, draw_trend
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import State, ViolationCause
-from rebalancer.model.words import format_duration, plural, short_key
+from rebalancer.model.words import constraint_name, format_duration, limit_name, plural
 from rebalancer.reporting.acting import slow_start_text
 from rebalancer.reporting.documents.history import HistoryEntry
 from rebalancer.reporting.documents.map import NodeState
@@ -678,10 +678,9 @@ def _rule_view(rule: ReportedConstraint | ReportedLimit) -> RuleView:
 
 
 def _rule_name(rule: ReportedConstraint | ReportedLimit) -> str:
-    key = short_key(rule.topology_key)
     if isinstance(rule, ReportedLimit):
-        return f"limit {rule.group}/{rule.limit}: {rule.bound} per {key}"
-    return f"{key}, maxSkew {rule.max_skew}{'' if rule.when_unsatisfiable == _HARD else ' (soft)'}"
+        return limit_name(f"{rule.group}/{rule.limit}", rule.bound, rule.topology_key)
+    return constraint_name(rule.topology_key, rule.max_skew, hard=rule.when_unsatisfiable == _HARD)
 
 
 def _state_words(row: WorkloadRow) -> str:
@@ -708,8 +707,14 @@ def _why(row: WorkloadRow, violated: Sequence[ReportedConstraint | ReportedLimit
     """Say why a row is violated and not repaired, each thing once."""
     sentences = [row.wait.message] if row.wait is not None else []
     for rule in violated:
-        obstacle = rule.obstacle if isinstance(rule, ReportedLimit) else rule.message
-        sentences += [obstacle] if row.wait is None else []
+        sentences += [_obstacle(rule)] if row.wait is None or rule.state == State.INFEASIBLE else []
         sentences += [f"Cause: {rule.cause}."] if rule.cause and rule.cause != ViolationCause.UNKNOWN else []
         sentences += [rule.remedy]
     return list(dict.fromkeys(text for text in sentences if text))
+
+
+def _obstacle(rule: ReportedConstraint | ReportedLimit) -> str:
+    """Say why a rule is not repaired; a limit that is infeasible by itself says it with its counts."""
+    if isinstance(rule, ReportedLimit):
+        return rule.obstacle or (rule.message if rule.state == State.INFEASIBLE else "")
+    return rule.message

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from rebalancer.model.facts import Fact
 from rebalancer.model.moves import Reference
-from rebalancer.model.words import name_list, plural, short_key
+from rebalancer.model.words import limit_name, name_list, plural, short_key
 from rebalancer.planning.multi_class.classes import PodClass, PodClasses
 from rebalancer.planning.multi_class.solve import Solution
 from rebalancer.planning.scope.requirements import Requirement
@@ -38,7 +38,7 @@ class BindingRequirement(Struct, frozen=True, gc=False):
     def __str__(self) -> str:
         """Return its name and its bound."""
         if self.limit:
-            return f"limit {self.limit} ({self.bound} per {short_key(self.key)})"
+            return limit_name(self.limit, self.bound, self.key)
         whose = f" of {name_list(map(str, self.workloads))}" if self.workloads else ""
         return f"{short_key(self.key)} (maxSkew {self.bound}){whose}"
 

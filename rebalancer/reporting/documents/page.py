@@ -1,7 +1,7 @@
 """The Page document: everything that the status page shows, for scripts and for the page itself."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Final
 
@@ -47,6 +47,9 @@ from rebalancer.reporting.state_reasons import ReportedStates
 
 _MOST: Final = 50
 """So many evictions, waiting ones and findings are listed; `perCycle` allows no more evictions by default."""
+
+_KEPT: Final = 8
+"""So many selections of a cycle are kept: each is as large as a page."""
 
 _MARKS: Final = frozenset(
     {EntryKind.MOVED, EntryKind.PAUSED, EntryKind.RESUMED, EntryKind.ZONE_LOST, EntryKind.ZONE_RETURNED}
@@ -113,14 +116,20 @@ class PageSource:
         self._rules = RuleReporter(states, evaluation.causes, findings, dict(memory.seen))
         self._overview = Overview(evaluation.assessment, plan, admission, memory.moves, states)
         self._memory = memory
+        # Browsers ask again every 2 to 30 s for what has not changed: of 5,000 workloads that takes half as long.
+        self.select = lru_cache(maxsize=_KEPT)(self._select)
 
-    def overview(self, selection: Selection) -> OverviewDocument:
-        """Return what is selected."""
+    def _select(self, selection: Selection) -> tuple[OverviewDocument, MapDocument]:
+        """Return the rows and the map of what is selected."""
+        shown = self._find_rows(selection)
+        return shown, self._draw_map(selection, shown)
+
+    def _find_rows(self, selection: Selection) -> OverviewDocument:
         view = self._evaluation.view
         pods = view.pods_on(selection.node) if selection.node in view.nodes.by_name else ()
         return self._overview.select(selection, self._rules, frozenset(find_reference(pod, view) for pod in pods))
 
-    def map(self, selection: Selection, shown: OverviewDocument) -> MapDocument:
+    def _draw_map(self, selection: Selection, shown: OverviewDocument) -> MapDocument:
         """Return the map: of what is violated, or is nearest to that, or of the rows that are shown of a selection."""
         chosen, rows = None, shown.rows
         if selection in {EVERYTHING, VIOLATIONS}:
@@ -208,14 +217,14 @@ def page_document(
             findings=(),
             report=None,
         )
-    overview = source.overview(selection)
+    overview, drawn = source.select(selection)
     return PageDocument(
         acting=acting,
         leads=leads,
         status=status,
         totals=source.totals,
         overview=overview,
-        map=source.map(selection, overview),
+        map=drawn,
         evictions=source.evictions(selection),
         waiting=source.waiting(selection),
         nodes=source.nodes(selection),

@@ -22,7 +22,7 @@ from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, MoveState, Reference, Target
 from rebalancer.model.reasons import State
-from rebalancer.model.words import short_key
+from rebalancer.model.words import limit_name, short_key
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
@@ -160,7 +160,7 @@ def _violations(group: ComponentPlan) -> Iterator[str]:
         yield f"{short_key(key)} {counts_change(before.get(key, {}), {})} (maxSkew {max_skew})"
     for limit in group.limits:
         if limit.state is not State.SATISFIED:
-            yield f"limit {limit.group}/{limit.limit} ({limit.rule.bound} per {short_key(limit.topology_key)})"
+            yield limit_name(f"{limit.group}/{limit.limit}", limit.rule.bound, limit.topology_key)
 
 
 def find_next_end(refusals: Iterable[Refusal], said: datetime | None) -> datetime | None:
