@@ -20,7 +20,7 @@ space := $(subst ,, )
 # The older releases of Kubernetes that the tests on a real control plane can run on, see tools/control-plane.
 OLDER := $(sort $(patsubst tools/control-plane/kubernetes-%/go.mod,%,$(wildcard tools/control-plane/kubernetes-*/go.mod)))
 
-UNIT = $(BIN)/python -m pytest -n auto -m "not cluster and not thorough"
+UNIT = $(BIN)/python -m pytest -n auto -m "not cluster and not image and not thorough"
 
 .PHONY: help
 help: ## List the targets
@@ -69,6 +69,10 @@ control-plane: install ## Build the programs that tests start: Kubernetes server
 cluster: install ## Tests on a real control plane
 	$(BIN)/python -m pytest -n 2 -m "cluster and not thorough"
 
+.PHONY: image
+image: install ## Build the image on stand-ins of its bases, and tests of it (root, buildah, podman, runc, mmdebstrap; minutes)
+	$(BIN)/python -m pytest tests/image -m "image and not thorough"
+
 .PHONY: check
 check: lint ## The first five minutes: lint, and the unit tests that need no minutes; no servers
 	$(UNIT) $(CORE_TESTS:%=--ignore=%) --ignore=tests/world --ignore=tests/state_graph
@@ -86,6 +90,7 @@ test: install ## All that a change must pass: lint, unit and property tests, the
 	$(UNIT) $(CORE_TESTS) $(COVER) && \
 	$(BIN)/coverage report --skip-covered --fail-under=100 && \
 	$(UNIT) $(CORE_TESTS:%=--ignore=%) && \
+	$(MAKE) --no-print-directory image && \
 	if [ -n "$$lanes" ]; then $(BIN)/python -m pytest -n 2 -m "cluster and not thorough"; \
 	else echo "Skipped: the tests on a real control plane, whose programs could not be built (see above)."; fi
 	@echo "Passed. Coverage is that of rebalancer/{$(subst $(space),$(comma),$(CORE))}: every branch, by the tests of the"
@@ -166,6 +171,7 @@ scale-downs: install ## Scale down on a real control plane with and without prev
 .PHONY: lock
 lock: install ## Compile the lock files from pyproject.toml
 	$(UV_COMPILE) pyproject.toml -o requirements.lock
+	$(UV_COMPILE) --group build -o requirements-build.lock
 	$(UV_COMPILE) pyproject.toml --group dev -o requirements-dev.lock
 
 .PHONY: clean

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, PackagePath, files
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,16 @@ from packaging.utils import canonicalize_name
 
 from rebalancer.cli.registry import VERBS
 from tests.test_repository import ROOT, wheel
-from tools.environment import MACHINES, image_python, install, install_for_image, removed_paths, sizes
+from tools.environment import (
+    ELF_MACHINES,
+    MACHINES,
+    built_for,
+    image_python,
+    install,
+    install_for_image,
+    removed_paths,
+    sizes,
+)
 
 __all__ = ["wheel"]
 
@@ -52,6 +62,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "history": (("history", *NOWHERE),),
     "snapshot": (("snapshot", *NOWHERE),),
     "completion": (("completion", "bash"),),
+    "version": (("version",),),
 }
 """Commands of every verb; those with `NOWHERE` end with an error in one line, as no server is there."""
 
@@ -68,27 +79,50 @@ def imports(file: Path) -> Iterator[str]:
                 yield text
 
 
+OPTIONAL = {
+    "msgspec/_utils.py": "for classes of attrs, of which there are none",
+    "prometheus_client/aiohttp/exposition.py": "for those who serve metrics by aiohttp",
+}
+"""Modules that import what is left out, and only for those who have it."""
+
+
+def importers(package: str) -> list[str]:
+    """Return the files of this program and of the locked packages, but for what is left out, that import a package."""
+    left_out = [PACKAGES / path for path in removed_paths()]
+    lock = re.findall(r"^([\w.-]+)==", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
+    locked = [Path(str(file.locate())) for name in lock for file in packages_files(name) if file.suffix == ".py"]
+    words = re.compile(rf"^\s*(?:import|from) {package}\b", re.MULTILINE)
+    return [
+        str(file)
+        for file in [*(ROOT / "rebalancer").rglob("*.py"), *locked]
+        if not any(path in file.parents for path in left_out)
+        and not str(file).endswith(tuple(OPTIONAL))
+        and words.search(file.read_text("utf-8"))
+    ]
+
+
+def packages_files(name: str) -> Sequence[PackagePath]:
+    """Return the files of an installed package, none of one that this Python has not."""
+    try:
+        return files(name) or ()
+    except PackageNotFoundError:
+        return ()
+
+
 @pytest.mark.parametrize("removed", removed_paths())
 def test_nothing_imports_what_the_image_leaves_out(removed: str) -> None:
-    """Neither this program nor what it depends on, by name."""
+    """Neither this program nor what it depends on, by name; of a whole package, nothing that the image has."""
     package, _, name = removed.partition("/")
     sources = [*(ROOT / "rebalancer").rglob("*.py"), *(PACKAGES / package).rglob("*.py")]
+    if not name:
+        assert not importers(package)
+        return
     outside = [file for file in sources if (PACKAGES / removed) not in file.parents]
     assert len(outside) > 100
     words = {f"{package}.{name}", name, f".{name}"}
     for file in outside:
         wrong = [text for text in imports(file) if text in words or text.startswith((f"{package}.{name}.", f"{name}."))]
         assert wrong == [], file
-
-
-ELF_MACHINES = {"amd64": 62, "arm64": 183}
-
-
-def built_for(folder: Path) -> set[int]:
-    """Return the machines that the compiled extensions and libraries below a folder are for, as ELF numbers them."""
-    files = [file for file in folder.rglob("*.so*") if file.is_file()]
-    assert len(files) > 20
-    return {int.from_bytes(file.read_bytes()[18:20], "little") for file in files}
 
 
 @pytest.mark.thorough

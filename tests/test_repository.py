@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from rebalancer import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
 LOCKED = re.compile(
     r"(?P<name>[\w.-]+)==(?P<version>[\w.+!-]+)(?P<marker> ;[^\\\n]*)?(?P<hashes>( \\\n    --hash=\S+)+)\n"
 )
@@ -164,7 +164,10 @@ def test_every_dependency_is_locked_at_a_version_it_allows(name: str) -> None:
     """`make lock` was run after the last change of pyproject.toml."""
     wanted = list(pyproject()["project"]["dependencies"])
     if name == "requirements-dev.lock":
-        wanted += pyproject()["dependency-groups"]["dev"]
+        groups = pyproject()["dependency-groups"]
+        wanted += [one for one in groups["dev"] if isinstance(one, str)] + groups["build"]
+    elif name == "requirements-build.lock":
+        wanted = pyproject()["dependency-groups"]["build"]
     pins = locked(name)
     for requirement in map(Requirement, wanted):
         version = pins.get(canonicalize_name(requirement.name))
@@ -173,9 +176,10 @@ def test_every_dependency_is_locked_at_a_version_it_allows(name: str) -> None:
 
 
 def test_what_runs_is_what_was_tested() -> None:
-    """The image's lock is a part of the developers' lock, version by version."""
-    run, develop = (locked(name) for name in LOCKS)
-    assert {name: develop.get(name) for name in run} == dict(run)
+    """The locks of the image are parts of the developers' lock, version by version."""
+    *parts, develop = (locked(name) for name in LOCKS)
+    for part in parts:
+        assert {name: develop.get(name) for name in part} == dict(part)
 
 
 def test_the_version_is_the_same_everywhere() -> None:

@@ -19,18 +19,23 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 """The architectures of the image, as container engines and as wheels call them."""
 
+ELF_MACHINES: Final = {"amd64": 62, "arm64": 183}
+"""The same in compiled files."""
+
 _PYTHON: Final = re.compile(r"^FROM .*\bpython:(\d+\.\d+)-", re.MULTILINE)
 _GLIBC: Final = "manylinux_2_28"
 """The newest that the Dockerfile accepts; Debian 13 has a newer one."""
 
-_REMOVED: Final = re.compile(r"rm -r /app/(\S+)")
+_REMOVED: Final = re.compile(r"rm -r((?:\s+(?:\\\n\s+)?/app/\S+)+)")
 _LEAST: Final = 1.0
 """MiB; smaller packages share a row."""
 
 
 def removed_paths() -> list[str]:
     """Return what the Dockerfile removes of the installed packages."""
-    return _REMOVED.findall((ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    found = _REMOVED.search((ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    assert found is not None
+    return [path.removeprefix("/app/") for path in found[1].replace("\\", " ").split()]
 
 
 def image_python() -> str:
@@ -54,6 +59,14 @@ def install_for_image(folder: Path, architecture: str) -> None:
     subprocess.run(
         [*uv, *platform, "--only-binary", ":all:", "--target", str(folder), "--requirement", lock], check=True
     )
+
+
+def built_for(folder: Path) -> set[int]:
+    """Return the machines that the compiled extensions and libraries below a folder are for, as ELF numbers them."""
+    files = [file for file in folder.rglob("*.so*") if file.is_file()]
+    if not files:
+        raise FileNotFoundError(f"{folder} has no compiled extension")
+    return {int.from_bytes(file.read_bytes()[18:20], "little") for file in files}
 
 
 def sizes(folder: Path) -> Iterator[tuple[str, float, float]]:

@@ -21,7 +21,7 @@ MANIFESTS: Final = ("deploy/base/deployment.yaml", "deploy/cleanup/job.yaml", "d
 VALUES: Final = "deploy/chart/rebalancer/values.yaml"
 OVERLAY: Final = "deploy/overlays/production/kustomization.yaml"
 
-_FROM: Final = re.compile(r"^FROM (?:--platform=\S+ )?(?P<image>\S+)", re.MULTILINE)
+_FROM: Final = re.compile(r"^FROM (?:--platform=\S+ )?(?P<image>\S+)(?: AS (?P<stage>\S+))?", re.MULTILINE)
 _IMAGE: Final = re.compile(r"^(?P<before> +image: )(?P<image>(?:\S+/)?rebalancer[:@]\S+)$", re.MULTILINE)
 _REPOSITORY: Final = re.compile(r"^(?P<before>  repository: )(?P<value>\S+)$", re.MULTILINE)
 _DIGEST: Final = re.compile(r"^(?P<before>  digest: )(?P<value>\S+)$", re.MULTILINE)
@@ -30,8 +30,10 @@ _ONLY_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 
 def base_images(root: Path = ROOT) -> list[str]:
-    """Return the base images in the order of the Dockerfile's stages."""
-    return _FROM.findall(_read(root, "Dockerfile"))
+    """Return the base images in the order of the Dockerfile's stages; a stage that another begins with is none."""
+    stages = list(_FROM.finditer(_read(root, "Dockerfile")))
+    own = {stage["stage"] for stage in stages}
+    return [stage["image"] for stage in stages if stage["image"] not in own]
 
 
 def pin(image: str, digest: str, root: Path = ROOT) -> None:

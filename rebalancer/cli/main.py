@@ -72,7 +72,7 @@ def _show_overview(prog: str, arguments: Sequence[str]) -> int:
         return Exit.USAGE
     flags = parser.list_flags()
     if not arguments[0].startswith("-"):
-        is_flag = f"--{arguments[0]}" in flags  # `version` and `help` are commands of many programs
+        is_flag = f"--{arguments[0]}" in flags  # `help` is a command of many programs
         near = [f"--{arguments[0]}"] if is_flag else get_close_matches(arguments[0], [verb.name for verb in VERBS], n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(f"unknown command {arguments[0]!r}; {hint}`{prog} --help` lists the commands")

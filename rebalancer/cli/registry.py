@@ -115,4 +115,9 @@ VERBS = (
         summary="Print a script that completes commands and flags in bash, zsh or fish",
         module="rebalancer.cli.completion",
     ),
+    Verb(
+        name="version",
+        summary="Print the versions of the program, of Python, and of the Kubernetes releases that it knows",
+        module="rebalancer.cli.version",
+    ),
 )

@@ -1,6 +1,10 @@
-"""Where the installed commands begin: Ctrl-C ends them quietly while the program itself is still being imported."""
+"""Where the installed commands begin: Ctrl-C ends them quietly while the program itself is still being imported.
+
+Standard output is for what the program itself prints, and nothing else.
+"""
 
 import gc
+import io
 import os
 import sys
 
@@ -11,6 +15,7 @@ def main() -> None:
     """Run the command line and exit with its code."""
     try:
         _open_closed_streams()
+        _keep_standard_output()
         from rebalancer.cli.main import main as run  # noqa: PLC0415  # the import is what may be interrupted
 
         code = run()
@@ -32,6 +37,20 @@ def _open_closed_streams() -> None:
                 os.dup2(null, number)
                 os.close(null)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
+
+
+def _keep_standard_output() -> None:
+    """Give standard output another descriptor, and its number to standard error: what C code prints is no answer.
+
+    HiGHS 1.16.0, for one, writes two lines to number 1 when it is first used, whatever its options say.
+    """
+    before = sys.stdout
+    if before is not sys.__stdout__ or not isinstance(before, io.TextIOWrapper):
+        return  # somebody else has replaced it, and reads what is printed
+    kept = os.fdopen(os.dup(1), "w", encoding=before.encoding, errors=before.errors)
+    kept.reconfigure(line_buffering=before.line_buffering, write_through=before.write_through)
+    os.dup2(2, 1)
+    sys.stdout = sys.__stdout__ = kept  # type: ignore[misc]  # the terminal's size is asked of the latter
 
 
 if __name__ == "__main__":  # the image starts it as a module; its interpreter knows no installed scripts

@@ -7,6 +7,7 @@ from typing import Final
 
 from rebalancer import __version__
 from rebalancer.adapters.prometheus import Gauge, Row
+from rebalancer.build import find_revision
 from rebalancer.controller.gauge_view import NEVER, GaugeView, cycle_of
 from rebalancer.controller.workload_gauges import WORKLOAD_GAUGES
 from rebalancer.model.breaker import BreakerCause
@@ -15,6 +16,7 @@ from rebalancer.policy import NO_TEAM_POLICY, Mode
 from rebalancer.policy.merging import MOST_TEAMS
 from rebalancer.reporting.documents.status import count_refusals, guard_status
 
+_REVISION: Final = find_revision()
 _PARTS: Final = ("now", "waiting", "later", "blocked")
 
 
@@ -223,8 +225,7 @@ GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
         name="rebalancer_build_info",
         help="Always 1; the labels are the versions of the running process.",
         labels=("version", "revision", "python_version"),
-        # The build knows no revision.
-        rows=lambda _: [((__version__, "", python_version()), 1)],
+        rows=lambda _: [((__version__, _REVISION, python_version()), 1)],
         leader_only=False,
     ),
 )

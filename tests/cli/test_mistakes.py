@@ -332,7 +332,7 @@ def test_only_who_says_who_leads_reads_the_lease(
     [
         (["plna"], "unknown command 'plna'; did you mean plan? `rebalancer --help` lists the commands"),
         (["exlpain", "pod/web"], "unknown command 'exlpain'; did you mean explain? `rebalancer --help` lists"),
-        (["version"], "unknown command 'version'; did you mean --version? `rebalancer --help` lists the commands"),
+        (["versions"], "unknown command 'versions'; did you mean version? `rebalancer --help` lists the commands"),
         (["help"], "unknown command 'help'; did you mean --help? `rebalancer --help` lists the commands"),
         (["frobnicate"], "unknown command 'frobnicate'; `rebalancer --help` lists the commands"),
         (["explain", "deploymet/web"], "; did you mean deployment/web?"),

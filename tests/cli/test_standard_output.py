@@ -57,6 +57,19 @@ def test_a_plan_that_needs_the_solver_is_json(apps: tuple[str, ...], solves: boo
     assert (b"highspy" in loaded) is solves
 
 
+def test_what_c_code_prints_is_no_part_of_the_answer() -> None:
+    """Some libraries write to the descriptor 1, as HiGHS 1.16.0 does when it is loaded: it goes to standard error."""
+    program = (
+        "import os, sys; from rebalancer.cli import main, start; answer = main.main;"
+        "main.main = lambda: (os.write(1, b'a banner\\n'), answer())[1];"
+        "sys.argv = ['rebalancer', 'report', '--snapshot', 'docs/examples/zone-returned.json', '-o', 'json'];"
+        "start.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(done.stdout)["kind"] == "Report"
+    assert done.stderr == "a banner\n"
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize(
     ("words", "code"),

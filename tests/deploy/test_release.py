@@ -139,11 +139,13 @@ def test_the_image_says_where_it_comes_from() -> None:
         "licenses",
         "vendor",
         "url",
+        "source",
         "base.name",
+        "base.digest",
         "created",
         "version",
         "revision",
     }
     arguments = set(re.findall(r"^ARG (\w+)=", text, re.MULTILINE))
-    assert arguments == {"VERSION", "REVISION", "CREATED"}
+    assert arguments == {"VERSION", "REVISION", "CREATED", "BASE_DIGEST", "SOURCE"}
     assert set(re.findall(r'--build-arg "(\w+)=', WORKFLOW.read_text(encoding="utf-8"))) == arguments
