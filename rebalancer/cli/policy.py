@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from rebalancer.admission.guards import Verdict
-from rebalancer.cli.errors import Exit
+from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.files import read_any_policy, read_policy
 from rebalancer.cli.parsing import Parser, add_verbs
 from rebalancer.cli.terminal import say
@@ -28,7 +28,7 @@ def add_arguments(parser: Parser) -> None:
         },
         dest="policy_verb",
     )
-    verbs["validate"].add_argument("file", metavar="FILE", help="the policy file; - is standard input")
+    verbs["validate"].add_argument("files", metavar="FILE", nargs="+", help="a policy file; - is standard input")
     verbs["validate"].add_argument(
         "--live",
         action="store_true",
@@ -54,16 +54,28 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _validate(args: argparse.Namespace) -> int:
-    policy = read_any_policy(args.file)
+    codes, wrong = [Exit.FINE], []
+    for file in args.files:
+        try:
+            codes.append(_validate_file(file, live=args.live))
+        except CliError as error:  # the others are checked, too
+            wrong.append(str(error))
+    if wrong:
+        raise CliError("\nerror: ".join(wrong))
+    return max(codes)
+
+
+def _validate_file(file: str, *, live: bool) -> Exit:
+    policy = read_any_policy(file)
     if isinstance(policy, TeamPolicy):
-        say([f"{args.file}: valid (team policy, {plural(len(policy.groups), 'group')})"])
+        say([f"{file}: valid (team policy, {plural(len(policy.groups), 'group')})"])
         return Exit.FINE
-    say([f"{args.file}: valid (mode {policy.mode}, hash {policy.hash})"])
-    folder = Path() if args.file == "-" else Path(args.file).parent
-    return _ask(policy.guards, folder) if args.live else Exit.FINE
+    say([f"{file}: valid (mode {policy.mode}, hash {policy.hash})"])
+    folder = Path() if file == "-" else Path(file).parent
+    return _ask(policy.guards, folder) if live else Exit.FINE
 
 
-def _ask(guards: Guards, folder: Path) -> int:
+def _ask(guards: Guards, folder: Path) -> Exit:
     """Ask each query once, and write the answers; ERROR if one is not good."""
     from rebalancer.adapters.prometheus import PrometheusQueries  # noqa: PLC0415  # validate alone needs no HTTP client
 
@@ -84,6 +96,6 @@ def _show(args: argparse.Namespace) -> int:
     return _write(read_policy(args.policy, kubeconfig=args.kubeconfig, context=args.context).policy.to_yaml())
 
 
-def _write(text: str) -> int:
+def _write(text: str) -> Exit:
     sys.stdout.write(text)
     return Exit.FINE
