@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from rebalancer.admission.admit import Admission
 from rebalancer.assessment.controllers import find_reference
@@ -43,6 +43,8 @@ from rebalancer.reporting.documents.report import (
     reported_finding,
 )
 from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.reporting.documents.zones import ZonesDocument
+from rebalancer.reporting.folded_zones import zones_document
 from rebalancer.reporting.state_reasons import ReportedStates
 
 _MOST: Final = 50
@@ -68,9 +70,9 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
     `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader; any
     other has no report and no overview, and its plan is empty. `evictions` are the first fifty that this cycle lets go,
-    `waiting` the first fifty that are decided and wait. `overview`, `map`, `nodes`, these and the `findings` have what
-    was selected; so has `history`, the oldest first, as far as the process keeps it. `report`, `trend` and
-    its `marks` have all.
+    `waiting` the first fifty that are decided and wait. `zones` is null in a cluster of 60 nodes or fewer, all of which
+    the map lists. `overview`, `map`, `zones`, `nodes`, these and the `findings` have what was selected; so has
+    `history`, the oldest first, as far as the process keeps it. `report`, `trend` and its `marks` have all.
     """
 
     api_version: str = API_VERSION
@@ -81,6 +83,7 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     totals: Totals | None
     overview: OverviewDocument | None
     map: MapDocument | None
+    zones: ZonesDocument | None
     evictions: tuple[PlannedEviction, ...]
     waiting: tuple[WaitingEviction, ...]
     nodes: NodesDocument | None
@@ -89,6 +92,12 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     marks: tuple[HistoryEntry, ...]
     findings: tuple[ReportedFinding, ...]
     report: ReportDocument | None
+
+
+class _Selected(NamedTuple):
+    overview: OverviewDocument
+    map: MapDocument
+    zones: ZonesDocument | None
 
 
 class PageSource:
@@ -119,15 +128,21 @@ class PageSource:
         # Browsers ask again every 2 to 30 s for what has not changed: of 5,000 workloads that takes half as long.
         self.select = lru_cache(maxsize=_KEPT)(self._select)
 
-    def _select(self, selection: Selection) -> tuple[OverviewDocument, MapDocument]:
-        """Return the rows and the map of what is selected."""
-        shown = self._find_rows(selection)
-        return shown, self._draw_map(selection, shown)
-
-    def _find_rows(self, selection: Selection) -> OverviewDocument:
+    def _select(self, selection: Selection) -> _Selected:
+        """Return the rows, the map and the zones of what is selected."""
         view = self._evaluation.view
         pods = view.pods_on(selection.node) if selection.node in view.nodes.by_name else ()
-        return self._overview.select(selection, self._rules, frozenset(find_reference(pod, view) for pod in pods))
+        on_node = frozenset(find_reference(pod, view) for pod in pods)
+        shown = self._overview.select(selection, self._rules, on_node)
+        return _Selected(shown, self._draw_map(selection, shown), self._count_zones(selection, on_node))
+
+    def _count_zones(self, selection: Selection, on_node: frozenset[Reference]) -> ZonesDocument | None:
+        """Return the zones where the map does not list all nodes."""
+        if len(self._evaluation.view.nodes.by_name) <= _MAP.nodes:
+            return None
+        is_all = selection in {EVERYTHING, VIOLATIONS}
+        chosen = None if is_all else self._overview.workloads(selection, on_node)
+        return zones_document(self._evaluation, self._memory, self._admission, chosen)
 
     def _draw_map(self, selection: Selection, shown: OverviewDocument) -> MapDocument:
         """Return the map: of what is violated, or is nearest to that, or of the rows that are shown of a selection."""
@@ -208,6 +223,7 @@ def page_document(
             totals=None,
             overview=None,
             map=None,
+            zones=None,
             evictions=(),
             waiting=(),
             nodes=None,
@@ -217,14 +233,15 @@ def page_document(
             findings=(),
             report=None,
         )
-    overview, drawn = source.select(selection)
+    selected = source.select(selection)
     return PageDocument(
         acting=acting,
         leads=leads,
         status=status,
         totals=source.totals,
-        overview=overview,
-        map=drawn,
+        overview=selected.overview,
+        map=selected.map,
+        zones=selected.zones,
         evictions=source.evictions(selection),
         waiting=source.waiting(selection),
         nodes=source.nodes(selection),
