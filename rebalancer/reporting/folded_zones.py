@@ -1,12 +1,12 @@
 """Makes the zones of a cluster whose nodes are too many for a map: nodes by what there is to say of them, pods by zone.
 
 Nodes, rules, moves and the pods of what is violated are visited once each; what comes out is as large as there are
-zones. A pod counts once, however many rules it violates. A bound counts once for a workload: that of the rule with most
-pods above it, so that the sum of the bounds can be compared with the pods.
+zones. A pod counts once, however many rules it violates. A bound counts once for a workload, so that the sum of the
+bounds can be compared with the pods: that of the rule with most pods above it, of those that can be repaired if any.
 """
 
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from heapq import nsmallest
@@ -52,10 +52,19 @@ class _Move(NamedTuple):
     targets: Sequence[Target]
 
 
+class _Pods(NamedTuple):
+    """The pods of workloads, those of them with a decided eviction, and those of these that are not blocked."""
+
+    held: _ByWorkload
+    decided: _ByWorkload
+    going: _ByWorkload
+
+
 class _Bounds(NamedTuple):
     """By zone: the most pods that it may hold, and those above their bounds.
 
-    Of these, without a decided eviction: `blocked` ones of what cannot be repaired, `later` ones of what can.
+    Of these, without a decided eviction: `blocked` ones of what cannot be repaired, `later` ones of what can. `excess`
+    is how many more replacements may land there by their predictions than have room within the bounds.
     """
 
     goal: Counter[str]
@@ -63,6 +72,7 @@ class _Bounds(NamedTuple):
     above: Counter[str]
     blocked: Counter[str]
     later: Counter[str]
+    excess: Counter[str]
 
 
 class _Landing(NamedTuple):
@@ -93,15 +103,15 @@ class _Zones:
     def document(self) -> ZonesDocument:
         workloads = {workload for names, _ in self._rules for workload in names}
         workloads.update(move.workload for move in self._moves)
-        held, decided = self._count_pods(workloads)
-        bounds, pods = self._add_bounds(held, decided), _add_up(held)
+        counted, (landings, received) = self._count_pods(workloads), self._find_landings()
+        bounds, pods = self._add_bounds(counted, landings), _add_up(counted.held)
         leaving = Counter((self._zone(move.node), move.kind) for move in self._moves)
-        arriving, received = self._find_arrivals()
+        arriving = _add_up(landings) - bounds.excess
         marks = self._mark_nodes({one.node for one in self._moves if one.kind is not MoveKind.BLOCKED}, received)
         names = {*(zone for zone, _ in (*marks, *leaving)), *pods, *arriving, *bounds.goal}
         names.update(self._zones_without_nodes())
         listed = nsmallest(_MOST_ZONES, names, key=lambda name: (-pods[name], -arriving[name], not name, name))
-        settled, undecided = self._find_last_ends(), pods - _add_up(decided)
+        settled, undecided = self._find_last_ends(), pods - _add_up(counted.decided)
 
         def make(name: str) -> ZoneEntry:
             # A rule may count pods of other workloads, too.
@@ -133,46 +143,50 @@ class _Zones:
 
     # Pods
 
-    def _count_pods(self, workloads: Collection[Reference]) -> tuple[_ByWorkload, _ByWorkload]:
-        """Return the pods of workloads by zone, and those of them with a decided eviction."""
-        marked = {move.uid for move in self._moves}
-        held: dict[Reference, Counter[str]] = {}
-        decided: dict[Reference, Counter[str]] = {}
+    def _count_pods(self, workloads: Collection[Reference]) -> _Pods:
+        decided = {move.uid: move.kind is not MoveKind.BLOCKED for move in self._moves}
+        counted = _Pods(defaultdict(Counter), defaultdict(Counter), defaultdict(Counter))
         for member in chain(members(self._view), stray_controllers(self._view)):
             if member.reference in workloads:
-                there = [(pod.uid, self._zone(pod.node)) for pod in member.pods if pod.node in self._view.nodes.by_name]
-                held.setdefault(member.reference, Counter()).update(zone for _, zone in there)
-                decided.setdefault(member.reference, Counter()).update(zone for uid, zone in there if uid in marked)
-        return held, decided
+                for pod in member.pods:
+                    if pod.node in self._view.nodes.by_name:
+                        zone = self._zone(pod.node)
+                        counted.held[member.reference][zone] += 1
+                        if pod.uid in decided:
+                            counted.decided[member.reference][zone] += 1
+                            counted.going[member.reference][zone] += decided[pod.uid]
+        return counted
 
-    def _add_bounds(self, held: _ByWorkload, decided: _ByWorkload) -> _Bounds:
+    def _add_bounds(self, counted: _Pods, landings: _ByWorkload) -> _Bounds:
+        plan = self._evaluation.plan
+        states = ReportedStates(plan)
         of_zones = [
-            (workloads, rule, most)
+            (rule.state(states).state in _NEVER, workloads, rule, most)
             for workloads, rule in self._rules
             if rule.key == self._key and (most := rule.bounds.max) is not None
         ]
-        plan = self._evaluation.plan
-        states, component_of = (
-            ReportedStates(plan),
-            {one: part.name for part in plan.components for one in part.workloads},
-        )
+        component_of = {one: part.name for part in plan.components for one in part.workloads}
         left = Counter({name: numbers.later for name, numbers in group_numbers(plan).items()})
-        sums = _Bounds(Counter(), Counter(), Counter(), Counter())
+        sums = _Bounds(*(Counter[str]() for _ in _Bounds._fields))
         bounded: dict[Reference, Collection[str]] = {}
-        for workloads, rule, most in sorted(of_zones, key=lambda one: -one[1].above):
-            if bounded.keys().isdisjoint(workloads):
-                bounded.update(dict.fromkeys(workloads, rule.counts))
-                sums.goal.update(dict.fromkeys(rule.counts, most))
-                never, component = rule.state(states).state in _NEVER, component_of.get(workloads[0], "")
-                for zone, pods in rule.counts.filled.items():
-                    above = max(0, pods - most)
-                    rest = max(0, above - sum(decided[one][zone] for one in workloads if one in decided))
-                    later = min(rest, left[component])  # fewer where pods without a node will fill up other zones
-                    left[component] -= later
-                    sums.above[zone] += above
-                    sums.blocked[zone] += rest if never else 0
-                    sums.later[zone] += later
-        for workload, by_zone in held.items() if bounded else ():
+        for never, workloads, rule, most in sorted(of_zones, key=lambda one: (one[0], -one[2].above)):
+            if not bounded.keys().isdisjoint(workloads):
+                continue
+            bounded.update(dict.fromkeys(workloads, rule.counts))
+            component = next((component_of[one] for one in workloads if one in component_of), "")
+            for zone, pods in rule.counts.items():
+                above = max(0, pods - most)
+                rest = max(0, above - _sum_of(counted.decided, workloads, zone))
+                later = min(rest, left[component])  # fewer where pods without a node will fill up other zones
+                left[component] -= later
+                room = max(0, most - pods + _sum_of(counted.going, workloads, zone))
+                sums.goal[zone] += most
+                sums.above[zone] += above
+                sums.blocked[zone] += rest if never else 0
+                sums.later[zone] += later
+                # No placement is within the bounds of what cannot be repaired.
+                sums.excess[zone] += 0 if never else max(0, _sum_of(landings, workloads, zone) - room)
+        for workload, by_zone in counted.held.items() if bounded else ():
             domains = bounded.get(workload, ())
             sums.goal.update({zone: pods for zone, pods in by_zone.items() if zone not in domains})
         return sums
@@ -196,17 +210,18 @@ class _Zones:
                 node = eviction.pod.node or ""
                 yield _Move(eviction.pod.uid, eviction.workload, node, kind, None, eviction.targets)
 
-    def _find_arrivals(self) -> tuple[Counter[str], Collection[str]]:
+    def _find_landings(self) -> tuple[_ByWorkload, Collection[str]]:
         """Return how many replacements may land in each zone, and the nodes that they are on or may land on."""
-        arriving, received = Counter[str](), set[str]()
+        landings: defaultdict[Reference, Counter[str]] = defaultdict(Counter)
+        received = set[str]()
         for move in self._moves:
             if move.landed is not None:
                 received.add(move.landed)
             elif move.kind is not MoveKind.BLOCKED:
                 landing = self._landing(move.targets)
                 received.update(landing.nodes)
-                arriving.update(landing.zones)
-        return arriving, received
+                landings[move.workload].update(landing.zones)
+        return landings, received
 
     def _landing(self, targets: Sequence[Target]) -> _Landing:
         known = tuple(targets)
@@ -260,6 +275,10 @@ class _Zones:
         for row in self._evaluation.assessment.domains_without_nodes:
             if row.topology_key == self._key:
                 yield row.domain.value
+
+
+def _sum_of(counts: _ByWorkload, workloads: Iterable[Reference], zone: str) -> int:
+    return sum(counts[one][zone] for one in workloads if one in counts)
 
 
 def _add_up(counts: _ByWorkload) -> Counter[str]:

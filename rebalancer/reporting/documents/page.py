@@ -13,7 +13,7 @@ from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import Plan
-from rebalancer.reporting.cluster_map import WHOLE, map_document
+from rebalancer.reporting.cluster_map import WHOLE, MapSize, map_document
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.reporting.documents.history import HistoryDocument, HistoryEntry, TrendDocument, TrendSample
 from rebalancer.reporting.documents.map import MapDocument
@@ -63,6 +63,9 @@ _GOING: Final = frozenset({"", VIOLATED, RowState.MOVING, RowState.WAITING})
 
 _MAP: Final = WHOLE._replace(lanes=8)
 """More lanes are no map that one understands at a glance, and no page of 100 kB."""
+
+_MAP_BELOW_ZONES: Final = _MAP._replace(lanes=6)
+"""The zones take a part of these 100 kB."""
 
 
 class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
@@ -129,29 +132,29 @@ class PageSource:
         self.select = lru_cache(maxsize=_KEPT)(self._select)
 
     def _select(self, selection: Selection) -> _Selected:
-        """Return the rows, the map and the zones of what is selected."""
+        """Return the rows, the map, and the zones where the map does not list all nodes."""
         view = self._evaluation.view
         pods = view.pods_on(selection.node) if selection.node in view.nodes.by_name else ()
         on_node = frozenset(find_reference(pod, view) for pod in pods)
         shown = self._overview.select(selection, self._rules, on_node)
-        return _Selected(shown, self._draw_map(selection, shown), self._count_zones(selection, on_node))
+        if len(view.nodes.by_name) <= _MAP.nodes:
+            return _Selected(shown, self._draw_map(selection, shown, _MAP), None)
+        drawn = self._draw_map(selection, shown, _MAP_BELOW_ZONES)
+        return _Selected(shown, drawn, self._count_zones(selection, on_node))
 
-    def _count_zones(self, selection: Selection, on_node: frozenset[Reference]) -> ZonesDocument | None:
-        """Return the zones where the map does not list all nodes."""
-        if len(self._evaluation.view.nodes.by_name) <= _MAP.nodes:
-            return None
+    def _count_zones(self, selection: Selection, on_node: frozenset[Reference]) -> ZonesDocument:
         is_all = selection in {EVERYTHING, VIOLATIONS}
         chosen = None if is_all else self._overview.workloads(selection, on_node)
         return zones_document(self._evaluation, self._memory, self._admission, chosen)
 
-    def _draw_map(self, selection: Selection, shown: OverviewDocument) -> MapDocument:
+    def _draw_map(self, selection: Selection, shown: OverviewDocument, size: MapSize) -> MapDocument:
         """Return the map: of what is violated, or is nearest to that, or of the rows that are shown of a selection."""
         chosen, rows = None, shown.rows
         if selection in {EVERYTHING, VIOLATIONS}:
             rows = shown.nearest if not shown.figures.moving else ()
         if rows or selection not in {EVERYTHING, VIOLATIONS}:
             chosen = [Reference(row.namespace, one.kind, one.name) for row in rows for one in row.workloads]
-        return map_document(self._evaluation, self._memory, admission=self._admission, chosen=chosen, size=_MAP)
+        return map_document(self._evaluation, self._memory, admission=self._admission, chosen=chosen, size=size)
 
     @property
     def totals(self) -> Totals:
