@@ -677,6 +677,26 @@ def test_a_cluster_of_many_nodes_has_its_zones_in_numbers(browser: Browser) -> N
     assert sum(zone["pods"] for zone in json.loads(browser.text("/status.json?q=web-3"))["zones"]["zones"]) == 8
 
 
+def test_zones_in_which_nothing_is_violated_are_their_nodes(browser: Browser) -> None:
+    """With an end of the wait for those that settle, and without bars."""
+    snapshot = many_nodes(21, 3, 0)
+    young = structs.replace(snapshot.nodes[0], ready_since=START - timedelta(seconds=84))
+    browser.page.show(state_of(replace(snapshot, nodes=(young, *snapshot.nodes[1:]))), ())
+    zones = browser.text().partition('aria-labelledby="zones"')[2].partition("</section>")[0]
+    assert "zone a 21 nodes: 1 settling, the last until 00:03:36" in plain(zones)
+    assert "violated workloads" not in zones
+    assert "will move" not in zones
+
+
+def test_zones_that_are_not_drawn_are_counted(browser: Browser) -> None:
+    blueprint = ClusterBuilder()
+    blueprint.zones([f"z{number:02}" for number in range(25)], 3)
+    browser.page.show(state_of(blueprint.snapshot()), ())
+    text = plain(browser.text())
+    assert "Zones 75 nodes in 25 zones" in text
+    assert "and 1 more zone " in text
+
+
 def test_few_nodes_are_columns_of_the_map_and_not_squares(browser: Browser) -> None:
     browser.page.show(state_of(many_nodes(20, 3, 1)), ())
     assert 'id="zones"' not in browser.text("/?table=zones")

@@ -85,9 +85,13 @@ class ZonePanel(NamedTuple):
 
 
 class ZonesDrawing(NamedTuple):
-    """The zones, how many nodes a square is at most, and how many zones are not drawn."""
+    """The zones, how many nodes a square is at most, and how many zones are not drawn.
+
+    `concerned`: something is violated or moves; otherwise there are no bars.
+    """
 
     zones: Sequence[ZonePanel]
+    concerned: bool
     square: int
     more: int
 
@@ -102,12 +106,13 @@ class ZonesTable(NamedTuple):
 def draw_zone_panels(document: ZonesDocument, now: datetime) -> ZonesDrawing:
     """Draw every zone, all bars in one scale."""
     square = _nodes_of_square(document)
-    largest = max(
-        (max(sum(number for _, number, _ in _parts(zone)), zone.goal or 0) for zone in document.zones), default=0
-    )
-    unit = _BAR / (largest or 1)
+    lengths = [max(sum(number for _, number, _ in _parts(zone)), zone.goal or 0) for zone in document.zones]
+    unit = _BAR / (max(lengths, default=0) or 1)
     return ZonesDrawing(
-        [_draw(document.key, zone, now, unit, square) for zone in document.zones], square, document.more_zones
+        zones=[_draw(document.key, zone, now, unit, square) for zone in document.zones],
+        concerned=any(lengths),
+        square=square,
+        more=document.more_zones,
     )
 
 

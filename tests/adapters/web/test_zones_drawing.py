@@ -158,7 +158,9 @@ def test_five_thousand_nodes_are_a_dozen_runs() -> None:
     ],
 )
 def test_what_leaves_and_arrives_is_said_first(numbers: dict[str, Any], sign: str, flow: str, moves: str) -> None:
-    (panel,) = draw_zone_panels(document(zone(**numbers)), NOW).zones
+    drawing = draw_zone_panels(document(zone(**numbers), zone("b")), NOW)
+    panel = drawing.zones[0]
+    assert drawing.concerned
     assert (panel.sign, panel.flow, panel.moves) == (sign, flow, moves)
 
 
@@ -178,5 +180,6 @@ def test_zones_are_named_by_their_key() -> None:
     drawn = document(zone("a"), zone(""), more=3)
     assert [panel.title for panel in draw_zone_panels(drawn, NOW).zones] == ["zone a", "zone (none)"]
     assert draw_zone_panels(drawn, NOW).more == 3
+    assert not draw_zone_panels(drawn, NOW).concerned
     (whole,) = draw_zone_panels(structs.replace(document(zone("")), key=""), NOW).zones
     assert (whole.title, whole.pods, whole.runs) == ("nodes (none)", "0 pods of violated workloads", [])
