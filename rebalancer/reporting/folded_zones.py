@@ -167,6 +167,7 @@ class _Zones:
         ]
         component_of = {one: part.name for part in plan.components for one in part.workloads}
         left = Counter({name: numbers.later for name, numbers in group_numbers(plan).items()})
+        under_way = Counter(move.workload for move in self._memory.in_flight)
         sums = _Bounds(*(Counter[str]() for _ in _Bounds._fields))
         bounded: dict[Reference, Collection[str]] = {}
         for never, workloads, rule, most in sorted(of_zones, key=lambda one: (one[0], -one[2].above)):
@@ -174,12 +175,13 @@ class _Zones:
                 continue
             bounded.update(dict.fromkeys(workloads, rule.counts))
             component = next((component_of[one] for one in workloads if one in component_of), "")
+            missing = sum(under_way[one] for one in workloads)  # not counted anywhere, so the bound may be lower
             for zone, pods in rule.counts.items():
                 above = max(0, pods - most)
                 rest = max(0, above - _sum_of(counted.decided, workloads, zone))
                 later = min(rest, left[component])  # fewer where pods without a node will fill up other zones
                 left[component] -= later
-                room = max(0, most - pods + _sum_of(counted.going, workloads, zone))
+                room = max(0, most - pods + _sum_of(counted.going, workloads, zone) + missing)
                 sums.goal[zone] += most
                 sums.above[zone] += above
                 sums.blocked[zone] += rest if never else 0

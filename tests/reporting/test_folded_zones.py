@@ -146,6 +146,25 @@ def test_a_move_under_way_counts_where_its_pod_was_and_where_its_replacement_is(
     assert (c.pods, c.arriving, c.marks[NodeMark.RECEIVING]) == (1, 1, 1)
 
 
+def test_every_replacement_under_way_arrives() -> None:
+    """Though the bound of the pods that are left is lower than the number of those that are missing."""
+    snapshot = one_violated()
+    moves = tuple(
+        move(
+            pod.uid,
+            snapshot.taken_at,
+            pod=pod.name,
+            node=pod.node,
+            state=MoveState.EVICTED,
+            targets=(Target(ZONE, ("c",)),),
+        )
+        for pod in snapshot.pods[:3]
+    )
+    a, _, c = counted(evicting(snapshot, Memory(moves=moves))).zones
+    assert (a.pods, a.moving) == (0, 3)
+    assert c.arriving >= 3
+
+
 def test_an_eviction_that_was_sent_since_the_plan_counts_once() -> None:
     cycle = evicting(one_violated())
     sent = cycle.plan.evictions[0].pod
