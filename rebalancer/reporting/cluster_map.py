@@ -18,18 +18,17 @@ from typing import Final, NamedTuple
 import msgspec
 
 from rebalancer.admission.admit import Admission
-from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.assess import EvaluatedConstraint
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.engine import Evaluation
 from rebalancer.model.moves import DomainName, Memory, Move, Reference, Target, make_token
 from rebalancer.model.nodes import HOSTNAME, ZONE, Node
-from rebalancer.model.reasons import Reason, State, ViolationCause
+from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import get_known_time
-from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import constraint_name, limit_name
-from rebalancer.planning.plan import Eviction, Outlook
+from rebalancer.planning.plan import Outlook
 from rebalancer.planning.scope.settling import SettlingNodes
-from rebalancer.reporting.bounds import DomainBounds, constraint_bounds, count_above, limit_bounds
+from rebalancer.reporting.bounds import DomainBounds
 from rebalancer.reporting.documents.document import workload_name
 from rebalancer.reporting.documents.map import (
     DomainState,
@@ -44,12 +43,13 @@ from rebalancer.reporting.documents.map import (
     NodeState,
 )
 from rebalancer.reporting.documents.plan import number_steps
-from rebalancer.reporting.state_reasons import ReportedStates, StateReason, limit_workloads
-from rebalancer.scheduling.pod_topology_spread import DomainCounts
+from rebalancer.reporting.evaluated_rules import Rule, constraint_rule, limit_rule, violated_rules
+from rebalancer.reporting.planned_moves import PlannedMove, find_planned_moves
+from rebalancer.reporting.state_reasons import ReportedStates, limit_workloads
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.changes import domain_subject
 
-_MOST_LANDINGS: Final = 4
+MOST_LANDINGS: Final = 4
 """Nodes on which a replacement may land; of more only the zones are named."""
 
 _MOST_CANDIDATES: Final = 1_000
@@ -74,45 +74,18 @@ _STORED_BYTES: Final = 8 * 1024
 _NOTHING: Final = frozenset[str]()
 
 
-class _Rule(NamedTuple):
-    """A constraint of a group, or a limit; `above` pods are beyond the bounds of their domains, `short` are missing."""
-
-    group: EvaluatedGroup | None
-    source: EvaluatedConstraint | EvaluatedLimit
-    counts: DomainCounts
-    bounds: DomainBounds
-    above: int
-    short: int
-
-    @property
-    def key(self) -> str:
-        return self.source.topology_key
-
-    @property
-    def violated(self) -> bool:
-        return self.source.state is not State.SATISFIED
-
-
 class _Lane(NamedTuple):
     workloads: tuple[Reference, ...]
-    rules: Sequence[_Rule]
+    rules: Sequence[Rule]
     """The violated ones first."""
 
     @property
-    def rule(self) -> _Rule:
+    def rule(self) -> Rule:
         return self.rules[0]
 
     @property
     def rank(self) -> tuple[bool, int, int, tuple[Reference, ...]]:
         return not self.rule.violated, -self.rule.above, -self.rule.short, self.workloads
-
-
-class _Planned(NamedTuple):
-    """A decided eviction; `reason` is what it waits for, None of one that may go."""
-
-    eviction: Eviction
-    kind: MoveKind
-    reason: Reason | None
 
 
 class _Landing(NamedTuple):
@@ -174,7 +147,7 @@ class _Map:
         lanes = self._find_lanes(chosen)
         self._more = max(0, len(lanes) - size.lanes)
         self._lanes = nsmallest(size.lanes, lanes, key=lambda lane: lane.rank)
-        self._key = self._choose_key()
+        self._key = choose_zone_key((rule.key for lane in self._lanes for rule in lane.rules), self._view)
         self._zone_of: Mapping[str, str] = self._view.nodes.values(self._key) if self._key else {}
         self._landings: dict[Hashable, _Landing] = {}
 
@@ -217,30 +190,23 @@ class _Map:
 
     def _violated_lanes(self) -> Sequence[_Lane]:
         """Return the lanes with what they violate: hard constraints, soft ones that are acted on, and limits."""
-        lanes: dict[tuple[Reference, ...], list[_Rule]] = {}
-        acts_on_soft = WhenUnsatisfiable.SCHEDULE_ANYWAY in self._policy.spread.act_on
-        for group in self._assessment.groups:
-            for evaluated in (*group.hard, *(group.soft if acts_on_soft else ())):
-                if evaluated.counts.violated:
-                    lanes.setdefault(group.workloads, []).append(_constraint_rule(group, evaluated))
-        for limit in self._assessment.limits:
-            if limit.state is not State.SATISFIED and limit.counts:
-                workloads = tuple(sorted(limit_workloads(limit)))
-                lanes.setdefault(workloads, []).append(_limit_rule(limit))
+        lanes: dict[tuple[Reference, ...], list[Rule]] = {}
+        for workloads, rule in violated_rules(self._assessment, self._policy):
+            lanes.setdefault(workloads, []).append(rule)
         return [_Lane(*lane) for lane in lanes.items()]
 
     def _lanes_of(self, workloads: Collection[Reference]) -> Sequence[_Lane]:
         """Return the lanes of workloads with all their rules."""
         chosen = frozenset(workloads)
-        lanes: dict[tuple[Reference, ...], list[_Rule]] = {}
+        lanes: dict[tuple[Reference, ...], list[Rule]] = {}
         for group in self._assessment.groups:
             if not chosen.isdisjoint(group.workloads):
-                rules = [_constraint_rule(group, evaluated) for evaluated in (*group.hard, *group.soft)]
+                rules = [constraint_rule(group, evaluated) for evaluated in (*group.hard, *group.soft)]
                 lanes.setdefault(group.workloads, []).extend(rules)
         namespaces = {workload.namespace for workload in chosen}
         for limit in self._assessment.limits:
             if limit.namespace in namespaces and not chosen.isdisjoint(limit_workloads(limit)):
-                lanes.setdefault(tuple(sorted(limit_workloads(limit))), []).append(_limit_rule(limit))
+                lanes.setdefault(tuple(sorted(limit_workloads(limit))), []).append(limit_rule(limit))
         return [_Lane(names, sorted(rules, key=lambda rule: not rule.violated)) for names, rules in lanes.items()]
 
     def _make_lane(
@@ -264,8 +230,8 @@ class _Map:
             others=tuple(map(self._make_rule, lane.rules[1:])) if self._satisfied else (),
         )
 
-    def _make_rule(self, rule: _Rule) -> MapRule:
-        standing, counts = self._state(rule), rule.counts
+    def _make_rule(self, rule: Rule) -> MapRule:
+        standing, counts = rule.state(self._states), rule.counts
         empty = (name for name in counts if name not in counts.filled)
         names = (*counts.filled, *islice(empty, self._size.domains))  # thousands of empty ones are alike
         every = {name: _domain(counts[name], rule.bounds) for name in names}
@@ -280,20 +246,7 @@ class _Map:
             since=self._since.get(make_token(_name(rule))) if rule.violated else None,
         )
 
-    def _state(self, rule: _Rule) -> StateReason:
-        if isinstance(rule.source, EvaluatedLimit):
-            return self._states.for_limit(rule.source)
-        assert rule.group is not None, "a constraint is one of a group"
-        return self._states.for_constraint(rule.group, rule.source)
-
     # Zones and nodes
-
-    def _choose_key(self) -> str:
-        """Choose the key of the zones: a constraint's, and not one of which every node is a domain."""
-        keys = {rule.key for lane in self._lanes for rule in lane.rules} - {HOSTNAME}
-        if not keys or ZONE in keys:
-            return ZONE if self._view.nodes.values(ZONE) else ""
-        return min(keys, key=lambda key: (len(self._view.nodes.groups(key)), key))
 
     def _count_by_zone(self, by_node: Mapping[str, int]) -> Mapping[str, int]:
         counted = Counter[str]()
@@ -361,22 +314,10 @@ class _Map:
 
     # Moves
 
-    def _find_planned(self, shown: Collection[Reference]) -> Iterator[_Planned]:
-        """Yield the decided evictions of workloads in the order of the plan."""
-        waits = {wait.eviction.pod.uid: wait.reason for wait in self._admission.waiting} if self._admission else {}
-        for eviction in self._plan.evictions:
-            if eviction.workload in shown:
-                reason = waits.get(eviction.pod.uid)
-                yield _Planned(eviction, MoveKind.MOVING if reason is None else MoveKind.WAITING, reason)
-        for wait in self._plan.waiting:
-            if wait.eviction.workload in shown:
-                never = wait.reason is Reason.STEP_EXCEEDS_BUDGET
-                yield _Planned(wait.eviction, MoveKind.BLOCKED if never else MoveKind.WAITING, wait.reason)
-
     def _find_moves(self) -> Mapping[Reference, Sequence[MapMove]]:
         """Return the moves of the lanes by workload: those under way, then the others in the order of the plan."""
         shown = {workload for lane in self._lanes for workload in lane.workloads}
-        planned = {one.eviction.pod.uid: one for one in self._find_planned(shown)}
+        planned = {one.eviction.pod.uid: one for one in find_planned_moves(self._plan, self._admission, shown)}
         moves: dict[Reference, list[MapMove]] = {}
         for move in self._memory.in_flight:
             if move.workload in shown:
@@ -386,7 +327,7 @@ class _Map:
             moves.setdefault(one.eviction.workload, []).append(self._planned_move(one))
         return moves
 
-    def _move_under_way(self, move: Move, planned: _Planned | None) -> MapMove:
+    def _move_under_way(self, move: Move, planned: PlannedMove | None) -> MapMove:
         replacement = self._view.snapshot.pod.get(move.replacement) if move.replacement else None
         landing = self._landing(move.targets, None)
         return MapMove(
@@ -400,7 +341,7 @@ class _Map:
             to_zones=landing.zones,
         )
 
-    def _planned_move(self, planned: _Planned) -> MapMove:
+    def _planned_move(self, planned: PlannedMove) -> MapMove:
         eviction = planned.eviction
         node = eviction.pod.node or ""
         landing = self._landing(eviction.targets, eviction.repair.outlook)
@@ -415,7 +356,7 @@ class _Map:
             to_zones=landing.zones,
         )
 
-    def _step(self, planned: _Planned) -> int | None:
+    def _step(self, planned: PlannedMove) -> int | None:
         return None if planned.kind is MoveKind.BLOCKED else self._steps[planned.eviction.group]
 
     def _landing(self, targets: Sequence[Target], outlook: Outlook | None) -> _Landing:
@@ -439,30 +380,10 @@ class _Map:
         zones = next((target.values for target in targets if target.topology_key == self._key), None)
         if zones is None:
             zones = tuple(sorted({self._zone_of.get(name, "") for name in known or nodes}))
-        return _Landing(tuple(sorted(known)) if len(known) <= _MOST_LANDINGS else (), zones)
+        return _Landing(tuple(sorted(known)) if len(known) <= MOST_LANDINGS else (), zones)
 
 
-def _constraint_rule(group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> _Rule:
-    return _rule(group, evaluated, evaluated.counts.by_domain, constraint_bounds(evaluated.counts))
-
-
-def _limit_rule(limit: EvaluatedLimit) -> _Rule:
-    return _rule(None, limit, limit.counts, limit_bounds(limit))
-
-
-def _rule(
-    group: EvaluatedGroup | None,
-    source: EvaluatedConstraint | EvaluatedLimit,
-    counts: DomainCounts,
-    bounds: DomainBounds,
-) -> _Rule:
-    held = counts.filled.values()
-    above = count_above(held, bounds)
-    short = sum(bounds.min - pods for pods in held if pods < bounds.min) + bounds.min * (len(counts) - len(held))
-    return _Rule(group, source, counts, bounds, above, short)
-
-
-def _name(rule: _Rule) -> str:
+def _name(rule: Rule) -> str:
     """Return the name by which the memory stores since when it is violated."""
     if isinstance(rule.source, EvaluatedLimit):
         return rule.source.name
@@ -500,6 +421,14 @@ def _weight(domain: MapDomain) -> tuple[int, int, int]:
     """Return a sort key: the most pods above the bounds, then the most that are missing, then the most pods."""
     above = domain.pods - domain.max if domain.max is not None else 0
     return max(0, above), max(0, domain.min - domain.pods), domain.pods
+
+
+def choose_zone_key(keys: Iterable[str], view: View) -> str:
+    """Choose the key of the zones: one of the rules' `keys`, and not one of which every node is a domain."""
+    known = set(keys) - {HOSTNAME}
+    if not known or ZONE in known:
+        return ZONE if view.nodes.values(ZONE) else ""
+    return min(known, key=lambda key: (len(view.nodes.groups(key)), key))
 
 
 def node_state(node: Node, ends: Mapping[str, datetime]) -> NodeState:

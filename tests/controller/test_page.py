@@ -642,6 +642,74 @@ def test_many_workloads_do_not_break_it(browser: Browser) -> None:
     assert "shop/web-278" in browser.text("/?q=web-278")
 
 
+def many_nodes(nodes: int, workloads: int, violated: int) -> Snapshot:
+    """Three zones, and workloads over them; of the violated ones six of eight pods are in zone a."""
+    blueprint = a_cluster("abc", nodes)
+    for number in range(workloads):
+        names = [f"{zone}-{1 + number % nodes}" for zone in "abc"]
+        counts = (6, 2, 0) if number < violated else (1, 1, 1)
+        on = dict(zip(names, counts, strict=True))
+        blueprint.deployment(f"web-{number}", namespace=f"shop-{number % 47}", on=on, spread={ZONE: 1, HOSTNAME: 6})
+    return blueprint.snapshot()
+
+
+def test_a_cluster_of_many_nodes_has_its_zones_in_numbers(browser: Browser) -> None:
+    """With a bar and squares, named for a screen reader, and as a table; of a filter its pods and all nodes."""
+    state = state_of(many_nodes(21, 30, 25), seconds=125, policy=a_policy("mode: Evict\n"))
+    browser.page.show(state, ())
+    text = browser.text()
+    zones = text.partition('aria-labelledby="zones"')[2].partition("</section>")[0]
+    assert "Zones 63 nodes in 3 zones; each square is a node" in plain(zones)
+    document = json.loads(browser.text("/status.json"))["zones"]
+    for zone in document["zones"]:
+        assert f"<title>Pods of violated workloads in zone {zone['name']}</title><desc>{zone['pods']} pod" in zones
+        assert f"<title>Nodes of zone {zone['name']}</title><desc>21 nodes: " in zones
+    assert sum(zone["pods"] for zone in document["zones"]) == 25 * 8
+    assert text.index('id="zones"') < text.index('id="facets"') < text.index('id="map"')
+    assert "<table" not in zones
+    (link,) = (one for one in Reader(text).links if "table=zones" in one)
+    table = browser.text(link.removeprefix(".").partition("#")[0])
+    assert table.count('aria-label="The zones as a table"') == 1
+    assert 'aria-label="The map as a table"' not in table
+    assert 'aria-label="The zones as a table"' not in browser.text("/?table=map")
+    one = browser.text("/?q=web-3")
+    assert "63 nodes in 3 zones; each square is a node, those with something to say first; pods of what is" in one
+    assert sum(zone["pods"] for zone in json.loads(browser.text("/status.json?q=web-3"))["zones"]["zones"]) == 8
+
+
+def test_zones_in_which_nothing_is_violated_are_their_nodes(browser: Browser) -> None:
+    """With an end of the wait for those that settle, and without bars."""
+    snapshot = many_nodes(21, 3, 0)
+    young = structs.replace(snapshot.nodes[0], ready_since=START - timedelta(seconds=84))
+    browser.page.show(state_of(replace(snapshot, nodes=(young, *snapshot.nodes[1:]))), ())
+    zones = browser.text().partition('aria-labelledby="zones"')[2].partition("</section>")[0]
+    assert "zone a 21 nodes: 1 settling, the last until 00:03:36" in plain(zones)
+    assert "violated workloads" not in zones
+    assert "will move" not in zones
+
+
+def test_zones_that_are_not_drawn_are_counted(browser: Browser) -> None:
+    blueprint = ClusterBuilder()
+    blueprint.zones([f"z{number:02}" for number in range(25)], 3)
+    browser.page.show(state_of(blueprint.snapshot()), ())
+    text = plain(browser.text())
+    assert "Zones 75 nodes in 25 zones" in text
+    assert "and 1 more zone " in text
+
+
+def test_few_nodes_are_columns_of_the_map_and_not_squares(browser: Browser) -> None:
+    browser.page.show(state_of(many_nodes(20, 3, 1)), ())
+    assert 'id="zones"' not in browser.text("/?table=zones")
+    assert json.loads(browser.text("/status.json"))["zones"] is None
+
+
+def test_five_thousand_workloads_on_a_thousand_nodes_are_a_small_page(browser: Browser) -> None:
+    browser.page.show(state_of(many_nodes(334, 5_000, 300), policy=a_policy("mode: Evict\n")), ())
+    text = browser.text("/?table=zones")
+    assert "1,002 nodes in 3 zones" in text
+    assert len(text.encode()) < 100_000
+
+
 def test_errors_of_the_policy_and_the_state_of_prevention_are_shown(browser: Browser) -> None:
     state = state_of(shop())
     steering = replace(

@@ -10,6 +10,7 @@ from rebalancer.adapters.web.bars import Bar, Bars, draw_bars
 from rebalancer.adapters.web.map_drawing import Drawing, Table, draw_map, draw_zones, tabulate
 from rebalancer.adapters.web.page_address import REFRESH_SECONDS, PageAddress
 from rebalancer.adapters.web.trend_drawing import RANGES, Trend, draw_trend
+from rebalancer.adapters.web.zones_drawing import ZonesDrawing, ZonesTable, draw_zone_panels, tabulate_zones
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import State, ViolationCause
@@ -442,6 +443,32 @@ class PageView:
         more = f"; {plural(drawn.more, 'more lane')} not drawn" if drawn.more else ""
         zones = plural(len(drawn.zones) + drawn.more_zones, "zone")
         return f"{nodes} in {zones}; each square is a pod of the workloads shown{more}"
+
+    # The zones
+
+    @cached_property
+    def zones(self) -> ZonesDrawing:
+        """The zones as shapes."""
+        assert self._page.zones is not None
+        return draw_zone_panels(self._page.zones, self._now)
+
+    @property
+    def zones_table(self) -> ZonesTable:
+        """The zones as a table."""
+        assert self._page.zones is not None
+        return tabulate_zones(self._page.zones)
+
+    @property
+    def zones_title(self) -> str:
+        """Say how many nodes there are, what a square is, and whose pods are counted."""
+        zones = self._page.zones
+        assert zones is not None
+        nodes = f"{zones.nodes:,} nodes in {plural(len(zones.zones) + zones.more_zones, 'zone')}"
+        square = "a node" if self.zones.square == 1 else f"up to {self.zones.square} nodes of a kind"
+        selected = "; pods of what is selected" if self._address.filtered else ""
+        return f"{nodes}; each square is {square}, those with something to say first{selected}"
+
+    # The nodes
 
     @property
     def nodes_title(self) -> str:

@@ -245,9 +245,7 @@ class Overview:
 
         `on_node` are the workloads of the node's pods.
         """
-        found = [entry for entry in self._entries if _selects(selection, entry)]
-        if selection.node:
-            found = [entry for entry in found if not on_node.isdisjoint(entry.members)]
+        found = self._find(selection, on_node)
         pages = max(1, -(-len(found) // ROWS))
         page = min(max(1, selection.page), pages)
         return OverviewDocument(
@@ -259,6 +257,16 @@ class Overview:
             page=page,
             pages=pages,
         )
+
+    def workloads(self, selection: Selection, on_node: frozenset[Reference] = frozenset()) -> frozenset[Reference]:
+        """Return the workloads of all selected rows; of a limit on pods that labels name, those of the pods."""
+        return frozenset[Reference]().union(*(entry.members for entry in self._find(selection, on_node)))
+
+    def _find(self, selection: Selection, on_node: frozenset[Reference]) -> Sequence[_Entry]:
+        found = [entry for entry in self._entries if _selects(selection, entry)]
+        if selection.node:
+            found = [entry for entry in found if not on_node.isdisjoint(entry.members)]
+        return found
 
     def _nearest(self) -> Sequence[_Entry]:
         near = [(room, entry) for entry in self._entries if (room := _room(entry)) is not None]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from rebalancer.admission.admit import Admission
 from rebalancer.assessment.controllers import find_reference
@@ -13,7 +13,7 @@ from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import Plan
-from rebalancer.reporting.cluster_map import WHOLE, map_document
+from rebalancer.reporting.cluster_map import WHOLE, MapSize, map_document
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.reporting.documents.history import HistoryDocument, HistoryEntry, TrendDocument, TrendSample
 from rebalancer.reporting.documents.map import MapDocument
@@ -43,6 +43,8 @@ from rebalancer.reporting.documents.report import (
     reported_finding,
 )
 from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.reporting.documents.zones import ZonesDocument
+from rebalancer.reporting.folded_zones import zones_document
 from rebalancer.reporting.state_reasons import ReportedStates
 
 _MOST: Final = 50
@@ -62,15 +64,18 @@ _GOING: Final = frozenset({"", VIOLATED, RowState.MOVING, RowState.WAITING})
 _MAP: Final = WHOLE._replace(lanes=8)
 """More lanes are no map that one understands at a glance, and no page of 100 kB."""
 
+_MAP_BELOW_ZONES: Final = _MAP._replace(lanes=6)
+"""The zones take a part of these 100 kB."""
+
 
 class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """What the status page shows.
 
     `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader; any
     other has no report and no overview, and its plan is empty. `evictions` are the first fifty that this cycle lets go,
-    `waiting` the first fifty that are decided and wait. `overview`, `map`, `nodes`, these and the `findings` have what
-    was selected; so has `history`, the oldest first, as far as the process keeps it. `report`, `trend` and
-    its `marks` have all.
+    `waiting` the first fifty that are decided and wait. `zones` is null in a cluster of 60 nodes or fewer, all of which
+    the map lists. `overview`, `map`, `zones`, `nodes`, these and the `findings` have what was selected; so has
+    `history`, the oldest first, as far as the process keeps it. `report`, `trend` and its `marks` have all.
     """
 
     api_version: str = API_VERSION
@@ -81,6 +86,7 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     totals: Totals | None
     overview: OverviewDocument | None
     map: MapDocument | None
+    zones: ZonesDocument | None
     evictions: tuple[PlannedEviction, ...]
     waiting: tuple[WaitingEviction, ...]
     nodes: NodesDocument | None
@@ -89,6 +95,12 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     marks: tuple[HistoryEntry, ...]
     findings: tuple[ReportedFinding, ...]
     report: ReportDocument | None
+
+
+class _Selected(NamedTuple):
+    overview: OverviewDocument
+    map: MapDocument
+    zones: ZonesDocument | None
 
 
 class PageSource:
@@ -119,24 +131,30 @@ class PageSource:
         # Browsers ask again every 2 to 30 s for what has not changed: of 5,000 workloads that takes half as long.
         self.select = lru_cache(maxsize=_KEPT)(self._select)
 
-    def _select(self, selection: Selection) -> tuple[OverviewDocument, MapDocument]:
-        """Return the rows and the map of what is selected."""
-        shown = self._find_rows(selection)
-        return shown, self._draw_map(selection, shown)
-
-    def _find_rows(self, selection: Selection) -> OverviewDocument:
+    def _select(self, selection: Selection) -> _Selected:
+        """Return the rows, the map, and the zones where the map does not list all nodes."""
         view = self._evaluation.view
         pods = view.pods_on(selection.node) if selection.node in view.nodes.by_name else ()
-        return self._overview.select(selection, self._rules, frozenset(find_reference(pod, view) for pod in pods))
+        on_node = frozenset(find_reference(pod, view) for pod in pods)
+        shown = self._overview.select(selection, self._rules, on_node)
+        if len(view.nodes.by_name) <= _MAP.nodes:
+            return _Selected(shown, self._draw_map(selection, shown, _MAP), None)
+        drawn = self._draw_map(selection, shown, _MAP_BELOW_ZONES)
+        return _Selected(shown, drawn, self._count_zones(selection, on_node))
 
-    def _draw_map(self, selection: Selection, shown: OverviewDocument) -> MapDocument:
+    def _count_zones(self, selection: Selection, on_node: frozenset[Reference]) -> ZonesDocument:
+        is_all = selection in {EVERYTHING, VIOLATIONS}
+        chosen = None if is_all else self._overview.workloads(selection, on_node)
+        return zones_document(self._evaluation, self._memory, self._admission, chosen)
+
+    def _draw_map(self, selection: Selection, shown: OverviewDocument, size: MapSize) -> MapDocument:
         """Return the map: of what is violated, or is nearest to that, or of the rows that are shown of a selection."""
         chosen, rows = None, shown.rows
         if selection in {EVERYTHING, VIOLATIONS}:
             rows = shown.nearest if not shown.figures.moving else ()
         if rows or selection not in {EVERYTHING, VIOLATIONS}:
             chosen = [Reference(row.namespace, one.kind, one.name) for row in rows for one in row.workloads]
-        return map_document(self._evaluation, self._memory, admission=self._admission, chosen=chosen, size=_MAP)
+        return map_document(self._evaluation, self._memory, admission=self._admission, chosen=chosen, size=size)
 
     @property
     def totals(self) -> Totals:
@@ -208,6 +226,7 @@ def page_document(
             totals=None,
             overview=None,
             map=None,
+            zones=None,
             evictions=(),
             waiting=(),
             nodes=None,
@@ -217,14 +236,15 @@ def page_document(
             findings=(),
             report=None,
         )
-    overview, drawn = source.select(selection)
+    selected = source.select(selection)
     return PageDocument(
         acting=acting,
         leads=leads,
         status=status,
         totals=source.totals,
-        overview=overview,
-        map=drawn,
+        overview=selected.overview,
+        map=selected.map,
+        zones=selected.zones,
         evictions=source.evictions(selection),
         waiting=source.waiting(selection),
         nodes=source.nodes(selection),
