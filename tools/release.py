@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-MANIFESTS: Final = ("deploy/base/deployment.yaml", "deploy/cleanup/job.yaml", "deploy/install.yaml")
+MANIFESTS: Final = (
+    "deploy/base/deployment.yaml",
+    "deploy/cleanup/job.yaml",
+    "deploy/gitops/check/job.yaml",
+    "deploy/install.yaml",
+)
 VALUES: Final = "deploy/chart/rebalancer/values.yaml"
 OVERLAY: Final = "deploy/overlays/production/kustomization.yaml"
 

@@ -58,7 +58,7 @@ def named(name: str, data: dict[str, str] | None) -> dict[str, Any]:
 
 def health(config_map: dict[str, Any], *, now: datetime = NOW) -> tuple[str, str]:
     """Return what Argo CD would say of a ConfigMap: its status and its message."""
-    patch = yaml.safe_load((FOLDER / "argocd" / "argocd-cm.yaml").read_text())["data"]
+    patch = yaml.safe_load((FOLDER / "argocd-cm.yaml").read_text())["data"]
     assert patch["resource.customizations.useOpenLibs.ConfigMap"] == "true"
     lua = LuaRuntime(unpack_returned_tuples=True)
     lua.globals().obj = lua.table_from(config_map, recursive=True)

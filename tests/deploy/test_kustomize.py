@@ -54,7 +54,9 @@ def test_every_manifest_belongs_to_a_kustomization() -> None:
     assert {DEPLOY / form for form in FORMS} < set(folders)
     for folder in folders:
         (kustomization,) = documents(folder / "kustomization.yaml")
-        listed = {*kustomization.get("resources", ()), *(patch["path"] for patch in kustomization.get("patches", ()))}
+        patches = {patch["path"] for patch in kustomization.get("patches", ()) if "path" in patch}
+        texts = {name for one in kustomization.get("configMapGenerator", ()) for name in one["files"]}
+        listed = {*kustomization.get("resources", ()), *patches, *texts}
         files = {file.name for file in folder.glob("*.yaml")} - {"kustomization.yaml"}
         assert files == {name for name in listed if not (folder / name).is_dir()}, folder
 

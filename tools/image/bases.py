@@ -21,6 +21,9 @@ CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") 
 
 SUITE: Final = "trixie"
 
+HOME: Final = "home/nonroot"
+"""Below the root of the base."""
+
 _BUILD_PACKAGES: Final = ("ca-certificates", "netbase", "tzdata", "python3", "python3-pip", "python-is-python3")
 
 # base-files first: it brings the links of the merged /usr, into which all others are unpacked.
@@ -38,7 +41,7 @@ _ACCOUNTS: Final = {
     "etc/passwd": (
         "root:x:0:0:root:/root:/sbin/nologin\n"
         "nobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n"
-        "nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"
+        f"nonroot:x:65532:65532:nonroot:/{HOME}:/sbin/nologin\n"
     ),
     "etc/group": "root:x:0:\nnobody:x:65534:\ntty:x:5:\nstaff:x:50:\nnonroot:x:65532:\n",
     "etc/nsswitch.conf": "hosts: files dns\n",
@@ -93,7 +96,7 @@ def _make_base(archive: Path, folder: Path) -> None:
     together.parent.mkdir(parents=True, exist_ok=True)
     together.write_text("".join(one.read_text() for one in certificates))
     shutil.rmtree(root / "usr/share/ca-certificates")
-    for name, mode, owner in (("root", 0o700, 0), ("home/nonroot", 0o700, 65532), ("tmp", 0o1777, 0)):
+    for name, mode, owner in (("root", 0o700, 0), (HOME, 0o700, 65532), ("tmp", 0o1777, 0)):
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name).chmod(mode)
         os.chown(root / name, owner, owner)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tools.image.bases import make_bases
+from tools.image.bases import HOME, make_bases
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROGRAMS: Final = ("buildah", "podman", "runc", "mmdebstrap", "dpkg-deb")
@@ -31,7 +31,7 @@ _SETTINGS: Final = {
     _RUN_BASE: (
         *("--env", f"PATH={_PATH}", "--env", "LANG=C.UTF-8"),
         *("--env", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"),
-        *("--user", "65532", "--workingdir", "/home/nonroot", "--entrypoint", '["/usr/bin/python3.13"]'),
+        *("--user", "65532", "--workingdir", f"/{HOME}", "--entrypoint", '["/usr/bin/python3.13"]'),
     ),
 }
 _CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"

@@ -26,6 +26,7 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "docs/upgrade",
         "docs/operations",
         "deploy/monitoring/README",
+        "deploy/gitops/README",
         "docs/scaling",
         "docs/benchmarks",
         "docs/security",
