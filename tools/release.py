@@ -19,6 +19,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 MANIFESTS: Final = (
     "deploy/base/deployment.yaml",
+    "deploy/chart/rebalancer/Chart.yaml",
     "deploy/cleanup/job.yaml",
     "deploy/gitops/check/job.yaml",
     "deploy/install.yaml",
