@@ -99,8 +99,10 @@ def test_the_workflow_is_safe(tmp_path: Path) -> None:
         assert zizmor(tmp_path / "release.yaml").returncode != 0, old
 
 
-def test_every_action_is_pinned_and_no_job_has_a_permission_without_its_reason() -> None:
-    text = WORKFLOW.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["ci.yaml", "nightly.yaml", "release.yaml"])
+def test_every_action_is_pinned_and_no_job_has_a_permission_without_its_reason(name: str) -> None:
+    text = WORKFLOW.with_name(name).read_text(encoding="utf-8")
+    assert {file.name for file in WORKFLOW.parent.iterdir()} == {"ci.yaml", "nightly.yaml", "release.yaml"}
     workflow = yaml.safe_load(text)
     uses = re.findall(r"uses: (\S+)( # v[\d.]+)?$", text, re.MULTILINE)
     assert uses
@@ -109,6 +111,19 @@ def test_every_action_is_pinned_and_no_job_has_a_permission_without_its_reason()
     for line in re.findall(r"^      \w[\w-]*: (?:read|write).*$", text, re.MULTILINE):
         assert " # " in line
     assert all(set(job["permissions"].values()) <= {"read", "write"} for job in workflow["jobs"].values())
+
+
+def test_changes_are_tested_on_what_is_supported() -> None:
+    """Every Kubernetes that there is a module for, every Python from the oldest on; and they may only read."""
+    workflow = yaml.safe_load(WORKFLOW.with_name("ci.yaml").read_text(encoding="utf-8"))
+    jobs = workflow["jobs"]
+    folders = (ROOT / "tools" / "control-plane").glob("kubernetes-*")
+    older = {folder.name.removeprefix("kubernetes-") for folder in folders}
+    assert set(jobs["cluster"]["strategy"]["matrix"]["kubernetes"]) == {"", *older}
+    pythons = jobs["unit"]["strategy"]["matrix"]["python"]
+    assert f'requires-python = ">={pythons[0]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert [int(python.removeprefix("3.")) for python in pythons] == list(range(11, 11 + len(pythons)))
+    assert all(job["permissions"] == {"contents": "read"} for job in jobs.values())
 
 
 def test_the_sbom_is_the_lock(tmp_path: Path) -> None:
