@@ -185,7 +185,8 @@ def test_two_thousand_slow_clients_keep_no_probe_out(served: Served) -> None:
                 assert served.ask("/metrics" if number % 200 == 99 else "/healthz")[0] == 200
                 seconds.append(time.monotonic() - began)
         assert max(seconds) < 1
-        assert count_threads() <= server.MOST_CONNECTIONS + 5
+        # The thread of a connection that is closed ends a moment later, on a busy machine many of them.
+        wait_until(lambda: count_threads() <= server.MOST_CONNECTIONS + 5)
         slow[0].settimeout(5)
         assert slow[0].recv(100) == b"", "the oldest is closed at once"
 
