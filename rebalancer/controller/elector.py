@@ -140,10 +140,19 @@ class Elector:
                     self._election = record_renewal(self._election, written, began)
         except Exception as error:  # noqa: BLE001  # not to renew is the safe answer to any error, and the next try comes
             self.obstacle = str(error) if isinstance(error, LeaseUnavailable) else ""
-            _log.warning("lease not renewed", error=str(error))
+            self._log_failure(error, began)
             return str(error)
         self.obstacle = ""
         return ""
+
+    def _log_failure(self, error: Exception, at: float) -> None:
+        """Warn where leadership is at stake; while another process leads, one reading of its Lease less is nothing."""
+        if self._holds_lease():
+            _log.warning("lease not renewed", error=str(error))
+        elif self.obstacle or free_since(self._election, at) is not None:
+            _log.warning("lease not taken", error=str(error))
+        else:
+            _log.info("lease not read, another process leads", error=str(error), holder=self.holder)
 
     def _announce(self) -> str:
         """Tell the loop when leadership has begun or ended; return what keeps this process from leading."""

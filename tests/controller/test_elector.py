@@ -15,7 +15,7 @@ from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.state import Clocks, Leading, LoopEvent
 from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest
-from rebalancer.ports import Lease, LeaseRecord
+from rebalancer.ports import Lease, LeaseRecord, LeaseUnavailable
 from rebalancer.reporting.documents.status import LeaseStatus
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import ApiServer, served
@@ -214,6 +214,51 @@ def test_who_leads_instead_is_logged_once() -> None:
         for _ in range(3):
             candidate.take_part()
     assert [entry["holder"] for entry in logs if entry["event"] == "another process leads"] == ["other"]
+
+
+def test_a_replica_that_waits_warns_only_when_nobody_leads() -> None:
+    """While another process leads, one reading of its Lease less changes nothing; from its end on, it does."""
+    lease, seconds = Shaky(), [1000.0]
+    candidate = Elector(
+        lease=lease,
+        election=Election(identity="me", duration=15.0, deadline=10.0),
+        retry=2.0,
+        clocks=Clocks(now=lambda: datetime.now(UTC), monotonic=lambda: seconds[0]),
+        load_memory=lambda: NO_MEMORY,
+        tell=lambda _: None,
+    )
+
+    def logged(after: float, *, broken: bool) -> list[tuple[str, str]]:
+        seconds[0], lease.broken = 1000 + after, broken
+        with capture_logs() as logs:
+            candidate.take_part()
+        return [(entry["log_level"], entry["event"]) for entry in logs if "error" in entry]
+
+    assert logged(0, broken=True) == [("warning", "lease not taken")], "it does not know of another one yet"
+    lease.store.record = LeaseRecord(holder="other", duration=15, renewed=datetime.now(UTC))
+    assert logged(2, broken=False) == []
+    assert logged(4, broken=True) == [("info", "lease not read, another process leads")]
+    assert logged(16, broken=True) == [("info", "lease not read, another process leads")]
+    assert logged(18, broken=True) == [("warning", "lease not taken")]
+    assert logged(20, broken=False) == []
+    assert candidate.leads()
+    assert logged(22, broken=True) == [("warning", "lease not renewed")]
+
+
+def test_a_replica_that_may_not_read_the_lease_warns() -> None:
+    """Whoever leads now: nobody could after it."""
+    lease = Shaky()
+    lease.store.record = LeaseRecord(holder="other", duration=15, renewed=datetime.now(UTC))
+    candidate = elector(lease, [])
+    candidate.take_part()
+
+    def refuse() -> LeaseRecord | None:
+        raise LeaseUnavailable("no right")
+
+    lease.read = refuse  # type: ignore[method-assign]
+    with capture_logs() as logs:
+        candidate.take_part()
+    assert [(entry["log_level"], entry["event"]) for entry in logs] == [("warning", "lease not taken")]
 
 
 def test_a_lease_that_is_free_again_begins_a_new_term() -> None:

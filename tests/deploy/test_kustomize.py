@@ -120,6 +120,13 @@ def test_ports_and_probes_meet_what_the_program_listens_on(
     }
 
 
+def test_no_probe_comes_before_the_program_listens(container: Manifest) -> None:
+    """Each start would have an event of an unhealthy pod; one that never listens is restarted within 70 seconds."""
+    probe = container["startupProbe"]
+    assert probe["initialDelaySeconds"] >= 5
+    assert probe["initialDelaySeconds"] + probe["periodSeconds"] * probe["failureThreshold"] <= 70
+
+
 def test_the_policy_is_mounted_as_a_directory_where_the_program_reads_it(
     deployment: Manifest, container: Manifest
 ) -> None:
