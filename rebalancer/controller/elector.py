@@ -52,6 +52,7 @@ class Elector:
         self._announced: LeaseRecord | None = None
         self._term = 0
         self._holder_logged = ""
+        self._has_read = False
         self._releases = True
         self._stopping = threading.Event()
         self.thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -86,6 +87,8 @@ class Elector:
     def describe_lease(self) -> LeaseStatus:
         """Return who leads as far as this process knows, by its own clocks; called by any thread."""
         election, at, problem = self._election, self._clocks.monotonic(), self.problem
+        if election.seen is None and not self._has_read:
+            return LeaseStatus(error=problem or "the Lease has not been read yet")
         since = free_since(election, at)
         if since is not None and (election.seen is not None or not problem):
             return LeaseStatus(free_since=self._clocks.now() - timedelta(seconds=max(0.0, at - since)), error=problem)
@@ -133,6 +136,7 @@ class Elector:
         began = self._clocks.monotonic()
         try:
             self._election = observe_lease(self._election, self._lease.read(), began)
+            self._has_read = True
             record = next_record(self._election, began, self._clocks.now())
             if record is not None:
                 written = self._lease.write(record)

@@ -15,12 +15,12 @@ from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import status_document
-from rebalancer.locations import Address
+from rebalancer.locations import OUTSIDE_NAMESPACE, Address
 from rebalancer.model.moves import Move
 from rebalancer.reporting.acting import describe_controller
 from rebalancer.reporting.documents.history import HistoryDocument, TrendDocument
 from rebalancer.reporting.documents.overview import EVERYTHING, Selection
-from rebalancer.reporting.documents.page import PageDocument, PageSource, page_document
+from rebalancer.reporting.documents.page import PageDocument, PageSource, find_commands, page_document
 from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
 
 _log = structlog.get_logger("rebalancer")
@@ -39,7 +39,8 @@ class StatusPage:
     """Serves the newest state of the loop on an address; CannotListen where that is not possible.
 
     `now` is the clock of the state, `refresh` after how many seconds a browser renews the page, `read_lease` says who
-    leads, None where no Lease decides that; `read_past` returns history and trend, None where there is none.
+    leads, None where no Lease decides that; `read_past` returns history and trend, None where there is none;
+    `namespace` is the controller's own.
 
     What it shows of a cycle is made for the first who asks: the loop is not to spend time on it where nobody looks.
     """
@@ -53,8 +54,10 @@ class StatusPage:
         refresh: int = REFRESH_SECONDS,
         read_lease: Callable[[], LeaseStatus | None] = lambda: None,
         read_past: Callable[[], tuple[HistoryDocument, TrendDocument] | None] = lambda: None,
+        namespace: str = OUTSIDE_NAMESPACE,
     ) -> None:
         self._identity = identity
+        self._namespace = namespace
         self._now = now
         self._read_lease = read_lease
         self._read_past = read_past
@@ -101,6 +104,7 @@ class StatusPage:
             status=status,
             source=source,
             past=self._read_past() if leads else None,
+            commands=find_commands(self._namespace) if lease is not None and not lease.holder else (),
             selection=selection,
             with_report=with_report,
         )

@@ -194,7 +194,11 @@ class _Controller:
         page_address = settings.page_listen_address
         if viewer is None and page_address is not None:
             viewer = StatusPage(
-                page_address, identity, read_lease=self._elector.describe_lease, read_past=self._history.read_past
+                page_address,
+                identity,
+                read_lease=self._elector.describe_lease,
+                read_past=self._history.read_past,
+                namespace=settings.namespace,
             )
         self._telemetry = Telemetry(
             self._cluster,

@@ -42,7 +42,7 @@ def test_a_plan_that_needs_the_solver_is_json(apps: tuple[str, ...], solves: boo
     file = write_list(tmp_path / "cluster.yaml", cluster(*apps))
     done = subprocess.run(
         [
-            *(sys.executable, "-X", "importtime", "-m", "rebalancer.cli.main"),
+            *(sys.executable, "-X", "importtime", "-m", "rebalancer.cli.start"),
             *("plan", "--snapshot", file, "-o", "json", "--at", "2026-01-05T09:00:00Z"),
         ],
         capture_output=True,

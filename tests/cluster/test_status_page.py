@@ -206,6 +206,7 @@ def test_a_person_sees_that_there_is_nothing_to_do_and_that_nobody_leads(
         (line,) = follower.log("serving the status page")
         with opened(chromium, f"http://localhost:{line['port']}/") as (page, _):
             see_heading(page, "Nothing is watched, nothing is repaired")
+            assert page.get_by_role("region", name="What to do").is_visible()
             assert not page.get_by_role("region", name="Figures").is_visible()
             assert serious_findings(page) == []
             keep(page, "status-no-leader")

@@ -200,7 +200,7 @@ def test_what_was_never_read_is_not_known() -> None:
     lease = Shaky()
     lease.broken = True
     candidate = elector(lease, [])
-    assert candidate.describe_lease().error == ""
+    assert candidate.describe_lease() == LeaseStatus(error="the Lease has not been read yet")
     candidate.take_part()
     assert candidate.describe_lease() == LeaseStatus(error="no answer")
 

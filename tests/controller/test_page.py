@@ -307,6 +307,29 @@ def test_it_says_who_leads_before_the_loop_knows(lease: LeaseStatus, leads: bool
     assert (document.overview is not None) is leads
 
 
+@pytest.mark.parametrize(
+    ("lease", "helped"),
+    [(LeaseStatus(free_since=ENDED, error="HTTP 403"), True), (LeaseStatus(holder="leader-2"), False)],
+)
+def test_who_finds_that_nobody_leads_reads_what_to_do(lease: LeaseStatus, helped: bool) -> None:
+    """Why this process does not, and what to ask the cluster, with its own namespace; else nothing of that."""
+    identity = Identity(name="leader-1", policy_source="test")
+    page = StatusPage(Address("127.0.0.1", 0), identity, now=lambda: START, read_lease=lambda: lease, namespace="ours")
+    page.start()
+    try:
+        page.show(replace(state_of(shop()), leadership=Leadership()), ())
+        text = plain(Browser(page).text())
+        document = page.read()
+    finally:
+        page.stop()
+    assert ("What to do" in text) is helped
+    assert ("This process is there and does not lead: HTTP 403." in text) is helped
+    command = "kubectl auth can-i update leases -n ours --as system:serviceaccount:ours:rebalancer"
+    assert (command in text) is helped
+    assert document is not None
+    assert (command in document.commands) is helped
+
+
 def test_a_process_that_holds_the_lease_and_may_not_lead_says_why() -> None:
     lease = LeaseStatus(holder="leader-1", error="the memory of the last leader cannot be read")
     document = shown(replace(state_of(shop()), leadership=Leadership()), lease)

@@ -72,16 +72,18 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """What the status page shows.
 
     `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader; any
-    other has no report and no overview, and its plan is empty. `evictions` are the first fifty that this cycle lets go,
-    `waiting` the first fifty that are decided and wait. `zones` is null in a cluster of 60 nodes or fewer, all of which
-    the map lists. `overview`, `map`, `zones`, `nodes`, these and the `findings` have what was selected; so has
-    `history`, the oldest first, as far as the process keeps it. `report`, `trend` and its `marks` have all.
+    other has no report and no overview, and its plan is empty. Where nobody leads, `commands` are what to ask next.
+    `evictions` are the first fifty that this cycle lets go, `waiting` the first fifty that are decided and wait.
+    `zones` is null in a cluster of 60 nodes or fewer, all of which the map lists. `overview`, `map`, `zones`, `nodes`,
+    these and the `findings` have what was selected; so has `history`, the oldest first, as far as the process keeps it.
+    `report`, `trend` and its `marks` have all.
     """
 
     api_version: str = API_VERSION
     kind: str = "Page"
     acting: Text
     leads: bool
+    commands: tuple[Text, ...]
     status: StatusDocument
     totals: Totals | None
     overview: OverviewDocument | None
@@ -214,6 +216,7 @@ def page_document(
     status: StatusDocument,
     source: PageSource | None,
     past: tuple[HistoryDocument, TrendDocument] | None = None,
+    commands: tuple[str, ...] = (),
     selection: Selection = EVERYTHING,
     with_report: bool = True,
 ) -> PageDocument:
@@ -222,6 +225,7 @@ def page_document(
         return PageDocument(
             acting=acting,
             leads=leads,
+            commands=commands,
             status=status,
             totals=None,
             overview=None,
@@ -240,6 +244,7 @@ def page_document(
     return PageDocument(
         acting=acting,
         leads=leads,
+        commands=commands,
         status=status,
         totals=source.totals,
         overview=selected.overview,
@@ -253,6 +258,15 @@ def page_document(
         marks=tuple(one for one in past[0].entries if one.kind in _MARKS) if past is not None else (),
         findings=source.findings(selection),
         report=source.report if with_report else None,
+    )
+
+
+def find_commands(namespace: str) -> tuple[str, ...]:
+    """Return what to ask the cluster where no controller runs: for a process, its end, its rights."""
+    return (
+        f"kubectl get pods,events -n {namespace}",
+        f"kubectl logs -n {namespace} deploy/rebalancer --previous",
+        f"kubectl auth can-i update leases -n {namespace} --as system:serviceaccount:{namespace}:rebalancer",
     )
 
 
