@@ -34,6 +34,8 @@ def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> 
     """Say what happens and what comes next; `figures` are those of the last cycle, None where there is none."""
     lease = status.lease
     if lease is not None and not lease.holder:
+        if lease.free_since is None and lease.error:
+            return Headline(Sign.NOTE, "Whether a controller runs is not known")
         return Headline(Sign.NONE, "Nothing is watched, nothing is repaired")
     if status.paused is not None:
         until, by = status.paused.until, f" by {status.paused.by}" if status.paused.by else ""

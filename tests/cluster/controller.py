@@ -41,15 +41,16 @@ def install(plane: ControlPlane, *forms: str) -> None:
 
 def hide(plane: ControlPlane, resource: str) -> None:
     """Take the controller's right to read a kind: what it cannot see is for the nets below to find out."""
-    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-    for role in plane.api.list(roles):
-        if role["metadata"]["name"].startswith("rebalancer"):
-            rules = [
-                {**rule, "resources": left}
-                for rule in role.get("rules") or ()
-                if (left := [name for name in rule.get("resources", ()) if name != resource])
-            ]
-            plane.api.patch(f"{roles}/{role['metadata']['name']}", {"rules": rules})
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    for roles in (f"{group}/clusterroles", f"{group}/namespaces/{NAMESPACE}/roles"):
+        for role in plane.api.list(roles):
+            if role["metadata"]["name"].startswith("rebalancer"):
+                rules = [
+                    {**rule, "resources": left}
+                    for rule in role.get("rules") or ()
+                    if (left := [name for name in rule.get("resources", ()) if name != resource])
+                ]
+                plane.api.patch(f"{roles}/{role['metadata']['name']}", {"rules": rules})
 
 
 def manifests(form: str) -> list[Manifest]:

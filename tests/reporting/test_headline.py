@@ -115,6 +115,7 @@ APPROVAL = ApprovalStatus(
             "Paused until 11 Jan 09:00:00 UTC by ada",
         ),
         ({"paused": PauseStatus(until=None, reason="", by="")}, BUSY, Sign.PAUSE, "Paused until somebody resumes"),
+        ({"lease": LeaseStatus(error="no answer")}, BUSY, Sign.NOTE, "Whether a controller runs is not known"),
         ({"lease": LeaseStatus(free_since=NOW)}, BUSY, Sign.NONE, "Nothing is watched, nothing is repaired"),
         (
             {"lease": LeaseStatus(holder=STATUS.leader)},
