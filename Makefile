@@ -127,6 +127,7 @@ sbom: install ## Write sbom.json: what the image contains, from requirements.loc
 .PHONY: thorough
 thorough: install ## The long checks; docs/verification.md has their last results
 	$(BIN)/python -m pytest -m thorough -s
+	$(MAKE) --no-print-directory ranges
 	$(MAKE) --no-print-directory older-kubernetes
 	$(MAKE) --no-print-directory mutation
 
@@ -139,6 +140,10 @@ older-kubernetes: install ## Tests on a real control plane of each older Kuberne
 	  $(BIN)/python -m pytest -n 2 -m "cluster and not thorough" && \
 	  $(BIN)/python -m pytest -s -m thorough tests/cluster/test_fidelity.py || exit 1; \
 	done
+
+.PHONY: ranges
+ranges: install ## Install the oldest and the newest releases that the dependencies' ranges allow, on each Python here, and test
+	$(BIN)/python -m tools.ranges
 
 .PHONY: mutation
 mutation: install ## Change the code that decides about evictions in a hundred places, one at a time, and report what no test notices
