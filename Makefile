@@ -120,6 +120,10 @@ recordings: install ## Record in tmux what each command shows in a terminal (doc
 install-manifest: install ## Write deploy/install.yaml, which is deploy/base in one file
 	$(BIN)/python -m tools.install_manifest
 
+.PHONY: krew
+krew: install ## Write the archive and the manifest of kubectl's plugin for krew into dist
+	$(BIN)/python -m tools.krew dist
+
 .PHONY: sbom
 sbom: install ## Write sbom.json: what the image contains, from requirements.lock (CycloneDX)
 	$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible --output-format JSON --output-file sbom.json
