@@ -76,7 +76,7 @@ def unpack(folder: Path, place: Path) -> dict[str, str]:
 
 
 def kubectl(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    command = [program("kubectl"), "rebalance", *words]
+    command = [str(program("kubectl")), "rebalance", *words]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
