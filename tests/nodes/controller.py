@@ -31,12 +31,12 @@ class Installation:
         self.nodes = nodes
         self.plane = nodes.plane
         self.api: Api = nodes.plane.api
-        self._variables = variables
+        self.variables = variables
         self._top = top
 
     def run(self, command: str) -> str:
         """Run a command as an administrator would, and return what it prints; it must succeed."""
-        done = run(command, self._top, self._variables)
+        done = run(command, self._top, self.variables)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
@@ -81,8 +81,11 @@ class Installation:
         events = self.api.list(f"/api/v1/namespaces/{namespace}/events")
         return [f"{event['reason']}: {event.get('message')}" for event in events if event["type"] == "Warning"]
 
-    def skew(self, app: str, **container: Any) -> None:
-        """Lay out six pods that have to be spread over the zones, three in a, three in b and none in c."""
+    def skew(self, app: str, *, min_ready: int = 0, **container: Any) -> None:
+        """Lay out six pods that have to be spread over the zones, three in a, three in b and none in c.
+
+        Returns when five are Ready: from then on no fewer may be.
+        """
         pod = {key: container.pop(key) for key in ("terminationGracePeriodSeconds",) if key in container}
         resources = {"requests": {"cpu": "10m", "memory": "16Mi"}}
         first, second, _ = self.nodes.nodes
@@ -90,11 +93,13 @@ class Installation:
             app,
             {first: 3, second: 3},
             namespace="shop",
+            workload={"minReadySeconds": min_ready},
             topologySpreadConstraints=[spread(ZONE, labels={"app": app})],
             containers=[{"name": "app", "image": PAUSE, "resources": resources, **container}],
             **pod,
         )
         lay_out(self.plane, [workload], settle=False)
+        wait_until(lambda: len(self.ready_pods(app)) >= 5, what=f"the pods of {app} to be Ready", timeout=60)
 
     def remove(self, app: str) -> None:
         """Delete a workload, and wait until its pods are gone."""

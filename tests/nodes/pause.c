@@ -1,5 +1,5 @@
-// A container that does nothing: `pause [LISTEN_AFTER [END_AFTER]]`. After so many seconds it listens on port 8080, and so
-// many seconds later it ends with an error; without a number, or with an empty one, never. It obeys SIGTERM at once.
+// A container that does nothing: `pause [LISTEN_AFTER [END_AFTER]]`. So many seconds after its start it listens on port 8080,
+// or ends with an error; without a number, or with an empty one, never. It obeys SIGTERM at once.
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -14,9 +14,9 @@ int main(int count, char **words) {
   signal(SIGCHLD, SIG_IGN);
   if (count < 2 || !*words[1])
     for (;;) pause();
+  if (count > 2 && *words[2]) alarm(atoi(words[2]));
   sleep(atoi(words[1]));
   int listening = socket(AF_INET, SOCK_STREAM, 0);
   if (bind(listening, (struct sockaddr *)&address, sizeof address) || listen(listening, 16)) return 2;
-  if (count > 2 && *words[2]) alarm(atoi(words[2]));
   for (;;) close(accept(listening, 0, 0));
 }
