@@ -65,6 +65,9 @@ PROGRAMS: Final = (
     Program(name="kubectl", folder=KUBERNETES, package="k8s.io/kubernetes/cmd/kubectl"),
 )
 
+KUBELET: Final = Program(name="kubelet", folder=KUBERNETES, package="k8s.io/kubernetes/cmd/kubelet")
+"""Stored beside the servers. Only `tests/nodes` needs it and builds it: all others have KWOK's nodes."""
+
 KUBE_STATE_METRICS: Final = Program(
     name="kube-state-metrics", folder="kube-state-metrics", package="k8s.io/kube-state-metrics/v2"
 )
@@ -147,7 +150,7 @@ def cache_root() -> Path:
 
 def cache_folder(program: Program) -> Path:
     """Return the folder in which a built program is stored."""
-    if program in PROGRAMS:
+    if program in (*PROGRAMS, KUBELET):
         # What is not Kubernetes' own is stored beside the newest release, and built once for all of them.
         release = kubernetes_release() if program.folder == KUBERNETES else list(kubernetes_modules())[-1]
         return cache_root() / Versions.wanted(release).folder

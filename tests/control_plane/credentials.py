@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,21 +25,29 @@ SERVER_USERS: Final = {
     "kwok": "system:kwok",
 }
 
+NODES: Final = "system:node:"
+"""What the users of kubelets begin with; the node's name follows."""
+
 _PRIME256V1: Final = bytes.fromhex("06082a8648ce3d030107")
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A fresh token for every built-in user; all of them are cluster administrators."""
+    """A fresh token for every built-in user; all of them are cluster administrators, except kubelets."""
 
     by_user: dict[str, str] = field(
         default_factory=lambda: {user: secrets.token_hex(16) for user in (HARNESS, ADMIN, *SERVER_USERS.values())},
         repr=False,
     )
 
+    def add_nodes(self, names: Iterable[str]) -> None:
+        """Add the users of kubelets."""
+        self.by_user.update({f"{NODES}{name}": secrets.token_hex(16) for name in names})
+
     def write(self, path: Path) -> Path:
         """Write the file that `--token-auth-file` reads."""
-        lines = [f"{token},{user},{user},system:masters\n" for user, token in self.by_user.items()]
+        groups = {user: "system:nodes" if user.startswith(NODES) else "system:masters" for user in self.by_user}
+        lines = [f"{token},{user},{user},{groups[user]}\n" for user, token in self.by_user.items()]
         path.write_text("".join(lines), encoding="utf-8")
         return path
 

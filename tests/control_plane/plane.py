@@ -23,7 +23,7 @@ from tests.control_plane.api import Api, ApiError
 from tests.control_plane.audit import AuditLog, Mark
 from tests.control_plane.build import programs
 from tests.control_plane.credentials import ADMIN, HARNESS, write_kubeconfig
-from tests.control_plane.servers import PORTS, Command, Options, Site
+from tests.control_plane.servers import PORTS, Command, Options, Place, Site
 
 START_SECONDS: Final = 60.0
 ATTEMPTS: Final = 3
@@ -44,12 +44,14 @@ class StartError(Exception):
 class ControlPlane:
     """etcd, API server, controller manager, scheduler and KWOK, started together and always stopped."""
 
-    def __init__(self, options: Options | None = None) -> None:
+    def __init__(self, options: Options | None = None, place: Place | None = None) -> None:
         """Prepare; nothing runs before `start`, or before the `with` block is entered.
 
-        Raises MissingPart if a program can neither be found nor built.
+        In a place with kubelets, which are the caller's, there is no KWOK. Raises MissingPart if a program is neither
+        found nor can be built.
         """
         self.options = options or Options()
+        self.place = place or Place()
         self.programs = programs()
         self._children: dict[str, children.Child] = {}
         self._site: Site | None = None
@@ -177,13 +179,16 @@ class ControlPlane:
     def _start(self) -> None:
         folder = Path(tempfile.mkdtemp(prefix="control-plane-"))
         ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
-        self._site = Site(folder=folder, programs=self.programs, ports=ports, options=self.options)
+        if self.place.port:
+            ports["kube-apiserver"] = self.place.port
+        self._site = Site(folder=folder, programs=self.programs, ports=ports, options=self.options, place=self.place)
+        self._site.tokens.add_nodes(self.place.kubelets)
         self._launch("etcd")
         self._launch("kube-apiserver")
         self._await("kube-apiserver", lambda: _whole(self.ca_file))
         self._api = Api(url=self.url, token=self.site.tokens.by_user[HARNESS], ca_file=self.ca_file)
         self._await("kube-apiserver", lambda: _answers(self.api, "/readyz"))
-        for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
+        for name in ("kube-controller-manager", "kube-scheduler", *([] if self.place.kubelets else ["kwok"])):
             self._launch(name)
         self._await_all()
 
@@ -197,7 +202,7 @@ class ControlPlane:
             self._await("kube-controller-manager", lambda address=address: _answers(self.api, address))  # type: ignore[misc]
 
     def _launch(self, name: str) -> None:
-        command = COMMANDS[name](self.site)
+        command = [*self.place.enter, *COMMANDS[name](self.site)]
         log = self.site.log(name)
         self._children[name] = children.start(name, command, log=log, cwd=self.site.folder)
 

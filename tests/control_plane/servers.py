@@ -47,6 +47,20 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the servers run: on the machine, whose nodes KWOK simulates, or in namespaces with kubelets."""
+
+    enter: tuple[str, ...] = ()
+    """What stands before a command that is to run there."""
+    host: str = "127.0.0.1"
+    """The API server's address."""
+    port: int = 0
+    """The API server's port; 0: a free one."""
+    kubelets: tuple[str, ...] = ()
+    """The names of the nodes whose kubelets will come, each as a user of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Site:
     """Where one control plane lives: its folder, ports, tokens and options."""
 
@@ -55,11 +69,12 @@ class Site:
     ports: Mapping[str, int]
     tokens: Tokens = field(default_factory=Tokens)
     options: Options = field(default_factory=Options)
+    place: Place = field(default_factory=Place)
 
     @property
     def url(self) -> str:
         """The API server's address."""
-        return f"https://127.0.0.1:{self.ports['kube-apiserver']}"
+        return f"https://{self.place.host}:{self.ports['kube-apiserver']}"
 
     @property
     def ca_file(self) -> Path:
@@ -94,6 +109,15 @@ class Site:
 PORTS = ("etcd", "etcd-peers", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
+_FOR_KUBELETS: Command = [
+    # A kubelet reads and writes what concerns its own pods, as in a real cluster.
+    "--authorization-mode=Node",
+    "--enable-admission-plugins=NodeRestriction",
+    # For logs and exec: nothing resolves the names of the nodes.
+    "--kubelet-preferred-address-types=InternalIP",
+]
+
+
 def _switch_on(flag: str, names: tuple[str, ...]) -> Command:
     return [f"--{flag}={','.join(f'{name}=true' for name in names)}"] if names else []
 
@@ -125,8 +149,8 @@ def kube_apiserver(site: Site) -> Command:
     return [
         site.programs["kube-apiserver"],
         f"--etcd-servers=http://127.0.0.1:{site.ports['etcd']}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
+        f"--bind-address={site.place.host}",
+        f"--advertise-address={site.place.host}",
         # An endpoint on the loopback interface is refused, and nobody needs the `kubernetes` service here.
         "--endpoint-reconciler-type=none",
         f"--secure-port={site.ports['kube-apiserver']}",
@@ -150,6 +174,7 @@ def kube_apiserver(site: Site) -> Command:
         "--audit-log-maxsize=100000",
         *_switch_on("feature-gates", site.options.features),
         *_switch_on("runtime-config", site.options.apis),
+        *(_FOR_KUBELETS if site.place.kubelets else ()),
     ]
 
 
