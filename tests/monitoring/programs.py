@@ -1,4 +1,4 @@
-"""Prometheus, promtool and Alertmanager, found: on the PATH, or where `.ci/run` unpacks Debian's packages.
+"""Prometheus, promtool and Alertmanager, found: on the PATH, or where `.ci/tools` unpacks Debian's packages.
 
 Nothing is installed or started by looking. See `tools/control-plane/README.md`.
 """
@@ -27,7 +27,7 @@ TEMPLATE: Final = Path("/usr/share/prometheus/alertmanager/default.tmpl")
 
 
 def unpacked() -> Path:
-    """Return the folder into which `.ci/run` unpacks the packages' programs."""
+    """Return the folder into which `.ci/tools` unpacks the packages' programs."""
     return cache_root() / "debian" / "usr" / "bin"
 
 
@@ -38,7 +38,7 @@ def packaged(program: str) -> Path:
         path = shutil.which(name, path=folders)
         if path and (name != "prometheus-alertmanager" or TEMPLATE.exists()):
             return Path(path).resolve()
-    message = f"no {program} here; install Debian's prometheus and prometheus-alertmanager, or run .ci/run"
+    message = f"no {program} here; install Debian's prometheus and prometheus-alertmanager, or run .ci/tools"
     raise MissingPart(message)
 
 
