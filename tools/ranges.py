@@ -68,7 +68,7 @@ def install(folder: Path, interpreter: str, resolution: str, wheel: Path) -> dic
     """Install the wheel and the tests' requirements, and return the versions of the direct dependencies."""
     python = folder / "bin" / "python"
     _run(_UV, "venv", "--quiet", "--python", interpreter, str(folder))
-    pip = (_UV, "pip", "install", "--quiet", "--python", str(python))
+    pip = (_UV, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python))
     # The wheel's dependencies beside it: those of a wheel alone are not direct ones.
     _run(*pip, "--resolution", resolution, str(wheel), *direct_dependencies())
     # What is there stays as it is: a requirement of the tests may not lift a dependency of the program.

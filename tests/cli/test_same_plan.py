@@ -23,8 +23,8 @@ from tests.capacity.test_gate import snapshot as gated
 from tests.capacity.test_needs import two_zones
 from tests.controller.cycles import cycle_of
 from tests.controller.simulated import eager
+from tests.deploy.manifests import ROOT
 from tests.reporting.test_plan_numbers import clusters
-from tools.reference import ROOT
 
 EXAMPLE = ROOT / "docs" / "examples" / "zone-returned.json"
 LIMITS = ROOT / "docs" / "examples" / "limits.yaml"
