@@ -175,7 +175,7 @@ class _MapText:
         """Join the cells of one line of all zones."""
         line = [self._pad([label], self._label_width)]
         for row, block in zip(rows, blocks, strict=True):
-            whole = len(row) == 1 and len(block.columns) > 1  # a title, over all columns
+            whole = len(row) == 1  # a title, over all columns; it may be wider than these are
             widths = [block.width] if whole else [column.width for column in block.columns]
             cells = " ".join(self._pad(cell, width) for cell, width in zip(row, widths, strict=True))
             line.append(cells + " " * (block.width - sum(widths) - len(widths) + 1))
