@@ -8,7 +8,6 @@ installed once with the lowest versions of the direct dependencies and once with
 """
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,9 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
@@ -51,7 +53,7 @@ def direct_dependencies() -> list[str]:
 
 def name_of(requirement: str) -> str:
     """Return the normalized name of a requirement or of an installed package."""
-    return re.split(r"[<>=!~ ;\[]", requirement)[0].lower().replace("_", "-")
+    return canonicalize_name(Requirement(requirement).name)
 
 
 def tools_of_tests() -> list[str]:

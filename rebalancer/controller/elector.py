@@ -87,7 +87,7 @@ class Elector:
     def describe_lease(self) -> LeaseStatus:
         """Return who leads as far as this process knows, by its own clocks; called by any thread."""
         election, at, problem = self._election, self._clocks.monotonic(), self.problem
-        if election.seen is None and not self._has_read:
+        if not self._has_read:
             return LeaseStatus(error=problem or "the Lease has not been read yet")
         since = free_since(election, at)
         if since is not None and (election.seen is not None or not problem):

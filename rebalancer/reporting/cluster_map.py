@@ -317,7 +317,8 @@ class _Map:
     def _find_moves(self) -> Mapping[Reference, Sequence[MapMove]]:
         """Return the moves of the lanes by workload: those under way, then the others in the order of the plan."""
         shown = {workload for lane in self._lanes for workload in lane.workloads}
-        planned = {one.eviction.pod.uid: one for one in find_planned_moves(self._plan, self._admission, shown)}
+        decided = (one for one in find_planned_moves(self._plan, self._admission) if one.eviction.workload in shown)
+        planned = {one.eviction.pod.uid: one for one in decided}
         moves: dict[Reference, list[MapMove]] = {}
         for move in self._memory.in_flight:
             if move.workload in shown:
@@ -370,9 +371,7 @@ class _Map:
     def _find_landing(self, targets: Sequence[Target], outlook: Outlook | None) -> _Landing:
         if not targets:
             return _Landing((), ())
-        groups = self._view.nodes.groups
-        domains = [[groups(target.topology_key).get(value, _NOTHING) for value in target.values] for target in targets]
-        nodes = frozenset.intersection(*(_NOTHING.union(*of_key) for of_key in domains))
+        nodes = find_nodes(targets, self._view)
         few = outlook is not None and len(nodes) <= _MOST_CANDIDATES
         known = outlook.landings(nodes) if outlook is not None and few else _NOTHING
         if not known and any(target.topology_key == HOSTNAME for target in targets):
@@ -421,6 +420,13 @@ def _weight(domain: MapDomain) -> tuple[int, int, int]:
     """Return a sort key: the most pods above the bounds, then the most that are missing, then the most pods."""
     above = domain.pods - domain.max if domain.max is not None else 0
     return max(0, above), max(0, domain.min - domain.pods), domain.pods
+
+
+def find_nodes(targets: Sequence[Target], view: View) -> frozenset[str]:
+    """Return the nodes in the domains of all targets, of which there is one at least."""
+    groups = view.nodes.groups
+    domains = [[groups(target.topology_key).get(value, _NOTHING) for value in target.values] for target in targets]
+    return frozenset.intersection(*(_NOTHING.union(*of_key) for of_key in domains))
 
 
 def choose_zone_key(keys: Iterable[str], view: View) -> str:

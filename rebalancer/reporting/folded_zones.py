@@ -20,7 +20,7 @@ from rebalancer.model.moves import Memory, Reference, Target
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import State
 from rebalancer.planning.scope.settling import SettlingNodes
-from rebalancer.reporting.cluster_map import MOST_LANDINGS, choose_zone_key, node_state
+from rebalancer.reporting.cluster_map import MOST_LANDINGS, choose_zone_key, find_nodes, node_state
 from rebalancer.reporting.documents.map import MoveKind, NodeState
 from rebalancer.reporting.documents.zones import NodeMark, ZoneEntry, ZonesDocument
 from rebalancer.reporting.evaluated_rules import violated_rules
@@ -204,10 +204,7 @@ class _Zones:
             replacement = pods.get(move.replacement) if move.replacement else None
             landed = replacement.node if replacement is not None else None
             yield _Move(move.uid, move.workload, move.node, MoveKind.MOVING, landed, move.targets)
-        plan = self._evaluation.plan
-        concerned = {eviction.workload for eviction in plan.evictions}
-        concerned.update(wait.eviction.workload for wait in plan.waiting)
-        for eviction, kind, _ in find_planned_moves(plan, admission, concerned):
+        for eviction, kind, _ in find_planned_moves(self._evaluation.plan, admission):
             if eviction.pod.uid not in under_way:
                 node = eviction.pod.node or ""
                 yield _Move(eviction.pod.uid, eviction.workload, node, kind, None, eviction.targets)
@@ -238,13 +235,7 @@ class _Zones:
         is_few = 0 < len(by_key.get(HOSTNAME, ())) <= MOST_LANDINGS
         if not by_key or not (is_few or zones is None):
             return _Landing(_NO_NODES, zones or ())
-        groups = self._view.nodes.groups
-        nodes = frozenset.intersection(
-            *(
-                _NO_NODES.union(*(groups(key).get(value, _NO_NODES) for value in values))
-                for key, values in by_key.items()
-            )
-        )
+        nodes = find_nodes(targets, self._view)
         return _Landing(nodes if is_few else _NO_NODES, zones or {self._zone(node) for node in nodes})
 
     # Nodes

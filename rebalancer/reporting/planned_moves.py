@@ -1,10 +1,9 @@
 """The decided evictions of a plan: which go now, which wait and for what, and which no budget ever allows."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from rebalancer.admission.admit import Admission
-from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.plan import Eviction, Plan
 from rebalancer.reporting.documents.map import MoveKind
@@ -18,19 +17,15 @@ class PlannedMove(NamedTuple):
     reason: Reason | None
 
 
-def find_planned_moves(
-    plan: Plan, admission: Admission | None, workloads: Collection[Reference]
-) -> Iterator[PlannedMove]:
-    """Yield the decided evictions of workloads in the order of the plan.
+def find_planned_moves(plan: Plan, admission: Admission | None) -> Iterator[PlannedMove]:
+    """Yield the decided evictions in the order of the plan.
 
     Without an `admission` what the plan would evict now counts as moving.
     """
     waits = {wait.eviction.pod.uid: wait.reason for wait in admission.waiting} if admission else {}
     for eviction in plan.evictions:
-        if eviction.workload in workloads:
-            reason = waits.get(eviction.pod.uid)
-            yield PlannedMove(eviction, MoveKind.MOVING if reason is None else MoveKind.WAITING, reason)
+        reason = waits.get(eviction.pod.uid)
+        yield PlannedMove(eviction, MoveKind.MOVING if reason is None else MoveKind.WAITING, reason)
     for wait in plan.waiting:
-        if wait.eviction.workload in workloads:
-            never = wait.reason is Reason.STEP_EXCEEDS_BUDGET
-            yield PlannedMove(wait.eviction, MoveKind.BLOCKED if never else MoveKind.WAITING, wait.reason)
+        never = wait.reason is Reason.STEP_EXCEEDS_BUDGET
+        yield PlannedMove(wait.eviction, MoveKind.BLOCKED if never else MoveKind.WAITING, wait.reason)

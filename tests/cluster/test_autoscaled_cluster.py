@@ -23,7 +23,7 @@ from tests.control_plane.audit import Request
 from tests.control_plane.layout import deployment, lay_out, node, nodes, pdb, spread
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.settling import have_been_ready
+from tests.control_plane.settling import have_been_ready, pod_ready
 
 SETTLE = 60.0
 EVERY = 20.0
@@ -175,18 +175,13 @@ class Autoscaled:
             counts = Counter(zones.get(pod["spec"].get("nodeName", "")) for pod in living)
             numbers = [counts[zone] for zone in "abc"]
             skew[app] = max(numbers) - min(numbers)
-            if sum(map(is_ready, living)) == replicas:
+            if sum(map(pod_ready, living)) == replicas:
                 whole.add(app)
         self.samples.append(Sample(at, skew, frozenset(whole)))
 
     def first_repaired(self, app: str) -> datetime | None:
         """Return when a workload was first seen within its bound with all its pods Ready."""
         return next((one.at for one in self.samples if app in one.whole and one.skew[app] <= 1), None)
-
-
-def is_ready(pod: Mapping[str, Any]) -> bool:
-    conditions = pod["status"].get("conditions", ())
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def find_app(eviction: Request) -> str:

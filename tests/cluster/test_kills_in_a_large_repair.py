@@ -30,6 +30,7 @@ from tests.control_plane.audit import Request
 from tests.control_plane.layout import Workload, deployment, lay_out_owned, nodes, spread
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.settling import pod_ready
 from tests.control_plane.stages import GONE_AFTER, READY_AFTER
 from tests.faults.availability import follow_absences, least_others
 from tests.faults.checker import VIEW_SECONDS
@@ -95,11 +96,6 @@ def window_sizes(memory: Memory) -> dict[str, int]:
 
 def workload_of(pod: dict[str, Any]) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['labels']['app']}"
-
-
-def is_ready(pod: dict[str, Any]) -> bool:
-    conditions = pod["status"].get("conditions", [])
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def count_zones(pods: Sequence[dict[str, Any]]) -> dict[str, Counter[str]]:
@@ -262,7 +258,7 @@ def is_repaired(api: Api) -> bool:
     pods = api.list("/api/v1/pods")
     zones = count_zones(pods)
     complete = len(zones) == len(SPACES) * PER_SPACE and all(skew(counts) <= 1 for counts in zones.values())
-    return complete and all(is_ready(pod) for pod in pods if "app" in pod["metadata"].get("labels", {}))
+    return complete and all(pod_ready(pod) for pod in pods if "app" in pod["metadata"].get("labels", {}))
 
 
 def check_first_cycles(lefts: Sequence[Left], successors: Sequence[Controller], requests: Sequence[Request]) -> int:

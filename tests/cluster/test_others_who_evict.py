@@ -22,6 +22,7 @@ from tests.control_plane.audit import Request
 from tests.control_plane.layout import Workload, deployment, lay_out, nodes, spread
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest
+from tests.control_plane.settling import pod_ready
 from tests.control_plane.stages import GONE_AFTER, READY_AFTER
 
 SPACE: Final = "shop"
@@ -85,7 +86,7 @@ class Other:
 
     def _run(self) -> None:
         while not self._ending.is_set():
-            ready = [pod for pod in living(self._api, "web") if is_ready(pod) and pod["spec"]["nodeName"][0] != "a"]
+            ready = [pod for pod in living(self._api, "web") if pod_ready(pod) and pod["spec"]["nodeName"][0] != "a"]
             if ready:
                 self._evict(ready[0]["metadata"]["name"])
             self._ending.wait(EVERY)
@@ -114,18 +115,13 @@ def managers_of_condition(pod: Manifest) -> list[str]:
     ]
 
 
-def is_ready(pod: Manifest) -> bool:
-    conditions = pod.get("status", {}).get("conditions", ())
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
 def living(api: Api, app: str) -> list[Manifest]:
     pods = api.list(f"/api/v1/namespaces/{SPACE}/pods", labels=f"app={app}")
     return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
 
 def zones(api: Api, app: str) -> list[str]:
-    return sorted(pod["spec"].get("nodeName", "-")[0] for pod in living(api, app) if is_ready(pod))
+    return sorted(pod["spec"].get("nodeName", "-")[0] for pod in living(api, app) if pod_ready(pod))
 
 
 def events(api: Api) -> list[dict[str, Any]]:

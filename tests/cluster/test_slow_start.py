@@ -29,6 +29,7 @@ from tests.control_plane.layout import (
 )
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.settling import pod_ready
 from tests.control_plane.stages import NO_IMAGE_ON
 
 NODES: Final = {"a": 6, "b": 6, "c": 6}
@@ -66,10 +67,7 @@ def repaired(api: Api) -> set[str]:
 
 
 def is_ready(pod: dict[str, Any]) -> bool:
-    conditions = pod["status"].get("conditions", [])
-    return "deletionTimestamp" not in pod["metadata"] and any(
-        one["type"] == "Ready" and one["status"] == "True" for one in conditions
-    )
+    return "deletionTimestamp" not in pod["metadata"] and pod_ready(pod)
 
 
 def status(api: Api) -> dict[str, Any]:

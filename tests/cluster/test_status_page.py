@@ -19,7 +19,7 @@ from tests.cluster.browser import DESKTOP, PHONE, browser, keep, opened, serious
 from tests.cluster.controller import NAMESPACE, Controller, hide, install, policy
 from tests.cluster.test_observing import skewed
 from tests.control_plane.api import wait_until
-from tests.control_plane.layout import deployment, lay_out, lay_out_owned, nodes, pdb, spread
+from tests.control_plane.layout import Workload, deployment, lay_out, lay_out_owned, nodes, pdb, spread
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
 
@@ -45,6 +45,12 @@ def chromium() -> Iterator[Browser]:
         yield started
 
 
+def spread_twice(name: str, placed: list[str]) -> Workload:
+    """Return a Deployment of the shop that is to be spread over zones and nodes."""
+    constraints = [spread(key, labels={"app": name}) for key in (ZONE, HOSTNAME)]
+    return deployment(name, placed, namespace="shop", topologySpreadConstraints=constraints)
+
+
 def lay_out_shop(plane: ControlPlane) -> None:
     """Four workloads in three zones: one even, two skewed, one of them with a budget that allows nothing."""
     on = ["a-0", "b-0", "c-0", "a-1", "b-1", "c-1"]
@@ -53,15 +59,7 @@ def lay_out_shop(plane: ControlPlane) -> None:
         plane,
         [
             *nodes({"a": 2, "b": 2, "c": 2}),
-            *(
-                deployment(
-                    name,
-                    placed,
-                    namespace="shop",
-                    topologySpreadConstraints=[spread(key, labels={"app": name}) for key in (ZONE, HOSTNAME)],
-                )
-                for name, placed in (("web", on), ("cart", bad), ("search", bad), ("mail", on))
-            ),
+            *(spread_twice(*one) for one in (("web", on), ("cart", bad), ("search", bad), ("mail", on))),
             pdb("cart", {"app": "cart"}, namespace="shop", max_unavailable=0),
         ],
     )
@@ -182,18 +180,7 @@ def test_a_person_sees_that_there_is_nothing_to_do_and_that_nobody_leads(
         see_heading(page, "No workload has a spread constraint or a limit yet")
         keep(page, "status-empty")
         even = [f"{zone}-{number}" for number in (0, 1) for zone in "abc"]
-        lay_out(
-            cluster,
-            [
-                deployment(
-                    name,
-                    even,
-                    namespace="shop",
-                    topologySpreadConstraints=[spread(key, labels={"app": name}) for key in (ZONE, HOSTNAME)],
-                )
-                for name in ("web", "cart", "search")
-            ],
-        )
+        lay_out(cluster, [spread_twice(name, even) for name in ("web", "cart", "search")])
         see_heading(page, "Nothing is violated, nothing moves")
         assert page.get_by_role("region", name="Closest to a bound").is_visible()
         assert serious_findings(page) == []

@@ -9,6 +9,7 @@ from tests.control_plane.api import wait_until
 from tests.control_plane.layout import Workload, deployment, lay_out, nodes, pdb, spread
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest
+from tests.control_plane.settling import pod_ready
 
 ON: Final = ["a-0", "a-1", "a-2", "b-0"]
 RULES: Final = policy("Evict", budgets={"maxUnavailable": 1, "perWorkload": "100%", "slowStart": False}, groups=[])
@@ -68,15 +69,10 @@ def test_an_unready_pod_goes_where_the_eviction_api_lets_it(cluster: ControlPlan
 
 def is_repaired(plane: ControlPlane, space: str) -> bool:
     """Return whether zones a, b and c hold two, one and one pod, all Ready."""
-    ready = filter(is_ready, plane.api.list(f"/api/v1/namespaces/{space}/pods", labels="app=web"))
+    ready = filter(pod_ready, plane.api.list(f"/api/v1/namespaces/{space}/pods", labels="app=web"))
     return Counter((pod["spec"].get("nodeName") or "-")[0] for pod in ready) == {"a": 2, "b": 1, "c": 1}
 
 
 def count_ready(plane: ControlPlane) -> int:
     """Return how many pods of the workloads are Ready."""
-    return sum(map(is_ready, plane.api.list("/api/v1/pods", labels="app=web")))
-
-
-def is_ready(pod: Manifest) -> bool:
-    """Return whether a pod is Ready."""
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
+    return sum(map(pod_ready, plane.api.list("/api/v1/pods", labels="app=web")))

@@ -19,6 +19,7 @@ from tests.control_plane.layout import Workload, deployment, lay_out, spread
 from tests.control_plane.manifests import ZONE, namespace, node, pod
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest
+from tests.control_plane.settling import pod_ready
 from tests.control_plane.stages import NEVER_READY, NO_SYSTEM_ON, NO_VOLUME_ON
 
 AT_ONCE: Final = {
@@ -150,11 +151,6 @@ def pods_of(api: Api, case: Case) -> list[Manifest]:
     return [one for one in pods if "deletionTimestamp" not in one["metadata"] and one["status"]["phase"] != "Failed"]
 
 
-def is_ready(one: Manifest) -> bool:
-    conditions = one.get("status", {}).get("conditions", ())
-    return any((condition["type"], condition["status"]) == ("Ready", "True") for condition in conditions)
-
-
 def test_what_no_kubelet_would_run_is_not_evicted(cluster: ControlPlane, tmp_path: Path) -> None:
     """By the audit log; and what is refused would not have started elsewhere."""
     install(cluster, "base", "evict")
@@ -171,7 +167,7 @@ def test_what_no_kubelet_would_run_is_not_evicted(cluster: ControlPlane, tmp_pat
     for case in CASES:
         assert case.named in said.get(case.name, ""), f"{case.name}: {said.get(case.name)}"
         if not case.named:
-            wait_until(lambda case=case: all(map(is_ready, pods_of(cluster.api, case))), what=case.name)  # type: ignore[misc]
+            wait_until(lambda case=case: all(map(pod_ready, pods_of(cluster.api, case))), what=case.name)  # type: ignore[misc]
     refused = [case for case in CASES if case.named]
     for case in refused:
         crowded = next(one for one in pods_of(cluster.api, case) if one["spec"]["nodeName"] == f"{case.name}-a")
@@ -200,4 +196,4 @@ def all_pods(api: Api, case: Case) -> list[Manifest]:
 def is_stranded(one: Manifest, case: Case) -> bool:
     """Return whether a replacement has a node and does not run there."""
     elsewhere = one["spec"].get("nodeName") not in {None, f"{case.name}-a"}
-    return elsewhere and not is_ready(one) and "startTime" in one.get("status", {})
+    return elsewhere and not pod_ready(one) and "startTime" in one.get("status", {})

@@ -62,6 +62,11 @@ def node_ready(node: Manifest) -> bool:
     return condition(node, "Ready") == "True" and not taints & NOT_READY_TAINTS
 
 
+def pod_ready(pod: Manifest) -> bool:
+    """Whether a pod's condition Ready is true; also of one that is being deleted."""
+    return condition(pod, "Ready") == "True"
+
+
 def condition(manifest: Manifest, kind: str) -> str:
     """Return the status of a condition: `True`, `False`, `Unknown`, or empty if it isn't there."""
     conditions: list[dict[str, Any]] = manifest.get("status", {}).get("conditions") or []

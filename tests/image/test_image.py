@@ -18,6 +18,8 @@ from rebalancer import __version__
 from rebalancer.cli.errors import Exit
 from tests.cli.files import write_list
 from tests.cli.test_standard_output import cluster
+from tests.control_plane.build import MissingPart
+from tests.monitoring.programs import or_skip
 from tools.environment import ELF_MACHINES, built_for
 from tools.image.build import PROGRAMS, Images, missing_programs
 from tools.image.checks import find_label_problems, find_problems
@@ -35,8 +37,7 @@ def images() -> Iterator[Images]:
     """Build the image; skipped where nobody could, which in CI is an error."""
     missing = [*missing_programs(), *(["root"] if os.geteuid() else [])]
     if missing:
-        message = f"{', '.join(missing)} is needed, apt-get install {' '.join(PROGRAMS)}"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(message)
+        or_skip(MissingPart(f"{', '.join(missing)} is needed, apt-get install {' '.join(PROGRAMS)}"))
     with Images() as made:
         made.build(NAME, revision=REVISION)
         yield made

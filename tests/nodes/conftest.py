@@ -1,12 +1,12 @@
 """The cluster with real nodes, for the tests of this folder."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.control_plane.build import MissingPart
 from tests.deploy.rendering import require_programs
+from tests.monitoring.programs import or_skip
 from tests.nodes.machine import find_obstacle
 from tests.nodes.node import missing_programs
 from tests.nodes.real_nodes import RealNodes
@@ -20,13 +20,12 @@ def real_nodes() -> Iterator[RealNodes]:
     It ends with the last test of this folder: meanwhile this thread is in its network.
     """
     needed = [*missing_programs(), *missing_for_the_image(), *filter(None, [find_obstacle()])]
-    complain = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
     if needed:
-        complain(f"real nodes need {', '.join(needed)}")
+        or_skip(MissingPart(f"real nodes need {', '.join(needed)}"))
     require_programs("helm", "kubectl")
     try:
         cluster = RealNodes()
     except MissingPart as missing:
-        complain(f"no real nodes: {missing}")
+        or_skip(missing)
     with cluster:
         yield cluster

@@ -11,14 +11,15 @@ from tests.cluster.test_pages import run
 from tests.control_plane.api import Api, wait_until
 from tests.control_plane.audit import Request
 from tests.control_plane.layout import deployment, lay_out, spread
+from tests.control_plane.manifests import ZONE
 from tests.control_plane.resources import Manifest
+from tests.control_plane.settling import pod_ready
 from tests.nodes.images import PAUSE
 from tests.nodes.machine import cgroup
 from tests.nodes.real_nodes import RealNodes
 
 SHOP: Final = "/api/v1/namespaces/shop/pods"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
-ZONE: Final = "topology.kubernetes.io/zone"
 LEASE_SECONDS: Final = 15 + 2 * 1.2 + 2
 """A Lease that is not renewed can be taken after 15 seconds; it is looked at every two or so, and then written."""
 
@@ -55,7 +56,7 @@ class Installation:
 
         def leads() -> Manifest:
             name = self.holder().rpartition("_")[0]
-            return next((pod for pod in self.pods() if pod["metadata"]["name"] == name and is_ready(pod)), {})
+            return next((pod for pod in self.pods() if pod["metadata"]["name"] == name and pod_ready(pod)), {})
 
         return wait_until(leads, what="a leader", timeout=60)
 
@@ -114,7 +115,7 @@ class Installation:
     def ready_pods(self, app: str) -> list[Manifest]:
         """Return the pods of a workload that are Ready and are not being deleted."""
         pods = self.api.list(SHOP, labels=f"app={app}")
-        return [pod for pod in pods if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
+        return [pod for pod in pods if pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
 
     def await_repair(self, app: str, *, timeout: float = 120) -> tuple[float, int]:
         """Wait until each node has two Ready pods of a workload; return after how many seconds, and the fewest."""
@@ -138,12 +139,6 @@ class Installation:
         self.run("kubectl set image -n rebalancer-system deployment/rebalancer rebalancer=rebalancer:0.1.0")
         self.run("kubectl rollout status deployment/rebalancer -n rebalancer-system --timeout=2m")
         self.leader()
-
-
-def is_ready(pod: Manifest) -> bool:
-    """Return whether a pod's condition Ready is true."""
-    conditions = pod["status"].get("conditions", ())
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def container_folder(controller: str, pod: Manifest) -> Path:

@@ -10,7 +10,8 @@ from tests.cluster.controller import NAMESPACE, USER
 from tests.cluster.test_pages import as_a_reader
 from tests.cluster.test_quick_start import INSTALLS
 from tests.control_plane.api import wait_until
-from tests.nodes.controller import Installation, is_ready, logged_at, process_of, started_at
+from tests.control_plane.settling import pod_ready
+from tests.nodes.controller import Installation, logged_at, process_of, started_at
 from tests.nodes.real_nodes import RealNodes
 from tests.pages import CONTROLLER, QUICK_START, Place, check, checkout, commands
 
@@ -46,7 +47,7 @@ def test_the_quick_start_ends_with_a_repaired_workload(installation: Installatio
         return len([event for event in moves if event["involvedObject"]["kind"] == "Pod"]) == 2
 
     wait_until(verified, what="two verified moves", timeout=30)
-    wait_until(lambda: all(map(is_ready, installation.pods())), what="both replicas to be Ready", timeout=30)
+    wait_until(lambda: all(map(pod_ready, installation.pods())), what="both replicas to be Ready", timeout=30)
     print(f"\ninstalled after {installed - began:.0f} s; repaired {seconds:.0f} s later")
     listening = []
     for pod in installation.pods():

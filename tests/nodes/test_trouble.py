@@ -16,7 +16,8 @@ import yaml
 from tests.cluster.controller import NAMESPACE, USER
 from tests.cluster.test_pages import as_a_reader
 from tests.control_plane.api import wait_until
-from tests.nodes.controller import LEASE_SECONDS, SHOP, Installation, is_ready, process_of
+from tests.control_plane.settling import pod_ready
+from tests.nodes.controller import LEASE_SECONDS, SHOP, Installation, process_of
 from tests.nodes.images import NEXT
 from tests.nodes.real_nodes import RealNodes
 from tests.pages import checkout
@@ -75,7 +76,7 @@ def test_another_replica_leads_when_the_leader_is_killed(installation: Installat
     seconds = installation.await_other_leader(before)
     assert seconds < LEASE_SECONDS
     end(installation, "killed", another_leads_after=seconds)
-    wait_until(lambda: len(installation.pods()) == 2 == sum(map(is_ready, installation.pods())), what="both replicas")
+    wait_until(lambda: len(installation.pods()) == 2 == sum(map(pod_ready, installation.pods())), what="both replicas")
     (again,) = [pod for pod in installation.pods() if pod["metadata"]["name"] == leader["metadata"]["name"]]
     assert again["status"]["containerStatuses"][0]["restartCount"] == 1
     waits = [pod for pod in installation.pods() if pod["metadata"]["name"] != installation.holder().rpartition("_")[0]]

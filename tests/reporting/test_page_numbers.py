@@ -17,7 +17,8 @@ from rebalancer.model.words import constraint_name, limit_name, plural
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.explanation import explain_workload
 from rebalancer.reporting.documents.plan import plan_document
-from tests.reporting.test_plan_numbers import states
+from tests.reporting.test_plan_numbers import numbers_in, states
+from tests.reporting.test_report_numbers import counts_in, held_in
 from tests.reports import page_of, state_of
 
 Row = Mapping[str, Any]
@@ -25,9 +26,7 @@ Routes = Mapping[str, Route]
 
 CONSTRAINT = re.compile(r"Is (\S+) \(maxSkew (\d+), (hard|soft)[^)]*\) satisfied\?")
 LIMIT = re.compile(r"Is limit (\S+) \((.*) per (\S+), [^,]*\) satisfied\?")
-HELD = re.compile(r"\S+ (\S+) holds (\d+) of (\d+) \((\d+%)\)")
 ROW = re.compile(r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td></tr>', re.DOTALL)
-COUNTS = re.compile(r"([\w-]+):(\d+)")
 
 
 @given(states())
@@ -86,14 +85,12 @@ def rules_in(explained: Row) -> Iterator[tuple[str, str, frozenset[Any]]]:
         if (asked := CONSTRAINT.fullmatch(one["question"])) is not None:
             skew = re.search(r"skew \d+", one["answer"])
             name = constraint_name(asked[1], int(asked[2]), hard=asked[3] == "hard")
-            counts = ((domain, int(count)) for domain, count in COUNTS.findall(one["evidence"]))
             assert skew is not None
-            yield name, f"{state} {skew[0]}", frozenset(counts)
+            yield name, f"{state} {skew[0]}", frozenset(counts_in(one["evidence"]).items())
         elif (asked := LIMIT.fullmatch(one["question"])) is not None:
-            held = HELD.match(one["evidence"])
-            assert held is not None
+            count, total, percent = held_in(one["evidence"])
             name = limit_name(asked[1], asked[2], asked[3])
-            yield name, f"{state} {held[2]} of {held[3]} ({held[4]})", frozenset([(int(held[2]),)])
+            yield name, f"{state} {count} of {total} ({percent}%)", frozenset([(count,)])
 
 
 def check_reasons(view: str, explained: Row) -> None:
@@ -153,7 +150,7 @@ def check_figures(overview: str, status: Row, plan: Row) -> None:
     assert status["plan"]["minimum"] == totals["lowerBound"]
     assert figures["blocked"] == totals["blocked"]
     section = section_of(overview, "plan")
-    sums = {name: int(number) for number, name in re.findall(r"(\d+) (now|waiting|later|blocked)\b", section)}
+    sums = numbers_in(section)
     assert all(totals[name] == number for name, number in sums.items())
     assert {name for name in ("now", "waiting", "later", "blocked") if totals[name]} == sums.keys()
     refused = dict(re.findall(r"<li>(\w+): (\d+)</li>", section))

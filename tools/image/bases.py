@@ -16,7 +16,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rebalancer" / "image"
+from tests.control_plane.build import cache_root
+
+CACHE: Final = cache_root() / "image"
 """Where the archives of the stand-ins are kept."""
 
 SUITE: Final = "trixie"

@@ -17,9 +17,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from tools.image.bases import HOME, make_bases
+from tools.image.checks import list_files
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PROGRAMS: Final = ("buildah", "podman", "runc", "mmdebstrap", "dpkg-deb")
+PROGRAMS: Final = ("buildah", "podman", "runc", "mmdebstrap")
 """What has to be installed; of Debian's packages of the same names."""
 
 _TIMESTAMP: Final = 1_700_000_000
@@ -81,9 +82,7 @@ class Images:
         """Run a command of buildah on this folder and return what it printed. Raises CalledProcessError, with a log."""
         return _run("buildah", *self._storage, *command)
 
-    def build(
-        self, name: str, *options: str, revision: str = "", target: str = "", architecture: str = "amd64"
-    ) -> None:
+    def build(self, name: str, *, revision: str = "", target: str = "", architecture: str = "amd64") -> None:
         """Build the Dockerfile as it is; every file has the same time, so that equal contents are equal images."""
         arguments = {"REVISION": revision} if revision else {}
         if target:
@@ -94,13 +93,12 @@ class Images:
             *("--timestamp", str(_TIMESTAMP), "--volume", f"{_CERTIFICATES}:{_CERTIFICATES}:ro"),
             *(option for key, value in arguments.items() for option in ("--build-arg", f"{key}={value}")),
             *(("--target", target) if target else ()),
-            *options,
             *("--tag", name, str(ROOT)),
         )
 
     def digest(self, name: str) -> str:
         """Return the digest of an image."""
-        return self.buildah("inspect", "--type", "image", "--format", "{{.FromImageDigest}}", name).strip()
+        return self.buildah("inspect", "--type", "image", "--format", "{{.FromImageDigest}}", name)
 
     def labels(self, name: str) -> Mapping[str, str]:
         """Return the labels of an image."""
@@ -113,16 +111,16 @@ class Images:
     @contextmanager
     def files(self, name: str) -> Iterator[Path]:
         """Mount a copy of an image's root file system that may be changed."""
-        container = self.buildah("from", "--pull-never", name).strip()
+        container = self.buildah("from", "--pull-never", name)
         try:
-            yield Path(self.buildah("mount", container).strip())
+            yield Path(self.buildah("mount", container))
         finally:
             self.buildah("umount", container)
             self.buildah("rm", container)
 
     def run(
         self, name: str, *command: str, mounts: Mapping[Path, str] | None = None, entrypoint: str = ""
-    ) -> "subprocess.CompletedProcess[str]":
+    ) -> subprocess.CompletedProcess[str]:
         """Run a container of an image as the Deployment does, and return how it ended and what it printed."""
         shown = [f"--volume={path}:{place}:ro" for path, place in (mounts or {}).items()]
         entry = ["--entrypoint", entrypoint] if entrypoint else []
@@ -159,7 +157,7 @@ def main() -> None:
         images.build(name)
         print(f"built in {time.monotonic() - began:.0f} s")
         with images.files(name) as root:
-            files = [file for file in root.rglob("*") if file.is_file() and not file.is_symlink()]
+            files = list_files(root)
             print(f"{sum(file.stat().st_size for file in files) / 2**20:.1f} MiB in {len(files)} files")
             print(f"{sum(file.suffix == '.pyc' for file in files)} of them byte code")
         examples = {ROOT / "docs" / "examples": "/examples"}

@@ -1,7 +1,6 @@
 """What is wrong with the files of an image: byte code that does not fit, what has no place there, what is missing."""
 
 import _imp
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -19,22 +18,29 @@ _COMMANDS: Final = ("rebalancer", "kubectl-rebalance")
 _INTERPRETER: Final = "usr/bin/python3"
 
 
+def list_files(root: Path) -> list[Path]:
+    """Return the files of a root file system, without links."""
+    return [file for file in root.rglob("*") if file.is_file() and not file.is_symlink()]
+
+
 def find_problems(root: Path, magic: bytes) -> Iterator[str]:
     """Yield what is wrong with the root file system of an image; `magic` begins the byte code of its Python."""
     yield from _code_problems(root, magic)
     yield from _unwanted(root)
     yield from _missing(root)
-    size = sum(file.lstat().st_size for file in root.rglob("*") if file.is_file() and not file.is_symlink())
+    size = sum(file.stat().st_size for file in list_files(root))
     if size > MOST_BYTES:
         yield f"the image has {size / 2**20:.0f} MiB, more than {MOST_BYTES / 2**20:.0f}"
 
 
 def _code_problems(root: Path, magic: bytes) -> Iterator[str]:
     """Yield the modules that Python would compile at each start, or take from byte code of another source."""
-    libraries = (root / "app", next((root / "usr/lib").glob("python3.*")))
+    (standard,) = (root / "usr/lib").glob("python3.*")
+    version = standard.name.removeprefix("python").replace(".", "")
+    libraries = (root / "app", standard)
     for source in (file for library in libraries for file in library.rglob("*.py") if not file.is_symlink()):
         name = source.relative_to(root)
-        code = source.parent / "__pycache__" / f"{source.stem}.cpython-{_version(root)}.pyc"
+        code = source.parent / "__pycache__" / f"{source.stem}.cpython-{version}.pyc"
         if not code.exists():
             yield f"/{name} has no byte code"
             continue
@@ -46,10 +52,6 @@ def _code_problems(root: Path, magic: bytes) -> Iterator[str]:
         elif head[8:16] != _imp.source_hash(int.from_bytes(magic, "little"), source.read_bytes()):
             # `importlib.util.source_hash` is the same for this interpreter alone: the hash has the number in it.
             yield f"/{name}: its byte code is of another source"
-
-
-def _version(root: Path) -> str:
-    return next((root / "usr/lib").glob("python3.*")).name.removeprefix("python").replace(".", "")
 
 
 def _unwanted(root: Path) -> Iterator[str]:
@@ -92,4 +94,4 @@ def find_label_problems(labels: dict[str, str]) -> Iterator[str]:
     names = ("title", "description", "licenses", "vendor", "url", "source", "version", "revision", "created")
     for name in (*names, "base.name", "base.digest"):
         if not labels.get(f"org.opencontainers.image.{name}"):
-            yield f"the image has no label org.opencontainers.image.{name}: {json.dumps(labels)}"
+            yield f"the image has no label org.opencontainers.image.{name}"

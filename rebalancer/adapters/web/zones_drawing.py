@@ -162,7 +162,7 @@ def _draw(key: str, zone: ZoneEntry, now: datetime, unit: float, square: int) ->
     squares = [(mark, -(-number // square)) for mark in NodeMark if (number := zone.marks.get(mark, 0))]
     rows = -(-sum(number for _, number in squares) // ROW)
     going = zone.moving + zone.waiting
-    flow = [f"{_pods(going)} {'moves' if going == 1 else 'move'}"] if going else []
+    flow = [f"{_count(going, 'pod')} {'moves' if going == 1 else 'move'}"] if going else []
     flow += [f"{zone.arriving:,} may arrive"] if zone.arriving else []
     bound = f", at most {zone.goal:,} when repaired" if zone.goal is not None else ""
     words = [(kind, f"{number:,} {words}") for kind, number, words in _parts(zone) if number]
@@ -170,11 +170,11 @@ def _draw(key: str, zone: ZoneEntry, now: datetime, unit: float, square: int) ->
         title=_title(key, zone),
         sign="above" if zone.above else "room" if zone.arriving else "",
         flow=", ".join(flow),
-        pods=f"{_pods(zone.pods)} of violated workloads{bound}",
+        pods=f"{_count(zone.pods, 'pod')} of violated workloads{bound}",
         segments=segments,
         line=round(zone.goal * unit, 1) if zone.goal is not None else None,
         moves=", ".join(text for kind, text in words if kind != "staying"),
-        whole=f"{_pods(zone.pods)}{bound}: {', '.join(text for _, text in words) or 'none'}",
+        whole=f"{_count(zone.pods, 'pod')}{bound}: {', '.join(text for _, text in words) or 'none'}",
         nodes=_describe_nodes(zone, now),
         runs=list(_find_runs(squares)),
         height=rows * PITCH,
@@ -215,12 +215,12 @@ def _count_nodes(zone: ZoneEntry, marks: Iterable[NodeMark]) -> str:
     """Say how many nodes a zone has, and how many have each of the marks."""
     number = sum(zone.marks.values())
     parts = ", ".join(f"{zone.marks[mark]:,} {_NODE_WORDS[mark]}" for mark in marks if mark in zone.marks)
-    return f"{number:,} {'node' if number == 1 else 'nodes'}{f': {parts}' if parts else ''}"
+    return f"{_count(number, 'node')}{f': {parts}' if parts else ''}"
 
 
 def _title(key: str, zone: ZoneEntry) -> str:
     return f"{short_key(key) if key else 'nodes'} {zone.name or _NO_ZONE}"
 
 
-def _pods(number: int) -> str:
-    return f"{number:,} {'pod' if number == 1 else 'pods'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"

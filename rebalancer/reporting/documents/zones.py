@@ -33,9 +33,9 @@ class ZoneEntry(CamelCaseStruct, frozen=True, kw_only=True):
     ones cannot move: no budget ever allows it, or they are above the bound of a workload that cannot be repaired. These
     four are together `pods`, and as many more as are evicted already. `arriving` are the replacements of decided
     evictions that may land in it, no more than the bounds leave room for; one that may land in several zones counts in
-    each. `above` is how many pods are
-    above the bounds of their workloads. `goal` is the most that it may hold once repaired: the sum of these bounds, and
-    of the pods of workloads without one that are there now; null where no workload has one.
+    each. `above` is how many pods are above the bounds of their workloads. `goal` is the most that it may hold once
+    repaired: the sum of these bounds, and of the pods of workloads without one that are there now; null where no
+    workload has one.
     """
 
     name: str
