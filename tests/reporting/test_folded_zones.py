@@ -15,7 +15,7 @@ from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState, Reference, Target, ZoneSeen
 from rebalancer.model.nodes import HOSTNAME, ZONE
-from rebalancer.model.reasons import Reason
+from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode
 from rebalancer.policy.sections import Nodes
@@ -48,29 +48,33 @@ def test_the_zones_count_as_the_map_does_and_every_node_and_pod_once(cycle: Cycl
     """Whatever is violated, blocked, excluded or pending: the moves are those of the map, by zone."""
     document = counted(cycle)
     drawn = map_document(cycle.evaluation, cycle.memory, admission=cycle.admission, size=MapSize(lanes=99, moves=99))
-    moves = {move.pod: move for lane in drawn.lanes for move in lane.moves}.values()
+    moves = {move.pod: move for lane in drawn.lanes for move in lane.moves}
     zone_of = {node.name: node.labels[ZONE] for node in cycle.snapshot.nodes}
     assert document.key == drawn.key == ZONE
     assert document.nodes == len(cycle.snapshot.nodes)
     assert [zone.name for zone in document.zones] == [zone.name for zone in drawn.zones]
-    names = {one.name for lane in drawn.lanes for one in lane.workloads}
+    owners = {pod.name: cycle.evaluation.view.snapshot.top_owner_of(pod) for pod in cycle.snapshot.pods}
+    names = {owner.name for pod in moves if (owner := owners[pod]) is not None}
+    names.update(one.name for lane in drawn.lanes if lane.state is not State.SATISFIED for one in lane.workloads)
     pods = Counter(
         zone_of[pod.node]
         for pod in cycle.snapshot.pods
-        if pod.node is not None and cycle.evaluation.view.snapshot.top_owner_of(pod).name in names  # type: ignore[union-attr]
+        if pod.node is not None and (owner := owners[pod.name]) is not None and owner.name in names
     )
     assert sum(zone.arriving for zone in document.zones) >= sum(
-        bool(move.to_zones) for move in moves if move.kind is not MoveKind.BLOCKED
+        bool(move.to_zones) for move in moves.values() if move.kind is not MoveKind.BLOCKED
     )
     for zone in document.zones:
-        here = Counter(move.kind for move in moves if move.zone == zone.name)
+        here = Counter(move.kind for move in moves.values() if move.zone == zone.name)
         assert sum(zone.marks.values()) == Counter(zone_of.values())[zone.name]
         assert zone.pods == pods[zone.name] == zone.staying + zone.moving + zone.waiting + zone.blocked
         assert zone.moving == here[MoveKind.MOVING]
         assert zone.waiting >= here[MoveKind.WAITING]
         assert zone.blocked >= here[MoveKind.BLOCKED]
-        assert zone.arriving <= sum(zone.name in move.to_zones for move in moves if move.kind is not MoveKind.BLOCKED)
-        losing = {move.node for move in moves if move.zone == zone.name and move.kind is not MoveKind.BLOCKED}
+        assert zone.arriving <= sum(
+            zone.name in move.to_zones for move in moves.values() if move.kind is not MoveKind.BLOCKED
+        )
+        losing = {move.node for move in moves.values() if move.zone == zone.name and move.kind is not MoveKind.BLOCKED}
         assert zone.marks.get(NodeMark.LOSING, 0) == len(losing)
 
 
