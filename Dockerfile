@@ -13,11 +13,8 @@ RUN case "$TARGETARCH" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; *) 
     && python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: \
       --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" --no-compile \
       --target /app --requirement requirements.lock \
-    # A second client, for asyncio, that nothing here imports: a quarter of the image; and what only it imports.
-    && rm -r /app/kubernetes/aio /app/aiohttp /app/aiohttp_retry /app/aiosignal /app/aiohappyeyeballs /app/attr /app/attrs \
-      /app/frozenlist /app/multidict /app/propcache /app/yarl \
-    && for name in aiohttp aiohttp_retry aiosignal aiohappyeyeballs attrs frozenlist multidict propcache yarl; do \
-      rm -r "/app/$name-"*.dist-info; done \
+    # A second client, for asyncio, that nothing here imports: a quarter of the image.
+    && rm -r /app/kubernetes/aio \
     # What is for type checkers, tests of numpy, and the solver a second time, under a name that nothing asks for.
     && find /app -name '*.pyi' -delete \
     && find /app/numpy -type d -name tests -prune -exec rm -r {} + \

@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import distributions
 from importlib.util import source_hash
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from rebalancer import __version__
 from rebalancer.cli.errors import Exit
@@ -20,6 +22,7 @@ from tests.cli.files import write_list
 from tests.cli.test_standard_output import cluster
 from tests.control_plane.build import MissingPart
 from tests.monitoring.programs import or_skip
+from tools import sbom
 from tools.environment import ELF_MACHINES, built_for
 from tools.image.build import PROGRAMS, Images, missing_programs
 from tools.image.checks import find_label_problems, find_problems
@@ -59,6 +62,18 @@ def test_nothing_is_missing_stale_or_superfluous(images: Images, magic: bytes) -
     assert list(find_label_problems(dict(images.labels(NAME)))) == []
     assert images.labels(NAME)["org.opencontainers.image.version"] == __version__
     assert images.labels(NAME)["org.opencontainers.image.revision"] == REVISION
+
+
+def test_the_sbom_lists_what_is_in_it(images: Images, tmp_path: Path) -> None:
+    """Every package that is there, and none that is not; the base's own are for its publisher to list."""
+    sbom.write(tmp_path / "sbom.json")
+    document = json.loads((tmp_path / "sbom.json").read_text(encoding="utf-8"))
+    with images.files(NAME) as root:
+        packages = [
+            (canonicalize_name(one.metadata["Name"]), one.version) for one in distributions(path=[str(root / "app")])
+        ]
+    listed = [document["metadata"]["component"], *document["components"]]
+    assert sorted(packages) == sorted((entry["name"], entry["version"]) for entry in listed)
 
 
 def test_the_same_commit_is_the_same_image(images: Images) -> None:
