@@ -1,0 +1,134 @@
+"""The release workflow, run without a network: what it builds, pins, signs and publishes, and what stops it."""
+
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rebalancer import __version__
+from tests.deploy.dry_run import DryRun, StepFailed
+from tests.deploy.manifests import ROOT
+from tests.deploy.rendering import program, require_programs
+from tools import release
+
+WORKFLOW = ROOT / ".github" / "workflows" / "release.yaml"
+REPOSITORY = "ghcr.io/example/rebalancer"
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+WHEEL, CHART = f"rebalancer-{__version__}-py3-none-any.whl", f"rebalancer-{__version__}.tgz"
+ELSEWHERE = ("Install what the lock names", "Lint")
+"""Steps that install and check what the tests themselves run with."""
+
+
+def dry_run(folder: Path, tag: str = f"v{__version__}", failing: str = "nothing") -> DryRun:
+    require_programs("helm")
+    return DryRun(WORKFLOW, folder, tag=tag, helm=program("helm"), failing=failing, skipped=ELSEWHERE)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> DryRun:
+    done = dry_run(tmp_path_factory.mktemp("release"))
+    done.run()
+    return done
+
+
+def arguments(entry: Mapping[str, Any]) -> list[str]:
+    return list(entry["arguments"])
+
+
+def image_digest(run: DryRun) -> str:
+    """Return the digest of the image, as the registry's stand-in made it, from what was signed first."""
+    signed = arguments(run.asked("cosign")[0])
+    return signed[-1].rpartition("@")[2]
+
+
+def test_what_is_left_out_is_what_other_lanes_run() -> None:
+    steps = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]["build"]["steps"]
+    assert [step["run"] for step in steps if step.get("name") in ELSEWHERE] == ["make install", "make lint"]
+
+
+def test_a_release_has_wheel_chart_manifest_plugin_and_sbom(run: DryRun) -> None:
+    """All on the release's page, under the tag; the package index is given the wheel, and nothing else."""
+    (created,) = map(arguments, run.asked("gh"))
+    assert created[:3] == ["release", "create", f"v{__version__}"]
+    assert "--verify-tag" in created
+    files = {name.removeprefix("dist/") for name in created if name.startswith("dist/")}
+    assert files == {WHEEL, CHART, "install.yaml", "rebalance.tar.gz", "rebalance.yaml", "sbom.json"}
+    assert run.published == [WHEEL]
+
+
+def test_the_image_is_built_from_pinned_bases_and_says_where_it_comes_from(run: DryRun) -> None:
+    """Every argument of the Dockerfile has a value, the time is that of the commit, the tag that of the version."""
+    inspected = [arguments(entry)[3] for entry in run.asked("docker") if "inspect" in entry["arguments"]]
+    assert inspected == release.base_images()
+    (built,) = (entry for entry in run.asked("docker") if arguments(entry)[:2] == ["buildx", "build"])
+    assert all(DIGEST.search(image) for image in release.base_images(Path(built["folder"])))
+    options = arguments(built)
+    given = dict(
+        option.split("=", 1) for option, before in zip(options[1:], options, strict=False) if before == "--build-arg"
+    )
+    assert given.keys() == set(re.findall(r"^ARG (\w+)=", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE))
+    assert (given["VERSION"], given["SOURCE"]) == (__version__, "https://host.example/Example/rebalancer")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", given["CREATED"])
+    assert DIGEST.fullmatch(given["BASE_DIGEST"])
+    assert options[options.index("--tag") + 1] == f"{REPOSITORY}:{__version__}"
+
+
+def test_what_is_published_is_signed_by_its_digest(run: DryRun) -> None:
+    """The image, its list of contents, and the chart; nothing by a tag."""
+    sign, attest, chart = map(arguments, run.asked("cosign"))
+    image = f"{REPOSITORY}@{image_digest(run)}"
+    assert (sign[0], sign[-1], attest[0], attest[-1]) == ("sign", image, "attest", image)
+    assert attest[attest.index("--predicate") + 1] == "dist/sbom.json"
+    assert re.fullmatch(rf"{REPOSITORY}/charts/rebalancer@{DIGEST.pattern}", chart[-1])
+
+
+def test_chart_and_manifest_name_the_image_by_its_digest(run: DryRun) -> None:
+    files, digest = run.artifact("published"), image_digest(run)
+    with tarfile.open(files / CHART) as archive:
+        member = archive.extractfile("rebalancer/values.yaml")
+        assert member is not None
+        values = yaml.safe_load(member.read())["image"]
+    assert (values["repository"], values["digest"]) == (REPOSITORY, digest)
+    assert f"image: {REPOSITORY}@{digest}\n" in (files / "install.yaml").read_text(encoding="utf-8")
+    address = f"https://host.example/Example/rebalancer/releases/download/v{__version__}/rebalance.tar.gz"
+    plugin = yaml.safe_load((files / "rebalance.yaml").read_text(encoding="utf-8"))
+    assert {platform["uri"] for platform in plugin["spec"]["platforms"]} == {address}
+
+
+def test_no_secret_is_on_a_command_line(run: DryRun) -> None:
+    """Where every process of the machine could read it."""
+    calls = [entry for name in ("docker", "helm", "cosign", "gh") for entry in run.asked(name)]
+    assert not any("secrets" in argument for entry in calls for argument in entry["arguments"])
+    assert [entry["secret"] for entry in calls if entry["secret"] is not None] == ["<secrets.GITHUB_TOKEN>\n"] * 2
+
+
+def test_a_tag_of_another_version_publishes_nothing(tmp_path: Path) -> None:
+    run = dry_run(tmp_path, tag="v9.9.9")
+    with pytest.raises(StepFailed, match="The tag is the version"):
+        run.run()
+    assert run.asked("docker") == run.asked("gh") == []
+
+
+@pytest.mark.parametrize(
+    ("failing", "step"),
+    [
+        ("docker buildx imagetools", "Base images by digest"),
+        ("docker buildx build", "Build and push"),
+        ("cosign sign", "Sign the image"),
+        ("helm push", "Publish and sign the chart"),
+    ],
+)
+def test_what_fails_stops_it_before_anything_follows(tmp_path: Path, failing: str, step: str) -> None:
+    """Nothing is signed that was not pushed, and no page is made of a release that is not complete."""
+    run = dry_run(tmp_path, failing=failing)
+    with pytest.raises(StepFailed, match=step):
+        run.run()
+    assert (run.asked("gh"), run.published) == ([], [])
+    if failing.startswith("docker"):
+        assert run.asked("cosign") == []
+    if failing == "helm push":
+        assert len(run.asked("cosign")) == 2
