@@ -93,6 +93,21 @@ def test_kubectl_finds_it_and_it_installs_itself_once(folder: Path, tmp_path: Pa
     assert "kubectl rebalance plan" in kubectl(environment, "plan", "--help").stdout
 
 
+@pytest.mark.thorough
+def test_two_first_calls_at_once_both_answer(folder: Path, tmp_path: Path) -> None:
+    """One of the two environments that they make stays, and nothing is left of the other."""
+    environment = unpack(folder, tmp_path)
+    command = [str(program("kubectl")), "rebalance", "--version"]
+    calls = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for _ in range(2)
+    ]
+    assert [call.communicate(timeout=300)[0] for call in calls] == [f"rebalancer {__version__}\n"] * 2
+    places = tmp_path / "data" / "kubectl-rebalance"
+    assert [place.name for place in places.iterdir()] == [__version__]
+    assert [entry.name for entry in (places / __version__).iterdir() if re.search(r"\.\d+$", entry.name)] == []
+
+
 def test_without_a_python_it_says_what_is_needed(folder: Path, tmp_path: Path) -> None:
     environment = unpack(folder, tmp_path)
     tools = tmp_path / "tools"
