@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,22 @@ from rebalancer.simulator.story import Story, StoryLine
 from tests.build import a_cluster
 from tests.simulator.test_story import load_story, played
 
-PICTURES = Path(__file__).parent / "golden" / "output" / "demo-pictures.txt"
+MOMENTS = {"zone": (11, 98, 110), "deadlock": (9, 32)}
+"""In seconds of each story."""
+
+SOLVED = {"deadlock"}
+"""Stories whose plan the integer solver finds: another release may find another one of as few evictions."""
+
+
+def picture_file(name: str) -> Path:
+    return Path(__file__).parent / "golden" / "output" / f"demo-pictures-{name}.txt"
+
+
+def locked(package: str) -> str:
+    """Return the version of a package that the lock names."""
+    lock = Path(__file__).parents[2] / "requirements.lock"
+    (found,) = re.findall(rf"^{package}==(\S+)", lock.read_text(encoding="utf-8"), re.MULTILINE)
+    return str(found)
 
 
 def drawn(story: Story, lines: Sequence[StoryLine], *, width: int = 120, color: bool = False, plain: bool) -> str:
@@ -27,23 +43,25 @@ def drawn(story: Story, lines: Sequence[StoryLine], *, width: int = 120, color: 
     return "".join(f"{line}\n" for line in picture)
 
 
-def pictures() -> str:
-    """Return the display at five moments, at 80 and 120 columns, with and without colour, each under its title."""
+def pictures(name: str) -> str:
+    """Return the display at some moments, at 80 and 120 columns, with and without colour, each under its title."""
     texts = []
-    for name, moments in (("zone", (11, 98, 110)), ("deadlock", (9, 32))):
-        story, lines = load_story(name), list[StoryLine]()
-        for moment in moments:
-            lines += played(story, moment)
-            for width in (80, 120):
-                for color in (False, True):
-                    title = f"--- {name} after {moment} s, {width} columns, color {color}\n"
-                    texts.append(title + drawn(story, lines, width=width, color=color, plain=False))
+    story, lines = load_story(name), list[StoryLine]()
+    for moment in MOMENTS[name]:
+        lines += played(story, moment)
+        for width in (80, 120):
+            for color in (False, True):
+                title = f"--- {name} after {moment} s, {width} columns, color {color}\n"
+                texts.append(title + drawn(story, lines, width=width, color=color, plain=False))
     return "".join(texts)
 
 
-def test_what_is_drawn() -> None:
-    """To the letter; `python -m tests.cli.test_picture` writes the file anew."""
-    assert pictures() == PICTURES.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", MOMENTS)
+def test_what_is_drawn(name: str) -> None:
+    """To the letter; `python -m tests.cli.test_picture` writes the files anew."""
+    if name in SOLVED and version("highspy") != locked("highspy"):
+        pytest.skip(f"the picture is of highspy {locked('highspy')}")
+    assert pictures(name) == picture_file(name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("ascii_only", [True, False])
@@ -120,4 +138,5 @@ def test_a_large_cluster_is_drawn_on_one_screen() -> None:
 
 if __name__ == "__main__":
     configure_logs(level="error", form="console")
-    PICTURES.write_text(pictures(), encoding="utf-8")
+    for story_name in MOMENTS:
+        picture_file(story_name).write_text(pictures(story_name), encoding="utf-8")
