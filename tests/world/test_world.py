@@ -18,7 +18,7 @@ from tests.world.world import CROWDED_MEMORY, World, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CHUNKS, SEEDS = 5, 200
+CHUNKS, SEEDS = 4, 100
 """In the ordinary run; `python -m tests.world FIRST LAST` runs any others."""
 
 EVICTIONS, FAULTS = 10, 1
