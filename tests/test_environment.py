@@ -9,11 +9,10 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, PackagePath, files, packages_distributions, requires
+from importlib.metadata import PackageNotFoundError, PackagePath, files
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from rebalancer.cli.registry import VERBS
@@ -22,11 +21,12 @@ from tools.environment import (
     ELF_MACHINES,
     MACHINES,
     built_for,
-    image_python,
     install,
     install_for_image,
+    locked,
     removed_paths,
     sizes,
+    unlocked_modules,
 )
 
 __all__ = ["wheel"]
@@ -89,12 +89,11 @@ OPTIONAL = {
 def importers(package: str) -> list[str]:
     """Return the files of this program and of the locked packages, but for what is left out, that import a package."""
     left_out = [PACKAGES / path for path in removed_paths()]
-    lock = re.findall(r"^([\w.-]+)==", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
-    locked = [Path(str(file.locate())) for name in lock for file in packages_files(name) if file.suffix == ".py"]
+    installed = [file for one in locked() for file in packages_files(one.requirement.name) if file.suffix == ".py"]
     words = re.compile(rf"^\s*(?:import|from) {package}\b", re.MULTILINE)
     return [
         str(file)
-        for file in [*(ROOT / "rebalancer").rglob("*.py"), *locked]
+        for file in [*(ROOT / "rebalancer").rglob("*.py"), *(Path(str(file.locate())) for file in installed)]
         if not any(path in file.parents for path in left_out)
         and not str(file).endswith(tuple(OPTIONAL))
         and words.search(file.read_text("utf-8"))
@@ -109,26 +108,9 @@ def packages_files(name: str) -> Sequence[PackagePath]:
         return ()
 
 
-def required() -> set[str]:
-    """Return the packages that pip would install here with this program, by their requirements."""
-    found, left = set[str](), ["rebalancer"]
-    while left:
-        if (name := canonicalize_name(left.pop())) not in found:
-            found.add(name)
-            wanted = map(Requirement, requires(name) or ())
-            left += [one.name for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
-    return found - {"rebalancer"}
-
-
 def test_nothing_imports_a_package_that_the_lock_leaves_out() -> None:
     """Though the client of Kubernetes requires it: neither this program does, nor what the lock names."""
-    lock = re.findall(r"^([\w.-]+)==", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
-    assert set(lock) <= required() | {"tzdata"}
-    modules = {
-        module
-        for module, names in packages_distributions().items()
-        if not {canonicalize_name(name) for name in names}.isdisjoint(required().difference(lock))
-    }
+    modules = unlocked_modules()
     assert modules == {
         *("aiohappyeyeballs", "aiohttp", "aiohttp_retry", "aiosignal", "attr", "attrs"),
         *("frozenlist", "multidict", "propcache", "yarl"),
@@ -183,9 +165,7 @@ def test_the_page_lists_what_the_lock_names_for_the_image() -> None:
     table = re.findall(r"^\| ([\w.-]+) (\d\S*) \|", page, re.MULTILINE)
     (others,) = re.findall(r"^The others: (.*?)\.$", page, re.MULTILINE | re.DOTALL)
     listed = [*table, *(tuple(package.split()) for package in re.split(r",\s+", others))]
-    marker = {"python_full_version": f"{image_python()}.0", "python_version": image_python()}
-    lock = re.findall(r"^([\w.-]+==\S+(?: ;[^\\\n]*)?)", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
-    wanted = [one for one in map(Requirement, lock) if one.marker is None or one.marker.evaluate(marker)]
+    wanted = [one.requirement for one in locked() if one.is_for_image]
     assert sorted((canonicalize_name(name), f"=={version}") for name, version in listed) == sorted(
         (canonicalize_name(requirement.name), str(requirement.specifier)) for requirement in wanted
     )

@@ -11,9 +11,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution, distributions, packages_distributions, requires
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -26,6 +29,7 @@ _PYTHON: Final = re.compile(r"^FROM .*\bpython:(\d+\.\d+)-", re.MULTILINE)
 _GLIBC: Final = "manylinux_2_28"
 """The newest that the Dockerfile accepts; Debian 13 has a newer one."""
 
+_LOCKED: Final = re.compile(r"^(\S+==[^\\\n]+?) \\\n(?: .*\n)+", re.MULTILINE)
 _REMOVED: Final = re.compile(r"rm -r((?:\s+(?:\\\n\s+)?/app/\S+)+)")
 _LEAST: Final = 1.0
 """MiB; smaller packages share a row."""
@@ -36,6 +40,47 @@ def removed_paths() -> list[str]:
     found = _REMOVED.search((ROOT / "Dockerfile").read_text(encoding="utf-8"))
     assert found is not None
     return [path.removeprefix("/app/") for path in found[1].replace("\\", " ").split()]
+
+
+class Locked(NamedTuple):
+    """A package of the lock: its version and marker, and its lines there, with the hashes."""
+
+    requirement: Requirement
+    text: str
+
+    @property
+    def is_for_image(self) -> bool:
+        """Whether it is installed into the image, whatever the Python and the machine of this process."""
+        marker, version = self.requirement.marker, image_python()
+        there = {"python_version": version, "python_full_version": f"{version}.0", "sys_platform": "linux"}
+        return marker is None or marker.evaluate(there)
+
+
+def locked() -> list[Locked]:
+    """Return what the lock names."""
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    return [Locked(Requirement(entry[1]), entry[0]) for entry in _LOCKED.finditer(lock)]
+
+
+def required() -> set[str]:
+    """Return the names of the packages that pip would install here with this program, by their requirements."""
+    found, left = set[str](), ["rebalancer"]
+    while left:
+        if (name := canonicalize_name(left.pop())) not in found:
+            found.add(name)
+            wanted = map(Requirement, requires(name) or ())
+            left += [one.name for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return found - {"rebalancer"}
+
+
+def unlocked_modules() -> set[str]:
+    """Return the modules of packages that are required, and that the lock leaves out, so that no image has them."""
+    left_out = required().difference(one.requirement.name for one in locked())
+    return {
+        module
+        for module, names in packages_distributions().items()
+        if not left_out.isdisjoint(canonicalize_name(name) for name in names)
+    }
 
 
 def image_python() -> str:

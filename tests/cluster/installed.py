@@ -29,7 +29,7 @@ from tests.cluster.controller import ROOT
 from tests.control_plane.api import wait_until
 from tests.control_plane.plane import ControlPlane, free_ports
 from tests.control_plane.resources import Manifest
-from tools.environment import removed_paths
+from tools.environment import removed_paths, unlocked_modules
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 INTERPRETER = "/python/bin/python3"
@@ -135,7 +135,7 @@ class Installed:
         places = {"python": prefix, "dependencies": Path(sysconfig.get_paths()["purelib"]), "app": installed_wheel()}
         for name, place in places.items():
             yield f"mount --bind {place} {name} && mount -o remount,bind,ro {name}"
-        for path in removed_paths():  # the image does not have them
+        for path in (*removed_paths(), *sorted(unlocked_modules())):  # the image does not have them
             yield f"mount -t tmpfs -o ro removed dependencies/{path}"
         yield "mount --rbind /proc proc && mount --rbind /dev dev"
         yield from self._volumes()
