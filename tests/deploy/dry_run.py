@@ -7,10 +7,11 @@ others are stand-ins that write down what they were asked, see `STAND_INS`; all 
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,11 +19,11 @@ import yaml
 
 from tests.deploy.manifests import ROOT
 
-REGISTRY: Final = """\
+STAND_IN: Final = """\
 import hashlib, json, os, pathlib, subprocess, sys
 
-program, *arguments = pathlib.Path(sys.argv[0]).name, *sys.argv[1:]
-secret = sys.stdin.read() if "--password-stdin" in arguments else None
+program, *arguments = sys.argv[1:]
+secret = sys.stdin.read() if "--password-stdin" in arguments else os.environ.get("GH_TOKEN")
 entry = {"program": program, "arguments": arguments, "secret": secret, "folder": os.getcwd()}
 with open(os.environ["ASKED"], "a") as asked:
     asked.write(json.dumps(entry) + "\\n")
@@ -42,11 +43,26 @@ match program, arguments:
         print(f"Pushed: {to.removeprefix('oci://')}\\nDigest: sha256:{digest}", file=sys.stderr)
 """
 STAND_INS: Final = ("docker", "helm", "cosign", "gh")
-"""Registry, signatures and release page; a chart is packed by the real program."""
+"""Registry, signatures and release page; a chart is packed by the real program.
+
+The registry gives each base the SHA-256 of its name as its digest, an image that of its Dockerfile.
+"""
+
+_STEP: Final = {"name", "run", "env", "uses", "with"}
+_JOB: Final = {"name", "needs", "runs-on", "timeout-minutes", "permissions", "environment", "env", "steps"}
+_BASH: Final = 4
+"""The oldest major version that has what the scripts use."""
 
 
 class StepFailed(Exception):  # noqa: N818 - what happened, not an error of this program
     """A step of a job ended with another status than 0: its name and what it printed."""
+
+
+def missing_programs() -> list[str]:
+    """Return what a runner has for scripts, and this machine has not."""
+    missing = [name for name in ("git", "jq", "make") if shutil.which(name) is None]
+    asked = subprocess.run(["bash", "-c", "echo ${BASH_VERSINFO[0]}"], capture_output=True, text=True, check=False)
+    return [*missing, *([] if int(asked.stdout or 0) >= _BASH else [f"bash {_BASH}"])]
 
 
 class DryRun:
@@ -58,7 +74,7 @@ class DryRun:
 
     def __init__(
         self,
-        workflow: Path,
+        workflow: str,
         folder: Path,
         *,
         tag: str,
@@ -66,7 +82,7 @@ class DryRun:
         failing: str = "nothing",
         skipped: Sequence[str] = (),
     ) -> None:
-        document = yaml.safe_load(workflow.read_text(encoding="utf-8"))
+        document = yaml.safe_load(workflow)
         self.jobs: Mapping[str, Any] = document["jobs"]
         self._shell = document.get("defaults", {}).get("run", {}).get("shell")
         self.published: list[str] = []
@@ -74,8 +90,11 @@ class DryRun:
         self._folder, self._skipped = folder, skipped
         self._programs, self._asked = folder / "programs", folder / "asked"
         self._programs.mkdir(parents=True)
+        script = self._programs / "stand_in.py"
+        script.write_text(STAND_IN, encoding="utf-8")
         for name in STAND_INS:
-            (self._programs / name).write_text(f"#!{sys.executable}\n{REGISTRY}", encoding="utf-8")
+            command = shlex.join([sys.executable, str(script), name])
+            (self._programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
             (self._programs / name).chmod(0o755)
         self._environment = {
             **{name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ},
@@ -115,17 +134,17 @@ class DryRun:
 
     def _run_job(self, name: str) -> None:
         job, work = self.jobs[name], self._folder / name
+        _check_known(job, _JOB)
         work.mkdir()
         given = work.with_suffix(".environment")
         given.touch()
-        own = {variable: _fill_in(value) for variable, value in job.get("env", {}).items()}
+        environment = {**self._environment, **_fill_in(job.get("env", {})), "GITHUB_ENV": str(given)}
         for step in job["steps"]:
+            _check_known(step, _STEP)
             if "uses" in step:
                 self._act(step["uses"].split("@")[0], step.get("with", {}), work)
             elif step["name"] not in self._skipped:
-                self._run_script(
-                    step, work, {**self._environment, **own, **dict(_read(given)), "GITHUB_ENV": str(given)}
-                )
+                self._run_script(step, work, {**environment, **dict(_read(given)), **_fill_in(step.get("env", {}))})
 
     def _run_script(self, step: Mapping[str, Any], work: Path, environment: Mapping[str, str]) -> None:
         # As the runner does: a pipe fails with any of its parts only where the shell is named.
@@ -156,24 +175,38 @@ class DryRun:
                 raise NotImplementedError(f"action {action}")
 
 
-def _fill_in(value: str) -> str:
-    """Return a variable's value with what stands for a secret or a fact of the repository."""
-    return re.sub(r"\$\{\{ ([\w.]+) \}\}", r"<\1>", value)
+def _check_known(part: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse what the runner would heed, and this would not."""
+    if unknown := part.keys() - set(known):
+        raise NotImplementedError(f"{part.get('name')}: {', '.join(sorted(unknown))}")
+
+
+def _fill_in(variables: Mapping[str, str]) -> Mapping[str, str]:
+    """Return variables with what stands for a secret or a fact of the repository."""
+    return {name: re.sub(r"\$\{\{ ([\w.]+) \}\}", r"<\1>", value) for name, value in variables.items()}
 
 
 def _read(file: Path) -> Iterator[tuple[str, str]]:
     for line in file.read_text(encoding="utf-8").splitlines():
-        name, _, value = line.partition("=")
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise NotImplementedError(f"GITHUB_ENV: {line}")
         yield name, value
 
 
 def _check_out(work: Path) -> None:
-    """Copy what is in the repository, as one commit, beside the environment that is there already."""
+    """Copy what is in the repository, as one commit, beside an environment that is there already, for `make`, too."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
-        (work / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, work / name)
+        if (ROOT / name).exists():  # else it is deleted, and the deletion not committed
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, work / name)
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
     for command in (["init", "-q"], ["add", "--all", "--force"], [*identity, "commit", "-qm", "a version"]):
         subprocess.run(["git", *command], cwd=work, check=True, capture_output=True)
-    (work / ".venv").symlink_to(Path(sys.prefix))
+    environment = work / ".venv"
+    environment.mkdir()
+    for entry in Path(sys.prefix).iterdir():
+        if entry.name != ".installed":
+            (environment / entry.name).symlink_to(entry)
+    (environment / ".installed").touch()  # newer than the lock, so that nothing is installed into this environment

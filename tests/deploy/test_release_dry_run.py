@@ -1,8 +1,10 @@
 """The release workflow, run without a network: what it builds, pins, signs and publishes, and what stops it."""
 
+import hashlib
 import re
 import tarfile
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +12,27 @@ import pytest
 import yaml
 
 from rebalancer import __version__
-from tests.deploy.dry_run import DryRun, StepFailed
+from tests.control_plane.build import MissingPart
+from tests.deploy.dry_run import STAND_INS, DryRun, StepFailed, missing_programs
 from tests.deploy.manifests import ROOT
 from tests.deploy.rendering import program, require_programs
+from tests.monitoring.programs import or_skip
 from tools import release
 
 WORKFLOW = ROOT / ".github" / "workflows" / "release.yaml"
 REPOSITORY = "ghcr.io/example/rebalancer"
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 WHEEL, CHART = f"rebalancer-{__version__}-py3-none-any.whl", f"rebalancer-{__version__}.tgz"
 ELSEWHERE = ("Install what the lock names", "Lint")
 """Steps that install and check what the tests themselves run with."""
 
 
-def dry_run(folder: Path, tag: str = f"v{__version__}", failing: str = "nothing") -> DryRun:
+def dry_run(folder: Path, tag: str = f"v{__version__}", failing: str = "nothing", text: str = "") -> DryRun:
+    """Prepare a run of the workflow, or of another `text`; skipped where a runner's programs are missing."""
+    if missing := missing_programs():
+        or_skip(MissingPart(f"the scripts of workflows need {', '.join(missing)}"))
     require_programs("helm")
-    return DryRun(WORKFLOW, folder, tag=tag, helm=program("helm"), failing=failing, skipped=ELSEWHERE)
+    text = text or WORKFLOW.read_text(encoding="utf-8")
+    return DryRun(text, folder, tag=tag, helm=program("helm"), failing=failing, skipped=ELSEWHERE)
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +46,19 @@ def arguments(entry: Mapping[str, Any]) -> list[str]:
     return list(entry["arguments"])
 
 
+def build(run: DryRun) -> Mapping[str, Any]:
+    """Return the call that built the image."""
+    (built,) = (entry for entry in run.asked("docker") if arguments(entry)[:2] == ["buildx", "build"])
+    return built
+
+
+def sha256(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
 def image_digest(run: DryRun) -> str:
-    """Return the digest of the image, as the registry's stand-in made it, from what was signed first."""
-    signed = arguments(run.asked("cosign")[0])
-    return signed[-1].rpartition("@")[2]
+    """Return the digest that the registry's stand-in gave the image: that of the Dockerfile it was built from."""
+    return sha256((Path(build(run)["folder"]) / "Dockerfile").read_bytes())
 
 
 def test_what_is_left_out_is_what_other_lanes_run() -> None:
@@ -61,20 +77,21 @@ def test_a_release_has_wheel_chart_manifest_plugin_and_sbom(run: DryRun) -> None
 
 
 def test_the_image_is_built_from_pinned_bases_and_says_where_it_comes_from(run: DryRun) -> None:
-    """Every argument of the Dockerfile has a value, the time is that of the commit, the tag that of the version."""
+    """Every argument of the Dockerfile has a value; times are those of the commit; it is pushed under its version."""
     inspected = [arguments(entry)[3] for entry in run.asked("docker") if "inspect" in entry["arguments"]]
-    assert inspected == release.base_images()
-    (built,) = (entry for entry in run.asked("docker") if arguments(entry)[:2] == ["buildx", "build"])
-    assert all(DIGEST.search(image) for image in release.base_images(Path(built["folder"])))
-    options = arguments(built)
-    given = dict(
-        option.split("=", 1) for option, before in zip(options[1:], options, strict=False) if before == "--build-arg"
-    )
+    last, first = release.base_images()
+    assert inspected == [last, first]
+    pinned = release.base_images(Path(build(run)["folder"]))
+    assert pinned == [f"{image}@{sha256(image.encode())}" for image in (last, first)]
+    options = arguments(build(run))
+    pairs = list(pairwise(options))
+    given = dict(value.split("=", 1) for option, value in pairs if option == "--build-arg")
     assert given.keys() == set(re.findall(r"^ARG (\w+)=", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE))
     assert (given["VERSION"], given["SOURCE"]) == (__version__, "https://host.example/Example/rebalancer")
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", given["CREATED"])
-    assert DIGEST.fullmatch(given["BASE_DIGEST"])
-    assert options[options.index("--tag") + 1] == f"{REPOSITORY}:{__version__}"
+    assert given["BASE_DIGEST"] == sha256(last.encode())
+    assert ("--output", "type=registry,rewrite-timestamp=true") in pairs
+    assert ("--tag", f"{REPOSITORY}:{__version__}") in pairs
 
 
 def test_what_is_published_is_signed_by_its_digest(run: DryRun) -> None:
@@ -82,8 +99,11 @@ def test_what_is_published_is_signed_by_its_digest(run: DryRun) -> None:
     sign, attest, chart = map(arguments, run.asked("cosign"))
     image = f"{REPOSITORY}@{image_digest(run)}"
     assert (sign[0], sign[-1], attest[0], attest[-1]) == ("sign", image, "attest", image)
-    assert attest[attest.index("--predicate") + 1] == "dist/sbom.json"
-    assert re.fullmatch(rf"{REPOSITORY}/charts/rebalancer@{DIGEST.pattern}", chart[-1])
+    assert ("--predicate", "dist/sbom.json") in pairwise(attest)
+    (pushed,) = (arguments(entry) for entry in run.asked("helm") if arguments(entry)[0] == "push")
+    assert pushed[1:] == [f"dist/{CHART}", f"oci://{REPOSITORY}/charts"]
+    packed = sha256((run.artifact("published") / CHART).read_bytes())
+    assert chart == ["sign", "--yes", f"{REPOSITORY}/charts/rebalancer@{packed}"]
 
 
 def test_chart_and_manifest_name_the_image_by_its_digest(run: DryRun) -> None:
@@ -99,11 +119,31 @@ def test_chart_and_manifest_name_the_image_by_its_digest(run: DryRun) -> None:
     assert {platform["uri"] for platform in plugin["spec"]["platforms"]} == {address}
 
 
-def test_no_secret_is_on_a_command_line(run: DryRun) -> None:
-    """Where every process of the machine could read it."""
-    calls = [entry for name in ("docker", "helm", "cosign", "gh") for entry in run.asked(name)]
+def test_only_who_needs_the_token_has_it_and_not_on_the_command_line(run: DryRun) -> None:
+    """There every process of the machine could read it."""
+    calls = [entry for name in STAND_INS for entry in run.asked(name)]
     assert not any("secrets" in argument for entry in calls for argument in entry["arguments"])
-    assert [entry["secret"] for entry in calls if entry["secret"] is not None] == ["<secrets.GITHUB_TOKEN>\n"] * 2
+    given = {
+        " ".join(entry["arguments"][:2]): entry["secret"].strip() for entry in calls if entry["secret"] is not None
+    }
+    logins = {"login ghcr.io", "registry login"}
+    assert given == dict.fromkeys({*logins, "release create"}, "<secrets.GITHUB_TOKEN>")
+    for job in run.jobs.values():
+        assert "secrets" not in str(job.get("env"))
+
+
+def test_what_the_runner_would_heed_and_this_does_not_is_refused(tmp_path: Path) -> None:
+    text = WORKFLOW.read_text(encoding="utf-8")
+    for number, (old, new) in enumerate(
+        (
+            ("      - name: Lint\n", "      - name: Lint\n        if: false\n"),
+            ("    needs: build\n", "    needs: build\n    continue-on-error: true\n"),
+            ("actions/checkout@", "actions/cache@"),
+        )
+    ):
+        assert old in text
+        with pytest.raises(NotImplementedError):
+            dry_run(tmp_path / str(number), text=text.replace(old, new)).run()
 
 
 def test_a_tag_of_another_version_publishes_nothing(tmp_path: Path) -> None:
@@ -118,7 +158,7 @@ def test_a_tag_of_another_version_publishes_nothing(tmp_path: Path) -> None:
     [
         ("docker buildx imagetools", "Base images by digest"),
         ("docker buildx build", "Build and push"),
-        ("cosign sign", "Sign the image"),
+        ("cosign", "Sign the image"),
         ("helm push", "Publish and sign the chart"),
     ],
 )
