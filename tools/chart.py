@@ -29,7 +29,7 @@ RIGHTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "view": ("base/people.yaml", "ClusterRole", "rebalancer-view"),
     "pause": ("base/people.yaml", "ClusterRole", "rebalancer-pause"),
     "approve": ("base/people.yaml", "ClusterRole", "rebalancer-approve"),
-    "evict": ("components/evict/cluster-role.yaml", "ClusterRole", "rebalancer-evict"),
+    "evict": ("components/evict-rights/cluster-role.yaml", "ClusterRole", "rebalancer-evict"),
     "prevention": ("prevention/cluster-role.yaml", "ClusterRole", "rebalancer-prevention"),
     "capacity": ("capacity/role.yaml", "Role", "rebalancer-capacity"),
     "node-claims": ("capacity/role.yaml", "ClusterRole", "rebalancer-capacity"),

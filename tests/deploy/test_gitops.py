@@ -1,6 +1,8 @@
 """What `deploy/gitops` has for the tools of others: Argo CD's health, checks of a policy before it is applied."""
 
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -19,7 +21,7 @@ from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.status import ApprovalStatus, PauseStatus, PolicyStatus
 from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.controller.cycles import cycle_of
-from tests.deploy.manifests import DEPLOY, ROOT
+from tests.deploy.manifests import DEPLOY, ROOT, Manifest
 from tests.deploy.rendering import render_kustomization
 from tests.reports import state_of
 
@@ -158,12 +160,13 @@ def test_the_job_lets_a_valid_policy_pass_and_lists_the_problems_of_another(tmp_
     assert check_policy(valid, tmp_path).returncode == 0
     refused = check_policy(f"{valid}intervall: 5m\n", tmp_path)
     assert refused.returncode == 1
-    assert "policy.yaml:4: intervall: unknown field; did you mean interval?" in refused.stderr
+    line = len(f"{valid}x".splitlines())
+    assert f"policy.yaml:{line}: intervall: unknown field; did you mean interval?" in refused.stderr
 
 
 def test_argo_cd_checks_the_policy_that_it_is_about_to_apply() -> None:
     """The hook's ConfigMap comes before the Job, both before everything else; the text is that of the policy."""
-    objects = {(one["kind"], one["metadata"]["name"]): one for one in render_kustomization(FOLDER / "argocd")}
+    objects = identities(render_kustomization(FOLDER / "argocd"))
     policy, checked = (objects["ConfigMap", name] for name in ("rebalancer-policy", "rebalancer-policy-check"))
     assert policy["data"] == checked["data"] == {"policy.yaml": (FOLDER / "argocd" / "policy.yaml").read_text()}
     job = objects["Job", "rebalancer-policy-check"]
@@ -173,6 +176,59 @@ def test_argo_cd_checks_the_policy_that_it_is_about_to_apply() -> None:
     assert {one["metadata"]["namespace"] for one in (policy, checked, job)} == {"rebalancer-system"}
     installed = {(one["kind"], one["metadata"]["name"]) for one in render_kustomization(DEPLOY / "base")}
     assert objects.keys() == installed | {("ConfigMap", "rebalancer-policy-check"), ("Job", "rebalancer-policy-check")}
+
+
+def identities(objects: list[Manifest]) -> dict[tuple[str, str], Manifest]:
+    return {(one["kind"], one["metadata"]["name"]): one for one in objects}
+
+
+def copy_of(name: str, folder: Path, policy: str) -> Path:
+    """Copy a folder of `deploy/gitops` with another policy, and what its comments name, beside all it needs."""
+    shutil.copytree(DEPLOY, folder / "deploy", ignore=shutil.ignore_patterns("chart", "monitoring"))
+    made = folder / "deploy" / "gitops" / name
+    for file in made.rglob("kustomization.yaml"):
+        text = file.read_text()
+        file.write_text(re.sub(r"^# (components:\n)#( +- .*\n)", r"\1 \2", text, flags=re.MULTILINE))
+    (source,) = made.rglob("policy.yaml")
+    source.write_text(policy)
+    return made
+
+
+EVICTING = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\nmode: Evict\n"
+
+
+def test_what_argo_cd_checks_is_what_it_applies_with_the_right_to_evict_too(tmp_path: Path) -> None:
+    """As the comments of the folder say it: the policy's own mode, and the component."""
+    objects = identities(render_kustomization(copy_of("argocd", tmp_path, EVICTING)))
+    for name in ("rebalancer-policy", "rebalancer-policy-check"):
+        assert objects["ConfigMap", name]["data"] == {"policy.yaml": EVICTING}
+    assert ("ClusterRole", "rebalancer-evict") in objects
+
+
+def test_flux_checks_what_it_applies_and_has_a_job_for_each_policy(tmp_path: Path) -> None:
+    """A Job that is done would say nothing of another text; it names the ConfigMap, whose name has the text's hash."""
+    named = set()
+    for number, policy in enumerate((EVICTING, f"{EVICTING}interval: 5m\n")):
+        folder = copy_of("flux", tmp_path / str(number), policy)
+        checked = identities(render_kustomization(folder / "check"))
+        (source,) = (one for kind, one in checked if kind == "ConfigMap")
+        assert checked["ConfigMap", source]["data"] == {"policy.yaml": policy}
+        job = checked["Job", "rebalancer-policy-check"]
+        assert job["spec"]["template"]["spec"]["volumes"] == [{"name": "policy", "configMap": {"name": source}}]
+        assert {one["metadata"]["namespace"] for one in checked.values()} == {"flux-system"}
+        named.add(source)
+        installed = identities(render_kustomization(folder / "install"))
+        assert installed["ConfigMap", "rebalancer-policy"]["data"] == {"policy.yaml": policy}
+        evicting = identities(render_kustomization(folder.parents[1] / "evict"))
+        assert installed.keys() == {*evicting, ("ConfigMap", source)}
+    assert len(named) == 2
+
+
+def test_the_examples_keep_the_shipped_limits() -> None:
+    """Whoever moves from deploy/base loses no alert."""
+    shipped = identities(render_kustomization(DEPLOY / "base"))["ConfigMap", "rebalancer-policy"]["data"]["policy.yaml"]
+    for file in (FOLDER / "argocd" / "policy.yaml", FOLDER / "flux" / "policy" / "policy.yaml"):
+        assert load_policy(file.read_bytes(), source="example") == load_policy(shipped.encode(), source="shipped")
 
 
 def test_pre_commit_checks_every_file_that_is_committed() -> None:
