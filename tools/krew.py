@@ -35,7 +35,8 @@ def write_archive(folder: Path) -> str:
         build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", name, str(ROOT)]
         subprocess.run(build, check=True, capture_output=True)
         (wheel,) = Path(name).glob("*.whl")
-        files = [ROOT / "LICENSE", ROOT / "deploy/krew/kubectl-rebalance", wheel, ROOT / "requirements.lock"]
+        plugin = (ROOT / "deploy/krew/kubectl-rebalance", ROOT / "deploy/krew/install.py")
+        files = [ROOT / "LICENSE", *plugin, wheel, ROOT / "requirements.lock"]
         data = io.BytesIO()
         with tarfile.open(fileobj=data, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for file in files:
@@ -63,8 +64,8 @@ def manifest(digest: str, address: str = _ADDRESS) -> dict[str, Any]:
                 "in the cluster.\n"
             ),
             "caveats": (
-                "It needs Python 3.11 or newer with venv; the first call installs its dependencies into\n"
-                "~/.local/share/kubectl-rebalance.\n"
+                "It needs Python 3.11 or newer with venv; the first call installs its dependencies, 0.3 GB, into\n"
+                "~/.local/share/kubectl-rebalance. Delete that folder when you uninstall the plugin.\n"
             ),
             "platforms": [
                 {

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import signal
 import subprocess
 import tarfile
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from rebalancer import __version__
+from tests.control_plane.api import wait_until
 from tests.deploy.manifests import ROOT
 from tests.deploy.rendering import program
 from tools.krew import ARCHIVE, MANIFEST, main
@@ -54,6 +56,7 @@ def test_the_archive_has_what_the_plugin_needs_and_its_licence(folder: Path, tmp
     assert entries.keys() == {
         "LICENSE",
         "kubectl-rebalance",
+        "install.py",
         f"rebalancer-{__version__}-py3-none-any.whl",
         "requirements.lock",
     }
@@ -94,18 +97,54 @@ def test_kubectl_finds_it_and_it_installs_itself_once(folder: Path, tmp_path: Pa
 
 
 @pytest.mark.thorough
-def test_two_first_calls_at_once_both_answer(folder: Path, tmp_path: Path) -> None:
-    """One of the two environments that they make stays, and nothing is left of the other."""
+def test_of_two_first_calls_at_once_one_installs(folder: Path, tmp_path: Path) -> None:
+    """The other waits for it."""
     environment = unpack(folder, tmp_path)
-    command = [str(program("kubectl")), "rebalance", "--version"]
-    calls = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for _ in range(2)
-    ]
-    assert [call.communicate(timeout=300)[0] for call in calls] == [f"rebalancer {__version__}\n"] * 2
-    places = tmp_path / "data" / "kubectl-rebalance"
-    assert [place.name for place in places.iterdir()] == [__version__]
-    assert [entry.name for entry in (places / __version__).iterdir() if re.search(r"\.\d+$", entry.name)] == []
+    calls = [start(environment, "--version") for _ in range(2)]
+    ended = [call.communicate(timeout=300) for call in calls]
+    assert [answer for answer, _ in ended] == [f"rebalancer {__version__}\n"] * 2
+    assert sorted(text.startswith("kubectl rebalance: installing") for _, text in ended) == [False, True]
+    assert left_in(tmp_path) == [".lock", __version__]
+
+
+@pytest.mark.thorough
+def test_an_installation_that_was_ended_or_whose_python_is_gone_is_made_anew(folder: Path, tmp_path: Path) -> None:
+    """Ctrl-C leaves nothing; what a kill or an upgrade of Python leaves is replaced, as are other versions."""
+    environment = unpack(folder, tmp_path)
+    call = start(environment, "--version")
+    wait_until((tmp_path / "data/kubectl-rebalance" / __version__ / "lib").exists, what="a part of it")
+    os.killpg(call.pid, signal.SIGINT)
+    _, text = call.communicate(timeout=60)
+    assert (call.returncode, text.count("Traceback")) == (-signal.SIGINT, 0)
+    assert left_in(tmp_path) == [".lock"]
+    (tmp_path / "data/kubectl-rebalance/0.0.1").mkdir()
+    assert kubectl(environment, "--version").stdout == f"rebalancer {__version__}\n"
+    assert left_in(tmp_path) == [".lock", __version__]
+    python = tmp_path / "data/kubectl-rebalance" / __version__ / "bin" / "python"
+    python.unlink()
+    python.symlink_to("/nowhere/python")
+    assert kubectl(environment, "--version").stdout == f"rebalancer {__version__}\n"
+
+
+def start(environment: dict[str, str], *words: str) -> "subprocess.Popen[str]":
+    command = [str(program("kubectl")), "rebalance", *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def left_in(place: Path) -> list[str]:
+    return sorted(entry.name for entry in (place / "data" / "kubectl-rebalance").iterdir())
+
+
+def test_without_an_index_it_says_what_it_needs(folder: Path, tmp_path: Path) -> None:
+    """And leaves nothing behind."""
+    environment = {**unpack(folder, tmp_path), "PIP_NO_INDEX": "1"}
+    environment.pop("PIP_FIND_LINKS", None)
+    done = kubectl(environment, "--version")
+    assert (done.returncode, done.stdout) == (1, "")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("error: kubectl rebalance could not be installed, for which it needs an index of packages: ")
+    assert left_in(tmp_path) == [".lock"]
 
 
 def test_without_a_python_it_says_what_is_needed(folder: Path, tmp_path: Path) -> None:
