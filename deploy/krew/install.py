@@ -19,7 +19,7 @@ def works(environment: Path) -> bool:
     if not (environment / "bin" / "kubectl-rebalance").exists():
         return False
     try:
-        command = [environment / "bin" / "python", "-c", "import rebalancer"]
+        command = [str(environment / "bin" / "python"), "-c", "import rebalancer"]
         return subprocess.run(command, check=False, capture_output=True).returncode == 0
     except OSError:
         return False
