@@ -10,7 +10,7 @@ from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, connect
 from rebalancer.cli.controller_state import read_acting
-from rebalancer.cli.errors import warn
+from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.refusals import unreadable
 from rebalancer.model.cluster import ConfigMap, describe_unmodelled
@@ -28,7 +28,7 @@ class Cluster:
         try:
             self._transport = connect(kubeconfig=options.kubeconfig, context=options.context)
         except ClusterError as error:
-            raise unreadable(error) from None
+            raise CliError(f"{error}, or --snapshot FILE") from None
         warn(self._transport.warnings)
 
     def read_snapshot(self) -> tuple[Snapshot, tuple[str, ...]]:

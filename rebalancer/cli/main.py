@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     verb = next((verb for verb in VERBS if arguments and verb.name == arguments[0]), None)
     try:
         code = _show_overview(prog, arguments) if verb is None else _run(verb, prog, arguments[1:])
-        sys.stdout.flush()
+        _flush_output()
     except SystemExit as stop:  # argparse: help, version, or a usage message that it has already shown
         return stop.code if isinstance(stop.code, int) else Exit.ERROR
     except CliError as error:
@@ -87,10 +87,19 @@ def _program_name(path: str) -> str:
     return "kubectl rebalance" if PurePath(path).name.startswith("kubectl-rebalance") else "rebalancer"
 
 
-def _report_failure(message: str, *, code: Exit) -> Exit:
+def _flush_output() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk, for one
+        raise CliError(f"standard output: {error.strerror}") from None
+
+
+def _report_failure(message: str, *, code: Exit) -> Exit:
+    try:
+        sys.stdout.flush()
+    except OSError:
         _discard_output()
     print(f"error: {message}", file=sys.stderr)  # noqa: T201
     return code

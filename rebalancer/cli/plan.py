@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rebalancer.cli.errors import Exit
+from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.load import load_cluster, select_workloads
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
@@ -44,8 +44,12 @@ def run(args: argparse.Namespace) -> int:
     relaxations = find_relaxations(made)
     satisfied, unplanned, unknown = count_other_workloads(made, evaluation.assessment, workloads)
     if args.out:
-        with Path(args.out).open("w", encoding="utf-8") as file:
-            file.writelines(json_chunks(plan_document(made, cluster.snapshot, relaxations, unknown)))
+        document = plan_document(made, cluster.snapshot, relaxations, unknown)
+        try:
+            with Path(args.out).open("w", encoding="utf-8") as file:
+                file.writelines(json_chunks(document))
+        except OSError as error:
+            raise CliError(f"{args.out}: {error.strerror}") from None
     match options.output:
         case "json":
             sys.stdout.writelines(json_chunks(plan_document(made, cluster.snapshot, relaxations, unknown)))

@@ -47,8 +47,15 @@ def _keep_standard_output() -> None:
     before = sys.stdout
     if before is not sys.__stdout__ or not isinstance(before, io.TextIOWrapper):
         return  # somebody else has replaced it, and reads what is printed
-    kept = os.fdopen(os.dup(1), "w", encoding=before.encoding, errors=before.errors)
-    kept.reconfigure(line_buffering=before.line_buffering, write_through=before.write_through)
+    # With `python -u`, nothing between the text and the file holds anything back.
+    file = os.fdopen(os.dup(1), "wb", buffering=0 if before.write_through else -1)
+    kept = io.TextIOWrapper(
+        file,
+        encoding=before.encoding,
+        errors=before.errors,
+        line_buffering=before.line_buffering,
+        write_through=before.write_through,
+    )
     os.dup2(2, 1)
     sys.stdout = sys.__stdout__ = kept  # type: ignore[misc]  # the terminal's size is asked of the latter
 

@@ -14,6 +14,7 @@ from tests.control_plane.resources import Manifest
 
 NODES = [f"{zone}-{number}" for zone in "abc" for number in (0, 1)]
 SHOP = {"tier": "shop"}
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def cluster(*apps: str) -> list[Manifest]:
@@ -106,3 +107,30 @@ def test_a_file_that_is_opened_gets_the_number_of_no_closed_stream() -> None:
     command = f'exec {sys.executable} -c "$0" <&- >&- 2>&-'
     done = subprocess.run(["sh", "-c", command, program], check=False, timeout=60, env=dict(os.environ))
     assert done.returncode >= 3
+
+
+@pytest.mark.parametrize("words", ["version", "report --snapshot docs/examples/zone-returned.json"])
+def test_a_full_disk_is_one_line(words: str) -> None:
+    done = run_in_shell(f"{words} > /dev/full")
+    assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n")
+
+
+def test_a_full_disk_of_a_named_file_is_one_line_with_its_name() -> None:
+    done = run_in_shell("plan --snapshot docs/examples/zone-returned.json --out /dev/full")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "error: /dev/full: No space left on device\n")
+
+
+def test_what_is_printed_without_buffers_is_there_at_once() -> None:
+    """With `python -u`, as the image has it, for all that is not flushed."""
+    program = (
+        "import os, sys; from rebalancer.cli import start; start._keep_standard_output();"
+        "sys.stdout.write('one'); sys.stdout.write('two\\n'); os._exit(0)"
+    )
+    for options, printed in (["-u"], "onetwo\n"), ([], ""):
+        done = subprocess.run([sys.executable, *options, "-c", program], capture_output=True, text=True, check=True)
+        assert done.stdout == printed
+
+
+def run_in_shell(words: str) -> "subprocess.CompletedProcess[str]":
+    command = f"exec {sys.executable} -m rebalancer.cli.start {words}"
+    return subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
