@@ -27,7 +27,7 @@ UNIT = $(BIN)/python -m pytest -n auto -m "not cluster and not image and not tho
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 # The lock is complete: pip need not look what else is needed, and some versions of it find a release there that is newer than
 # the locked one, and refuse it.

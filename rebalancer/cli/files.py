@@ -166,7 +166,7 @@ def read_any_policy(name: str) -> Policy | TeamPolicy:
         if is_team_policy(data):
             return load_team_policy(data, source=source)
         policy = load_policy(data, source=source)
-    warn(policy_notes(policy))
+    warn(f"{source}: {note}" for note in policy_notes(policy))
     return policy
 
 

@@ -67,10 +67,11 @@ def _validate(args: argparse.Namespace) -> int:
 
 def _validate_file(file: str, *, live: bool) -> Exit:
     policy = read_any_policy(file)
+    name = "standard input" if file == "-" else file
     if isinstance(policy, TeamPolicy):
-        say([f"{file}: valid (team policy, {plural(len(policy.groups), 'group')})"])
+        say([f"{name}: valid (team policy, {plural(len(policy.groups), 'group')})"])
         return Exit.FINE
-    say([f"{file}: valid (mode {policy.mode}, hash {policy.hash})"])
+    say([f"{name}: valid (mode {policy.mode}, hash {policy.hash})"])
     folder = Path() if file == "-" else Path(file).parent
     return _ask(policy.guards, folder) if live else Exit.FINE
 

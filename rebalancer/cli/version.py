@@ -16,12 +16,13 @@ def add_arguments(_: Parser) -> None:
 
 
 def run(_: argparse.Namespace) -> int:
-    """Print the versions, one a line; the revision is that of an image's build."""
-    revision = find_revision() or "unknown"
-    sys.stdout.write(
-        f"rebalancer {__version__}\n"
-        f"revision {revision}\n"
-        f"Python {platform.python_version()}\n"
-        f"Kubernetes {OLDEST} to {NEWEST}\n"
-    )
+    """Print the versions, one a line; the revision only of an image, whose build knows it."""
+    revision = find_revision()
+    lines = [
+        f"rebalancer {__version__}",
+        *([f"revision {revision}"] if revision else []),
+        f"Python {platform.python_version()}",
+        f"Kubernetes {OLDEST} to {NEWEST}",
+    ]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
     return Exit.FINE
