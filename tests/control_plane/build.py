@@ -177,7 +177,7 @@ def programs(wanted: Iterable[Program] = PROGRAMS) -> dict[str, Path]:
     if not (go := shutil.which("go")):
         message = f"no Go here to build {names}; install Go or set {GIVEN_FOLDER} to a folder that has them"
         raise MissingPart(message)
-    # One builds while another downloads or links; programs of one module one after the other, since they share packages.
+    # One builds while another downloads or links; programs of one module share packages, and follow each other.
     of_module: dict[str, list[Program]] = {}
     for program in missing:
         of_module.setdefault(program.folder, []).append(program)

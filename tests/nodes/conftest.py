@@ -15,11 +15,13 @@ from tools.image.build import missing_programs as missing_for_the_image
 
 @pytest.fixture(scope="package")
 def real_nodes() -> Iterator[RealNodes]:
-    """Start the cluster; skipped where there can be none, which in CI is an error.
+    """Start the cluster; skipped on a machine that can have none, or without the programs, which in CI is an error.
 
     It ends with the last test of this folder: meanwhile this thread is in its network.
     """
-    needed = [*missing_programs(), *missing_for_the_image(), *filter(None, [find_obstacle()])]
+    if obstacle := find_obstacle():
+        pytest.skip(f"real nodes need {obstacle}")
+    needed = [*missing_programs(), *missing_for_the_image()]
     if needed:
         or_skip(MissingPart(f"real nodes need {', '.join(needed)}"))
     require_programs("helm", "kubectl")

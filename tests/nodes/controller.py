@@ -1,7 +1,9 @@
 """The controller that is installed on real nodes: its pods, its leader, what it evicts and what is told of it."""
 
 import os
+import threading
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +26,34 @@ LEASE_SECONDS: Final = 15 + 2 * 1.2 + 2
 """A Lease that is not renewed can be taken after 15 seconds; it is looked at every two or so, and then written."""
 
 
+class ReadyWatch(threading.Thread):
+    """How few pods are Ready at any moment, counted five times a second from the first on."""
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        super().__init__(daemon=True)
+        self._count = count
+        self._fewest = count()
+        self._error: Exception | None = None
+        self._ended = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        """Count."""
+        try:
+            while not self._ended.wait(0.2):
+                self._fewest = min(self._fewest, self._count())
+        except Exception as error:  # noqa: BLE001  # the test's own thread raises it
+            self._error = error
+
+    def end(self) -> int:
+        """Return the fewest; raises what ended the counting before."""
+        self._ended.set()
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self._fewest
+
+
 class Installation:
     """The installed controller, and an administrator's shell beside it."""
 
@@ -34,6 +64,7 @@ class Installation:
         self.api: Api = nodes.plane.api
         self.variables = variables
         self._top = top
+        self._watches: dict[str, ReadyWatch] = {}
 
     def run(self, command: str) -> str:
         """Run a command as an administrator would, and return what it prints; it must succeed."""
@@ -85,7 +116,7 @@ class Installation:
     def skew(self, app: str, *, min_ready: int = 0, **container: Any) -> None:
         """Lay out six pods that have to be spread over the zones, three in a, three in b and none in c.
 
-        Returns when five are Ready: from then on no fewer may be.
+        Returns when five are Ready: from then on no fewer may be, and each moment is watched until `await_repair`.
         """
         pod = {key: container.pop(key) for key in ("terminationGracePeriodSeconds",) if key in container}
         resources = {"requests": {"cpu": "10m", "memory": "16Mi"}}
@@ -101,9 +132,12 @@ class Installation:
         )
         lay_out(self.plane, [workload], settle=False)
         wait_until(lambda: len(self.ready_pods(app)) >= 5, what=f"the pods of {app} to be Ready", timeout=60)
+        self._watches[app] = ReadyWatch(lambda: len(self.ready_pods(app)))
 
     def remove(self, app: str) -> None:
         """Delete a workload, and wait until its pods are gone."""
+        if watch := self._watches.pop(app, None):
+            watch.end()
         self.api.delete(f"/apis/apps/v1/namespaces/shop/deployments/{app}", missing_ok=True)
         wait_until(lambda: not self.api.list(SHOP, labels=f"app={app}"), what=f"the end of {app}", timeout=90)
 
@@ -118,16 +152,18 @@ class Installation:
         return [pod for pod in pods if pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
 
     def await_repair(self, app: str, *, timeout: float = 120) -> tuple[float, int]:
-        """Wait until each node has two Ready pods of a workload; return after how many seconds, and the fewest."""
-        began, fewest = time.monotonic(), 6
+        """Wait until each node has two Ready pods of a workload; return after how many seconds, and the fewest.
 
-        def repaired() -> bool:
-            nonlocal fewest
-            counts = self.counts(app)
-            fewest = min(fewest, sum(counts))
-            return counts == [2, 2, 2]
-
-        wait_until(repaired, what=f"the repair of {app}", timeout=timeout, interval=0.1)
+        These are since `skew`; of a workload that somebody else has laid out, from now on.
+        """
+        began = time.monotonic()
+        watch = self._watches.pop(app, None) or ReadyWatch(lambda: len(self.ready_pods(app)))
+        try:
+            wait_until(
+                lambda: self.counts(app) == [2, 2, 2], what=f"the repair of {app}", timeout=timeout, interval=0.1
+            )
+        finally:
+            fewest = watch.end()
         return time.monotonic() - began, fewest
 
     def install(self) -> None:

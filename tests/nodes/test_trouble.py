@@ -1,7 +1,8 @@
 """What happens to processes, nodes, images and containers in the middle of a repair, on real kubelets.
 
 Each repair takes its two evictions, of different pods, as the API server's audit log says, and five of six pods are
-Ready at every moment.
+Ready at every moment, counted five times a second. A lost node takes its own pods with it, and a drain those that it
+evicts.
 """
 
 import os

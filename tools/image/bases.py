@@ -131,7 +131,7 @@ def _download(folder: Path) -> dict[str, Path]:
         "Dir::Etc::preferences": "-",
         "Dir::Etc::preferencesparts": "-",
         "Acquire::Languages": "none",
-        "APT::Architecture": "amd64",
+        "APT::Architecture": _output("dpkg", "--print-architecture").strip(),
         "APT::Sandbox::User": "root",
     }
     options = [option for name, value in settings.items() for option in ("-o", f"{name}={value}")]
