@@ -36,6 +36,7 @@ QUICK_START: Final = "docs/quickstart.md"
 """`tests/cluster/test_quick_start.py` runs it, beside a running controller."""
 
 CONTROLLER: Final = "a running controller"
+ARGO_CD: Final = "Argo CD"
 """What the blocks need that `tests/cluster/test_quick_start.py` runs."""
 
 FAILS: Final = {"rebalancer policy validate docs/examples/mistaken-policy.yaml": 1}

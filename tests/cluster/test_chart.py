@@ -146,11 +146,13 @@ def test_an_installation_for_one_namespace_reads_no_workload_of_another(tmp_path
 
 
 def test_the_names_of_the_choices_are_all_components() -> None:
-    """A new component has a line above."""
+    """A new component has a line above, or is a part of another one."""
     chosen = {part for _, parts in CHOICES.values() for part in parts}
     overlays = {"components/namespaced"} if "overlays/namespace-scoped" in chosen else set()
-    components = {f"components/{folder.name}" for folder in (DEPLOY / "components").iterdir()}
-    assert components <= chosen | overlays
+    folders = list((DEPLOY / "components").iterdir())
+    named = [yaml.safe_load((folder / "kustomization.yaml").read_text()).get("components", ()) for folder in folders]
+    of_others = {f"components/{Path(part).name}" for parts in named for part in parts}
+    assert {f"components/{folder.name}" for folder in folders} <= chosen | overlays | of_others
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cluster.controller import NAMESPACE, ROOT, environment
 from tests.cluster.test_install import operators
@@ -21,7 +22,18 @@ from tests.control_plane.api import ApiError, wait_until
 from tests.control_plane.layout import lay_out, nodes
 from tests.control_plane.plane import ControlPlane
 from tests.deploy.rendering import program, require_programs
-from tests.pages import CONTROLLER, ON_A_CLUSTER, PAGES_BY_HAND, Command, Place, blocks, check, checkout, commands
+from tests.pages import (
+    ARGO_CD,
+    CONTROLLER,
+    ON_A_CLUSTER,
+    PAGES_BY_HAND,
+    Command,
+    Place,
+    blocks,
+    check,
+    checkout,
+    commands,
+)
 
 __all__ = ["operators"]
 
@@ -108,11 +120,30 @@ def test_the_commands_of_the_pages_work_twice(operators: ControlPlane, tmp_path:
             check(command, done.stdout)
 
 
+def test_argo_cd_gets_the_health_check_beside_what_it_has(operators: ControlPlane, tmp_path: Path) -> None:
+    """Its ConfigMap alone is there, without Argo CD; the page's command adds two keys."""
+    lay_out(operators, nodes({"a": 1}))
+    top, metadata = tmp_path / "checkout", {"name": "argocd-cm", "namespace": "argocd"}
+    top.mkdir()
+    checkout(top)
+    (command,) = (one for page in PAGES_BY_HAND for one in commands(page) if one.needs == ARGO_CD)
+    operators.api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argocd"}}])
+    operators.api.apply(
+        [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"admin.enabled": "true"}}]
+    )
+    done = run(command.text, top, as_a_reader(operators, tmp_path))
+    assert done.returncode == 0, done.stderr
+    added = yaml.safe_load((ROOT / "deploy" / "gitops" / "argocd-cm.yaml").read_text())["data"]
+    assert len(added) == 2
+    found = operators.api.get("/api/v1/namespaces/argocd/configmaps/argocd-cm")["data"]
+    assert found == {"admin.enabled": "true", **added}
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES_BY_HAND if list(blocks(page))])
 def test_what_cannot_be_run_here_is_marked_and_well_formed(page: str) -> None:
     """Only container engines, what loads images into local clusters, and requests to a kubelet; the shell reads all."""
     for command in commands(page):
-        if command.place is Place.NEEDS and command.needs != CONTROLLER:
+        if command.place is Place.NEEDS and command.needs not in {CONTROLLER, ARGO_CD}:
             of_a_kubelet = any(f" {verb} " in command.text for verb in ("port-forward", "logs", "exec"))
             assert command.text.split()[0] in {"docker", "kind", "k3d", "minikube"} or of_a_kubelet
         checked = subprocess.run(["bash", "-n", "-c", command.text], capture_output=True, text=True, check=False)

@@ -99,16 +99,20 @@ def begin_to_evict(controller: Controller) -> None:
 
 
 def wait_for_evictions_in_quiet(plane: ControlPlane, folder: Path, stale_after: float, seconds: float) -> None:
-    """Wait for so long, in which no view may be stale, and then for the whole repair."""
+    """Wait for so long, in which no view may be stale, and then for the whole repair.
+
+    A change between the end of a silent watch and the list that follows it counts as one that it did not deliver. So
+    the repair, whose changes begin when watches have been silent for long, may be held for a comparison.
+    """
     with observing(plane, folder, stale_after) as (controller, proxy):
         before = [proxy.count_lists(resource) for resource in ("namespaces", "pods")]
         time.sleep(seconds)
         compared = proxy.count_lists("namespaces") - before[0]
         pods = proxy.count_lists("pods") - before[1]
-        begin_to_evict(controller)
-        wait_until(lambda: balanced(plane.api), what="the repair", timeout=60)
         stale = {line["stale"] for line in controller.log("cycle")}
         undelivered = controller.log("watch did not deliver")
+        begin_to_evict(controller)
+        wait_until(lambda: balanced(plane.api), what="the repair", timeout=60)
     print(f"{seconds:g} s without bookmarks: namespaces listed {compared} times, views {stale}")
     assert stale == {""}
     assert undelivered == []
