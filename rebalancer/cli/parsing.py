@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _WIDEST = 100
 
@@ -38,6 +38,17 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message}; {hint}`{self.prog} --help` shows how it is used\n")
 
 
+class _VerbParser(Parser):
+    """The parser of a verb below a verb: it refuses what it does not know; argparse leaves that to the upper one."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse all of them."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
+
+
 def suggest_flag(written: str, flags: Iterable[str]) -> str:
     """Return a question after the flag that was meant, "" if it is not like any."""
     near = get_close_matches(written.partition("=")[0], flags, n=1) if written.startswith("--") else []
@@ -46,7 +57,9 @@ def suggest_flag(written: str, flags: Iterable[str]) -> str:
 
 def add_verbs(parser: Parser, verbs: dict[str, str], *, dest: str) -> dict[str, Parser]:
     """Make a choice of verbs with one line each; return a parser for each, to be given its arguments."""
-    choices = parser.add_subparsers(title="commands", dest=dest, metavar="COMMAND", required=True, parser_class=Parser)
+    choices = parser.add_subparsers(
+        title="commands", dest=dest, metavar="COMMAND", required=True, parser_class=_VerbParser
+    )
     return {
         name: choices.add_parser(name, prog=f"{parser.prog} {name}", help=summary, description=f"{summary}.")
         for name, summary in verbs.items()
