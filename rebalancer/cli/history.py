@@ -25,6 +25,7 @@ from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.history import (
     HistoryDocument,
     TrendDocument,
+    entry_workloads,
     history_document,
     trend_document,
 )
@@ -133,9 +134,12 @@ def _read_history(transport: Transport, namespace: str, wanted: tuple[str, str, 
 
 
 def _is_wanted(entry: Entry, wanted: tuple[str, str, str]) -> bool:
-    kind, _, name = entry.workload.partition("/")
-    found = entry.namespace, kind.lower(), name
-    return all(one in {"", other} for one, other in zip(wanted, found, strict=True))
+    if wanted == _ALL:
+        return True
+    namespace, kind, name = wanted
+    named = [(workload.kind.lower(), workload.name) for workload in entry_workloads(entry)] or [("", "")]
+    is_named = any(kind in {"", one} and name in {"", other} for one, other in named)
+    return namespace in {"", entry.namespace} and is_named
 
 
 def _read_trend(transport: Transport, namespace: str, since: int) -> TrendDocument:

@@ -12,7 +12,7 @@ from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.history.outbox import seconds_of
-from rebalancer.history.words import cut, workload_text
+from rebalancer.history.words import cut, join_workloads, workload_text
 from rebalancer.model.history import Entry, EntryKind
 from rebalancer.model.moves import Memory, Reference, make_token
 from rebalancer.model.reasons import ViolationCause
@@ -26,10 +26,11 @@ The loss of a zone may violate thousands, which would push all else out of the h
 
 
 class Violation(NamedTuple):
-    """What is violated: of which workloads the first, in which way, and why."""
+    """What is violated: of which workloads (the first, and as many of the others as fit), in which way, and why."""
 
     namespace: str = ""
     workload: str = ""
+    others: str = ""
     workloads: int = 0
     what: str = ""
     cause: str = ""
@@ -71,7 +72,14 @@ def _violation(
 ) -> Violation:
     named = [workload_text(workload) for workload in workloads]
     cause = next((cause for cause in causes if cause not in {None, ViolationCause.UNKNOWN}), None)
-    return Violation(namespace, named[0] if named else "", len(named), cut(what), str(cause or ""))
+    return Violation(
+        namespace=namespace,
+        workload=named[0] if named else "",
+        others=join_workloads(named[1:]),
+        workloads=len(named),
+        what=cut(what),
+        cause=str(cause or ""),
+    )
 
 
 def note_violations(
@@ -119,6 +127,7 @@ def _entry(kind: EntryKind, token: str, since: int, violation: Violation, now: d
         kind=kind,
         namespace=violation.namespace,
         workload=violation.workload,
+        others=violation.others,
         token=token,
         what=violation.what if kind is EntryKind.VIOLATED else "",
         cause=violation.cause if kind is EntryKind.VIOLATED else "",

@@ -1,5 +1,8 @@
 """Texts of limited length for entries."""
 
+from collections.abc import Iterable
+from itertools import accumulate
+
 from rebalancer.admission.pause import to_one_line
 from rebalancer.model.history import NAME_LIMIT, TEXT_LIMIT
 from rebalancer.model.moves import Reference
@@ -14,3 +17,10 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
 def workload_text(workload: Reference) -> str:
     """Name a workload within its namespace: KIND/NAME."""
     return cut(f"{workload.kind}/{workload.name}", NAME_LIMIT)
+
+
+def join_workloads(named: Iterable[str]) -> str:
+    """Join the names of workloads, each whole, as many as TEXT_LIMIT characters take."""
+    names = tuple(named)
+    ends = accumulate(len(name) + 1 for name in names)
+    return ",".join(name for name, end in zip(names, ends, strict=True) if end <= TEXT_LIMIT + 1)

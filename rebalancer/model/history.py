@@ -75,6 +75,8 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     namespace: str = field(default="", name="n")
     workload: str = field(default="", name="w")
     """KIND/NAME; of a violation of several workloads the first one."""
+    others: str = field(default="", name="v")
+    """The others, each KIND/NAME and a comma between them, as many as TEXT_LIMIT characters take."""
     token: str = field(default="", name="g")
     """Of what is violated (`model.moves.make_token`): the same at its begin and its end."""
     what: str = field(default="", name="m")

@@ -65,10 +65,13 @@ def test_the_formats(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> N
         (["statefulset/cart"], 0),
         (["-n", "shop"], 9),
         (["db"], 1),
+        (["statefulset/db-replica"], 1),
+        (["db-proxy", "-n", "shop"], 1),
+        (["statefulset/db-proxy"], 0),
     ],
 )
 def test_what_is_selected(server: ApiServer, capsys: pytest.CaptureFixture[str], words: list[str], number: int) -> None:
-    """A workload by its name, with kind or namespace; of a namespace no pause and no zone."""
+    """A workload by its name, with kind or namespace, also one of several that are violated; no pause and no zone."""
     document = json.loads(shown(capsys, *words, "-o", "json"))
     assert (len(document["entries"]), document["total"]) == (number, 24)
 

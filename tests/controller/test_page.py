@@ -510,6 +510,7 @@ def test_the_page_has_what_happened_and_the_trend(browser: Browser) -> None:
         only = plain(other.text("/history?q=cart").partition("What happened")[2])
         assert "cart" in only
         assert "paused" not in only
+        assert "shop/db (StatefulSet) and 2 more workloads" in plain(other.text("/history?q=db-proxy"))
         assert "approved by alice" in plain(other.text("/history?q=alice"))
         assert "Now 1 violated, at most 4 in this time" in plain(other.text("/?trend=7d"))
         jsonschema.validate(json.loads(other.text("/status.json")), document_schema(PageDocument))

@@ -53,6 +53,7 @@ HISTORY = (
         namespace="shop",
         workload="StatefulSet/db",
         token="fedcba9876543210",
+        others="StatefulSet/db-replica,Deployment/db-proxy",
         what="redis/zone: 6 of 12 pods are in a",
         number=3,
     ),

@@ -18,13 +18,14 @@ from rebalancer.history.samples import count_above, note_sample
 from rebalancer.history.violations import MOST_NAMED, Violation, describe_violations, note_violations
 from rebalancer.history.words import cut
 from rebalancer.history.zones import note_zones
-from rebalancer.model.history import NOBODY, UNKNOWN, Author, Entry, EntryKind, Noted
+from rebalancer.model.history import NOBODY, TEXT_LIMIT, UNKNOWN, Author, Entry, EntryKind, Noted
 from rebalancer.model.moves import Memory, Move, MoveState, Target, ZoneSeen, make_token
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import default_policy
-from rebalancer.simulator import HOSTNAME, ZONE
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_cluster
 from tests.history.build import AT, START
+from tests.planning.clusters import sharing
 from tests.tracking.build import move
 
 
@@ -94,7 +95,7 @@ def test_a_move_that_another_leader_has_ended_is_not_reported_again() -> None:
     assert moves(with_state(MoveState.PLANNED), again) == []
 
 
-VIOLATION = Violation("shop", "Deployment/cart", 1, "zone skew 3, maxSkew 1", "NodeLost")
+VIOLATION = Violation("shop", "Deployment/cart", "", 1, "zone skew 3, maxSkew 1", "NodeLost")
 
 
 def describe(tokens: frozenset[str]) -> Mapping[str, Violation]:
@@ -163,12 +164,28 @@ def test_violations_are_described() -> None:
     (group,) = assessment.groups
     token = make_token(group.spread.name)
     described = describe_violations(assessment, {}, frozenset({token, "other"}))
-    assert described == {token: Violation("default", "Deployment/web", 1, "zone skew 4, maxSkew 1", "")}
+    assert described == {token: Violation("default", "Deployment/web", "", 1, "zone skew 4, maxSkew 1", "")}
     even = assessed(a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, spread={ZONE: 1}).snapshot())
     (group,) = even.groups
     token = make_token(group.spread.name)
     assert describe_violations(even, {}, frozenset({token}))[token].what == "zone skew 0, maxSkew 1"
     assert describe_violations(even, {}, frozenset({"other"})) == {}
+
+
+def test_a_violation_names_as_many_of_its_workloads_as_an_entry_takes() -> None:
+    """Each whole; the first apart."""
+    builder = ClusterBuilder()
+    builder.zones("abc", 1)
+    for number in range(9):
+        builder.deployment(f"a-rather-long-name-{number}", on={"a-1": 2}, spread={ZONE: 1})
+    assessment = assessed(sharing(builder.snapshot()))
+    (group,) = (group for group in assessment.groups if len(group.workloads) == 9)
+    token = make_token(group.spread.name)
+    violation = describe_violations(assessment, {}, frozenset({token}))[token]
+    names = [f"Deployment/a-rather-long-name-{number}" for number in range(9)]
+    assert (violation.workload, violation.workloads) == (names[0], 9)
+    assert violation.others == ",".join(names[1:4])
+    assert len(violation.others) <= TEXT_LIMIT
 
 
 def zones(**last: int) -> Memory:

@@ -22,7 +22,8 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
 
     `seq` increases strictly over all leaders. `at` is when the leader observed it; what has ended lasted from `since`
     until then, `seconds`. `namespace`, `workload`, `pod`, `uid`, `node` (that the pod left) and `cause` are what it
-    concerns; of a violation of several workloads the first is named, and `number` counts them.
+    concerns; of a violation of several workloads `others` are those after the first, as many as an entry takes, and
+    `number` counts all.
 
     Of a move, `to` are the domains in which its replacement was predicted, `replacementNode` is the node that it got,
     and `outcome` the state in which the move has ended. `what` is what is violated, the zone, the hash of the policy or
@@ -37,6 +38,7 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     text: Text
     namespace: str = ""
     workload: WorkloadName | None = None
+    others: tuple[WorkloadName, ...] = ()
     what: str = ""
     cause: str = ""
     pod: str = ""
@@ -100,16 +102,23 @@ def trend_document(trend: Trend) -> TrendDocument:
     return TrendDocument(samples=tuple(samples))
 
 
+def entry_workloads(entry: Entry) -> tuple[WorkloadName, ...]:
+    """Return the workloads that an entry names."""
+    named = (text.partition("/") for text in (entry.workload, *entry.others.split(",")))
+    return tuple(WorkloadName(kind=kind, name=name) for kind, _, name in named if kind and name)
+
+
 def history_entry(entry: Entry) -> HistoryEntry:
     """Convert an entry of the history."""
-    kind, _, name = entry.workload.partition("/")
+    workload, *others = entry_workloads(entry) or (None,)
     return HistoryEntry(
         seq=entry.seq,
         at=_moment(entry.at),
         kind=entry.kind,
         text=entry_text(entry),
         namespace=entry.namespace,
-        workload=WorkloadName(kind=kind, name=name) if kind and name else None,
+        workload=workload,
+        others=tuple(filter(None, others)),
         what=entry.what,
         cause=entry.cause,
         pod=entry.pod,

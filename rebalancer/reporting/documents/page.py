@@ -276,5 +276,8 @@ def _select(entries: Iterable[HistoryEntry], selection: Selection) -> Iterator[H
         if entry.workload is None:
             if not (selection.namespace or selection.workload) and selection.search.lower() in entry.text.lower():
                 yield entry
-        elif selection.concerns(entry.namespace, f"{entry.workload.name} {entry.pod}", entry.workload):
+        elif any(
+            selection.concerns(entry.namespace, f"{workload.name} {entry.pod}", workload)
+            for workload in (entry.workload, *entry.others)
+        ):
             yield entry
