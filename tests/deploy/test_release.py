@@ -126,6 +126,21 @@ def test_changes_are_tested_on_what_is_supported() -> None:
     assert all(job["permissions"] == {"contents": "read"} for job in jobs.values())
 
 
+def test_every_long_check_runs_at_night() -> None:
+    """`make thorough`, in parts: every file with such a test, and every target that it makes."""
+    jobs = yaml.safe_load(WORKFLOW.with_name("nightly.yaml").read_text(encoding="utf-8"))["jobs"]
+    parts = " ".join(jobs["thorough"]["strategy"]["matrix"]["tests"]).split()
+    assert all((ROOT / part).exists() for part in parts)
+    marked = [file for file in (ROOT / "tests").rglob("*.py") if re.search(r"mark\.thorough", file.read_text("utf-8"))]
+    names = {file.relative_to(ROOT).as_posix() for file in marked if file != Path(__file__)}
+    assert len(names) > 50
+    assert {name for name in names if not name.startswith(tuple(parts))} == set()
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^thorough:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    targets = re.findall(r"\$\(MAKE\) --no-print-directory (\S+)$", recipe, re.MULTILINE)
+    assert targets == jobs["others"]["strategy"]["matrix"]["target"]
+
+
 def test_the_sbom_is_what_the_lock_has_for_the_image(tmp_path: Path) -> None:
     """CycloneDX, with name, version, address and a hash of each package; one of another Python is not there."""
     file = tmp_path / "sbom.json"
