@@ -1,5 +1,6 @@
 """The entry point: runs the verb and turns its end into an exit code and at most one message."""
 
+import errno
 import gc
 import os
 import sys
@@ -21,6 +22,9 @@ _EPILOG = (
     "Each command has its own --help."
 )
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a write, which name no file. Commands name the files that they write; so it is standard output."""
+
 _YOUNG = 5_000_000
 """New objects after which the garbage collector runs. A plan over tens of thousands of workloads makes millions of them
 and hardly a cycle; at Python's default the collector takes as long as the planning. `run` collects after each cycle."""
@@ -39,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     verb = next((verb for verb in VERBS if arguments and verb.name == arguments[0]), None)
     try:
         code = _show_overview(prog, arguments) if verb is None else _run(verb, prog, arguments[1:])
-        _flush_output()
+        sys.stdout.flush()
     except SystemExit as stop:  # argparse: help, version, or a usage message that it has already shown
         return stop.code if isinstance(stop.code, int) else Exit.ERROR
     except CliError as error:
@@ -50,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return Exit.FINE
     except OSError as error:  # files that cannot be read or written; any other error keeps its traceback
-        where = f"{error.filename}: " if error.filename is not None else ""
-        return _report_failure(f"{where}{error.strerror or error}", code=Exit.ERROR)
+        where = error.filename or ("standard output" if error.errno in _FULL else "")
+        return _report_failure(": ".join(filter(None, [where, error.strerror or str(error)])), code=Exit.ERROR)
     return code
 
 
@@ -85,15 +89,6 @@ def _show_overview(prog: str, arguments: Sequence[str]) -> int:
 def _program_name(path: str) -> str:
     """Name the program as the user called it: kubectl runs the plugin `kubectl-rebalance`."""
     return "kubectl rebalance" if PurePath(path).name.startswith("kubectl-rebalance") else "rebalancer"
-
-
-def _flush_output() -> None:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # a full disk, for one
-        raise CliError(f"standard output: {error.strerror}") from None
 
 
 def _report_failure(message: str, *, code: Exit) -> Exit:

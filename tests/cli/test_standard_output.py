@@ -110,8 +110,10 @@ def test_a_file_that_is_opened_gets_the_number_of_no_closed_stream() -> None:
 
 
 @pytest.mark.parametrize("words", ["version", "report --snapshot docs/examples/zone-returned.json"])
-def test_a_full_disk_is_one_line(words: str) -> None:
-    done = run_in_shell(f"{words} > /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_one_line(words: str, unbuffered: str) -> None:
+    """Whether it shows when a line is printed, or at the end."""
+    done = run_in_shell(f"{words} > /dev/full", unbuffered)
     assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n")
 
 
@@ -126,11 +128,14 @@ def test_what_is_printed_without_buffers_is_there_at_once() -> None:
         "import os, sys; from rebalancer.cli import start; start._keep_standard_output();"
         "sys.stdout.write('one'); sys.stdout.write('two\\n'); os._exit(0)"
     )
-    for options, printed in (["-u"], "onetwo\n"), ([], ""):
-        done = subprocess.run([sys.executable, *options, "-c", program], capture_output=True, text=True, check=True)
+    for unbuffered, printed in ("1", "onetwo\n"), ("", ""):
+        variables = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
         assert done.stdout == printed
 
 
-def run_in_shell(words: str) -> "subprocess.CompletedProcess[str]":
-    command = f"exec {sys.executable} -m rebalancer.cli.start {words}"
-    return subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+def run_in_shell(words: str, unbuffered: str = "") -> "subprocess.CompletedProcess[str]":
+    command = ["sh", "-c", f"exec {sys.executable} -m rebalancer.cli.start {words}"]
+    variables = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=60)
