@@ -24,9 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -66,9 +64,6 @@ PROGRAMS: Final = (
     Program(name="kube-scheduler", folder=KUBERNETES, package="k8s.io/kubernetes/cmd/kube-scheduler"),
     Program(name="kubectl", folder=KUBERNETES, package="k8s.io/kubernetes/cmd/kubectl"),
 )
-
-_AT_ONCE: Final = 2
-"""Builds at once: with more, the memory that each compiler takes would count."""
 
 KUBELET: Final = Program(name="kubelet", folder=KUBERNETES, package="k8s.io/kubernetes/cmd/kubelet")
 """Stored beside the servers. Only `tests/nodes` needs it and builds it: all others have KWOK's nodes."""
@@ -177,13 +172,12 @@ def programs(wanted: Iterable[Program] = PROGRAMS) -> dict[str, Path]:
     if not (go := shutil.which("go")):
         message = f"no Go here to build {names}; install Go or set {GIVEN_FOLDER} to a folder that has them"
         raise MissingPart(message)
-    # One builds while another downloads or links; programs of one module share packages, and follow each other.
-    of_module: dict[str, list[Program]] = {}
     for program in missing:
-        of_module.setdefault(program.folder, []).append(program)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for made in pool.map(partial(_build_all, go=go), sorted(of_module.values(), key=len, reverse=True)):
-            paths.update(made)
+        folder = cache_folder(program)
+        folder.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(folder / ".lock"):
+            # Whoever held the lock before may have built it meanwhile.
+            paths[program.name] = _find(program) or _build(program, go=go, folder=folder)
     return paths
 
 
@@ -232,17 +226,6 @@ def _find(program: Program) -> Path | None:
         if os.access(path, os.X_OK) and path.is_file():
             return path.resolve()
     return None
-
-
-def _build_all(missing: Iterable[Program], *, go: str) -> dict[str, Path]:
-    made: dict[str, Path] = {}
-    for program in missing:
-        folder = cache_folder(program)
-        folder.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(folder / f".{program.name}.lock"):
-            # Whoever held the lock before may have built it meanwhile.
-            made[program.name] = _find(program) or _build(program, go=go, folder=folder)
-    return made
 
 
 def _build(program: Program, *, go: str, folder: Path) -> Path:
