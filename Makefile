@@ -70,7 +70,7 @@ control-plane: install ## Build the programs that tests start: Kubernetes server
 
 .PHONY: cluster
 cluster: install ## Tests on a real control plane
-	$(BIN)/python -m pytest -n 3 -m "cluster and not thorough"
+	$(BIN)/python -m pytest -n 2 -m "cluster and not thorough"
 
 .PHONY: image
 image: install ## Build the image on stand-ins of its bases, and tests of it (root, buildah, podman, runc, mmdebstrap; minutes)
@@ -94,7 +94,7 @@ test: install ## All that a change must pass: lint, unit and property tests, the
 	$(BIN)/coverage report --skip-covered --fail-under=100 && \
 	$(UNIT) $(CORE_TESTS:%=--ignore=%) && \
 	$(MAKE) --no-print-directory image && \
-	if [ -n "$$lanes" ]; then $(BIN)/python -m pytest -n 3 -m "cluster and not thorough"; \
+	if [ -n "$$lanes" ]; then $(BIN)/python -m pytest -n 2 -m "cluster and not thorough"; \
 	else echo "Skipped: the tests on a real control plane, whose programs could not be built (see above)."; fi
 	@echo "Passed. Coverage is that of rebalancer/{$(subst $(space),$(comma),$(CORE))}: every branch, by the tests of the"
 	@echo "same folders. Not run: the long checks (make thorough). What was skipped is named above with its reason."
@@ -144,7 +144,7 @@ older-kubernetes: install ## Tests on a real control plane of each older Kuberne
 	  echo "Kubernetes $$release"; \
 	  export REBALANCER_KUBERNETES=$$release; \
 	  $(BIN)/python -m tests.control_plane.build && \
-	  $(BIN)/python -m pytest -n 3 -m "cluster and not thorough" && \
+	  $(BIN)/python -m pytest -n 2 -m "cluster and not thorough" && \
 	  $(BIN)/python -m pytest -s -m thorough tests/cluster/test_fidelity.py || exit 1; \
 	done
 
