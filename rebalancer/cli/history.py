@@ -134,8 +134,6 @@ def _read_history(transport: Transport, namespace: str, wanted: tuple[str, str, 
 
 
 def _is_wanted(entry: Entry, wanted: tuple[str, str, str]) -> bool:
-    if wanted == _ALL:
-        return True
     namespace, kind, name = wanted
     named = [(workload.kind.lower(), workload.name) for workload in entry_workloads(entry)] or [("", "")]
     is_named = any(kind in {"", one} and name in {"", other} for one, other in named)

@@ -110,15 +110,15 @@ def entry_workloads(entry: Entry) -> tuple[WorkloadName, ...]:
 
 def history_entry(entry: Entry) -> HistoryEntry:
     """Convert an entry of the history."""
-    workload, *others = entry_workloads(entry) or (None,)
+    workloads = entry_workloads(entry)
     return HistoryEntry(
         seq=entry.seq,
         at=_moment(entry.at),
         kind=entry.kind,
         text=entry_text(entry),
         namespace=entry.namespace,
-        workload=workload,
-        others=tuple(filter(None, others)),
+        workload=workloads[0] if workloads else None,
+        others=workloads[1:],
         what=entry.what,
         cause=entry.cause,
         pod=entry.pod,
