@@ -19,7 +19,7 @@ from rebalancer.admission.approval import MOST_PROPOSED
 from rebalancer.assessment.findings import Finding
 from rebalancer.cli import logs
 from rebalancer.cli.errors import CliError, Exit, warn
-from rebalancer.cli.files import choose_policy, read_bytes
+from rebalancer.cli.files import choose_policy, read_bytes, source_name
 from rebalancer.cli.load import load_cluster
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.parsing import Parser
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_plan(name: str) -> PlanDocument:
-    source = "standard input" if name == "-" else name
+    source = source_name(name)
     try:
         plan = msgspec.json.decode(read_bytes(name), type=PlanDocument)
     except msgspec.DecodeError as error:

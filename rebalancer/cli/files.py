@@ -28,6 +28,11 @@ CONFIG_MAP_PREFIX: Final = "configmap:"
 _LISTS: Final = re.compile(r"\.(?:json|jsonl|yaml|yml)(?:\.gz)?\Z")
 
 
+def source_name(name: str) -> str:
+    """Return how messages name a file, or standard input, `-`."""
+    return "standard input" if name == "-" else name
+
+
 def read_bytes(name: str) -> bytes:
     """Read a file, or standard input for `-`; CliError if it cannot be read."""
     if name == "-":
@@ -45,7 +50,7 @@ def read_snapshot_files(names: Sequence[str]) -> list[SnapshotFile]:
         if name != "-" and Path(name).is_dir():
             files += _read_folder(Path(name))
         else:
-            files.append(SnapshotFile("standard input" if name == "-" else name, read_bytes(name)))
+            files.append(SnapshotFile(source_name(name), read_bytes(name)))
     return files
 
 
@@ -173,7 +178,7 @@ def read_any_policy(name: str) -> Policy | TeamPolicy:
 @contextmanager
 def _listing_problems(name: str) -> Iterator[str]:
     """Give the name of a policy's file for messages, and make a CliError of its PolicyError."""
-    source = "standard input" if name == "-" else name
+    source = source_name(name)
     try:
         yield source
     except PolicyError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rebalancer.admission.guards import Verdict
 from rebalancer.cli.errors import CliError, Exit
-from rebalancer.cli.files import read_any_policy, read_policy
+from rebalancer.cli.files import read_any_policy, read_policy, source_name
 from rebalancer.cli.parsing import Parser, add_verbs
 from rebalancer.cli.terminal import say
 from rebalancer.model.words import plural
@@ -67,7 +67,7 @@ def _validate(args: argparse.Namespace) -> int:
 
 def _validate_file(file: str, *, live: bool) -> Exit:
     policy = read_any_policy(file)
-    name = "standard input" if file == "-" else file
+    name = source_name(file)
     if isinstance(policy, TeamPolicy):
         say([f"{name}: valid (team policy, {plural(len(policy.groups), 'group')})"])
         return Exit.FINE

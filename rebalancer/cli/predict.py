@@ -9,7 +9,7 @@ from msgspec import structs
 from rebalancer.adapters.files import UnreadableSnapshot
 from rebalancer.adapters.files.encodings import read_documents
 from rebalancer.cli.errors import CliError, Exit, UsageError
-from rebalancer.cli.files import read_bytes
+from rebalancer.cli.files import read_bytes, source_name
 from rebalancer.cli.load import load_profile, load_snapshot
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 def read_pod(file: str, namespace: str | None) -> Pod:
     """Read a pod's manifest, not placed yet; CliError names file, field and value that the server would refuse."""
-    source = "standard input" if file == "-" else file
+    source = source_name(file)
     try:
         document, *others = read_documents(read_bytes(file), source)
     except UnreadableSnapshot as error:

@@ -13,7 +13,7 @@ from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.cli import logs
 from rebalancer.cli.errors import CliError, Exit, UsageError
-from rebalancer.cli.files import read_bytes
+from rebalancer.cli.files import read_bytes, source_name
 from rebalancer.cli.live import add_live_arguments, watch
 from rebalancer.cli.load import load_cluster, load_profile
 from rebalancer.cli.options import ReadOptions, add_read_arguments
@@ -180,7 +180,7 @@ def _read_scenario(args: argparse.Namespace) -> Scenario:
         if name.startswith(BUILTIN):
             scenario = shipped_scenario(name.removeprefix(BUILTIN))
         else:
-            scenario = load_scenario(read_bytes(name), "standard input" if name == "-" else name)
+            scenario = load_scenario(read_bytes(name), source_name(name))
     except ScenarioError as error:
         raise CliError(str(error)) from None
     return replace(scenario, steps=(*changes, *scenario.steps))
