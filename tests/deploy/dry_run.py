@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.deploy.manifests import ROOT
+from tests.test_repository import ROOT, tracked
 
 STAND_IN: Final = """\
 import hashlib, json, os, pathlib, subprocess, sys
@@ -196,11 +196,10 @@ def _read(file: Path) -> Iterator[tuple[str, str]]:
 
 def _check_out(work: Path) -> None:
     """Copy what is in the repository, as one commit, beside an environment that is there already, for `make`, too."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).exists():  # else it is deleted, and the deletion not committed
-            (work / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, work / name)
+    for file in tracked():
+        copy = work / file.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, copy)
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
     for command in (["init", "-q"], ["add", "--all", "--force"], [*identity, "commit", "-qm", "a version"]):
         subprocess.run(["git", *command], cwd=work, check=True, capture_output=True)
