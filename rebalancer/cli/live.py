@@ -1,7 +1,8 @@
 """A simulation that is watched: drawn in a terminal at a pace for people, line by line elsewhere, with the status page.
 
 A frame is a cycle of the controller. In a terminal a frame is shown as long after the last line as the scenario's pace
-says, but at most some seconds: a simulation may wait for an hour. Elsewhere nobody watches, and nothing is waited for.
+says, but at most some seconds: a simulation may wait for an hour. At its end the page stays until Enter. Elsewhere
+nobody watches, and nothing is waited for.
 """
 
 import argparse
@@ -39,8 +40,8 @@ def add_watching_arguments(parser: argparse._ActionsContainer) -> None:
         "--page-address",
         metavar="HOST:PORT",
         type=_parse_page_address,
-        help="where the status page is served while it runs (default: in a terminal a free port of 127.0.0.1, "
-        "else none)",
+        help="where the status page is served while it runs, and in a terminal until Enter after its end (default: in "
+        "a terminal a free port of 127.0.0.1, else none)",
     )
 
 
@@ -51,14 +52,23 @@ def _parse_page_address(text: str) -> Address:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def watch(story: Story, *, page_address: Address | None, waits_for_enter: bool) -> None:
-    """Play a story to its end, with its status page; with `waits_for_enter` scene by scene."""
+@contextmanager
+def watching(story: Story, *, page_address: Address | None, waits_for_enter: bool) -> Iterator[None]:
+    """Play a story to its end, with `waits_for_enter` scene by scene; its status page is served until the block ends.
+
+    In a terminal it is served until Enter, which is waited for after the block.
+    """
     with _served(page_address) as page:
         try:
             _play(story, page, waits_for_enter=waits_for_enter)
         except ImpossibleChangeError as error:
             raise CliError(str(error)) from None
-    say([""])
+        say([""])
+        yield
+        if page is not None and sys.stdin.isatty() and sys.stdout.isatty():
+            say(["", f"Status page, until you press Enter: {page.url}"])
+            sys.stdout.flush()
+            sys.stdin.readline()
 
 
 @contextmanager

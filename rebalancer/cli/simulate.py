@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +15,7 @@ from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.cli import logs
 from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.files import read_bytes, source_name
-from rebalancer.cli.live import add_live_arguments, watch
+from rebalancer.cli.live import add_live_arguments, watching
 from rebalancer.cli.load import load_cluster, load_profile
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
@@ -125,11 +126,12 @@ def run(args: argparse.Namespace) -> int:
         _print(options, losses, lambda: losses_text(losses, note, options.layout))
         return Exit.FINE
     play = scenario.play(seed=args.seed, snapshot=snapshot, policy=policy, profile=profile)
-    if args.live:
-        watch(Story(scenario, play), page_address=args.page_address, waits_for_enter=args.step)
-    document = _simulation_document(snapshot, _finish(play), args.seed)
-    wide = options.output == "wide"
-    _print(options, document, lambda: simulation_text(document, note, options.layout, wide=wide))
+    story = Story(scenario, play)
+    watched = watching(story, page_address=args.page_address, waits_for_enter=args.step) if args.live else nullcontext()
+    with watched:
+        document = _simulation_document(snapshot, _finish(play), args.seed)
+        wide = options.output == "wide"
+        _print(options, document, lambda: simulation_text(document, note, options.layout, wide=wide))
     return Exit.FINE
 
 

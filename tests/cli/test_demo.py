@@ -147,9 +147,13 @@ def test_ctrl_c_ends_it_with_130() -> None:
 
 
 def shown_on_terminal(*words: str, term: str = "xterm") -> tuple[bytes, float]:
-    """Run a command on a terminal to its end; return all that it has written, and the seconds that it took."""
+    """Run a command on a terminal to its end; return all that it has written, and the seconds that it took.
+
+    Its standard input is none, so that nothing waits for Enter.
+    """
     screen, terminal = pty.openpty()
-    child = subprocess.Popen([*COMMAND, *words], stdout=terminal, env={**ENVIRONMENT, "TERM": term})
+    nothing = subprocess.DEVNULL
+    child = subprocess.Popen([*COMMAND, *words], stdin=nothing, stdout=terminal, env={**ENVIRONMENT, "TERM": term})
     os.close(terminal)
     shown, began = b"", time.monotonic()
     while time.monotonic() - began < 60:
@@ -169,6 +173,31 @@ def test_on_a_terminal_it_draws_and_ends_by_itself() -> None:
     assert b"the proven minimum for the whole repair is 3" in b" ".join(shown.split())
     assert b"Status page, while the simulation runs: http://localhost:" in shown
     assert seconds > 4
+
+
+KEPT = re.compile(rb"Status page, until you press Enter: (http://localhost:\d+/)")
+
+
+def test_on_a_terminal_the_page_stays_until_enter() -> None:
+    """After the tables, which say the address once more; the page shows the end."""
+    screen, terminal = pty.openpty()
+    on_terminal = {"stdin": terminal, "stdout": terminal, "env": {**ENVIRONMENT, "TERM": "dumb"}}
+    with subprocess.Popen([*COMMAND, "demo", "--scenario", STORY], **on_terminal) as child:  # type: ignore[call-overload]
+        os.close(terminal)
+        try:
+            shown = b""
+            while not (kept := KEPT.search(shown)) and select.select([screen], [], [], 30)[0]:
+                shown += os.read(screen, 65536)
+            assert kept is not None
+            assert b"AT THE END" in shown
+            answer = urllib3.request("GET", f"{kept[1].decode()}status.json", timeout=5.0, retries=False)
+            assert json.loads(answer.data)["totals"]["evictions"] == 0
+            assert child.poll() is None
+            os.write(screen, b"\n")
+            assert child.wait(timeout=10) == 0
+        finally:
+            child.kill()
+            os.close(screen)
 
 
 def test_a_terminal_that_only_adds_lines_gets_lines_at_the_same_pace() -> None:

@@ -46,7 +46,7 @@ def holder(cluster: ApiServer) -> str:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Run the process against a handler with some flags."""
-    monkeypatch.delenv("REBALANCER_METRICS_ADDRESS", raising=False)
+    monkeypatch.setenv("REBALANCER_METRICS_ADDRESS", "127.0.0.1:0")
     monkeypatch.setenv("REBALANCER_PAGE_ADDRESS", "127.0.0.1:0")
 
     def start(handler: Callable[[BaseHTTPRequestHandler], None], **flags: object) -> None:
@@ -229,8 +229,11 @@ def test_missing_rights_on_the_lease_are_named_at_once(run: Callable[..., None])
     )
 
 
-def test_run_once_opens_no_port_without_a_metrics_address(run: Callable[..., None]) -> None:
+def test_run_once_opens_no_port_without_a_metrics_address(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So it ends well on a laptop where the default port is taken."""
+    monkeypatch.delenv("REBALANCER_METRICS_ADDRESS")
     with capture_logs() as logs:
         run(ApiServer())
     events = [entry["event"] for entry in logs]
