@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from hypothesis import Phase, settings
+from hypothesis import settings
 
-settings.register_profile("unshrunk", phases=(Phase.explicit, Phase.generate), derandomize=True, database=None)
-"""For whoever asks only whether a test fails, always with the same examples (tools/mutation.py)."""
+from tests.drawing import register_profiles
+
+register_profiles()
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 
 for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     # Whoever starts the tests may have it, and the commands would print otherwise; tests of that set it themselves.

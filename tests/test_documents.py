@@ -32,7 +32,7 @@ from tests.pages import (
     printed,
     runbook_commands,
 )
-from tools.reference import COMMAND, PAGES, PARTS, ROOT, parts_of, renewed
+from tools.reference import COMMAND, PAGES, PARTS, ROOT, marked, parts_of, renewed
 
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:)(?P<path>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
 CODE = re.compile(r"```.*?```", re.DOTALL)
@@ -122,6 +122,13 @@ def test_the_diagram_is_the_transition_table() -> None:
 def test_every_part_is_on_a_page() -> None:
     """What is generated can be read somewhere."""
     assert frozenset[str]().union(*PAGES.values()) == set(PARTS)
+
+
+def test_every_invariant_that_names_real_servers_has_a_test_there_that_every_change_must_pass() -> None:
+    """A row that names a file of tests/cluster has a marked test, and a mark has its row."""
+    page = text_of("docs/design.md")
+    rows = re.findall(r"^\| `([a-z-]+)` \| [^|]+ \| ([^|]+) \|$", page.partition("\n## Invariants\n")[2], re.MULTILINE)
+    assert {name for name, tests in rows if "tests/cluster/" in tests} == marked("invariant").keys()
 
 
 def test_every_event_is_described() -> None:

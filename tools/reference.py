@@ -361,6 +361,43 @@ def moves() -> str:
     return "\n".join(["```mermaid", *lines, "```", ""])
 
 
+def held_on_servers() -> str:
+    """List the invariants that tests on real servers hold at every change, and these tests."""
+    tests = marked("invariant")
+    return table(
+        ("name", "tests"), [(f"`{name}`", "<br>".join(tests[name])) for name in _invariants() if name in tests]
+    )
+
+
+def caught_on_servers() -> str:
+    """List the tests on real servers that have noticed a fault alone, with the fault."""
+    return table(
+        ("test", "fault"), sorted((test, fault) for fault, tests in marked("caught").items() for test in tests)
+    )
+
+
+def _invariants() -> list[str]:
+    """Return the names of the invariants in their order."""
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    rows = page.partition("\n## Invariants\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `([a-z-]+)` \| \S+ \S+ .*\|$", rows, re.MULTILINE)
+
+
+@cache
+def marked(mark: str) -> Mapping[str, list[str]]:
+    """Return the tests in `tests/cluster` that have a mark, by its argument."""
+    tests: dict[str, list[str]] = {}
+    for file in sorted((ROOT / "tests" / "cluster").glob("test_*.py")):
+        functions = [node for node in _parse(file).body if isinstance(node, ast.FunctionDef)]
+        for function in functions:
+            test = f"`{file.name}`: {function.name.removeprefix('test_').replace('_', ' ')}"
+            for decorator in function.decorator_list:
+                for call in ast.walk(decorator):
+                    if isinstance(call, ast.Call) and ast.unparse(call.func) == f"pytest.mark.{mark}":
+                        tests.setdefault(ast.literal_eval(call.args[0]), []).append(test)
+    return tests
+
+
 def chart_values() -> str:
     """List the values of the Helm chart."""
     return table(("value", "default", "meaning"), value_rows())
@@ -385,10 +422,13 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "moves": moves,
     "way": drawing,
     "chart-values": chart_values,
+    "held-on-servers": held_on_servers,
+    "caught-on-servers": caught_on_servers,
 }
+_OF_DESIGN: Final = frozenset({"moves", "way", "held-on-servers", "caught-on-servers"})
 PAGES: Final[Mapping[str, frozenset[str]]] = {
-    "docs/reference.md": frozenset(PARTS) - {"moves", "way", "chart-values"},
-    "docs/design.md": frozenset({"moves", "way"}),
+    "docs/reference.md": frozenset(PARTS) - _OF_DESIGN - {"chart-values"},
+    "docs/design.md": _OF_DESIGN,
     "deploy/chart/rebalancer/README.md": frozenset({"chart-values"}),
 }
 """The pages, and the parts that each must hold."""

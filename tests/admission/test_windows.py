@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebalancer.admission.opening import find_opening
@@ -159,7 +159,6 @@ ZONES = {
 HALF_HOURS = {"Australia/Lord_Howe"}
 
 
-@settings(deadline=None)  # thousands of minutes are counted for each example
 @given(
     change=st.sampled_from([(zone, at) for zone, moments in ZONES.items() for at in moments]),
     minutes=st.sets(st.sampled_from([0, 15, 30, 45, 59]), min_size=1),

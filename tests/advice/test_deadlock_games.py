@@ -3,11 +3,12 @@
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.advice import deadlock_games
 from rebalancer.advice.deadlock_games import GameResult, GameTooLargeError, play_game
+from tests.drawing import examples
 
 
 def test_three_shards_over_three_zones() -> None:
@@ -56,7 +57,7 @@ def naive(nodes: tuple[int, ...], groups: int, size: int, skew: int, zone_skew: 
 SHAPES = [shape for many in (1, 2, 3) for shape in product((1, 2), repeat=many)]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.sampled_from(SHAPES),
     st.integers(1, 3),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec import structs
 
 from rebalancer.assessment import domain_failures as failures_module
@@ -27,6 +27,7 @@ from tests.assessment.findings.test_replacements import clusters, shop
 from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import AZ, CLUSTER, machines, redis
 from tests.build import HEAD, a_cluster, a_policy
+from tests.drawing import examples
 
 WITHIN = f"{{name: w, within: {ZONE}, topologyKey: {HOSTNAME}, maxPods: 1}}"
 SILENT = "node.kubernetes.io/unreachable"
@@ -158,7 +159,7 @@ def test_a_majority_needs_no_limit(rules: str) -> None:
     assert simulate_failures(assessment.pod_groups, assessment.limits, view).domains == 9
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(clusters())
 def test_against_a_cluster_built_with_the_domain_silent_and_without_it(made: Snapshot) -> None:
     """The same pods find no place as in snapshots whose nodes were really tainted or taken, whichever are more."""

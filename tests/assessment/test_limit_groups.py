@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.assessment.limit_groups import LimitGroup, desired_pods, find_limit_groups
@@ -87,7 +87,6 @@ def test_the_order_of_the_cluster_does_not_matter() -> None:
 values = st.sampled_from(["", "x", "y"])
 
 
-@settings(deadline=None)  # a document or a cluster is made for each example
 @given(st.lists(st.dictionaries(st.sampled_from("ab"), values), max_size=8), st.sampled_from([("a",), ("a", "b")]))
 def test_each_pod_is_in_the_one_group_of_its_values(labels: Sequence[dict[str, str]], keys: tuple[str, ...]) -> None:
     """Regrouped pod by pod; a pod that lacks a label is in none, an empty value is a value."""
@@ -100,7 +99,6 @@ def test_each_pod_is_in_the_one_group_of_its_values(labels: Sequence[dict[str, s
     assert {group.key: sorted(names(group)) for group in groups} == wanted
 
 
-@settings(deadline=None)  # a document or a cluster is made for each example
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=4))
 def test_a_total_is_what_the_owners_want(owners: list[tuple[int, int]]) -> None:
     """However many pods each of them has now; if none wants any, those that are still there."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -24,6 +24,7 @@ from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE
 from tests.assessment.redis import AZ, machines, redis
 from tests.build import a_cluster
+from tests.drawing import examples
 from tests.reports import all_findings
 from tests.scheduling.build import node, pod
 
@@ -259,7 +260,7 @@ def test_a_key_that_no_node_has_is_a_finding() -> None:
     assert not missing_keys(SHOP, default_policy())
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.sampled_from(["app", "ap", "tier"]),
     st.sampled_from(["web", "db", "wbe"]),

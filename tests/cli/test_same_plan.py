@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.adapters.files import read_snapshot
@@ -24,6 +24,7 @@ from tests.capacity.test_needs import two_zones
 from tests.controller.cycles import cycle_of
 from tests.controller.simulated import eager
 from tests.deploy.manifests import ROOT
+from tests.drawing import examples
 from tests.reporting.test_plan_numbers import clusters
 
 EXAMPLE = ROOT / "docs" / "examples" / "zone-returned.json"
@@ -43,7 +44,7 @@ def printed(snapshot: Snapshot, policy: Policy) -> str:
     st.sampled_from([CapacityMode.OFF, CapacityMode.OBSERVE]),
     st.sampled_from([Mode.OBSERVE, Mode.EVICT]),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_without_memory_command_and_controller_plan_the_same(
     cluster: tuple[Snapshot, Policy], capacity: CapacityMode, mode: Mode
 ) -> None:

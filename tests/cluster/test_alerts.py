@@ -82,6 +82,7 @@ def started(cluster: ControlPlane, folder: Path) -> Controller:
     return Controller(cluster, folder, policy("Observe", **LIMITS))
 
 
+@pytest.mark.invariant("alerts")
 def test_alerts_arrive_are_resolved_and_outlive_the_controller(
     cluster: ControlPlane, tmp_path: Path, promtool: Path
 ) -> None:

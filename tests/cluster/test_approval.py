@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cluster.controller import NAMESPACE, USER, Controller, install, policy
 from tests.cluster.test_observing import skewed
 from tests.cluster.test_repair import balanced
@@ -25,6 +27,7 @@ def reasons(cluster: ControlPlane) -> list[str]:
     return [event["reason"] for event in events if event["regarding"]["name"] == "rebalancer-approval"]
 
 
+@pytest.mark.invariant("approval")
 def test_exactly_what_a_person_approves_is_evicted(cluster: ControlPlane, tmp_path: Path) -> None:
     """The proposal stays the same until it is approved; its pods are evicted; the rest needs another approval."""
     install(cluster, "base", "evict")

@@ -104,6 +104,7 @@ def autoscaler(api: Api, *, delay: float = 1.0, cpu: str = "8") -> Iterator[None
         thread.join()
 
 
+@pytest.mark.invariant("capacity-first")
 def test_a_zone_without_nodes_gets_them_before_anything_is_evicted(cluster: ControlPlane, tmp_path: Path) -> None:
     """Four evictions, the minimum; no pod that waits for a node, no placeholder left, no right that is missing."""
     install(cluster, "base", "evict", "capacity")
@@ -201,6 +202,7 @@ def test_a_controller_that_never_comes_back_leaves_nothing(cluster: ControlPlane
     assert len(cluster.audit.evictions(user=USER)) <= 4
 
 
+@pytest.mark.invariant("capacity-first")
 @pytest.mark.parametrize("after", ["job-3", *rarely("save", "job-1", "ready", "delete", "eviction")])
 def test_killed_and_started_again_the_repair_takes_its_minimum(
     cluster: ControlPlane, tmp_path: Path, after: str

@@ -69,6 +69,7 @@ def check(plane: ControlPlane, scenarios: Sequence[Scenario]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.caught("a repair waited for its own replacement that no node admits")
 def test_examples(cluster: ControlPlane) -> None:
     """Where it can be forced the minimum is evicted, and everything holds; elsewhere nothing is begun in vain."""
     check(cluster, [*FALLS_SHORT, *EXAMPLES, DEADLOCK])

@@ -4,6 +4,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.control_plane.plane import ControlPlane
 from tests.faults.scenario import Outcome, run_schedules, summarize
 from tests.faults.schedule import draw_quick
@@ -23,6 +25,7 @@ def check(outcomes: Sequence[Outcome], seconds: float, folder: Path) -> None:
     assert failed == [], "\n".join([summarize(outcomes, seconds), *failed, f"logs and histories are in {folder}"])
 
 
+@pytest.mark.invariant("no-second-eviction")
 def test_ten_schedules_of_faults(cluster: ControlPlane, tmp_path: Path) -> None:
     """A repair goes on through faults of requests and watches, pauses and pods that become unready, and then ends."""
     began = time.monotonic()

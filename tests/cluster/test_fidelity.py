@@ -121,6 +121,7 @@ def played(scheduler: Arena, seeds: range, newcomers: int = 4) -> Tally:
     return tally
 
 
+@pytest.mark.invariant("scheduler-rules")
 def test_every_verdict_score_message_and_landing_agrees(scheduler: Arena) -> None:
     """150 clusters: feasible nodes, each plugin's score on each, the message when nothing fits, the landing."""
     tally = played(scheduler, range(ORDINARY))

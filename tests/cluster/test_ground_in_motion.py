@@ -230,6 +230,7 @@ EMPTY_ZONE: Final = [("a-0", "a-0", "a-1", "b-0", "b-1", "b-1")] * WORKLOADS
 MINIMUM: Final = 2 * WORKLOADS
 
 
+@pytest.mark.invariant("ground-in-motion")
 @pytest.mark.parametrize("leader", ["killed", pytest.param("alone", marks=pytest.mark.thorough)])
 def test_a_zone_whose_nodes_die_takes_three_pods_at_most(old_nodes: ControlPlane, tmp_path: Path, leader: str) -> None:
     """After the first death; it is being filled when its six nodes die, one every eight seconds."""
@@ -364,6 +365,7 @@ def by_pool(plane: ControlPlane) -> dict[str, int]:
     return {pool: counts[pool] for pool in RELABELLED}
 
 
+@pytest.mark.invariant("ground-in-motion")
 def test_a_zone_label_that_is_wrong_for_a_moment_moves_no_pod(old_nodes: ControlPlane, tmp_path: Path) -> None:
     """Neither on a node with ten pods nor on an empty one; nobody leads when the labels are changed."""
     plane = old_nodes

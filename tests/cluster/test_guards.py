@@ -165,6 +165,7 @@ def not_good(controller: Controller, number: int, says: str) -> None:
     assert says in notes()[-1]
 
 
+@pytest.mark.invariant("guards")
 def test_whatever_is_not_a_good_answer_stops_after_one_step(
     cluster: ControlPlane, tmp_path: Path, exporter: tuple[Exporter, int]
 ) -> None:
@@ -210,6 +211,7 @@ def test_whatever_is_not_a_good_answer_stops_after_one_step(
         assert evicted(cluster) == 6
 
 
+@pytest.mark.invariant("guards")
 def test_an_answer_counts_only_from_the_server_that_ca_file_signs(
     cluster: ControlPlane, tmp_path: Path, exporter: tuple[Exporter, int]
 ) -> None:
@@ -237,6 +239,7 @@ def test_an_answer_counts_only_from_the_server_that_ca_file_signs(
     assert "not-to-be-logged" not in controller.log_file.read_text()
 
 
+@pytest.mark.invariant("canary")
 def test_a_canary_is_verified_before_the_others_of_its_workload_go(cluster: ControlPlane, tmp_path: Path) -> None:
     """Afterwards they go as the budgets allow."""
     install(cluster, "base", "evict")

@@ -471,15 +471,19 @@ VARIANTS = {
 }
 
 
-ORDINARY = {"observe", "evict", "capacity", "workloads of one namespace"}
-"""The variants of every run; the others are thorough."""
+BRIEF = {"capacity", "workloads of one namespace"}
+"""The variants that are tried on each release, beside those that every change must pass; all others are long."""
+
+
+def marks_of(variant: str) -> tuple[pytest.MarkDecorator, ...]:
+    if variant in {"observe", "evict"}:
+        return ()
+    return (pytest.mark.nightly, pytest.mark.thorough) if variant in BRIEF else (pytest.mark.thorough,)
 
 
 @needs_root
-@pytest.mark.parametrize(
-    "name",
-    [name if name in ORDINARY else pytest.param(name, marks=pytest.mark.thorough) for name in VARIANTS],
-)
+@pytest.mark.invariant("rights")
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks_of(name)) for name in VARIANTS])
 def test_what_is_rendered_runs_with_the_rights_that_it_needs_and_no_other(
     operators: ControlPlane, tmp_path: Path, name: str
 ) -> None:
@@ -552,6 +556,7 @@ def test_the_mode_evict_without_the_right_is_reported_and_ends_nothing(operators
     assert operators.audit.evictions(USER) == []
 
 
+@pytest.mark.invariant("cleanup")
 @needs_root
 def test_the_hook_before_an_uninstallation_leaves_nothing(operators: ControlPlane, tmp_path: Path) -> None:
     """The rendered Job with its rights: the controller is stopped, and what it has written is gone; twice."""

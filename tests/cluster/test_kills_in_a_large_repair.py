@@ -188,6 +188,8 @@ def record(plane: ControlPlane) -> Iterator[list[PodRecorder]]:
         yield [stack.enter_context(PodRecorder(plane, space, "app")) for space in SPACES]
 
 
+@pytest.mark.invariant("no-second-eviction")
+@pytest.mark.invariant("takeover")
 def test_killed_ten_times(cluster: ControlPlane, tmp_path: Path) -> None:
     """The minimum is evicted, one pod of a workload at a time, as slow start allows, and no skew counts as repaired."""
     repair_under_kills(cluster, tmp_path, kills=10, first_cycles=5)

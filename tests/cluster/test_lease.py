@@ -118,6 +118,7 @@ def test_a_live_leader_is_not_deposed_and_a_dead_one_is_replaced(cluster: Contro
             assert cluster.api.get(f"{LEASES}/rebalancer")["spec"]["leaseTransitions"] == MOST
 
 
+@pytest.mark.invariant("one-leader")
 def test_a_rolling_update_to_a_shorter_lease_never_lets_two_processes_act(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:

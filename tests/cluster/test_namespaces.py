@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.cluster.controller import ACCOUNT, NAMESPACE, USER, Controller, hide, install, policy, rebalancer
 from tests.control_plane.api import Api, wait_until
 from tests.control_plane.layout import Workload, deployment, lay_out, nodes, spread
@@ -69,6 +71,7 @@ def broken_webhook(api: Api, space: str) -> Iterator[None]:
         api.delete("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/events")
 
 
+@pytest.mark.invariant("namespace-errors")
 def test_a_webhook_that_refuses_the_events_of_a_namespace_opens_no_breaker(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
@@ -85,6 +88,7 @@ def test_a_webhook_that_refuses_the_events_of_a_namespace_opens_no_breaker(
     assert events.count(500) >= 20
 
 
+@pytest.mark.invariant("namespace-errors")
 def test_a_namespace_that_is_deleted_in_the_middle_of_a_repair_opens_no_breaker(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
@@ -144,6 +148,7 @@ def blocking_events(api: Api, space: str) -> list[dict[str, Any]]:
     return [event for event in events if event["reason"] == "EvictionBlocked"]
 
 
+@pytest.mark.invariant("not-created")
 def test_a_namespace_whose_replacements_are_refused_stops(cluster: ControlPlane, tmp_path: Path) -> None:
     """At most 8 of its 30 workloads lose a pod, of before 30; others go on, and it does, too, once pods are created.
 

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.cluster.controller import ACCOUNT, NAMESPACE, USER, Controller, install, policy, rebalancer
@@ -31,6 +32,8 @@ def skewed(plane: ControlPlane) -> None:
     return_nodes(plane, lost)
 
 
+@pytest.mark.invariant("observe")
+@pytest.mark.invariant("one-event")
 def test_observe_writes_nothing_but_its_own(cluster: ControlPlane, tmp_path: Path) -> None:
     """In Observe the lease, events and the status are all it writes, with rights that do not include eviction."""
     install(cluster, "base")
@@ -105,6 +108,7 @@ def without_times(plan: bytes) -> Any:
     return {key: value for key, value in document.items() if key not in {"generatedAt", "expiresAt"}}
 
 
+@pytest.mark.invariant("determinism")
 def test_a_file_gives_the_same_plan_as_the_cluster(cluster: ControlPlane, tmp_path: Path) -> None:
     """`kubectl get … -o json | rebalancer plan --snapshot -` is the plan of the live command, in JSON and in YAML.
 
@@ -137,6 +141,7 @@ def test_a_file_gives_the_same_plan_as_the_cluster(cluster: ControlPlane, tmp_pa
     assert without_times(offline.stdout) == without_times(live.stdout)
 
 
+@pytest.mark.invariant("balanced-untouched")
 def test_a_balanced_cluster_is_left_alone(cluster: ControlPlane, tmp_path: Path) -> None:
     """Ten cycles over balanced workloads, half of the pods with an emptyDir: no eviction."""
     install(cluster, "base", "evict")

@@ -92,6 +92,7 @@ def frozen(plane: ControlPlane) -> Iterator[None]:
 
 
 @pytest.mark.timeout(280)
+@pytest.mark.invariant("waits-and-outages")
 @pytest.mark.parametrize("kind", [pytest.param("refused", marks=pytest.mark.thorough), "frozen"])
 def test_a_repair_goes_on_within_a_minute_of_the_first_fresh_view(
     cluster: ControlPlane, tmp_path: Path, kind: str

@@ -95,6 +95,7 @@ def check_patches(requests: list[Request]) -> None:
         assert metadata["annotations"][COST] == metadata["annotations"][MARKER]
 
 
+@pytest.mark.invariant("deletion-cost-only")
 def test_the_api_server_lets_the_controllers_account_change_nothing_but_deletion_costs(cluster: ControlPlane) -> None:
     install(cluster, "base", "prevention")
     lay_out_web(cluster, 3)
@@ -198,6 +199,7 @@ def test_a_night_stays_spread_and_off_leaves_nothing_behind(cluster: ControlPlan
     check_patches(patches(cluster))
 
 
+@pytest.mark.invariant("prevention-off")
 def test_off_sends_no_request_about_single_pods(cluster: ControlPlane, tmp_path: Path) -> None:
     install(cluster, "base", "prevention")
     lay_out_web(cluster, 6)
@@ -235,6 +237,8 @@ def test_observe_reads_the_autoscalers_and_reports_where_the_night_ends(cluster:
     assert patches(cluster) == []
 
 
+@pytest.mark.invariant("scale-downs")
+@pytest.mark.invariant("deletion-cost-only")
 def test_steered_scale_downs_end_without_violation_and_their_twins_do_not(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
@@ -245,6 +249,9 @@ def test_steered_scale_downs_end_without_violation_and_their_twins_do_not(
     assert steered.scale_downs >= 5
     assert steered.avoidable == 0
     assert plain.avoidable > 0
+    written = patches(cluster)
+    assert written
+    check_patches(written)
 
 
 @pytest.mark.thorough

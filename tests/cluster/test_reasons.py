@@ -212,6 +212,7 @@ def clear(plane: ControlPlane, batch: Batch) -> None:
     in_parallel(lambda one: api.delete(f"/api/v1/nodes/{one['metadata']['name']}"), batch.nodes)
 
 
+@pytest.mark.invariant("reasons")
 def test_thirty_unfixable_states(cluster: ControlPlane) -> None:
     """The same filters and numbers; each remedy repairs the state."""
     assert check(cluster, range(5)) >= 30

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from rebalancer.adapters.kubernetes.evictions import evict
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.ports import EvictionResult
@@ -167,6 +169,7 @@ def test_a_webhook_that_refuses_for_ever_is_no_missing_right(cluster: ControlPla
     assert Counter(requests_of(cluster, HELD).values()) == {1: number}
 
 
+@pytest.mark.invariant("refused-by-admission")
 def test_a_pod_that_goes_after_its_eviction_was_refused_is_a_move(cluster: ControlPlane, tmp_path: Path) -> None:
     """As with KubeVirt, which answers 429, moves the virtual machine and removes the pod after 20 seconds.
 
@@ -232,6 +235,7 @@ def admission_policy(plane: ControlPlane, space: str, words: str) -> Iterator[No
             api.delete(f"/apis/admissionregistration.k8s.io/v1/{collection}/freeze")
 
 
+@pytest.mark.invariant("refused-by-admission")
 def test_a_validating_admission_policy_that_refuses_is_named(cluster: ControlPlane, tmp_path: Path) -> None:
     """Its 403 is not that of the authorizer."""
     install(cluster, "base", "evict")
@@ -253,6 +257,7 @@ def _always(refusal: dict[str, Any], _: str) -> dict[str, Any]:
     return refusal
 
 
+@pytest.mark.invariant("refused-by-admission")
 def test_what_the_api_server_sends_is_distinguished(cluster: ControlPlane) -> None:
     """Webhooks that refuse with any code, and a policy, from one that is down and from the authorizer."""
     install(cluster, "base")

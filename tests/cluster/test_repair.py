@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cluster.controller import USER, Controller, install, policy
 from tests.control_plane.api import Api, wait_until
 from tests.control_plane.layout import deployment, lay_out, lose_nodes, nodes, pdb, return_nodes, spread, stateful_set
@@ -69,6 +71,7 @@ def sampled_budget(api: Api) -> Iterator[list[tuple[int, int]]]:
         thread.join()
 
 
+@pytest.mark.invariant("budgets")
 def test_a_zone_that_returns_is_filled_again(cluster: ControlPlane, tmp_path: Path) -> None:
     """Six evictions, the minimum; no refusal, no foreign verb, no budget broken; reported by events and metrics."""
     install(cluster, "base", "evict")

@@ -5,6 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.cluster.controller import USER, Controller, install, policy, rebalancer
 from tests.control_plane.api import wait_until
 from tests.control_plane.layout import deployment, lay_out, node, nodes, pdb, spread
@@ -73,6 +75,7 @@ def evictions(plane: ControlPlane) -> list[str]:
     return [f"{request.name} {request.code}" for request in plane.audit.evictions(user=USER)]
 
 
+@pytest.mark.invariant("preemption")
 def test_the_repair_preempts_the_pods_that_the_plan_names(cluster: ControlPlane, tmp_path: Path) -> None:
     """By default nothing goes and the field is named; with Allow one pod is evicted, one preempted, and all run."""
     crowd(cluster)
@@ -104,6 +107,7 @@ def test_the_repair_preempts_the_pods_that_the_plan_names(cluster: ControlPlane,
     assert len(pods_of(cluster, "web")) + len(pods_of(cluster, "batch")) == 6
 
 
+@pytest.mark.invariant("preemption")
 def test_a_budget_that_would_break_keeps_all_pods(cluster: ControlPlane, tmp_path: Path) -> None:
     """kube-scheduler would break it: so nothing is evicted, and the budget is named."""
     crowd(cluster, pdb("batch", {"app": "batch"}, namespace="shop", max_unavailable=0))

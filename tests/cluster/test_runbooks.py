@@ -48,6 +48,7 @@ def fill_in(command: str, values: Mapping[str, str]) -> str:
     return command
 
 
+@pytest.mark.caught("commands that failed when they were pasted, or repeated")
 def test_the_commands_of_the_runbooks_work_twice(installed: ControlPlane, tmp_path: Path) -> None:
     """From the first to the last, with the rights of a cluster administrator; then all again."""
     variables = as_a_reader(installed, tmp_path)

@@ -59,6 +59,7 @@ def test_a_scale_up_that_waits_for_seconds_does_not_delay_a_repair(
     assert bool(waited) is not bool(causes)
 
 
+@pytest.mark.invariant("waits-and-outages")
 def test_a_job_that_waits_for_nodes_that_are_not_there_does_not_delay_a_repair(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:

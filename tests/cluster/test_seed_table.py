@@ -201,6 +201,7 @@ WHOLE = [
 ]
 
 
+@pytest.mark.invariant("exact-shares")
 @pytest.mark.parametrize(("zones", "shards"), WHOLE)
 def test_limits_equal_an_independent_count_after_every_step(
     cluster: ControlPlane, tmp_path: Path, zones: str, shards: int

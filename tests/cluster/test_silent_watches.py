@@ -121,6 +121,7 @@ def wait_for_evictions_in_quiet(plane: ControlPlane, folder: Path, stale_after: 
     assert pods == 0, "a kind that changes is not listed"
 
 
+@pytest.mark.invariant("fresh-views")
 @pytest.mark.timeout(180)
 def test_a_quiet_kind_in_a_busy_cluster_without_bookmarks(cluster: ControlPlane, tmp_path: Path) -> None:
     """Nothing is heard of namespaces, budgets and the like for four times the time: the repair goes on."""
@@ -134,6 +135,7 @@ def test_ten_minutes_without_bookmarks(cluster: ControlPlane, tmp_path: Path) ->
     wait_for_evictions_in_quiet(cluster, tmp_path, REAL_STALE_AFTER, 600.0)
 
 
+@pytest.mark.invariant("fresh-views")
 @pytest.mark.timeout(180)
 def test_a_watch_that_is_broken_while_objects_change(cluster: ControlPlane, tmp_path: Path) -> None:
     """Lists show what the watch of nodes does not: nothing is evicted, however young they are, until it speaks."""

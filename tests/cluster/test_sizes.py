@@ -8,6 +8,8 @@ from collections import defaultdict
 from itertools import islice
 from typing import Any
 
+import pytest
+
 from tests.assessment.sizes.layouts import MOST, Layout, draw_layouts, empty, play_arrivals
 from tests.assessment.sizes.test_layout import verdict_of
 from tests.control_plane.api import in_parallel
@@ -51,6 +53,7 @@ def scale(plane: ControlPlane, sizes: dict[str, int], pending: int) -> None:
     wait_settled(plane, unschedulable=pending, timeout=PATIENCE)
 
 
+@pytest.mark.invariant("sizes")
 def test_the_scheduler_leaves_pods_pending_at_the_sizes_that_have_no_placement(cluster: ControlPlane) -> None:
     layouts = uneven()
     assert len(layouts) == LAYOUTS

@@ -121,6 +121,7 @@ def test_a_webhook_that_refuses_all_pods_costs_six(cluster: ControlPlane, tmp_pa
         wait_until(lambda: not open_causes(cluster.api), what="the breaker to close", timeout=30)
 
 
+@pytest.mark.invariant("slow-start")
 @pytest.mark.parametrize("how", ["frozen", pytest.param("dead", marks=pytest.mark.thorough)])
 def test_a_controller_manager_that_creates_nothing_costs_four(cluster: ControlPlane, tmp_path: Path, how: str) -> None:
     """Of 16 workloads in four namespaces, in 40 s; before, 30 of 30. All are repaired once it is back."""
@@ -194,6 +195,7 @@ def test_a_registry_that_refuses_costs_eight(cluster: ControlPlane, tmp_path: Pa
         assert controller.metrics()["rebalancer_replacements_overdue"] >= 2
 
 
+@pytest.mark.invariant("slow-start")
 def test_one_workload_without_an_image_stops_itself_alone(cluster: ControlPlane, tmp_path: Path) -> None:
     """It loses one pod of the two that have to go; the others of its namespace are repaired."""
     install(cluster, "base", "evict")

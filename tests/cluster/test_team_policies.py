@@ -75,6 +75,7 @@ def await_cycles(controller: Controller, number: int) -> None:
     controller.wait_for("cycle", count=len(controller.log("cycle")) + number)
 
 
+@pytest.mark.invariant("team-policies")
 def test_a_team_adds_limits_and_holds_its_pods_back_and_cannot_loosen(cluster: ControlPlane, tmp_path: Path) -> None:
     """Each of its edits is in force or reported; what it may not do has no effect; without it all is repaired."""
     install(cluster, "base", "evict")

@@ -132,6 +132,7 @@ def test_a_right_that_is_missing_to_look(cluster: ControlPlane) -> None:
     assert "PodDisruptionBudget" in result.stderr.decode()
 
 
+@pytest.mark.invariant("invalid-policy")
 def test_the_policy_is_reloaded(cluster: ControlPlane, tmp_path: Path) -> None:
     """A changed file takes effect without a restart; an invalid one leaves the last good in force, and says so."""
     install(cluster, "base", "evict")
@@ -180,6 +181,7 @@ def test_the_policy_from_a_config_map(cluster: ControlPlane, tmp_path: Path) -> 
         wait_until(lambda: "PolicyInvalid" in reasons(cluster), what="the event that it is gone")
 
 
+@pytest.mark.invariant("pause")
 def test_the_kill_switch(cluster: ControlPlane, tmp_path: Path) -> None:
     """Paused in the middle of a repair, it evicts nothing from a second later on, and says so; resumed, it goes on."""
     install(cluster, "base", "evict")
@@ -284,6 +286,7 @@ def staying(plane: ControlPlane) -> set[str]:
     return {pod["uid"] for pod in pods if "deletionTimestamp" not in pod}
 
 
+@pytest.mark.invariant("one-leader")
 def test_two_controllers_act_as_one(cluster: ControlPlane, tmp_path: Path) -> None:
     """Of two processes one leads; together they evict the minimum."""
     install(cluster, "base", "evict")

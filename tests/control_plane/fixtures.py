@@ -1,8 +1,8 @@
 """The control plane as pytest fixtures; loaded with `pytest_plugins` in tests/conftest.py.
 
 `control_plane` is started once a session. `cluster` is the same one cleaned for each test, `module_cluster` cleaned
-once for the tests of a file. Tests in `tests/cluster` get the marker `cluster`. A test that needs other options starts
-a `ControlPlane` of its own.
+once for the tests of a file. A test that needs other options starts a `ControlPlane` of its own. Tests in
+`tests/cluster` get the marker `cluster`, and those that not every change must pass `nightly`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,17 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs against a real control plane."""
+    """Mark what runs against a real control plane, and of that what no change waits for.
+
+    Such a test holds no invariant (`invariant`) and has never been the only one to notice a fault (`caught`). It is
+    thorough, and among these one that each release of Kubernetes has to pass.
+    """
     for item in items:
         if CLUSTER_TESTS in item.path.parents:
             item.add_marker("cluster")
+            if not any(item.get_closest_marker(name) for name in ("invariant", "caught", "thorough")):
+                item.add_marker("nightly")
+                item.add_marker("thorough")
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -37,6 +37,7 @@ from rebalancer.simulator import (
 )
 from tests.build import a_cluster, a_layout
 from tests.controller.simulated import Simulation, Watching, eager
+from tests.drawing import examples
 from tests.planning.build import softly
 from tests.planning.states import CACHE, bounds, state
 
@@ -66,7 +67,7 @@ skew = st.integers(1, 2)
 
 
 @given(layout, skew, skew, st.integers(0, 2**32), st.booleans(), st.booleans())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_repair(counts: list[list[int]], zone: int, host: int, seed: int, stateful: bool, crowded: bool) -> None:
     """At most one eviction more than the distance, nothing pending or worse, no budget overspent, then it is quiet."""
     blueprint = skewed(counts, zone, host, stateful=stateful)
@@ -95,7 +96,7 @@ def test_repair(counts: list[list[int]], zone: int, host: int, seed: int, statef
 
 
 @given(layout, st.integers(0, 2**32), st.floats(0, 0.5), st.floats(0, 20), st.lists(st.booleans(), max_size=12))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_restarts_lost_answers_and_stale_watches(
     counts: list[list[int]], seed: int, lost: float, delay: float, restarts: list[bool]
 ) -> None:
@@ -258,7 +259,7 @@ def test_a_plan_that_nobody_approves_expires() -> None:
 
 
 @given(layout, st.integers(0, 2**32), st.lists(st.sampled_from(["approve", "old", "nothing", "restart"]), max_size=12))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_only_approved_pods_are_evicted(counts: list[list[int]], seed: int, actions: list[str]) -> None:
     """Whatever people do and when, and however often the controller starts again."""
     cluster = SimulatedCluster(skewed(counts, 1, 1).snapshot(), seed=seed)
@@ -327,7 +328,7 @@ class Switched(SimulatedCluster):
     st.integers(0, 2**32),
     st.dictionaries(st.integers(0, 25), st.sampled_from([Pause(), Pause(reason="other"), None]), max_size=6),
 )
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_a_pause_at_any_moment(counts: list[list[int]], seed: int, flips: dict[int, Pause | None]) -> None:
     """From the moment at which it is known not one eviction is sent; what was begun is finished after it, no more."""
     cluster = Switched(skewed(counts, 1, 1).snapshot(), seed=seed)

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.history.contents import NO_CONTENTS, find_writes
@@ -28,6 +28,7 @@ from rebalancer.history.trend import (
 from rebalancer.history.words import cut
 from rebalancer.model.history import NAME_LIMIT, TEXT_LIMIT, Entry, EntryKind
 from rebalancer.model.moves import MoveState
+from tests.drawing import examples
 from tests.history.build import AT, HISTORY, entry, moved
 
 LARGEST = Entry(
@@ -114,7 +115,7 @@ def test_the_largest_entry_fits() -> None:
     assert list(changed) == [0]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.integers(1, 40), max_size=30), st.integers(20, 3_000))
 def test_appending_is_the_same_in_any_portions(portions: list[int], size: int) -> None:
     """However the entries are divided among writes, the ring ends with the same newest entries."""
@@ -145,7 +146,7 @@ def test_only_what_is_missing_is_written() -> None:
     assert [write.name for write in find_writes(NO_CONTENTS.after(first), outbox)] == ["rebalancer-history"]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32), st.integers(1, 600), st.sampled_from([5, 600, 100_000]))
 def test_thinning_keeps_begin_end_and_extremes(seed: int, more: int, apart: int) -> None:
     """However they came: few enough, in order, none invented, the newest whole."""

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.model.cluster import DisruptionBudget
@@ -24,7 +24,6 @@ PODS = st.lists(st.tuples(NAMESPACES, st.dictionaries(KEYS, VALUES).map(Labels))
 
 
 @given(PODS, st.lists(st.tuples(NAMESPACES, SELECTORS), max_size=5))
-@settings(deadline=None)
 def test_it_answers_as_comparing_each_with_each(
     pods: list[tuple[str, Labels]], budgets: list[tuple[str, LabelSelector | None]]
 ) -> None:

@@ -4,10 +4,11 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.planning.single_class.minimum import min_evictions
+from tests.drawing import examples
 from tests.planning.contingent_oracle import Game, Zones, canonical, least_moves
 from tests.planning.single_class.test_minimum import CASES
 from tests.planning.states import CACHE, Counts, bounds, brute_min_evictions, feasible, satisfied, state
@@ -44,7 +45,6 @@ def test_luck_may_do_with_less_than_force() -> None:
 
 
 @given(small, skew, skew, st.integers(0, 2))
-@settings(deadline=None)
 def test_distance_is_that_of_brute_force(counts: Counts, zone: int, host: int, pending: int) -> None:
     """Arithmetic on the totals equals trying every placement."""
     assert least_moves(canonical(counts), pending, zone, host) == brute_min_evictions(counts, zone, host, pending)
@@ -59,7 +59,7 @@ def test_distance_is_the_planners(counts: Counts, zone: int, host: int, pending:
 
 
 @given(small.filter(lambda counts: sum(map(sum, counts)) <= 7), st.integers(1, 2), st.integers(1, 2))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_pruning_changes_no_answer(counts: Counts, zone: int, host: int) -> None:
     """The same as a search that tries every eviction and knows no distance."""
     game = Game(zone, host, out=2)

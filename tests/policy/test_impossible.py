@@ -7,11 +7,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.policy import Condition, Limit, PolicyError, PolicyGroup, Selector, Share, When, load_policy
 from rebalancer.policy.impossible import explain_impossible
+from tests.drawing import examples
 
 ZONE = "topology.kubernetes.io/zone"
 MOST = 16
@@ -80,7 +81,7 @@ def reason(message: str) -> str:
     return re.sub(r"[<=\d/%]+|zones?|domains?|pods?", "", message.partition(";")[0])
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(
     bounds,
     conditions,

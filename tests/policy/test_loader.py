@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebalancer.policy import (
@@ -19,6 +19,7 @@ from rebalancer.policy import (
     load_team_policy,
 )
 from tests.build import HEAD
+from tests.drawing import examples
 from tests.policy.strategies import documents
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -48,7 +49,6 @@ def test_every_example_is_valid(path: Path) -> None:
     assert load_one(path.read_bytes(), source=path.name).groups
 
 
-@settings(deadline=None)  # a document or a cluster is made for each example
 @given(documents)
 def test_a_written_policy_reads_back_as_itself(document: dict[str, object]) -> None:
     """`to_yaml` prints what `load_policy` reads, for every policy there is."""
@@ -201,7 +201,7 @@ def _mutated(text: str, *, at: int, length: int, insertion: str) -> str:
 SHIPPED = default_policy().to_yaml()
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     st.lists(
         st.builds(
@@ -235,7 +235,6 @@ def _problems(data: bytes) -> tuple[PolicyProblem, ...]:
     return ()
 
 
-@settings(deadline=None)  # a document or a cluster is made for each example
 @given(st.binary(max_size=200))
 def test_bytes_are_read_or_refused_never_anything_else(data: bytes) -> None:
     """The same for what was never YAML."""
@@ -243,7 +242,6 @@ def test_bytes_are_read_or_refused_never_anything_else(data: bytes) -> None:
         load_policy(data, source="policy.yaml")
 
 
-@settings(deadline=None)  # a document or a cluster is made for each example
 @given(documents, st.data())
 def test_the_line_of_a_problem_is_the_line_of_its_field(document: dict[str, object], data: st.DataObject) -> None:
     """Put one bad value anywhere into a good file: exactly that line and field are named."""
@@ -315,7 +313,6 @@ FRAGMENTS = (
 )
 
 
-@settings(deadline=None)  # a document or a cluster is made for each example
 @given(st.text() | st.lists(st.sampled_from(FRAGMENTS)).map("".join), st.sampled_from(["", HEAD]))
 @example("2026-13-45", "")
 @example("mode: !!float x", HEAD)

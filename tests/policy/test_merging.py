@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.policy import (
@@ -98,7 +98,6 @@ def reading_of(document: dict[str, Any] | None) -> TeamReading:
     return TeamReading(policy=load_team_policy(yaml.safe_dump(document).encode(), source="team.yaml"))
 
 
-@settings(deadline=None)  # documents are made for each example
 @given(drawn())
 def test_everything_of_the_cluster_policy_stays(given_policies: tuple[Policy, dict[str, TeamReading]]) -> None:
     """Mode, eligibility, budgets, windows, breaker: all fields; and all groups with all their limits come first."""
@@ -111,7 +110,6 @@ def test_everything_of_the_cluster_policy_stays(given_policies: tuple[Policy, di
     assert merged.cluster == policy
 
 
-@settings(deadline=None)
 @given(drawn())
 def test_what_a_team_adds_concerns_its_own_namespace(
     given_policies: tuple[Policy, dict[str, TeamReading]],
@@ -139,7 +137,6 @@ def test_what_a_team_adds_concerns_its_own_namespace(
             assert not merged.rules_of(namespace).suspended
 
 
-@settings(deadline=None)
 @given(drawn(), st.integers(0, 500))
 def test_budgets_are_what_the_smaller_of_both_allows(
     given_policies: tuple[Policy, dict[str, TeamReading]], total: int
@@ -161,7 +158,6 @@ def test_budgets_are_what_the_smaller_of_both_allows(
                 assert allowed == min(bound.resolve(total), wanted.resolve(total))
 
 
-@settings(deadline=None)
 @given(drawn(), st.randoms(use_true_random=False))
 def test_the_order_of_the_teams_does_not_matter(
     given_policies: tuple[Policy, dict[str, TeamReading]], random: Any
@@ -174,7 +170,6 @@ def test_the_order_of_the_teams_does_not_matter(
     assert (one.policy, one.problems, one.policy.hash) == (two.policy, two.problems, two.policy.hash)
 
 
-@settings(deadline=None)
 @given(drawn(), st.data())
 def test_a_team_changes_nothing_for_another(
     given_policies: tuple[Policy, dict[str, TeamReading]], data: st.DataObject
@@ -192,7 +187,6 @@ def test_a_team_changes_nothing_for_another(
     ]
 
 
-@settings(deadline=None)
 @given(drawn())
 def test_no_two_groups_have_the_same_name(given_policies: tuple[Policy, dict[str, TeamReading]]) -> None:
     """Metrics, events and the annotation `ignore-limits` name groups."""

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.policy import Mode, Policy, PolicyError, default_policy, json_schema, load_policy
@@ -74,7 +74,6 @@ def test_the_schema_is_a_schema_with_a_description_for_every_field() -> None:
     assert undescribed == []
 
 
-@settings(deadline=None)  # a document or a cluster is made for each example
 @given(documents)
 def test_the_schema_accepts_every_valid_policy(document: dict[str, Any]) -> None:
     """An editor shows no error where the loader sees none, with and without defaults."""
@@ -186,7 +185,6 @@ def test_the_schema_rejects_what_the_loader_rejects(fields: dict[str, Any]) -> N
     assert not VALIDATOR.is_valid(document)
 
 
-@settings(deadline=None)  # a document or a cluster is made for each example
 @given(documents, st.data())
 def test_schema_and_loader_agree_when_a_value_is_replaced(document: dict[str, Any], data: st.DataObject) -> None:
     """Any value in the place of any other: both accept it or neither does."""

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.policy import NO_TEAM_POLICY, Amount, PolicyError, TeamPolicy, load_team_policy
@@ -100,7 +100,6 @@ def test_a_bomb_of_anchors_is_refused_before_it_is_expanded() -> None:
     assert time.process_time() - began < 30, "the expansion would take hours"
 
 
-@settings(deadline=None)  # a document is made for each example
 @given(team_documents)
 def test_every_drawn_team_policy_is_read(document: dict[str, object]) -> None:
     """What the other properties draw is valid."""
@@ -108,7 +107,6 @@ def test_every_drawn_team_policy_is_read(document: dict[str, object]) -> None:
     assert len(policy.groups) == len(document.get("groups", []))  # type: ignore[arg-type]  # a list
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_team_policy_or_an_error(data: bytes) -> None:
     with suppress(PolicyError):

@@ -3,13 +3,14 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.planning.scope.bounds import Bound
 from rebalancer.prevention.order import find_order
 from rebalancer.prevention.outcome import find_outcome, price
 from rebalancer.prevention.scale_down import ScaleDown
+from tests.drawing import examples
 from tests.prevention.build import best_price, draw_any, draw_nested, make_group, make_rule, spread
 
 
@@ -60,7 +61,7 @@ def test_every_order_of_up_to_nine_pods_is_the_best_there_is(draw: object) -> No
 
 
 @given(st.integers(min_value=0), st.integers(1, 8), st.booleans())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_no_order_is_better_than_the_one_found(seed: int, size: int, nested: bool) -> None:
     check_order((draw_nested if nested else draw_any)(Random(seed), size))
 

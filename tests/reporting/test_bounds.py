@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -14,6 +14,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.reporting.bounds import DomainBounds, constraint_bounds, limit_bounds
 from rebalancer.simulator import ZONE
 from tests.build import a_layout
+from tests.drawing import examples
 from tests.planning.build import limit, policy
 from tests.planning.clusters import owners, pods
 
@@ -56,7 +57,7 @@ def laid_out(counts: Sequence[int], skew: int, min_domains: int = 1) -> Snapshot
 
 
 @given(counts=COUNTS, skew=st.integers(1, 3), min_domains=st.integers(1, 5))
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_the_bounds_of_a_constraint_are_reached_and_never_exceeded(
     counts: list[int], skew: int, min_domains: int
 ) -> None:
@@ -72,7 +73,7 @@ def test_the_bounds_of_a_constraint_are_reached_and_never_exceeded(
 
 
 @given(counts=COUNTS, rule=st.sampled_from(["maxPods", "maxSkew", "minPods"]), number=st.integers(1, 3))
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_the_bounds_of_a_limit_are_those_of_every_placement_and_its_cap(
     counts: list[int], rule: str, number: int
 ) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec import structs
 
 from rebalancer.controller.cycle import Cycle
@@ -27,6 +27,7 @@ from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import ClusterBuilder
 from tests.build import a_cluster
 from tests.controller.cycles import cycle_of
+from tests.drawing import examples
 from tests.planning.build import policy
 from tests.planning.clusters import owners, spread_by
 from tests.reporting.test_plan_numbers import states
@@ -52,7 +53,7 @@ def workloads_of(lane: MapLane) -> frozenset[tuple[str, str]]:
 
 
 @given(states())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_the_map_counts_as_the_report_does_and_numbers_as_the_plan_does(cycle: Cycle) -> None:
     """Whatever is violated, blocked, excluded or pending; and as a count of the pods on each node does."""
     document = drawn(cycle)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec import structs
 
 from rebalancer.controller.cycle import Cycle
@@ -27,6 +27,7 @@ from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.simulator import ClusterBuilder
 from tests.build import a_cluster
 from tests.controller.cycles import cycle_of
+from tests.drawing import examples
 from tests.planning.build import policy
 from tests.reporting.test_plan_numbers import states
 from tests.tracking.build import move
@@ -43,7 +44,7 @@ def zones_of(document: ZonesDocument) -> Mapping[str, ZoneEntry]:
 
 
 @given(states())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_the_zones_count_as_the_map_does_and_every_node_and_pod_once(cycle: Cycle) -> None:
     """Whatever is violated, blocked, excluded or pending: the moves are those of the map, by zone."""
     document = counted(cycle)
@@ -79,7 +80,7 @@ def test_the_zones_count_as_the_map_does_and_every_node_and_pod_once(cycle: Cycl
 
 
 @given(states())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_no_more_is_to_move_than_the_plan_needs(cycle: Cycle) -> None:
     """What moves, what waits and what is decided later are evictions of the plan; so is what is blocked."""
     numbers, zones = plan_numbers(cycle.plan), counted(cycle).zones
@@ -90,7 +91,7 @@ def test_no_more_is_to_move_than_the_plan_needs(cycle: Cycle) -> None:
 
 
 @given(states())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_the_goal_leaves_room_for_every_pod(cycle: Cycle) -> None:
     """A zone holds no more than its goal and the pods above it; all zones together may hold all pods."""
     document = counted(cycle)

@@ -8,7 +8,7 @@ from html import unescape
 from operator import itemgetter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request, Route
@@ -17,6 +17,7 @@ from rebalancer.model.words import constraint_name, limit_name, plural
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.explanation import explain_workload
 from rebalancer.reporting.documents.plan import plan_document
+from tests.drawing import examples
 from tests.reporting.test_plan_numbers import numbers_in, states
 from tests.reporting.test_report_numbers import counts_in, held_in
 from tests.reports import page_of, state_of
@@ -30,7 +31,7 @@ ROW = re.compile(r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td></t
 
 
 @given(states())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_the_page_says_what_explain_plan_and_status_say(cycle: Cycle) -> None:
     """Of each rule counts, skew or share, and state; the proof, the reason, the steps; the figures of all."""
     state = state_of(cycle)

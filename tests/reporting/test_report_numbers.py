@@ -8,7 +8,7 @@ from datetime import datetime
 from html import unescape
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -26,6 +26,7 @@ from rebalancer.reporting.phrases import workload_names
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
+from tests.drawing import examples
 from tests.reporting.test_plan_numbers import check_plan, numbers_in, states
 from tests.reports import cycle_report, export, page_of, state_of, view_of
 
@@ -61,7 +62,7 @@ def held_by(limit: Row) -> tuple[int, int, int]:
 
 
 @given(states())
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_report_explanations_metrics_status_and_page_agree(cycle: Cycle) -> None:
     """Whatever is violated, blocked, excluded or pending: each number is the same wherever it appears."""
     check_plan(cycle)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rebalancer.controller.cycle import Cycle
@@ -19,6 +19,7 @@ from rebalancer.reporting.text.report import report_text
 from rebalancer.simulator import HOSTNAME, ZONE
 from tests.build import a_cluster, a_layout
 from tests.controller.cycles import cycle_of
+from tests.drawing import examples
 from tests.reporting.text.test_plan import HALF, THIRD, crowded, look, rules
 from tests.reports import cycle_report, rows_of, state_of
 
@@ -116,7 +117,7 @@ def test_what_no_placement_satisfies_together_is_infeasible() -> None:
     st.booleans(),
     st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_report_metrics_and_plan_say_the_same(counts: list[list[int]], excluded: bool, tried: bool) -> None:
     """Whatever stands in the way of whichever limit; a limit that nothing is evicted for is as its counts are."""
     blueprint, on = a_layout(counts)

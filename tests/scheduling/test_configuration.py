@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebalancer.model.affinity import NodeSelectorTerm
@@ -262,7 +262,6 @@ FRAGMENTS = (
 )
 
 
-@settings(deadline=None)  # the examples include long texts
 @given(
     st.binary()
     | st.text().map(lambda text: text.encode("utf-8", "surrogatepass"))

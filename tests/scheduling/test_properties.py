@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.model.cluster import Namespace, Service
@@ -21,6 +21,7 @@ from rebalancer.scheduling.predict import Prediction, predict
 from rebalancer.scheduling.scoring import best
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint
 from rebalancer.scheduling.view import View
+from tests.drawing import examples
 from tests.fidelity.offline import decoded
 from tests.fidelity.scenes import FAMILIES, scene
 from tests.scheduling.build import NOW, changed, pod
@@ -47,7 +48,7 @@ def shuffled(items: Sequence[Any], seed: int) -> list[Any]:
     return Random(seed).sample(items, k=len(items))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(cluster=clusters, seed=st.integers())
 def test_the_order_of_pods_and_nodes_changes_nothing(cluster: Cluster, seed: int) -> None:
     state, newcomers = cluster
@@ -62,7 +63,7 @@ def test_the_order_of_pods_and_nodes_changes_nothing(cluster: Cluster, seed: int
         assert describe(predict(newcomer, View(state))) == describe(predict(newcomer, View(other)))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(cluster=clusters)
 def test_a_namespace_nobody_means_changes_nothing(cluster: Cluster) -> None:
     state, newcomers = cluster
@@ -98,7 +99,7 @@ def replace_count(node: Any, more: int) -> Any:
     return changed(node, pods=node.pods + more)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(cluster=clusters)
 def test_counting_by_index_equals_counting_one_by_one(cluster: Cluster) -> None:
     state, newcomers = cluster
@@ -149,7 +150,7 @@ def by_hand(constraint: EffectiveConstraint, newcomer: Pod, view: View) -> Mappi
     return by_domain
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(cluster=clusters)
 def test_the_fast_paths_say_what_the_long_ones_say(cluster: Cluster) -> None:
     state, newcomers = cluster
@@ -166,7 +167,7 @@ def test_the_fast_paths_say_what_the_long_ones_say(cluster: Cluster) -> None:
             assert prepare_filter.admit(view.nodes.names) == one_by_one, prepare_filter.name
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(cluster=clusters, data=st.data())
 def test_a_supposed_state_equals_the_same_state_observed(cluster: Cluster, data: st.DataObject) -> None:
     state, newcomers = cluster
@@ -195,7 +196,7 @@ def test_a_supposed_state_equals_the_same_state_observed(cluster: Cluster, data:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(cluster=clusters, data=st.data())
 def test_looking_anti_affinity_up_by_label_finds_all_of_it(cluster: Cluster, data: st.DataObject) -> None:
     """The index gives the same result as evaluating every term of every pod, also in hypothetical states."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -20,6 +20,7 @@ from rebalancer.scheduling.openings import admitted_by_spread, find_opening, fin
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.rejections import Rejection, count_rejections, describe_rejections, reject_nodes
 from rebalancer.scheduling.view import View
+from tests.drawing import examples
 from tests.scheduling.build import HOSTNAME, ZONE, node, pod, selector, snapshot, spread, taint
 
 PORT = HostPort("0.0.0.0", "TCP", 8080)  # not bound to
@@ -164,7 +165,7 @@ def states(draw: st.DrawFn) -> tuple[Snapshot, Pod]:
     return snapshot(nodes, pods), pod(labels, spec=PodSpec(**spec))
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(state=states())
 def test_the_numbers_are_those_of_the_schedulers_message(state: tuple[Snapshot, Pod]) -> None:
     made, coming = state
@@ -181,7 +182,7 @@ def test_the_numbers_are_those_of_the_schedulers_message(state: tuple[Snapshot, 
     assert predict(coming, view).failure == f"0/{len(made.nodes)} nodes are available: {', '.join(parts)}."
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(state=states())
 def test_what_would_open_nodes_does(state: tuple[Snapshot, Pod]) -> None:
     """Carried out as it is said, it lets a node take the pod."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.model.snapshot import Snapshot
@@ -19,6 +19,7 @@ from rebalancer.simulator import (
     pick_random_best,
 )
 from tests.build import a_cluster
+from tests.drawing import examples
 from tests.simulator.build import move
 
 Act = Callable[[SimulatedCluster, Random], None]
@@ -85,7 +86,7 @@ seeds = st.integers(0, 2**32)
 choices = st.sampled_from([None, pick_most_crowded])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(seeds, st.lists(st.sampled_from(EVERYTHING), max_size=25), choices)
 def test_every_workload_is_whole_again_when_it_is_left_in_peace(
     seed: int, acts: list[Act], choose: Choose | None
@@ -108,7 +109,7 @@ def test_every_workload_is_whole_again_when_it_is_left_in_peace(
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(seeds, st.lists(st.sampled_from(EVICTING), max_size=60), choices)
 def test_evictions_alone_never_overspend_a_budget(seed: int, acts: list[Act], choose: Choose | None) -> None:
     simulated, random = start(seed, choose), Random(seed)
@@ -123,7 +124,7 @@ def test_evictions_alone_never_overspend_a_budget(seed: int, acts: list[Act], ch
             assert healthy >= budget.desired_healthy
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seeds, st.lists(st.sampled_from(EVERYTHING), max_size=20))
 def test_the_same_seed_gives_the_same_history(seed: int, acts: list[Act]) -> None:
     first, second = run(seed, acts), run(seed, acts)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -21,6 +21,7 @@ from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.tracking import motion as motion_module
 from rebalancer.tracking.motion import MOST_CHANGES, MOST_DOMAINS, Look, find_window, merge_motion, observe_nodes
 from rebalancer.tracking.track import watch
+from tests.drawing import examples
 from tests.scheduling.build import HOSTNAME, NOW, ZONE, node, taint
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -484,7 +485,7 @@ HAPPENINGS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(nodes=st.integers(1, 5), happenings=HAPPENINGS)
 def test_a_drawn_history_agrees_with_the_definition(nodes: int, happenings: list[tuple[int, str, int, bool]]) -> None:
     """From the whole history, without a memory; the stored text may be read by another process at any moment."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -18,6 +18,7 @@ from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.assessment.findings.build import cordoned, findings, with_nodes, with_specs
 from tests.build import a_cluster
+from tests.drawing import examples
 
 KIND = FindingKind.REPLACEMENT_BLOCKED
 
@@ -143,7 +144,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     return made
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(made=clusters())
 def test_against_every_pod(made: Snapshot) -> None:
     """A workload is reported exactly if no node could take the replacement of one of its pods."""

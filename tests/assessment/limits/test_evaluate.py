@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.assessment.assess import assess
@@ -552,7 +552,6 @@ def test_few_pods(pods: int, share: str, reason: Reason | None, goal: int) -> No
 # Against brute force
 
 
-@settings(deadline=None)  # a document or a cluster is made for each example
 @given(st.integers(1, 20), st.integers(1, 8), st.booleans(), st.fractions(Fraction(1, 20), 1, max_denominator=20))
 def test_feasible_is_what_some_placement_reaches(pods: int, nodes: int, strict: bool, fraction: Fraction) -> None:
     """Infeasible exactly where even the most even placement breaks the bound; its maximum is then the goal."""
@@ -571,7 +570,6 @@ def test_feasible_is_what_some_placement_reaches(pods: int, nodes: int, strict: 
     assert limit.goal == (share.cap(pods) if feasible else even)
 
 
-@settings(deadline=None)  # a document or a cluster is made for each example
 @given(st.data())
 def test_counts_and_verdicts_equal_an_independent_count(data: st.DataObject) -> None:
     """Any placement, any limit: recounted from the pods one by one."""

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -26,6 +26,7 @@ from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
 from tests.build import a_cluster, a_policy
+from tests.drawing import examples
 from tests.planning.build import EVICTING, cause_of, limit
 from tests.planning.build import changed as with_specs
 from tests.planning.clusters import nodes, planned, policy
@@ -264,7 +265,7 @@ def test_so_does_one_of_a_workload_without_constraints() -> None:
     assert (made.evictions, made.waiting) == ((), ())
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     pods_on=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 4), min_size=1),
     swaps=st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from([*"abcd", None])), min_size=1, max_size=3),

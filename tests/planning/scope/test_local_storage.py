@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -14,6 +14,7 @@ from rebalancer.model.pods import LocalStorage, LocalVolume, Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.planning.scope.eligibility import EligibilityChecker, LocalVolumes
 from rebalancer.policy.sections import Eligibility
+from tests.drawing import examples
 from tests.planning.clusters import planned, pods, policy, returned
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -116,7 +117,7 @@ ANNOTATIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)  # a policy is made for each example
+@examples(300)  # a policy is made for each example
 @given(
     drawn=st.lists(st.tuples(VOLUMES, ANNOTATIONS), min_size=1, max_size=3),
     allowed=st.sets(st.sampled_from(LocalStorage)),

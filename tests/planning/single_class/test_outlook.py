@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -47,7 +47,6 @@ def test_a_key_with_more_than_a_hundred_open_domains_is_no_target() -> None:
     assert group.evictions
 
 
-@settings(deadline=None)
 @given(
     counts=st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=3), min_size=2, max_size=3),
     zone_skew=st.integers(1, 2),
@@ -97,7 +96,6 @@ NODES = st.tuples(st.integers(0, 3), st.integers(0, 2))
 """The pods on a node, and how many more it can take."""
 
 
-@settings(deadline=None)
 @given(
     zones=st.lists(st.lists(NODES, min_size=1, max_size=2), min_size=2, max_size=3),
     waiting=st.integers(0, 1),

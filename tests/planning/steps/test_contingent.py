@@ -1,7 +1,7 @@
 """Contingent plans exist where the oracle forces a repair, and never take more than they say at the beginning."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.planning.search.cache import SearchCache
@@ -11,6 +11,7 @@ from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import Bounds, mark_leaving
 from rebalancer.planning.steps.contingent import contingent_step
 from rebalancer.planning.steps.tree_moves import TreeMoves, TreeState
+from tests.drawing import examples
 from tests.planning.contingent_oracle import Game
 from tests.planning.play import repair_step
 from tests.planning.states import CACHE, Counts, bounds, layouts, state
@@ -38,7 +39,7 @@ def test_every_small_layout(zone: int, host: int, places: int) -> None:
     st.integers(1, 2),
     st.sampled_from([1, 2, 4]),
 )
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_never_more_than_can_be_forced(counts: Counts, zone: int, host: int, places: int) -> None:
     """Planned anew after every landing, whatever is picked, it ends balanced after as many evictions as said first."""
     forced = Game(zone, host, out=places).forced(counts, spare=1)

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.planning.scope.bounds import Bound
@@ -22,6 +22,7 @@ from rebalancer.planning.single_class.placement import (
 )
 from rebalancer.planning.steps.forced import EvictionCandidates, next_step, reached_alone, settle
 from rebalancer.planning.steps.tree_moves import TreeState
+from tests.drawing import examples
 from tests.planning.single_class.test_minimum import CASES
 from tests.planning.states import (
     CACHE,
@@ -85,7 +86,7 @@ def test_acceptance_case(case: dict[str, Any]) -> None:
     st.integers(1, 2),
     st.integers(0, 2**32),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_closed_loop(counts: Counts, zone: int, host: int, seed: int) -> None:
     """Whatever the scheduler chooses: nothing is ever left pending, each eviction counts, and the end is satisfied."""
     before = min_evictions(state(counts), bounds(zone, host), 0, CACHE)
@@ -104,7 +105,7 @@ def test_closed_loop(counts: Counts, zone: int, host: int, seed: int) -> None:
     st.integers(1, 2),
     st.integers(1, 2),
 )
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_every_prefix_of_a_step_is_a_step(counts: Counts, zone: int, host: int) -> None:
     """Budgets may cut a step anywhere beyond the number it needs at once."""
     limits = bounds(zone, host)
@@ -216,7 +217,6 @@ def test_a_share_cap_counts_as_excess() -> None:
     st.integers(1, 2),
     st.integers(0, 1),
 )
-@settings(deadline=None)
 def test_without_free_capacity_no_evictions_bring_it_nearer(counts: Counts, zone: int, host: int, pending: int) -> None:
     """Replacements fill the very places that up to three evictions empty, so no step is searched."""
     root = make_inner(make_inner((held, 0, held, 0) for held in nodes) for nodes in counts)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -28,6 +28,7 @@ from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE
 from tests.acceptance.seed import incoming_of, seed_cases, view_of
 from tests.build import a_cluster, a_layout
+from tests.drawing import examples
 from tests.planning.build import first_problem, limit, policy, softly
 from tests.planning.states import CACHE, LIMITS, Counts
 from tests.planning.states import bounds as bounds_of
@@ -190,7 +191,7 @@ small = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=2), min_size=2
 
 
 @given(small, st.integers(1, 2), st.integers(1, 2))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_the_rest_states_on_real_nodes_are_those_of_the_tree(counts: Counts, zone: int, host: int) -> None:
     """After every single eviction, under any feasible choice, names forgotten: the same placements, as many pending."""
     cluster = placed(counts, zone, host)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebalancer.adapters.kubernetes.configmaps import LIMIT
@@ -58,6 +58,7 @@ from rebalancer.tracking.motion import MOST_CHANGES as MOST_NODE_CHANGES
 from rebalancer.tracking.motion import MOST_DOMAINS
 from rebalancer.tracking.moves import DEFERRED_MOVES_STORED, ENDED_MOVES_STORED
 from rebalancer.tracking.requests import sent_request
+from tests.drawing import examples
 from tests.history.build import HISTORY
 from tests.scheduling.build import NOW, ZONE
 from tests.tracking.build import move
@@ -318,7 +319,7 @@ def largest(*, name_length: int, targets: int, zones: int) -> Memory:
     )
 
 
-@settings(deadline=None, max_examples=6)
+@examples(6)
 @given(st.integers(1, 63), st.integers(0, 16), st.integers(0, 4_000))
 @example(63, 16, 4_000)
 @example(34, 4, 0)

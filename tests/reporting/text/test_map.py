@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.controller.cycle import Cycle
@@ -26,6 +26,7 @@ from rebalancer.reporting.documents.map import (
 )
 from rebalancer.reporting.text.layout import TextLayout, visible_width
 from rebalancer.reporting.text.map import map_lines, rule_lines
+from tests.drawing import examples
 from tests.reporting.test_plan_numbers import states
 
 NOW = datetime(2026, 1, 5, 11, 26, tzinfo=UTC)
@@ -321,7 +322,7 @@ def test_the_rules_show_each_domain_against_its_bounds() -> None:
 
 
 @given(cycle=states(), width=st.integers(20, 130))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_a_map_fits_its_terminal_in_any_locale(cycle: Cycle, width: int) -> None:
     """But for a word that is wider; colours change nothing else."""
     document = map_document(cycle.evaluation, cycle.memory, admission=cycle.admission)

@@ -8,7 +8,7 @@ from textwrap import dedent
 import msgspec
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -34,6 +34,7 @@ from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
 from tests.build import a_cluster, a_layout, a_policy
 from tests.controller.simulated import Simulation
+from tests.drawing import examples
 from tests.planning.clusters import laid_out
 from tests.planning.clusters import policy as generous
 
@@ -288,7 +289,7 @@ def test_many_domains_are_summarized() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=2), min_size=2, max_size=3), st.integers(0, 99))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_expected_counts_come_true(counts: list[list[int]], seed: int) -> None:
     """Where all evictions go now, exact counts are reached and upper bounds are not exceeded."""
     blueprint, on = a_layout(counts)

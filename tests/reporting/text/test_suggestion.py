@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.policy import Share
 from rebalancer.reporting.documents.suggestion import SuggestionDocument, suggestion_document
 from rebalancer.reporting.text.suggestion import suggestion_text
+from tests.drawing import examples
 
 NODE = "kubernetes.io/hostname"
 HARD = "DoNotSchedule"
@@ -59,7 +60,7 @@ def placements(size: int, domains: int) -> Iterator[tuple[int, ...]]:
     return (counts for counts in combinations_with_replacement(range(size + 1), domains) if sum(counts) == size)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.sampled_from(["<1/3", "<=1/3", "<1/2", "<=1/2", "<34%", "<=60%"]), st.integers(1, 10), st.integers(1, 5))
 def test_the_document_agrees_with_every_placement(limit: str, size: int, domains: int) -> None:
     """What each constraint allows at worst, whether that is within the limit, and from how many domains on."""
@@ -86,7 +87,7 @@ def pasted(document: SuggestionDocument) -> tuple[list[str], dict[str, Any]]:
     return [line for line in comments.splitlines() if line.startswith("#")], hard
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.sampled_from(["<1/3", "<=1/3", "<1/2", "<=60%"]), st.integers(1, 10), st.integers(1, 5))
 def test_document_and_yaml_are_about_the_same_constraint(limit: str, size: int, domains: int) -> None:
     """`guaranteed` and `domainsNeeded` are of what is pasted, and the YAML says what it is not."""
@@ -110,7 +111,7 @@ def test_document_and_yaml_are_about_the_same_constraint(limit: str, size: int, 
     )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.sampled_from(["<1/3", "<=1/3", "<1/2", "<=60%"]), st.integers(1, 10), st.integers(1, 5))
 def test_there_is_nothing_to_paste_where_no_placement_satisfies_the_limit(limit: str, size: int, domains: int) -> None:
     """But the smallest number of domains that has one, or that none has."""
