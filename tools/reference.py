@@ -380,7 +380,7 @@ def _invariants() -> list[str]:
     """Return the names of the invariants in their order."""
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     rows = page.partition("\n## Invariants\n")[2].partition("\n## ")[0]
-    return re.findall(r"^\| `([a-z-]+)` \| \S+ \S+ .*\|$", rows, re.MULTILINE)
+    return re.findall(r"^\| `([a-z-]+)` \| [^|]+ \| [^|]+ \|$", rows, re.MULTILINE)
 
 
 @cache
