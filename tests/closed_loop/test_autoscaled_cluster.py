@@ -4,6 +4,7 @@ import pytest
 
 from rebalancer.tracking import track
 from tests.closed_loop.autoscaled_runs import Run, check, describe
+from tests.drawing import scaled
 
 
 def play(first: int, last: int) -> list[Run]:
@@ -18,7 +19,7 @@ def play(first: int, last: int) -> list[Run]:
 @pytest.mark.parametrize("first", [11, 21])
 def test_drawn_runs(first: int) -> None:
     """Every violation is over within ten minutes, and no budget is exceeded."""
-    runs = play(first, first + 9)
+    runs = play(first, first + scaled(10) - 1)
     assert all(run.joined >= run.minutes - 1 and run.left >= run.minutes - 1 for run in runs)
     assert sum(len(run.cluster.evicted) for run in runs) > 0
     assert all(run.failed and run.watched for run in runs), "no change of a node had to be waited for"

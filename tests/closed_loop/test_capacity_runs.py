@@ -3,6 +3,7 @@
 import pytest
 
 from tests.closed_loop.capacity_runs import Run, check
+from tests.drawing import scaled
 
 
 def play(first: int, last: int) -> None:
@@ -13,7 +14,7 @@ def play(first: int, last: int) -> None:
 
 @pytest.mark.parametrize("first", range(1, 31, 10))
 def test_drawn_runs(first: int) -> None:
-    play(first, first + 9)
+    play(first, first + scaled(10) - 1)
 
 
 @pytest.mark.thorough

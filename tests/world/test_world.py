@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rebalancer.reporting.documents.memory import memory_text
+from tests.drawing import scaled
 from tests.world.safeguards import SAFEGUARDS, without
 from tests.world.scenarios import LATE, PAIR, SCENARIOS
 from tests.world.schedule import BRIEF, WHOLE, Cut
@@ -18,8 +19,8 @@ from tests.world.world import CROWDED_MEMORY, World, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CHUNKS, SEEDS = 4, 100
-"""In the ordinary run; `python -m tests.world FIRST LAST` runs any others."""
+CHUNKS, SEEDS = 4, 25
+"""So many chunks of so many seeds; `python -m tests.world FIRST LAST` runs any others."""
 
 EVICTIONS, FAULTS = 10, 1
 """An hour, at least: a world without them shows nothing."""
@@ -31,8 +32,8 @@ THOROUGH_SEEDS = 100_000
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_promise_is_broken(chunk: int) -> None:
     """Faults of the network, crashes, lags, operators and other controllers, several at once, in any order."""
-    size = SEEDS // CHUNKS
-    results = [run(seed) for seed in range(chunk * size + 1, (chunk + 1) * size + 1)]
+    first = chunk * SEEDS + 1
+    results = [run(seed) for seed in range(first, first + scaled(SEEDS))]
     broken = {result.seed: result.breaches for result in results if result.breaches}
     assert broken == {}, "python -m tests.world SEED shows what happened"
     hours = sum(result.seconds for result in results) / 3600
