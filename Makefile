@@ -9,21 +9,21 @@ UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-he
 # What only the second client of the package kubernetes needs, that for asyncio, which nothing here imports: it is in no image.
 UNUSED := aiohappyeyeballs aiohttp aiohttp-retry aiosignal attrs frozenlist multidict propcache yarl
 
-# The code that decides about evictions: every branch has a test, among those of the same folders. Only these run with
-# coverage, which makes them three times as slow.
+# The code that decides about evictions: every branch has a test, among those of the same folders. Coverage makes these
+# tests three times as slow, so that CI alone asks for it.
 CORE := planning tracking admission scheduling creation
 CORE_TESTS := $(CORE:%=tests/%) tests/facts
 COVER := $(CORE:%=--cov=rebalancer/%) --cov-report=
 
 # Where the programs that tests start are kept; deleted, they are built again.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rebalancer
-comma := ,
-space := $(subst ,, )
+
 
 # The older releases of Kubernetes that the tests on a real control plane can run on, see tools/control-plane.
 OLDER := $(sort $(patsubst tools/control-plane/kubernetes-%/go.mod,%,$(wildcard tools/control-plane/kubernetes-*/go.mod)))
 
-UNIT = $(BIN)/python -m pytest -n auto -m "not cluster and not image and not thorough"
+# Some tests wait, for a process or a time: three workers keep two cores busy.
+UNIT = $(BIN)/python -m pytest -n $(shell expr $$(nproc) \* 3 / 2) -m "not cluster and not image and not thorough"
 
 .PHONY: help
 help: ## List the targets
@@ -45,61 +45,63 @@ install: $(VENV)/.installed ## Make the virtual environment with everything pinn
 demo: install ## Show the repair after a lost zone comes back, on the simulated cluster
 	$(BIN)/rebalancer demo
 
+# What is checked by one process each: two at a time, each one's output whole.
+LINTS := lint-rules lint-types lint-layers lint-files site
+
 .PHONY: lint
 lint: install ## Format and lint rules, types, layers, Dockerfile, workflows, the site of the documents
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(LINTS)
+
+.PHONY: lint-rules
+lint-rules: install ## Format and rules alone
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+.PHONY: lint-types
+lint-types: install ## Types alone
 	$(BIN)/mypy
+
+.PHONY: lint-layers
+lint-layers: install ## Layers alone
 	$(BIN)/lint-imports
+
+.PHONY: lint-files
+lint-files: install ## Dockerfile and workflows alone
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/zizmor --offline --quiet --persona=pedantic .github
-	$(MAKE) --no-print-directory site
 
 .PHONY: format
 format: install ## Put the sources into their format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.PHONY: unit
-unit: install ## Unit and property tests, no servers
+.PHONY: test
+test: install ## What everybody runs: lint, and all tests that start no server (README says how long it takes)
+	@$(BIN)/python -m tests.parts unit
+	@$(MAKE) --no-print-directory lint
 	$(UNIT)
 
+.PHONY: coverage
+coverage: install ## Every branch of the code that decides about evictions, by the tests of the same folders (CI)
+	$(UNIT) $(CORE_TESTS) $(COVER)
+	$(BIN)/coverage report --skip-covered --fail-under=100
+
+.PHONY: parts
+parts: install ## Show what this machine lacks for the tests of all lanes; with CI=true an error
+	@$(BIN)/python -m tests.parts unit cluster image
+
 .PHONY: control-plane
-control-plane: install ## Build the programs that tests start: Kubernetes servers and others (about 8 minutes, once)
+control-plane: install ## Build the programs that tests start: Kubernetes servers and others (Go; 10 minutes, once)
 	$(BIN)/python -m tests.control_plane.build
 
+# Most of these tests wait for servers: four at once keep two cores busy.
 .PHONY: cluster
-cluster: install ## Tests on a real control plane
-	$(BIN)/python -m pytest -n 2 -m "cluster and not thorough"
+cluster: control-plane ## Tests on a real control plane: the invariants (docs/design.md); the others are thorough
+	$(BIN)/python -m pytest -n $(shell expr $$(nproc) \* 2) -m "cluster and not thorough"
 
 .PHONY: image
 image: install ## Build the image on stand-ins of its bases, and tests of it (root, buildah, podman, runc, mmdebstrap; minutes)
 	$(BIN)/python -m pytest tests/image -m "image and not thorough"
-
-.PHONY: check
-check: lint ## The first five minutes: lint, and the unit tests that need no minutes; no servers
-	$(UNIT) $(CORE_TESTS:%=--ignore=%) --ignore=tests/world --ignore=tests/state_graph
-
-# Built before pytest, which would show nothing for minutes. Without Go that lane is skipped, but not in CI.
-.PHONY: test
-test: install ## All that a change must pass: lint, unit and property tests, the real control plane
-	$(MAKE) --no-print-directory lint
-	@lanes="cluster"; \
-	if ! $(BIN)/python -m tests.control_plane.build; then \
-	  if [ "$$CI" = true ]; then echo "CI=true: the tests on a real control plane must run." >&2; exit 1; fi; \
-	  echo "Skipped: the tests on a real control plane." >&2; \
-	  lanes=""; \
-	fi; \
-	$(UNIT) $(CORE_TESTS) $(COVER) && \
-	$(BIN)/coverage report --skip-covered --fail-under=100 && \
-	$(UNIT) $(CORE_TESTS:%=--ignore=%) && \
-	$(MAKE) --no-print-directory image && \
-	if [ -n "$$lanes" ]; then $(BIN)/python -m pytest -n 2 -m "cluster and not thorough"; \
-	else echo "Skipped: the tests on a real control plane, whose programs could not be built (see above)."; fi
-	@echo "Passed. Coverage is that of rebalancer/{$(subst $(space),$(comma),$(CORE))}: every branch, by the tests of the"
-	@echo "same folders. Not run: the long checks (make thorough). What was skipped is named above with its reason."
-	@echo "Disk used:"
-	@-du -sh $(VENV) $(CACHE) 2>/dev/null
 
 .PHONY: docs
 docs: install ## Regenerate the generated parts of docs/ and the schemas of the documents in config/
@@ -132,8 +134,10 @@ sbom: install ## Write sbom.json: the packages that the image contains, with has
 	$(BIN)/python -m tools.sbom sbom.json
 
 .PHONY: thorough
-thorough: install ## The long checks; docs/verification.md has their last results
-	$(BIN)/python -m pytest -m thorough -s
+thorough: control-plane ## The long checks; docs/verification.md has their last results. One folder: pytest -m thorough FOLDER
+	$(BIN)/python -m pytest -n $(shell expr $$(nproc) \* 2) -m nightly
+	$(BIN)/python -m pytest -m "thorough and not nightly" -s
+	$(UNIT) --hypothesis-profile=thorough
 	$(MAKE) --no-print-directory ranges
 	$(MAKE) --no-print-directory older-kubernetes
 	$(MAKE) --no-print-directory mutation
@@ -144,7 +148,7 @@ older-kubernetes: install ## Tests on a real control plane of each older Kuberne
 	  echo "Kubernetes $$release"; \
 	  export REBALANCER_KUBERNETES=$$release; \
 	  $(BIN)/python -m tests.control_plane.build && \
-	  $(BIN)/python -m pytest -n 2 -m "cluster and not thorough" && \
+	  $(BIN)/python -m pytest -n 2 -m "cluster and (nightly or not thorough)" && \
 	  $(BIN)/python -m pytest -s -m thorough tests/cluster/test_fidelity.py || exit 1; \
 	done
 

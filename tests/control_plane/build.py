@@ -181,6 +181,13 @@ def programs(wanted: Iterable[Program] = PROGRAMS) -> dict[str, Path]:
     return paths
 
 
+def found(program: Program) -> Path:
+    """Return the path of a program that is there already; raises MissingPart, and builds nothing."""
+    if path := _find(program):
+        return path
+    raise MissingPart(f"no {program.name} here; `make control-plane` builds it")
+
+
 def karpenter_definitions() -> list[Path]:
     """Return the files with Karpenter's CustomResourceDefinitions, stored beside the program."""
     sources = ("pkg/apis/crds", "kwok/apis/crds")
@@ -296,6 +303,7 @@ def main() -> int:
     try:
         before = {program.name: path for program in everything if (path := _find(program))}
         paths = programs(everything)
+        monitoring_definitions()
     except (MissingPart, UnknownReleaseError) as error:
         _say(str(error))
         return 1

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from rebalancer.controller.telemetry import METRICS
-from tests.control_plane.build import PINT, MissingPart, programs
+from tests.control_plane.build import PINT, MissingPart, found
 from tests.monitoring.programs import or_skip, promtool, run
 from tests.test_documents import known
 from tools.monitoring import MONITORING, ROOT, RULES, RUNBOOKS
@@ -42,7 +42,7 @@ def test_promtool_accepts_the_rules(promtool: Path) -> None:
 def test_pint_finds_nothing_to_say() -> None:
     """Not even a remark: on joins that drop labels, comparisons that always hold, templates without what they use."""
     try:
-        pint = programs((PINT,))["pint"]
+        pint = found(PINT)
     except MissingPart as missing:
         or_skip(missing)
     run(pint, "--offline", "--no-color", "lint", "--min-severity=info", "--fail-on=info", RULES)
