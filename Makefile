@@ -135,12 +135,20 @@ sbom: install ## Write sbom.json: the packages that the image contains, with has
 
 .PHONY: thorough
 thorough: control-plane ## The long checks; docs/verification.md has their last results. One folder: pytest -m thorough FOLDER
-	$(BIN)/python -m pytest -n $(shell expr $$(nproc) \* 2) -m nightly
 	$(BIN)/python -m pytest -m "thorough and not nightly" -s
-	$(UNIT) --hypothesis-profile=thorough
+	$(MAKE) --no-print-directory nightly
+	$(MAKE) --no-print-directory drawn
 	$(MAKE) --no-print-directory ranges
 	$(MAKE) --no-print-directory older-kubernetes
 	$(MAKE) --no-print-directory mutation
+
+.PHONY: nightly
+nightly: control-plane ## All other tests on a real control plane that take no minutes each
+	$(BIN)/python -m pytest -n $(shell expr $$(nproc) \* 2) -m nightly
+
+.PHONY: drawn
+drawn: install ## The tests without servers, with ten times as many drawn examples as in CI
+	$(UNIT) --hypothesis-profile=thorough
 
 .PHONY: older-kubernetes
 older-kubernetes: install ## Tests on a real control plane of each older Kubernetes, and 300 clusters of the scheduler's model (an hour)

@@ -271,9 +271,11 @@ def test_the_changelog_speaks_of_this_version() -> None:
     assert versions[0] == __version__
 
 
-def test_ci_runs_the_test_command_of_the_contributors() -> None:
-    """The commands in CONTRIBUTING are those that CI runs."""
+def test_the_readme_begins_with_two_commands_that_ci_runs_too() -> None:
+    """Each alone in its block, before any other; CI runs the second, then the lanes that need more than Python."""
+    demo, test, *others = blocks("README.md")
+    assert [[command.text for command in block] for block in (demo, test)] == [["make demo"], ["make test"]]
+    assert others
     script = Path(ROOT / ".ci" / "run")
-    assert "$ make test" in text_of("CONTRIBUTING.md")
-    assert script.read_text(encoding="utf-8").rstrip().endswith("exec make test")
+    assert script.read_text(encoding="utf-8").endswith("exec make parts control-plane test coverage cluster image\n")
     assert script.stat().st_mode & 0o111
