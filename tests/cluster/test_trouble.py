@@ -2,8 +2,6 @@
 
 import json
 import signal
-import socket
-import subprocess
 import time
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,15 +9,10 @@ from pathlib import Path
 import pytest
 
 from rebalancer.reporting.documents.memory import parse_memory
-from tests.adapters.kubernetes.fake_server import write_kubeconfig
 from tests.cluster.controller import (
-    ACCOUNT,
-    COMMAND,
     NAMESPACE,
-    ROOT,
     USER,
     Controller,
-    environment,
     install,
     policy,
     rebalancer,
@@ -29,83 +22,6 @@ from tests.cluster.test_repair import balanced
 from tests.control_plane.accounts import grant
 from tests.control_plane.api import wait_until
 from tests.control_plane.plane import ControlPlane
-
-HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
-BAD = {
-    "unknown field": (HEAD + "mode: Evict\nbudget: {}\n", "policy.yaml:4", "budget"),
-    "duplicate key": (HEAD + "mode: Evict\nmode: Observe\n", "policy.yaml:4", "mode"),
-    "empty file": ("", "policy.yaml:1", "empty"),
-    "wrong unit": (HEAD + "interval: 5 parsecs\n", "policy.yaml:3", "interval"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_a_bad_policy_is_refused_at_the_start(cluster: ControlPlane, tmp_path: Path, case: str) -> None:
-    """`run`, `plan` and `policy validate` say file and line, exit 1, and evict nothing."""
-    text, where, what = BAD[case]
-    install(cluster, "base", "evict")
-    file = tmp_path / "policy.yaml"
-    file.write_text(text)
-    access = ("--kubeconfig", str(cluster.kubeconfig(ACCOUNT)))
-    for command in (
-        ("run", "--policy", str(file), *access),
-        ("plan", "--policy", str(file), *access),
-        ("policy", "validate", str(file)),
-    ):
-        result = rebalancer(*command)
-        message = result.stderr.decode()
-        assert result.returncode == 1, message
-        assert where in message
-        assert what in message
-        assert "Traceback" not in message
-    assert cluster.audit.evictions() == []
-
-
-def test_a_missing_policy_file(cluster: ControlPlane) -> None:
-    """A policy that is not there is an error that names it, not the default policy."""
-    result = rebalancer("run", "--policy", "no/such/policy.yaml", "--kubeconfig", str(cluster.kubeconfig()))
-    assert result.returncode == 1
-    assert "no/such/policy.yaml" in result.stderr.decode()
-    assert "Traceback" not in result.stderr.decode()
-
-
-def test_an_unreachable_server(tmp_path: Path) -> None:
-    """A server that does not answer is named, in one line, and the exit code is 1."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    file = write_kubeconfig(tmp_path, f"https://127.0.0.1:{port}")
-    for verb in (("run",), ("report",), ("plan",), ("resume",), ("pause", "--reason", "a test")):
-        result = rebalancer(*verb, "--kubeconfig", str(file))
-        message = result.stderr.decode().strip().splitlines()
-        assert result.returncode == 1
-        assert f"127.0.0.1:{port}" in message[-1]
-        assert message[-1].startswith("error: ")
-        assert "Traceback" not in result.stderr.decode()
-
-
-def test_a_signal_while_the_server_is_silent(tmp_path: Path) -> None:
-    """A process that still waits for its first answer ends on SIGTERM at once, with 0."""
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        file = write_kubeconfig(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
-        command = [
-            *COMMAND,
-            "run",
-            "--kubeconfig",
-            str(file),
-            "--metrics-address=127.0.0.1:0",
-            "--page-address=127.0.0.1:0",
-        ]
-        with subprocess.Popen(command, env=environment(), cwd=ROOT, stderr=subprocess.PIPE) as process:
-            silent.settimeout(30)
-            connection, _ = silent.accept()
-            with connection:
-                process.terminate()
-                _, output = process.communicate(timeout=10)
-                assert process.returncode == 0
-                assert b"Traceback" not in output
 
 
 def test_no_permission(cluster: ControlPlane, tmp_path: Path) -> None:
@@ -239,7 +155,7 @@ def test_a_status_that_is_deleted_holds_back_everything_until_it_exists_again(
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_withformat_duration(cluster: ControlPlane, tmp_path: Path, sign: signal.Signals) -> None:
+def test_it_ends_within_seconds(cluster: ControlPlane, tmp_path: Path, sign: signal.Signals) -> None:
     """SIGTERM and Ctrl-C end it with 0 within seconds, in the middle of a repair too, and nothing is evicted after."""
     install(cluster, "base", "evict")
     skewed(cluster)
