@@ -90,12 +90,14 @@ def record(name: str, width: int) -> str:
 
 
 def _run_in_pane(command: tuple[str, ...], width: int, folder: Path) -> str:
-    """Start a tmux server of its own, wait until the command has ended, and read the pane with its history."""
+    """Start a tmux server of its own, wait until the command has ended, and read the pane with its history.
+
+    Nobody presses Enter there, so that nothing of standard input is a terminal.
+    """
     tmux = [shutil.which("tmux") or "tmux", "-u", "-S", str(folder / "socket"), "-f", "/dev/null"]
     ended = folder / "ended"
-    line = (
-        f"{shlex.join([sys.executable, '-m', 'rebalancer.cli.main', *command])}; touch {ended}; sleep {_PATIENCE:.0f}"
-    )
+    program = shlex.join([sys.executable, "-m", "rebalancer.cli.main", *command])
+    line = f"{program} < /dev/null; touch {ended}; sleep {_PATIENCE:.0f}"
     size = ["-x", str(width), "-y", str(_HEIGHT)]
     subprocess.run([*tmux, "new-session", "-d", *size, line], check=True, cwd=ROOT, env=_environment(), timeout=30)
     try:
