@@ -4,9 +4,12 @@ A test names the number that CI draws (profile `ci`, which CI=true chooses). `ma
 and `--hypothesis-profile=thorough` ten times as many.
 """
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
 from hypothesis import HealthCheck, Phase, settings
+
+Case = TypeVar("Case")
 
 USUAL: Final = 100
 """The examples of a property that names no number."""
@@ -33,3 +36,10 @@ def scaled(count: int) -> int:
 def examples(count: int = USUAL) -> settings:
     """Return the decorator of a property that draws `count` examples in CI."""
     return settings(max_examples=scaled(count))
+
+
+def sampled(cases: Iterable[Case]) -> list[Case]:
+    """Return the cases that a run tries: all in CI, by default every fifth, over the whole list."""
+    cases = list(cases)
+    wanted = min(scaled(len(cases)), len(cases))
+    return [cases[number * len(cases) // wanted] for number in range(wanted)]

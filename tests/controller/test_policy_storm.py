@@ -41,10 +41,10 @@ from rebalancer.simulator import SimulatedCluster
 from tests.build import a_cluster, a_state
 from tests.controller.policy_storm import HEAD, NAMESPACES, Edits, Meaning, Mount, Reference, TeamEdit
 from tests.controller.waiting import until
+from tests.drawing import scaled
 
 SEED = int(os.environ.get("POLICY_STORM_SEED", "1"))
-EDITS = 1_200
-THREADED = 120
+EDITS, THREADED = scaled(1_200), scaled(120)
 FIRST = HEAD + b"mode: Observe\ninterval: 86399s\n"
 MAP = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebalancer-policy")
 
@@ -129,7 +129,7 @@ def test_after_every_edit_the_last_valid_policy_is_in_force(tmp_path: Path) -> N
         check_events(events, before, state, about)
     print(f"seed {SEED}: {EDITS} edits, {dict(sorted(kinds.items()))}")
     assert len(kinds) == 24, "every kind of edit occurred"
-    assert min(kinds.values()) >= 5
+    assert min(kinds.values()) >= scaled(5)
 
 
 class Process:

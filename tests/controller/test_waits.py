@@ -24,6 +24,7 @@ from rebalancer.reporting.documents.waits import RepairWait
 from rebalancer.simulator import START, ZONE, SimulatedCluster, Span, Timings
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
+from tests.drawing import scaled
 
 INTERVAL = timedelta(seconds=10)
 YOUNG = START - timedelta(seconds=5)
@@ -136,7 +137,7 @@ def happened(event: str, before: Seen, after: Seen) -> bool:
     raise AssertionError(f"nobody checks: {event}")
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(scaled(6)))
 @pytest.mark.parametrize("kind", range(9))
 def test_a_wait_ends_when_it_was_said_to_end(kind: int, seed: int) -> None:
     """Within an interval of the time, or with the event; every wait says what follows."""

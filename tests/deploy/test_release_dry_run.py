@@ -16,6 +16,7 @@ from tests.control_plane.build import MissingPart
 from tests.deploy.dry_run import STAND_INS, DryRun, StepFailed, missing_programs
 from tests.deploy.manifests import ROOT
 from tests.deploy.rendering import program, require_programs
+from tests.drawing import sampled
 from tests.monitoring.programs import or_skip
 from tools import release
 
@@ -155,12 +156,14 @@ def test_a_tag_of_another_version_publishes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("failing", "step"),
-    [
-        ("docker buildx imagetools", "Base images by digest"),
-        ("docker buildx build", "Build and push"),
-        ("cosign", "Sign the image"),
-        ("helm push", "Publish and sign the chart"),
-    ],
+    sampled(
+        [
+            ("helm push", "Publish and sign the chart"),
+            ("docker buildx imagetools", "Base images by digest"),
+            ("docker buildx build", "Build and push"),
+            ("cosign", "Sign the image"),
+        ]
+    ),
 )
 def test_what_fails_stops_it_before_anything_follows(tmp_path: Path, failing: str, step: str) -> None:
     """Nothing is signed that was not pushed, and no page is made of a release that is not complete."""

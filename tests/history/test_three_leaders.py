@@ -23,6 +23,7 @@ from rebalancer.model.history import Entry, EntryKind
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.ports import HistoryError
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
+from tests.drawing import scaled
 
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)
 
@@ -176,7 +177,7 @@ def run(cluster: Cluster, total: int, *, takeovers: float = 0.02, most: int = 40
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(scaled(3)))
 def test_nothing_is_lost_or_doubled(seed: int) -> None:
     """A third of all writes kill the process, or have no answer; each number is in the history once, in order."""
     cluster = Cluster(seed, (*KILLS, Fault.REFUSED, Fault.ANSWER_LOST), rate=0.3)

@@ -13,6 +13,7 @@ import yaml
 
 from rebalancer.controller.telemetry import METRICS
 from tests.control_plane.build import PINT, MissingPart, found
+from tests.drawing import sampled
 from tests.monitoring.programs import or_skip, promtool, run
 from tests.test_documents import known
 from tools.monitoring import MONITORING, ROOT, RULES, RUNBOOKS
@@ -90,7 +91,7 @@ def test_every_test_is_about_an_alert() -> None:
 
 
 @pytest.mark.parametrize(
-    "index", range(len(RULE_LIST)), ids=[f"{rule['alert']}-{i}" for i, rule in enumerate(RULE_LIST)]
+    "index", sampled(range(len(RULE_LIST))), ids=lambda index: f"{RULE_LIST[index]['alert']}-{index}"
 )
 def test_tests_notice_every_rule(promtool: Path, tmp_path: Path, index: int) -> None:
     """Where an alert comes a minute later, or never if it came at once, some test of it fails."""

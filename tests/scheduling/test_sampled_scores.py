@@ -21,6 +21,7 @@ from rebalancer.scheduling.sampling import Search, chunk_size, prepare_search, z
 from rebalancer.scheduling.scoring import SCORERS, best, scores, totals
 from rebalancer.scheduling.tie_breaking import find_top
 from rebalancer.scheduling.view import View
+from tests.drawing import scaled
 from tests.fidelity.offline import decoded
 from tests.fidelity.scenes import FAMILIES, scene
 from tests.scheduling.build import HOSTNAME, PLENTY, ZONE, node, pod, selector, snapshot, spread, taint
@@ -69,7 +70,7 @@ def test_the_highest_of_any_sample_is_a_candidate() -> None:
     """Small clusters with everything that is scored, of which a part is sampled."""
     random = Random(1)
     cases = fewer = 0
-    for seed in range(400):
+    for seed in range(scaled(400)):
         state, newcomers = decoded(scene(seed, family=random.choice(FAMILIES), newcomers=3))
         view = View(replace(state, version=random.choice((Version(1, 33), Version(1, 37)))))
         for newcomer in newcomers:
@@ -87,14 +88,14 @@ def test_the_highest_of_any_sample_is_a_candidate() -> None:
             cases += 1
             fewer += len(candidates) < len(admitted)
     print(f"{cases} pods, fewer candidates than feasible nodes for {fewer}")
-    assert min(cases - fewer, fewer) > 100
+    assert min(cases - fewer, fewer) > scaled(100)
 
 
 def test_the_highest_of_any_sample_is_a_candidate_whatever_domains_it_has() -> None:
     """Zones of very unequal size, of which a sample may lack one: the number of domains changes the weights."""
     random = Random(7)
     cases = 0
-    for _ in range(600):
+    for _ in range(scaled(600)):
         sizes = random.choice(((6, 1, 1), (5, 2, 1), (4, 4, 1), (6, 2)))
         made = [node(f"{zone}{number}", {ZONE: str(zone)}) for zone, size in enumerate(sizes) for number in range(size)]
         pods = [pod({"app": "web"}, on=random.choice(made).name) for _ in range(random.randint(3, 25))]
