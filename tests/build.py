@@ -1,11 +1,15 @@
 """What most tests begin with: a cluster, a policy, the state of a leader."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from msgspec import structs
+
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import InForce, Leading, LoopState
+from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, load_policy
 from rebalancer.simulator import ClusterBuilder
 
@@ -37,6 +41,23 @@ def a_layout(counts: Iterable[Sequence[int]], zones: Iterable[str] = "abc") -> t
         builder.zones([zone], len(nodes))
         on.update({f"{zone}-{number}": held for number, held in enumerate(nodes, start=1) if held})
     return builder, on
+
+
+def with_nodes(snapshot: Snapshot, fields: Mapping[str, Mapping[str, Any]]) -> Snapshot:
+    """Return the cluster with other fields of some nodes, by their names."""
+    assert fields.keys() <= snapshot.node.keys()
+    return replace(snapshot, nodes=tuple(structs.replace(one, **fields.get(one.name, {})) for one in snapshot.nodes))
+
+
+def with_node(snapshot: Snapshot, name: str, **fields: Any) -> Snapshot:
+    """Return the cluster with other fields of a node."""
+    return with_nodes(snapshot, {name: fields})
+
+
+def with_cpu(snapshot: Snapshot, cpu: int, *names: str) -> Snapshot:
+    """Return the cluster in which so much CPU can be allocated on each of these nodes, in thousandths of a core."""
+    allocatable = {name: structs.replace(snapshot.node[name].allocatable, cpu=cpu) for name in names}
+    return with_nodes(snapshot, {name: {"allocatable": resources} for name, resources in allocatable.items()})
 
 
 def a_policy(text: str = "") -> Policy:

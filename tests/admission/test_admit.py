@@ -52,7 +52,7 @@ from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import record_failure, record_refusal
 from rebalancer.tracking.moves import ANSWER_TIMEOUT
-from tests.build import a_cluster
+from tests.build import a_cluster, with_node
 from tests.controller.simulated import eager
 from tests.tracking.build import move
 
@@ -235,11 +235,7 @@ def test_a_repair_waits_for_nodes_that_settle_once() -> None:
     """When it first waited is stored, not anew at each plan that waits, until the group needs no repair."""
     policy = rules().model_copy(update={"nodes": Nodes(settle=timedelta(minutes=5))})
     snapshot = skewed()
-    joined = tuple(
-        msgspec.structs.replace(node, ready_since=snapshot.taken_at) if node.name == "c-1" else node
-        for node in snapshot.nodes
-    )
-    settling = replace(snapshot, nodes=joined)
+    settling = with_node(snapshot, "c-1", ready_since=snapshot.taken_at)
     first = evaluate(settling, policy)
     assessment, waits = first.assessment, first.plan
     now = snapshot.taken_at

@@ -22,8 +22,8 @@ from rebalancer.policy import Limit, PolicyGroup, Selector, Share
 from rebalancer.reporting.documents.report import ReportedConstraint
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.changes import CHANGE_LIFETIME, MOST_CHANGES, observe_changes
-from tests.assessment.findings.build import cordoned, with_nodes, with_specs
-from tests.build import a_cluster, a_state
+from tests.assessment.findings.build import cordoned, with_specs
+from tests.build import a_cluster, a_state, with_nodes
 from tests.controller.simulated import eager
 from tests.reports import cycle_report, full_report
 from tests.scheduling.build import NOW, spread, taint, term

@@ -43,7 +43,7 @@ from rebalancer.policy import Policy
 from rebalancer.reporting.documents.explanation import explain_pod
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_policy
+from tests.build import a_policy, with_cpu, with_node
 from tests.planning.build import cause_of
 from tests.planning.test_uncertain_requests import requests
 
@@ -121,17 +121,7 @@ def resized(state: Snapshot, cpu: int) -> Snapshot:
         else owner
         for owner in state.workloads
     )
-    nodes = tuple(
-        structs.replace(node, allocatable=structs.replace(node.allocatable, cpu=3 * cpu))
-        if node.name == "a-1"
-        else node
-        for node in state.nodes
-    )
-    return replace(state, pods=pods, workloads=owners, nodes=nodes)
-
-
-def cordoned(state: Snapshot, node: str) -> Snapshot:
-    return replace(state, nodes=tuple(structs.replace(one, unschedulable=one.name == node) for one in state.nodes))
+    return replace(with_cpu(state, 3 * cpu, "a-1"), pods=pods, workloads=owners)
 
 
 def of_app(builder: ClusterBuilder, app: str, **changes: Any) -> Snapshot:
@@ -419,11 +409,7 @@ class TestWhatStandsInTheWay:
         assert why_not(state) == PreemptedPodWithoutOwner(f"default/{batch_on(state, 'c-1').name}")
 
     def test_a_node_that_is_to_be_removed_gets_no_pod(self) -> None:
-        state = crowded().snapshot()
-        nodes = tuple(
-            structs.replace(node, draining="Draining") if node.name == "c-1" else node for node in state.nodes
-        )
-        cause = why_not(replace(state, nodes=nodes))
+        cause = why_not(with_node(crowded().snapshot(), "c-1", draining="Draining"))
         assert isinstance(cause, PreemptedPodStays)
         assert cause.cause.reason is Reason.NODE_LEAVING
 
@@ -509,7 +495,7 @@ class TestWhatStandsInTheWay:
     @pytest.mark.parametrize(("room", "is_step"), [(800, True), (799, False)])
     def test_two_that_go_together_need_a_node_with_room_for_both(self, room: int, *, is_step: bool) -> None:
         """Nodes a and b take no other pods."""
-        state = cordoned(resized(crowded(victims=2, room=room, cpu=290).snapshot(), 700), "a-1")
+        state = with_node(resized(crowded(victims=2, room=room, cpu=290).snapshot(), 700), "a-1", unschedulable=True)
         outcome = made(state)
         assert bool(outcome.evictions) is is_step
         if not is_step:
@@ -536,7 +522,7 @@ class TestWhatStandsInTheWay:
         builder.deployment("batch", on={"c-1": 2}, cpu=250)
         limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 1, action: Evict}"
         group = f"groups: [{{name: g, selector: {{matchLabels: {{app: web}}}}, limits: [{limit}]}}]\n"
-        (component,) = made(cordoned(builder.snapshot(), "a-1"), rules(more=group)).components
+        (component,) = made(with_node(builder.snapshot(), "a-1", unschedulable=True), rules(more=group)).components
         cause = cause_of(component)
         assert isinstance(cause, NodesTakeNoMore)
         assert isinstance(cause.preemption, PreemptionWouldNotHelp)
@@ -566,8 +552,8 @@ class TestWhatStandsInTheWay:
         limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 1, action: Evict}"
         group = f"groups: [{{name: g, selector: {{matchLabels: {{app: web}}}}, limits: [{limit}]}}]\n"
         term = PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"app": "batch"}))
-        state = cordoned(of_app(builder, "web", pod_affinity=PodAffinity(anti_required=(term,))), "d-1")
-        (component,) = made(state, rules(more=group)).components
+        state = of_app(builder, "web", pod_affinity=PodAffinity(anti_required=(term,)))
+        (component,) = made(with_node(state, "d-1", unschedulable=True), rules(more=group)).components
         cause = cause_of(component)
         assert isinstance(cause, NodesTakeNoMore)
         assert isinstance(cause.preemption, PreemptionWouldNotHelp)

@@ -15,7 +15,7 @@ from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.movable import NodeGone
 from rebalancer.planning.scope.systems import NodeOfAnotherSystem
 from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster
+from tests.build import a_cluster, with_node
 from tests.planning.build import cause_of, changed, joined, labelled, planned, policy, together, two_classes
 from tests.scheduling.build import NOW, pod
 
@@ -27,37 +27,24 @@ def without_node(some: Pod) -> Pod:
 def test_several_classes_wait_for_settling_nodes() -> None:
     """A node that just became Ready is no target for pods of several classes either."""
     snapshot = joined(two_classes())
-    fresh = tuple(
-        structs.replace(node, ready_since=snapshot.taken_at) if node.name == "b-1" else node for node in snapshot.nodes
-    )
+    fresh = with_node(snapshot, "b-1", ready_since=snapshot.taken_at)
     rules = policy().model_copy(update={"nodes": policy().nodes.model_copy(update={"settle": timedelta(minutes=5)})})
-    (group,) = planned(replace(snapshot, nodes=fresh), rules).components
+    (group,) = planned(fresh, rules).components
     assert group.reason is Reason.NODE_SETTLING
 
 
 def test_several_classes_wait_for_a_node_that_is_being_deleted() -> None:
     """As pods of one class do."""
     snapshot = joined(two_classes())
-    deleted = tuple(
-        structs.replace(node, deleted=snapshot.taken_at) if node.name == "b-1" else node for node in snapshot.nodes
-    )
-    (group,) = planned(replace(snapshot, nodes=deleted)).components
+    (group,) = planned(with_node(snapshot, "b-1", deleted=snapshot.taken_at)).components
     assert group.refusal == NodeBeingDeleted("b-1")
 
 
 def with_systems(snapshot: Snapshot, wanted: str, *, system: str = "windows") -> Snapshot:
     """Return the cluster with pods that ask for an operating system, and the node b-1 that runs one."""
-    nodes = [
-        structs.replace(node, labels=Labels({**node.labels, "kubernetes.io/os": system}))
-        if node.name == "b-1"
-        else node
-        for node in snapshot.nodes
-    ]
-
-    def ask(pod: Pod) -> Pod:
-        return structs.replace(pod, spec=structs.replace(pod.spec, os=wanted))
-
-    return replace(snapshot, nodes=nodes, pods=[ask(pod) for pod in snapshot.pods])
+    labels = Labels({**snapshot.node["b-1"].labels, "kubernetes.io/os": system})
+    asking = [structs.replace(pod, spec=structs.replace(pod.spec, os=wanted)) for pod in snapshot.pods]
+    return replace(with_node(snapshot, "b-1", labels=labels), pods=asking)
 
 
 def test_a_node_of_another_system_that_may_take_a_replacement_stops_a_repair() -> None:
@@ -73,8 +60,7 @@ def test_a_node_of_another_system_that_may_take_a_replacement_stops_a_repair() -
 
 def test_a_node_of_another_system_that_takes_none_does_not_matter() -> None:
     alone = a_cluster("ab", 2, on={"a-1": 3}, spread={ZONE: 1}).snapshot()
-    full = [structs.replace(node, pods=0) if node.name == "b-1" else node for node in alone.nodes]
-    assert planned(with_systems(replace(alone, nodes=full), "linux")).evictions
+    assert planned(with_systems(with_node(alone, "b-1", pods=0), "linux")).evictions
 
 
 def test_only_the_nodes_on_which_a_replacement_may_land_matter() -> None:

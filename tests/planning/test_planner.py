@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, Taint, TaintEffect
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import Pod, PodPhase, Resources
 from rebalancer.model.reasons import Reason, State
@@ -16,7 +16,7 @@ from rebalancer.planning.scope.components import stuck_pods
 from rebalancer.reporting.phrases import eviction_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
+from tests.build import a_cluster, with_cpu, with_node
 from tests.planning.clusters import (
     REGION,
     hostname_only,
@@ -28,7 +28,7 @@ from tests.planning.clusters import (
     sharing,
     spread_by,
 )
-from tests.scheduling.build import NOW
+from tests.scheduling.build import NOW, taint
 
 
 def test_a_zone_that_returned() -> None:
@@ -137,12 +137,7 @@ def test_constraints_that_do_not_fit_together(
 ) -> None:
     """Constraints that count different pods or nodes are planned together; not the workload's own, they are left."""
     snapshot = returned()
-    tainted = nodes(
-        snapshot,
-        lambda node: (
-            structs.replace(node, taints=(Taint("t", TaintEffect.NO_SCHEDULE),)) if node.name == "b-2" else node
-        ),
-    )
+    tainted = with_node(snapshot, "b-2", taints=(taint("t"),))
     extra = tuple(
         structs.replace(pod, uid=f"{pod.uid}x", owner=None, labels=Labels({"app": "web", "x": "y"}))
         for pod in snapshot.pods
@@ -244,10 +239,7 @@ def test_capacity_is_not_promised_twice() -> None:
     blueprint = a_cluster("ab", 1)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 4}, spread={ZONE: 1}, cpu=1000)
-    snapshot = nodes(
-        blueprint.snapshot(),
-        lambda n: structs.replace(n, allocatable=structs.replace(n.allocatable, cpu=2000)) if n.name == "b-1" else n,
-    )
+    snapshot = with_cpu(blueprint.snapshot(), 2000, "b-1")
     plan = planned(snapshot)
     assert {eviction.workload.name for eviction in plan.evictions} == {"one"}
     assert len(plan.evictions) == 2
@@ -258,10 +250,7 @@ def test_capacity_that_is_spoken_for() -> None:
     blueprint = a_cluster("ab", 1)
     blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1}, cpu=1000)
     blueprint.stateful_set("other", on={"a-1": 2}, cpu=1000)
-    snapshot = nodes(
-        blueprint.snapshot(),
-        lambda n: structs.replace(n, allocatable=structs.replace(n.allocatable, cpu=1000)) if n.name == "b-1" else n,
-    )
+    snapshot = with_cpu(blueprint.snapshot(), 1000, "b-1")
     assert len(planned(snapshot).evictions) == 1
     last = next(pod for pod in snapshot.pods if pod.name == "other-1")
     waits = pods(snapshot, lambda pod: structs.replace(pod, node=None, ready=False) if pod is last else pod)
@@ -280,10 +269,7 @@ def test_extended_resources_and_storage_are_capacity_too() -> None:
     def asking(pod: Pod) -> Pod:
         return structs.replace(pod, spec=structs.replace(pod.spec, requests=asks), requests=asks)
 
-    snapshot = nodes(
-        pods(blueprint.snapshot(), asking),
-        lambda n: structs.replace(n, allocatable=has) if n.name == "b-1" else n,
-    )
+    snapshot = with_node(pods(blueprint.snapshot(), asking), "b-1", allocatable=has)
     (group,) = planned(snapshot).components
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY), "storage for two, four must come"
 

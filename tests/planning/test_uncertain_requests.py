@@ -14,7 +14,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.formulation import RequestsUncertain
 from rebalancer.planning.plan import Plan
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster, a_policy
+from tests.build import a_cluster, a_policy, with_cpu
 from tests.planning.build import planned
 from tests.planning.scenes import POLICY, Scene, Work
 
@@ -48,15 +48,8 @@ def resized(snapshot: Snapshot, *, written: int, now: int, generation: int) -> S
 
 
 def lopsided(*, room_in_c: int, written: int = 1000, now: int = 200, generation: int = 0) -> Snapshot:
-    builder = a_cluster("abc", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1})
-    snapshot = builder.snapshot()
-    nodes = [
-        structs.replace(node, allocatable=structs.replace(node.allocatable, cpu=room_in_c))
-        if node.name == "c-1"
-        else node
-        for node in snapshot.nodes
-    ]
-    return resized(replace(snapshot, nodes=nodes), written=written, now=now, generation=generation)
+    snapshot = a_cluster("abc", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}).snapshot()
+    return resized(with_cpu(snapshot, room_in_c, "c-1"), written=written, now=now, generation=generation)
 
 
 def refusals(plan: Plan) -> list[object]:

@@ -25,7 +25,7 @@ from rebalancer.reporting.cluster_map import MapSize, map_document
 from rebalancer.reporting.documents.map import DomainState, MapDocument, MapLane, MoveKind, NodeState
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import ClusterBuilder
-from tests.build import a_cluster
+from tests.build import a_cluster, with_node, with_nodes
 from tests.controller.cycles import cycle_of
 from tests.drawing import examples
 from tests.planning.build import policy
@@ -156,11 +156,6 @@ def one_violated(**fields: Any) -> Snapshot:
     return builder.snapshot()
 
 
-def changed(snapshot: Snapshot, name: str, **fields: Any) -> Snapshot:
-    nodes = (structs.replace(node, **fields) if node.name == name else node for node in snapshot.nodes)
-    return replace(snapshot, nodes=tuple(nodes))
-
-
 def under_way(snapshot: Snapshot, number: int = 0, **fields: Any) -> Move:
     """Return the move of one of the pods, whose replacement is predicted in zone c."""
     pod = snapshot.pods[number]
@@ -256,12 +251,14 @@ def test_each_node_has_its_worst_state_and_each_zone_what_became_of_it() -> None
     snapshot = one_violated()
     now = snapshot.taken_at
     young = now - timedelta(minutes=1)
-    for name, fields in (
-        ("a-1", {"ready": False, "unschedulable": True, "ready_since": None}),
-        ("a-2", {"unschedulable": True}),
-        ("c-1", {"ready_since": young}),
-    ):
-        snapshot = changed(snapshot, name, **fields)
+    snapshot = with_nodes(
+        snapshot,
+        {
+            "a-1": {"ready": False, "unschedulable": True, "ready_since": None},
+            "a-2": {"unschedulable": True},
+            "c-1": {"ready_since": young},
+        },
+    )
     motion = DomainMotion(key=ZONE, value="b", since=young, until=young, moved=young, lasting=False, had=2, lost=1)
     returned = ObservedChange(ViolationCause.DOMAIN_RETURNED, f"{ZONE}=c", young)
     other = ObservedChange(ViolationCause.NODE_LOST, f"{ZONE}=a", young)
@@ -281,10 +278,8 @@ def test_each_node_has_its_worst_state_and_each_zone_what_became_of_it() -> None
 
 def test_of_many_nodes_those_are_listed_that_a_lane_concerns() -> None:
     """The others are counted by state; where too many concern one, all are."""
-    snapshot = changed(
-        a_cluster("abc", 30, {"a-1": 2, "a-2": 1, "b-1": 3}, spread={ZONE: 1}).snapshot(), "a-9", unschedulable=True
-    )
-    cycle = evicting(snapshot)
+    snapshot = a_cluster("abc", 30, {"a-1": 2, "a-2": 1, "b-1": 3}, spread={ZONE: 1}).snapshot()
+    cycle = evicting(with_node(snapshot, "a-9", unschedulable=True))
     document = drawn(cycle)
     listed = {zone.name: [node.name for node in zone.nodes] for zone in document.zones}
     assert listed == {"a": ["a-1", "a-2"], "b": ["b-1"], "c": []}

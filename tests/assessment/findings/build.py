@@ -1,6 +1,6 @@
 """Small clusters for findings, and what is found in them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, default_policy
 from rebalancer.scheduling.view import View
+from tests.build import with_nodes
 from tests.reports import all_findings
 from tests.scheduling.build import taint
 
@@ -29,12 +30,6 @@ def findings(snapshot: Snapshot, kind: FindingKind, policy: Policy | None = None
 def cordoned(snapshot: Snapshot, *names: str) -> Snapshot:
     """Return the cluster with these nodes cordoned."""
     return with_nodes(snapshot, {name: {"unschedulable": True, "taints": (CORDONED,)} for name in names})
-
-
-def with_nodes(snapshot: Snapshot, fields: Mapping[str, Mapping[str, Any]]) -> Snapshot:
-    """Return the cluster with other fields of some nodes."""
-    nodes = tuple(structs.replace(node, **fields.get(node.name, {})) for node in snapshot.nodes)
-    return replace(snapshot, nodes=nodes)
 
 
 def with_specs(snapshot: Snapshot, *, pods: bool = True, **fields: Any) -> Snapshot:

@@ -16,8 +16,8 @@ from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.assessment.findings.build import cordoned, findings, with_nodes, with_specs
-from tests.build import a_cluster
+from tests.assessment.findings.build import cordoned, findings, with_specs
+from tests.build import a_cluster, with_nodes
 from tests.drawing import examples
 
 KIND = FindingKind.REPLACEMENT_BLOCKED

@@ -15,7 +15,7 @@ from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster
+from tests.build import a_cluster, with_cpu, with_node
 from tests.planning.build import cause_of, changed, joined, planned, policy
 
 NODES = 3
@@ -25,13 +25,7 @@ def crowded() -> Snapshot:
     """Return three pods in zone a, one in b, and in c a node that is full of another workload."""
     blueprint = a_cluster("abc", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("other", on={"c-1": 1}, cpu=100)
-    snapshot = blueprint.snapshot()
-    return with_node(snapshot, "c-1", allocatable=structs.replace(snapshot.nodes[-1].allocatable, cpu=150))
-
-
-def with_node(snapshot: Snapshot, name: str, **fields: object) -> Snapshot:
-    nodes = tuple(structs.replace(one, **fields) if one.name == name else one for one in snapshot.nodes)
-    return replace(snapshot, nodes=nodes)
+    return with_cpu(blueprint.snapshot(), 150, "c-1")
 
 
 def explained(limit: int) -> NodesTakeNoMore:

@@ -15,7 +15,6 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import NO_MEMORY, Memory, make_token
-from rebalancer.model.nodes import Node
 from rebalancer.model.pods import PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -25,11 +24,11 @@ from rebalancer.planning.scope.lasting import CountsInMotion
 from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster, a_policy
+from tests.build import a_cluster, a_policy, with_node
 from tests.drawing import examples
 from tests.planning.build import EVICTING, cause_of, limit
 from tests.planning.build import changed as with_specs
-from tests.planning.clusters import nodes, planned, policy
+from tests.planning.clusters import planned, policy
 from tests.scheduling.build import taint
 
 SETTLE = timedelta(minutes=5)
@@ -43,11 +42,8 @@ def cluster(*, on: dict[str, int] | None = None) -> Snapshot:
 
 
 def labelled(snapshot: Snapshot, name: str, value: str | None, key: str = ZONE) -> Snapshot:
-    def change(node: Node) -> Node:
-        labels = {label: text for label, text in node.labels.items() if label != key}
-        return structs.replace(node, labels=Labels(labels if value is None else labels | {key: value}))
-
-    return nodes(snapshot, lambda node: change(node) if node.name == name else node)
+    labels = {label: text for label, text in snapshot.node[name].labels.items() if label != key}
+    return with_node(snapshot, name, labels=Labels(labels if value is None else labels | {key: value}))
 
 
 def changed(
@@ -158,9 +154,7 @@ def honouring(snapshot: Snapshot) -> Snapshot:
 
 
 def tainted(snapshot: Snapshot, name: str, key: str, **fields: Any) -> Snapshot:
-    return nodes(
-        snapshot, lambda node: structs.replace(node, taints=(taint(key),), **fields) if node.name == name else node
-    )
+    return with_node(snapshot, name, taints=(taint(key),), **fields)
 
 
 CORDON = "node.kubernetes.io/unschedulable"
