@@ -1,15 +1,18 @@
 """What most tests begin with: a cluster, a policy, the state of a leader."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import structs
 
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import InForce, Leading, LoopState
+from rebalancer.model.labels import Labels
+from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import PodTemplate
 from rebalancer.policy import Policy, load_policy
 from rebalancer.simulator import ClusterBuilder
 
@@ -58,6 +61,28 @@ def with_cpu(snapshot: Snapshot, cpu: int, *names: str) -> Snapshot:
     """Return the cluster in which so much CPU can be allocated on each of these nodes, in thousandths of a core."""
     allocatable = {name: structs.replace(snapshot.node[name].allocatable, cpu=cpu) for name in names}
     return with_nodes(snapshot, {name: {"allocatable": resources} for name, resources in allocatable.items()})
+
+
+Made = TypeVar("Made", Pod, PodTemplate)
+
+
+def change_specs(snapshot: Snapshot, change: Callable[[str, PodSpec], PodSpec], **labels: str) -> Snapshot:
+    """Change the specs of all pods and templates, by their label `app`, and add labels."""
+
+    def changed(made: Made) -> Made:
+        spec = change(made.labels["app"], made.spec)
+        return structs.replace(made, spec=spec, labels=Labels({**made.labels, **labels}))
+
+    owners = (
+        owner if owner.template is None else structs.replace(owner, template=changed(owner.template))
+        for owner in snapshot.workloads
+    )
+    return replace(snapshot, pods=tuple(map(changed, snapshot.pods)), workloads=tuple(owners))
+
+
+def with_labels(snapshot: Snapshot, **labels: str) -> Snapshot:
+    """Return the cluster with more labels of all pods and templates."""
+    return change_specs(snapshot, lambda _, spec: spec, **labels)
 
 
 def a_policy(text: str = "") -> Policy:

@@ -1,6 +1,6 @@
 """Small clusters and policies for the planner's tests, and what is planned for them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,10 +14,9 @@ from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import Pod, PodPhase, PodSpec
+from rebalancer.model.pods import PodPhase, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
-from rebalancer.model.workloads import Workload
 from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.decision import decide
 from rebalancer.planning.formulation import ProblemBuilder
@@ -32,7 +31,7 @@ from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster, a_policy
+from tests.build import a_cluster, a_policy, change_specs, with_cpu
 from tests.planning.states import CACHE, LIMITS
 from tests.scheduling.build import NOW
 
@@ -63,27 +62,6 @@ def planned(
     return plan(evaluation.view, evaluation.assessment, rules, memory, limits)
 
 
-def changed(snapshot: Snapshot, spec: Callable[[str, PodSpec], PodSpec], **labels: str) -> Snapshot:
-    """Change the specs of all pods and templates, by their label `app`, and add labels."""
-
-    def change_pod(pod: Pod) -> Pod:
-        app = pod.labels["app"]
-        return structs.replace(pod, spec=spec(app, pod.spec), labels=Labels({**pod.labels, **labels}))
-
-    def change_owner(owner: Workload) -> Workload:
-        template = owner.template
-        if template is None:
-            return owner
-        new = structs.replace(
-            template, spec=spec(template.labels["app"], template.spec), labels=Labels({**template.labels, **labels})
-        )
-        return structs.replace(owner, template=new, current=owner.replicas, updated=owner.replicas)
-
-    return replace(
-        snapshot, pods=tuple(map(change_pod, snapshot.pods)), workloads=tuple(map(change_owner, snapshot.workloads))
-    )
-
-
 def together(app: str, spec: PodSpec) -> PodSpec:
     """Let all constraints count every pod of the cluster `r`."""
     del app
@@ -105,7 +83,7 @@ def shards(places: Mapping[str, list[str | None]], *, node: int = 1, zone: int =
         term = PodAffinityTerm(topology_key=apart, selector=LabelSelector.of({"app": app}))
         return structs.replace(together(app, spec), pod_affinity=PodAffinity(anti_required=(term,)))
 
-    snapshot = changed(blueprint.snapshot(), tied, cluster="r")
+    snapshot = change_specs(blueprint.snapshot(), tied, cluster="r")
     waiting = []
     for shard, on in places.items():
         standing = [pod for pod in snapshot.pods if pod.labels["app"] == shard]
@@ -144,7 +122,7 @@ def softly(snapshot: Snapshot, max_skew: int = 1) -> Snapshot:
         )
         return structs.replace(spec, spread=(*spec.spread, soft))
 
-    return changed(snapshot, add)
+    return change_specs(snapshot, add)
 
 
 def on_one_node(**fields: Any) -> Snapshot:
@@ -167,9 +145,16 @@ def two_classes(**fields: Any) -> ClusterBuilder:
     return blueprint
 
 
+def crowded(priority: int = 0, *, cpu: int = 150) -> Snapshot:
+    """Return three pods of a priority in zone a, one in b, and in c a node that is full of another workload."""
+    blueprint = a_cluster("abc", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100, priority=priority)
+    blueprint.deployment("other", on={"c-1": 1}, cpu=100)
+    return with_cpu(blueprint.snapshot(), cpu, "c-1")
+
+
 def joined(blueprint: ClusterBuilder) -> Snapshot:
     """Return the cluster with all workloads under one selector."""
-    return changed(blueprint.snapshot(), together, cluster="r")
+    return change_specs(blueprint.snapshot(), together, cluster="r")
 
 
 def labelled(name: str, labels: dict[str, str]) -> Node:

@@ -43,7 +43,7 @@ from rebalancer.policy import Policy
 from rebalancer.reporting.documents.explanation import explain_pod
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_policy, with_cpu, with_node
+from tests.build import a_policy, change_specs, with_cpu, with_node
 from tests.planning.build import cause_of
 from tests.planning.test_uncertain_requests import requests
 
@@ -109,34 +109,17 @@ def batch_on(state: Snapshot, node: str) -> Pod:
 def resized(state: Snapshot, cpu: int) -> Snapshot:
     """Return the state in which web requests so much, on nodes a and b that have room for it."""
 
-    def larger(spec: PodSpec) -> PodSpec:
-        return structs.replace(spec, requests=structs.replace(spec.requests, cpu=cpu), scored=(cpu, spec.scored[1]))
+    def larger(app: str, spec: PodSpec) -> PodSpec:
+        requests = structs.replace(spec.requests, cpu=cpu)
+        return structs.replace(spec, requests=requests, scored=(cpu, spec.scored[1])) if app == "web" else spec
 
-    pods = with_pods(
-        state, "web", lambda pod: structs.replace(pod, spec=larger(pod.spec), requests=larger(pod.spec).requests)
-    ).pods
-    owners = tuple(
-        structs.replace(owner, template=structs.replace(owner.template, spec=larger(owner.template.spec)))
-        if owner.template is not None and owner.template.labels["app"] == "web"
-        else owner
-        for owner in state.workloads
-    )
-    return replace(with_cpu(state, 3 * cpu, "a-1"), pods=pods, workloads=owners)
+    asking = with_pods(change_specs(state, larger), "web", lambda pod: structs.replace(pod, requests=pod.spec.requests))
+    return with_cpu(asking, 3 * cpu, "a-1")
 
 
 def of_app(builder: ClusterBuilder, app: str, **changes: Any) -> Snapshot:
     """Return the state with another specification of an app, of its pods and its templates."""
-    state = builder.snapshot()
-    pods = with_pods(state, app, lambda pod: structs.replace(pod, spec=structs.replace(pod.spec, **changes))).pods
-    owners = tuple(
-        structs.replace(
-            owner, template=structs.replace(owner.template, spec=structs.replace(owner.template.spec, **changes))
-        )
-        if owner.template is not None and owner.template.labels["app"] == app
-        else owner
-        for owner in state.workloads
-    )
-    return replace(state, pods=pods, workloads=owners)
+    return change_specs(builder.snapshot(), lambda of, spec: structs.replace(spec, **changes) if of == app else spec)
 
 
 def with_budget(builder: ClusterBuilder, app: str) -> ClusterBuilder:

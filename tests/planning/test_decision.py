@@ -16,8 +16,8 @@ from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Amount, Policy
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
-from tests.planning.build import cause_of, changed, decided, first_problem, joined, limit, planned, policy
+from tests.build import a_cluster, with_labels
+from tests.planning.build import cause_of, decided, first_problem, joined, limit, planned, policy
 from tests.scheduling.build import NOW
 
 
@@ -45,7 +45,7 @@ def team_of_six(most: int) -> tuple[Snapshot, Policy]:
     blueprint.deployment("two", on={"a-1": 1, "b-1": 1}, cpu=200)
     rule = f"{{name: l, topologyKey: {HOSTNAME}, maxPods: {most}, action: Evict}}"
     rules = policy(f"groups: [{{name: g, selector: {{}}, groupBy: [team], limits: [{rule}]}}]")
-    return changed(blueprint.snapshot(), lambda _, spec: spec, team="x"), rules
+    return with_labels(blueprint.snapshot(), team="x"), rules
 
 
 @pytest.mark.parametrize(("most", "lookahead"), [(3, 40_000), (2, 0)])

@@ -15,8 +15,8 @@ from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.movable import NodeGone
 from rebalancer.planning.scope.systems import NodeOfAnotherSystem
 from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster, with_node
-from tests.planning.build import cause_of, changed, joined, labelled, planned, policy, together, two_classes
+from tests.build import a_cluster, change_specs, with_labels, with_node
+from tests.planning.build import cause_of, joined, labelled, planned, policy, together, two_classes
 from tests.scheduling.build import NOW, pod
 
 
@@ -117,7 +117,7 @@ def test_pods_that_nobody_would_create_again() -> None:
 
 def test_a_limit_waits_only_for_pods_that_it_counts() -> None:
     """A pod that the limit does not count may be pending; one that it counts belongs to the component."""
-    snapshot = changed(a_cluster("ab", 2, {"a-1": 3, "a-2": 1}).snapshot(), lambda _, spec: spec, team="x")
+    snapshot = with_labels(a_cluster("ab", 2, {"a-1": 3, "a-2": 1}).snapshot(), team="x")
     rules = policy(
         "groups: [{name: g, selector: {matchLabels: {team: x}}, groupBy: [team], limits: "
         f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, selector: {{matchLabels: {{app: web}}}}, action: Evict}}]}}]"
@@ -161,13 +161,13 @@ def test_one_class_of_several_whose_next_pod_is_unknown_stops_the_component() ->
         spec = together(app, spec)
         return structs.replace(spec, unpredictable=("spec.resourceClaims",)) if app == "three" else spec
 
-    (group,) = planned(changed(blueprint.snapshot(), claiming, cluster="r")).components
+    (group,) = planned(change_specs(blueprint.snapshot(), claiming, cluster="r")).components
     assert group.reason is Reason.NOT_PREDICTABLE
 
 
 def test_limits_over_pods_without_an_owner_and_pending_pods() -> None:
     """A pending pod is part of the problem; with a bare pod under the limit nothing is planned."""
-    snapshot = changed(a_cluster("ab", 2, {"a-1": 6, "b-1": 2}).snapshot(), lambda _, spec: spec, team="x")
+    snapshot = with_labels(a_cluster("ab", 2, {"a-1": 6, "b-1": 2}).snapshot(), team="x")
     pending = structs.replace(without_node(snapshot.pods[1]), created=snapshot.taken_at)
     rules = policy(
         "groups: [{name: g, selector: {}, groupBy: [team], limits: "

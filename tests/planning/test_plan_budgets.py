@@ -16,8 +16,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.scope.budgets import BudgetExhausted, GroupUnavailable
 from rebalancer.policy import Amount, Budgets
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
-from tests.planning.build import DEADLOCK, changed, on_one_node, shards
+from tests.build import a_cluster, with_labels
+from tests.planning.build import DEADLOCK, on_one_node, shards
 from tests.planning.build import planned as plan_small
 from tests.planning.build import policy as small_policy
 from tests.planning.clusters import (
@@ -204,7 +204,7 @@ def test_an_eviction_that_may_still_be_carried_out_uses_up_the_group() -> None:
     blueprint = a_cluster("abc", 1)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 3, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
-    snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, cluster="r")
+    snapshot = with_labels(blueprint.snapshot(), cluster="r")
     rules = small_policy(
         "groups: [{name: g, selector: {}, groupBy: [cluster], disruption: {maxInFlight: 1}, limits: []}]"
     )

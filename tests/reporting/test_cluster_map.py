@@ -16,6 +16,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, ObservedChange, Reference, Target, ZoneSeen
 from rebalancer.model.nodes import HOSTNAME, ZONE
+from rebalancer.model.pods import PodSpec
 from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
@@ -25,11 +26,10 @@ from rebalancer.reporting.cluster_map import MapSize, map_document
 from rebalancer.reporting.documents.map import DomainState, MapDocument, MapLane, MoveKind, NodeState
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import ClusterBuilder
-from tests.build import a_cluster, with_node, with_nodes
+from tests.build import a_cluster, change_specs, with_labels, with_node, with_nodes
 from tests.controller.cycles import cycle_of
 from tests.drawing import examples
 from tests.planning.build import policy
-from tests.planning.clusters import owners, spread_by
 from tests.reporting.test_plan_numbers import states
 from tests.reports import cycle_report
 from tests.tracking.build import move
@@ -232,10 +232,7 @@ def test_a_limit_is_a_lane_of_the_workloads_that_it_counts() -> None:
     builder.deployment("api", on={"a-1": 1, "b-1": 1})
     rule = LIMIT.replace("9", "1").replace("}", ", groupBy: []}")
     group = f"groups: [{{name: g, selector: {{}}, groupBy: [tier], limits: [{rule}]}}]"
-    labelled = tuple(
-        structs.replace(pod, labels=Labels({**pod.labels, "tier": "x"})) for pod in builder.snapshot().pods
-    )
-    snapshot = replace(builder.snapshot(), pods=labelled)
+    snapshot = with_labels(builder.snapshot(), tier="x")
     cycle = evicting(snapshot, text=group.replace(", groupBy: []", ""))
     (lane,) = drawn(cycle).lanes
     assert [one.name for one in lane.workloads] == ["api", "web"]
@@ -363,20 +360,11 @@ def test_a_stored_map_is_small() -> None:
 
 
 def test_soft_constraints_are_drawn_where_they_are_acted_on() -> None:
-    snapshot = spread_by(
-        one_violated(), lambda one: structs.replace(one, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY)
-    )
-    soft = owners(
-        snapshot, lambda owner: structs.replace(owner, template=None) if owner.kind == "Deployment" else owner
-    )
-    softened = owners(
-        soft,
-        lambda owner: (
-            owner
-            if owner.template is None
-            else structs.replace(owner, template=structs.replace(owner.template, spec=snapshot.pods[0].spec))
-        ),
-    )
+    def soften(_: str, spec: PodSpec) -> PodSpec:
+        soft = WhenUnsatisfiable.SCHEDULE_ANYWAY
+        return structs.replace(spec, spread=tuple(structs.replace(one, when_unsatisfiable=soft) for one in spec.spread))
+
+    softened = change_specs(one_violated(), soften)
     assert drawn(evicting(softened)).lanes == ()
     (lane,) = drawn(evicting(softened, text="spread: {actOn: [DoNotSchedule, ScheduleAnyway]}")).lanes
     assert lane.what == "zone, maxSkew 1 (soft)"

@@ -1,6 +1,5 @@
 """Small clusters for findings, and what is found in them."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, default_policy
 from rebalancer.scheduling.view import View
-from tests.build import with_nodes
+from tests.build import change_specs, with_nodes
 from tests.reports import all_findings
 from tests.scheduling.build import taint
 
@@ -34,14 +33,5 @@ def cordoned(snapshot: Snapshot, *names: str) -> Snapshot:
 
 def with_specs(snapshot: Snapshot, *, pods: bool = True, **fields: Any) -> Snapshot:
     """Return the cluster with other fields in the specs of all templates, and of all pods too."""
-
-    def changed(owner: Any) -> Any:
-        if owner.template is None:
-            return owner
-        spec = structs.replace(owner.template.spec, **fields)
-        return structs.replace(owner, template=structs.replace(owner.template, spec=spec))
-
-    standing: Sequence[Any] = snapshot.pods
-    if pods:
-        standing = [structs.replace(pod, spec=structs.replace(pod.spec, **fields)) for pod in standing]
-    return replace(snapshot, workloads=tuple(map(changed, snapshot.workloads)), pods=tuple(standing))
+    changed = change_specs(snapshot, lambda _, spec: structs.replace(spec, **fields))
+    return changed if pods else replace(changed, pods=snapshot.pods)

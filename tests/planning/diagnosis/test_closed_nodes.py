@@ -15,17 +15,10 @@ from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster, with_cpu, with_node
-from tests.planning.build import cause_of, changed, joined, planned, policy
+from tests.build import a_cluster, change_specs, with_node
+from tests.planning.build import cause_of, crowded, joined, planned, policy
 
 NODES = 3
-
-
-def crowded() -> Snapshot:
-    """Return three pods in zone a, one in b, and in c a node that is full of another workload."""
-    blueprint = a_cluster("abc", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100)
-    blueprint.deployment("other", on={"c-1": 1}, cpu=100)
-    return with_cpu(blueprint.snapshot(), 150, "c-1")
 
 
 def explained(limit: int) -> NodesTakeNoMore:
@@ -96,7 +89,7 @@ def asking_for_devices(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
         return structs.replace(spec, requests=requests) if name in names else spec
 
     device = DeviceClass(name="gpu", extended_resource="example.com/gpu")
-    return replace(changed(snapshot, asking), device_classes=(device,))
+    return replace(change_specs(snapshot, asking), device_classes=(device,))
 
 
 def test_of_pods_that_are_not_predicted_no_node_is_blamed() -> None:

@@ -12,10 +12,9 @@ from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster
+from tests.build import a_cluster, change_specs
 from tests.planning.build import (
     cause_of,
-    changed,
     first_problem,
     joined,
     planned,
@@ -39,7 +38,7 @@ def test_a_diagnosis_that_reaches_its_limit_calls_nothing_infeasible() -> None:
     blueprint = a_cluster("ab", 1)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200)
-    snapshot = changed(blueprint.snapshot(), together, cluster="r")
+    snapshot = change_specs(blueprint.snapshot(), together, cluster="r")
     full = replace(snapshot, nodes=tuple(structs.replace(node, pods=6) for node in snapshot.nodes))
     none = replace(full, nodes=tuple(structs.replace(node, pods=0) for node in full.nodes))
     (diagnosed,) = planned(none).components

@@ -21,8 +21,8 @@ from rebalancer.planning.scope.budgets import GroupSettling
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.phrases import eviction_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster, a_layout
-from tests.planning.build import DEADLOCK, cause_of, changed, limit, planned, policy, shards, softly, together
+from tests.build import a_cluster, a_layout, change_specs, with_labels
+from tests.planning.build import DEADLOCK, cause_of, limit, planned, policy, shards, softly, together
 from tests.tracking.build import move
 
 
@@ -136,7 +136,7 @@ def test_several_owners_under_one_limit() -> None:
         "groups: [{name: g, selector: {}, groupBy: [team], limits: "
         f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, action: Evict}}]}}]"
     )
-    snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, team="x")
+    snapshot = with_labels(blueprint.snapshot(), team="x")
     (group,) = planned(snapshot, policy(rules)).components
     assert ([workload.name for workload in group.workloads], group.evictions) == (["one", "two"], 2)
     assert group.after is None
@@ -150,7 +150,7 @@ def test_no_capacity_for_pods_of_several_classes() -> None:
     blueprint.node("b-1", zone="b", cpu=900)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=1000)
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=2000)
-    (group,) = planned(changed(blueprint.snapshot(), together, cluster="r")).components
+    (group,) = planned(change_specs(blueprint.snapshot(), together, cluster="r")).components
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
 
 
@@ -159,7 +159,7 @@ def test_pods_of_several_classes_that_may_not_move() -> None:
     blueprint = a_cluster("ab", 1)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200)
-    snapshot = changed(blueprint.snapshot(), together, cluster="r")
+    snapshot = change_specs(blueprint.snapshot(), together, cluster="r")
     stay = {"rebalancer.dev/exclude": "true"}
     staying = tuple(structs.replace(pod, annotations=Labels(stay)) for pod in snapshot.pods)
     (group,) = planned(replace(snapshot, pods=staying)).components
@@ -212,7 +212,7 @@ def test_terms_of_several_classes_that_are_not_modelled(terms: dict[str, Any], c
         spec = together(app, spec)
         return structs.replace(spec, **terms) if app == "one" else spec
 
-    (group,) = planned(changed(blueprint.snapshot(), asking, cluster="r")).components
+    (group,) = planned(change_specs(blueprint.snapshot(), asking, cluster="r")).components
     assert group.reason is Reason.NOT_PREDICTABLE
     assert cause_of(group) == cause
 
@@ -227,7 +227,7 @@ def test_a_class_whose_next_pod_is_not_known_stays() -> None:
         spec = together(app, spec)
         return structs.replace(spec, unpredictable=("spec.resourceClaims",)) if app == "one" else spec
 
-    plan = planned(changed(blueprint.snapshot(), claiming, cluster="r"))
+    plan = planned(change_specs(blueprint.snapshot(), claiming, cluster="r"))
     assert {eviction.workload.name for eviction in plan.evictions} == {"two"}
 
 
@@ -334,7 +334,7 @@ def test_a_limit_by_workload_beside_one_for_all() -> None:
     blueprint = a_cluster("abc", 2)
     for shard, on in {"s0": ("a-1", "a-2"), "s1": ("b-1", "c-1"), "s2": ("b-2", "c-2")}.items():
         blueprint.stateful_set(shard, on=dict.fromkeys(on, 1))
-    snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, cluster="r")
+    snapshot = with_labels(blueprint.snapshot(), cluster="r")
     plan = planned(snapshot, rules)
     (group,) = plan.components
     assert (group.state, group.lower_bound, group.optimal) == (State.VIOLATED, 1, True)

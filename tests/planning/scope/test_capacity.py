@@ -15,8 +15,8 @@ from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster, with_cpu
-from tests.planning.build import changed, first_problem, joined, planned, two_classes
+from tests.build import a_cluster, change_specs, with_cpu
+from tests.planning.build import first_problem, joined, planned, two_classes
 from tests.scheduling.build import NOW
 
 
@@ -108,5 +108,5 @@ def test_pods_with_affinity_have_a_capacity_of_their_own() -> None:
         term = PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"app": "other"}))
         return structs.replace(spec, pod_affinity=PodAffinity(anti_required=(term,)))
 
-    assert planned(changed(blueprint.snapshot(), avoid_others)).components[0].evictions == 1
-    assert planned(changed(joined(two_classes()), avoid_others)).components[0].evictions == 3
+    assert planned(change_specs(blueprint.snapshot(), avoid_others)).components[0].evictions == 1
+    assert planned(change_specs(joined(two_classes()), avoid_others)).components[0].evictions == 3

@@ -24,10 +24,9 @@ from rebalancer.planning.scope.lasting import CountsInMotion
 from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster, a_policy, with_node
+from tests.build import a_cluster, a_policy, change_specs, with_node
 from tests.drawing import examples
 from tests.planning.build import EVICTING, cause_of, limit
-from tests.planning.build import changed as with_specs
 from tests.planning.clusters import planned, policy
 from tests.scheduling.build import taint
 
@@ -150,7 +149,7 @@ def honouring(snapshot: Snapshot) -> Snapshot:
         spread = (structs.replace(one, node_taints_policy=InclusionPolicy.HONOR) for one in spec.spread)
         return structs.replace(spec, spread=tuple(spread))
 
-    return with_specs(snapshot, honour)
+    return change_specs(snapshot, honour)
 
 
 def tainted(snapshot: Snapshot, name: str, key: str, **fields: Any) -> Snapshot:
@@ -213,7 +212,7 @@ def test_a_limit_that_is_violated_only_since_a_label_has_changed_waits() -> None
 
 
 def test_a_soft_constraint_that_is_acted_on_waits_too_and_one_that_is_not_waits_for_nothing() -> None:
-    soft = with_specs(
+    soft = change_specs(
         labelled(cluster(on={"a-1": 3, "b-1": 2, "c-1": 2}), "b-2", "d"),
         lambda _, spec: structs.replace(
             spec,
@@ -306,7 +305,7 @@ def test_what_is_satisfied_waits_for_nothing_where_something_else_is_violated_as
                 spec, spread=(zone, structs.replace(name, max_skew=max_skew, when_unsatisfiable=when))
             )
 
-        return with_specs(snapshot, change)
+        return change_specs(snapshot, change)
 
     assert not waits(planned(with_host_names(1, soft=True), RULES, Memory(node_changes=(row,))), row)
     assert waits(planned(with_host_names(1, soft=False), RULES, Memory(node_changes=(row,))), row)
