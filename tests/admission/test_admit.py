@@ -319,8 +319,7 @@ def test_a_step_that_needs_two_goes_whole_or_not_at_all() -> None:
     snapshot, assessment, made = assess_and_plan(policy)
     pairs = {eviction.step: structs.replace(eviction.repair, needed=2) for eviction in made.evictions}
     paired = structs.replace(
-        made,
-        evictions=tuple(structs.replace(eviction, repair=pairs[eviction.step]) for eviction in made.evictions),
+        made, evictions=tuple(structs.replace(eviction, repair=pairs[eviction.step]) for eviction in made.evictions)
     )
     now = snapshot.taken_at
     context = AdmissionContext(policy=policy, mode=policy.mode, now=now)

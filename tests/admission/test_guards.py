@@ -138,9 +138,7 @@ def test_answers_about_other_guards_say_nothing() -> None:
     other = guards(31)
     assert waits_for(passed(good_since(0.0, 40.0), at=40.0, by=other)) == {GuardsUnanswered()}
     state = take_answers(good_since(0.0, 40.0), other, [answer()], 45.0)
-    assert waits_for(passed(state, at=45.0, by=other)) == {
-        GuardNotLasting("0", timedelta(0), timedelta(seconds=31)),
-    }
+    assert waits_for(passed(state, at=45.0, by=other)) == {GuardNotLasting("0", timedelta(0), timedelta(seconds=31))}
 
 
 def test_the_time_begins_when_the_last_step_has_ended() -> None:

@@ -180,10 +180,7 @@ def test_a_step_of_several_goes_once_nothing_else_is_under_way() -> None:
     assert [since for _, since in busy.queued] == [NOW]
     larger = Memory(
         moves=(under_way("x", "elsewhere"),),
-        windows=(
-            StartWindow(size=4, moved_at=NOW),
-            StartWindow(namespace="team-0", size=3, moved_at=NOW),
-        ),
+        windows=(StartWindow(size=4, moved_at=NOW), StartWindow(namespace="team-0", size=3, moved_at=NOW)),
     )
     assert len(admitted(larger, made=alone).evictions) == 3
     assert not admitted(larger, made=alone).queued

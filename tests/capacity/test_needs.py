@@ -15,15 +15,7 @@ from rebalancer.model.affinity import NodeAffinity, Taint, TaintEffect, Tolerati
 from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
 from rebalancer.model.motion import DomainMotion
-from rebalancer.model.moves import (
-    NO_MEMORY,
-    CapacityAttempt,
-    DomainName,
-    Memory,
-    Reference,
-    ZoneSeen,
-    make_token,
-)
+from rebalancer.model.moves import NO_MEMORY, CapacityAttempt, DomainName, Memory, Reference, ZoneSeen, make_token
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot

@@ -7,16 +7,7 @@ import pytest
 
 from rebalancer.model.reasons import Reason
 from tests.control_plane.resources import Manifest
-from tests.known_states.build import (
-    CROWDED,
-    State,
-    cluster,
-    deployment,
-    make,
-    namespace,
-    over_zones,
-    replica_set,
-)
+from tests.known_states.build import CROWDED, State, cluster, deployment, make, namespace, over_zones, replica_set
 
 OPPOSITE = ("b-0", "b-0", "c-0", "c-0", "c-0")
 """Where other pods are if all zones have three pods with those of `CROWDED`."""

@@ -7,15 +7,7 @@ import pytest
 
 from rebalancer.model.reasons import Reason
 from tests.control_plane.resources import Manifest
-from tests.known_states.build import (
-    State,
-    changed,
-    cluster,
-    containers,
-    deployment,
-    make,
-    namespace,
-)
+from tests.known_states.build import State, changed, cluster, containers, deployment, make, namespace
 
 
 def assert_refused(state: State, *named: str) -> None:

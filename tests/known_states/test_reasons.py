@@ -8,9 +8,7 @@ from rebalancer.model.reasons import FindingKind, Reason, State
 from tests.cli.files import ready_nodes
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.resources import Manifest
-from tests.known_states.build import (
-    State as Cluster,
-)
+from tests.known_states.build import State as Cluster
 from tests.known_states.build import (
     bound_claim,
     cluster,
@@ -71,12 +69,7 @@ def test_a_host_port_that_is_taken() -> None:
     [
         ("node.kubernetes.io/unreachable", "", "1 is not Ready", "Bring back c-0"),
         ("node.kubernetes.io/not-ready", "", "1 is not Ready", "Bring back c-0"),
-        (
-            "dedicated",
-            "db",
-            "1 has the taint dedicated=db",
-            "Remove the taint dedicated=db from c-0, or tolerate it",
-        ),
+        ("dedicated", "db", "1 has the taint dedicated=db", "Remove the taint dedicated=db from c-0, or tolerate it"),
     ],
 )
 def test_a_taint(key: str, value: str, says: str, remedy: str) -> None:

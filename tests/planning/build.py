@@ -162,11 +162,7 @@ def labelled(name: str, labels: dict[str, str]) -> Node:
 
 
 def first_problem(
-    snapshot: Snapshot,
-    rules: Policy | None = None,
-    *,
-    stuck: frozenset[str] = frozenset(),
-    cache: SearchCache = CACHE,
+    snapshot: Snapshot, rules: Policy | None = None, *, stuck: frozenset[str] = frozenset(), cache: SearchCache = CACHE
 ) -> tuple[View, Problem | Refusal]:
     """Return the view and the first component's problem; `stuck` are the UIDs of pods that wait in vain."""
     view, rules = View(snapshot), rules or policy()

@@ -20,16 +20,7 @@ from tests.build import a_cluster, with_labels
 from tests.planning.build import DEADLOCK, on_one_node, shards
 from tests.planning.build import planned as plan_small
 from tests.planning.build import policy as small_policy
-from tests.planning.clusters import (
-    GENEROUS,
-    budgeted,
-    laid_out,
-    nodes,
-    planned,
-    pods,
-    policy,
-    returned,
-)
+from tests.planning.clusters import GENEROUS, budgeted, laid_out, nodes, planned, pods, policy, returned
 from tests.tracking.build import move
 
 
@@ -84,14 +75,7 @@ def test_a_budget_is_counted_afresh() -> None:
     assert len(planned(changed).evictions) == 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"generation": 2},
-        {"synced": False},
-        {"allowed": 0},
-    ],
-)
+@pytest.mark.parametrize("change", [{"generation": 2}, {"synced": False}, {"allowed": 0}])
 def test_a_budget_that_is_not_worked_out_allows_nothing(change: dict[str, Any]) -> None:
     """A stale generation, a failed sync, none allowed: nothing goes."""
     snapshot = budgeted(max_unavailable=2)

@@ -33,17 +33,7 @@ from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_cluster, with_cpu, with_node
 from tests.planning.build import cause_of
-from tests.planning.clusters import (
-    REGION,
-    laid_out,
-    nodes,
-    planned,
-    pods,
-    policy,
-    regions,
-    returned,
-    sharing,
-)
+from tests.planning.clusters import REGION, laid_out, nodes, planned, pods, policy, regions, returned, sharing
 from tests.scheduling.build import NOW
 
 
@@ -157,8 +147,7 @@ def test_targets_that_are_none(change: dict[str, Any], reason: Reason) -> None:
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted"],
+    "key", ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted"]
 )
 def test_a_target_that_an_autoscaler_is_about_to_remove_is_none(key: str) -> None:
     """Another taint that only makes the node less preferred changes nothing."""

@@ -17,17 +17,7 @@ from rebalancer.reporting.phrases import eviction_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_cluster, with_cpu, with_node
-from tests.planning.clusters import (
-    REGION,
-    hostname_only,
-    nodes,
-    planned,
-    pods,
-    regions,
-    returned,
-    sharing,
-    spread_by,
-)
+from tests.planning.clusters import REGION, hostname_only, nodes, planned, pods, regions, returned, sharing, spread_by
 from tests.scheduling.build import NOW, taint
 
 

@@ -113,9 +113,7 @@ def test_what_no_placement_satisfies_together_is_infeasible() -> None:
 
 
 @given(
-    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=2), min_size=2, max_size=3),
-    st.booleans(),
-    st.booleans(),
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=2), min_size=2, max_size=3), st.booleans(), st.booleans()
 )
 @examples(25)
 def test_report_metrics_and_plan_say_the_same(counts: list[list[int]], excluded: bool, tried: bool) -> None:

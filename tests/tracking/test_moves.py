@@ -331,11 +331,7 @@ def test_a_planned_move_whose_pod_a_new_leader_has_found_counts_as_not_carried_o
     other = moved(MoveState.PLANNED, uid="other", unexecuted=True)
     evicted = moved(MoveState.EVICTED, uid="evicted")
     memory = note_remaining(Memory(moves=(MOVE, other, evicted)), {"old", "evicted"})
-    assert memory.moves == (
-        moved(MoveState.PLANNED, unexecuted=True),
-        structs.replace(MOVE, uid="other"),
-        evicted,
-    )
+    assert memory.moves == (moved(MoveState.PLANNED, unexecuted=True), structs.replace(MOVE, uid="other"), evicted)
     assert memory.unexecuted == memory.moves[:1]
     assert memory.in_flight == memory.moves[1:]
     assert overlay_moves(seen(OLD), memory.moves) == seen(OLD)

@@ -305,11 +305,7 @@ def test_a_group_whose_label_is_set_at_run_time() -> None:
 def test_pods_that_stand_where_they_may_not_are_counted() -> None:
     """A node that their affinity no longer admits still falls with them; it is no domain to fill."""
     limit = one(redis(machines("ab", 2), spread_over({"a1": 1, "b1": 3}), zones=["a"]), max_share="<=1/2")
-    assert (dict(limit.counts), limit.existing, limit.state) == (
-        {"a1": 1, "a2": 0, "b1": 3},
-        2,
-        State.VIOLATED,
-    )
+    assert (dict(limit.counts), limit.existing, limit.state) == ({"a1": 1, "a2": 0, "b1": 3}, 2, State.VIOLATED)
 
 
 def test_domains_that_are_declared() -> None:

@@ -13,14 +13,7 @@ from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.simulator import ZONE
 from tests.build import a_cluster, change_specs
-from tests.planning.build import (
-    cause_of,
-    first_problem,
-    joined,
-    planned,
-    together,
-    two_classes,
-)
+from tests.planning.build import cause_of, first_problem, joined, planned, together, two_classes
 from tests.planning.states import LIMITS
 
 

@@ -34,15 +34,7 @@ from rebalancer.simulator import ZONE
 from tests.build import a_cluster
 from tests.planning.build import on_one_node
 from tests.planning.build import planned as plan_small
-from tests.planning.clusters import (
-    GENEROUS,
-    nodes,
-    owners,
-    planned,
-    pods,
-    policy,
-    returned,
-)
+from tests.planning.clusters import GENEROUS, nodes, owners, planned, pods, policy, returned
 from tests.tracking.build import move
 
 ALL_AT_ONCE = policy(budgets=GENEROUS)
@@ -77,10 +69,7 @@ def annotated(**notes: str) -> Callable[[Pod], Pod]:
     ("change", "reason"),
     [
         (annotated(rebalancer_dev__exclude="true"), None),
-        (
-            lambda pod: structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "true"})),
-            Reason.EXCLUDED,
-        ),
+        (lambda pod: structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "true"})), Reason.EXCLUDED),
         (lambda pod: structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "false"})), None),
         (
             lambda pod: structs.replace(
@@ -301,10 +290,7 @@ def test_others_decide() -> None:
         (pods(snapshot, lambda pod: structs.replace(pod, spec=other)), Reason.OTHER_SCHEDULER),
         (pods(snapshot, lambda pod: structs.replace(pod, spec=grouped)), Reason.POD_GROUP_DISRUPTION),
         (pods(snapshot, lambda pod: structs.replace(pod, spec=responding)), Reason.EXCLUDED),
-        (
-            owners(snapshot, lambda owner: structs.replace(owner, deleted=snapshot.taken_at)),
-            Reason.ROLLOUT_IN_PROGRESS,
-        ),
+        (owners(snapshot, lambda owner: structs.replace(owner, deleted=snapshot.taken_at)), Reason.ROLLOUT_IN_PROGRESS),
     ):
         plan = planned(changed)
         assert plan.evictions == ()

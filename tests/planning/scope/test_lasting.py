@@ -46,13 +46,7 @@ def labelled(snapshot: Snapshot, name: str, value: str | None, key: str = ZONE) 
 
 
 def changed(
-    snapshot: Snapshot,
-    name: str,
-    event: NodeEvent,
-    value: str | None = None,
-    *,
-    key: str = "",
-    seconds: int = 60,
+    snapshot: Snapshot, name: str, event: NodeEvent, value: str | None = None, *, key: str = "", seconds: int = 60
 ) -> NodeChange:
     """Return a change of a node so many seconds ago."""
     return NodeChange(snapshot.taken_at - timedelta(seconds=seconds), name, event, key, value)
