@@ -10,7 +10,7 @@ from msgspec import structs
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import InForce, Leading, LoopState
 from rebalancer.model.labels import Labels
-from rebalancer.model.pods import Pod, PodSpec
+from rebalancer.model.pods import Pod, PodPhase, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import PodTemplate
 from rebalancer.policy import Policy, load_policy
@@ -78,6 +78,12 @@ def change_specs(snapshot: Snapshot, change: Callable[[str, PodSpec], PodSpec], 
         for owner in snapshot.workloads
     )
     return replace(snapshot, pods=tuple(map(changed, snapshot.pods)), workloads=tuple(owners))
+
+
+def without_node(pod: Pod, name: str = "", **fields: Any) -> Pod:
+    """Return the pod as one that waits for a node; with a name it is another one, of this UID too."""
+    named = {"name": name, "uid": name} if name else {}
+    return structs.replace(pod, **{"node": None, "ready": False, "phase": PodPhase.PENDING, **named, **fields})
 
 
 def with_labels(snapshot: Snapshot, **labels: str) -> Snapshot:

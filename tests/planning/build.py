@@ -14,7 +14,7 @@ from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import PodPhase, PodSpec
+from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.planning.case import ComponentContext, Decision
@@ -31,7 +31,7 @@ from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster, a_policy, change_specs, with_cpu
+from tests.build import a_cluster, a_policy, change_specs, with_cpu, without_node
 from tests.planning.states import CACHE, LIMITS
 from tests.scheduling.build import NOW
 
@@ -84,27 +84,16 @@ def shards(places: Mapping[str, list[str | None]], *, node: int = 1, zone: int =
         return structs.replace(together(app, spec), pod_affinity=PodAffinity(anti_required=(term,)))
 
     snapshot = change_specs(blueprint.snapshot(), tied, cluster="r")
-    waiting = []
+    late = []
     for shard, on in places.items():
         standing = [pod for pod in snapshot.pods if pod.labels["app"] == shard]
         for number in range(len(standing), len(on)):
-            own = {
-                "statefulset.kubernetes.io/pod-name": f"{shard}-{number}",
-                "apps.kubernetes.io/pod-index": f"{number}",
-            }
-            waiting.append(
-                structs.replace(
-                    standing[0],
-                    uid=f"{shard}-{number}",
-                    name=f"{shard}-{number}",
-                    labels=Labels({**standing[0].labels, **own}),
-                    node=None,
-                    ready=False,
-                    phase=PodPhase.PENDING,
-                    created=snapshot.taken_at - timedelta(minutes=1),
-                )
-            )
-    return replace(snapshot, pods=(*snapshot.pods, *waiting))
+            name = f"{shard}-{number}"
+            own = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": f"{number}"}
+            labels = Labels({**standing[0].labels, **own})
+            created = snapshot.taken_at - timedelta(minutes=1)
+            late.append(without_node(standing[0], name, labels=labels, created=created))
+    return replace(snapshot, pods=(*snapshot.pods, *late))
 
 
 DEADLOCK: dict[str, list[str | None]] = {"s0": ["n1", "n3"], "s1": ["n4", "n2"], "s2": ["n6", None]}

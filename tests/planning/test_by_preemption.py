@@ -14,7 +14,7 @@ from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.facts import Fact
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState
-from rebalancer.model.pods import Pod, PodPhase, PodSpec
+from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
@@ -43,7 +43,7 @@ from rebalancer.policy import Policy
 from rebalancer.reporting.documents.explanation import explain_pod
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_policy, change_specs, with_cpu, with_node
+from tests.build import a_policy, change_specs, with_cpu, with_node, without_node
 from tests.planning.build import cause_of
 from tests.planning.test_uncertain_requests import requests
 
@@ -225,23 +225,14 @@ class TestNothingElseMoves:
         builder.deployment("late", replicas=2, cpu=5000)
         assert self.waits(builder.snapshot()) == (0, 2)
         state = crowded().snapshot()
-        late = structs.replace(state.pods[-1], uid="late", owner=None, node=None, phase=PodPhase.PENDING, ready=False)
+        late = without_node(state.pods[-1], "late", owner=None)
         assert self.waits(replace(state, pods=(*state.pods, late))) == (0, 1)
 
     def test_one_that_no_node_would_ever_take_is_not(self) -> None:
         state = crowded().snapshot()
-        lost = structs.replace(
-            state.pods[0],
-            uid="lost",
-            labels=Labels({"app": "lost"}),
-            owner=None,
-            node=None,
-            phase=PodPhase.PENDING,
-            ready=False,
-            spec=structs.replace(
-                state.pods[0].spec, node_affinity=NodeAffinity(selector=Labels({"nowhere": "to be found"}))
-            ),
-        )
+        nowhere = NodeAffinity(selector=Labels({"nowhere": "to be found"}))
+        spec = structs.replace(state.pods[0].spec, node_affinity=nowhere)
+        lost = without_node(state.pods[0], "lost", labels=Labels({"app": "lost"}), owner=None, spec=spec)
         assert step_of(made(replace(state, pods=(*state.pods, lost)))).repair.preempts
 
     def test_another_eviction_of_the_plan_comes_first(self) -> None:
@@ -272,9 +263,7 @@ class TestWhileItIsUnderWay:
         builder.deployment("other", on={"e-1": 3}, spread={"pool": 1}, cpu=500)
         state = builder.snapshot()
         first = next(pod for pod in state.pods if pod.node == "a-1")
-        new = structs.replace(
-            first, uid="new", name="web-new", node=None, phase=PodPhase.PENDING, ready=False, created=state.taken_at
-        )
+        new = without_node(first, "web-new", created=state.taken_at)
         return replace(state, pods=(*[pod for pod in state.pods if pod is not first], new))
 
     def test_no_other_eviction_takes_the_place_that_the_preempted_pod_will_need(self) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from msgspec import structs
 
 from rebalancer.model.labels import Labels, LabelSelector
-from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
+from rebalancer.model.pods import PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
@@ -15,13 +15,9 @@ from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.movable import NodeGone
 from rebalancer.planning.scope.systems import NodeOfAnotherSystem
 from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster, change_specs, with_labels, with_node
+from tests.build import a_cluster, change_specs, with_labels, with_node, without_node
 from tests.planning.build import cause_of, joined, labelled, planned, policy, together, two_classes
 from tests.scheduling.build import NOW, pod
-
-
-def without_node(some: Pod) -> Pod:
-    return structs.replace(some, node=None, ready=False, phase=PodPhase.PENDING)
 
 
 def test_several_classes_wait_for_settling_nodes() -> None:
@@ -74,7 +70,7 @@ def test_a_gated_pod_of_one_class_holds_nothing() -> None:
     """It is in no queue and takes no capacity; once its gate goes it comes where the constraints allow it."""
     snapshot = joined(two_classes())
     first = next(pod for pod in snapshot.pods if pod.labels["app"] == "one")
-    gated = structs.replace(without_node(first), spec=structs.replace(first.spec, gated=True))
+    gated = without_node(first, spec=structs.replace(first.spec, gated=True))
     pods = tuple(gated if pod is first else pod for pod in snapshot.pods)
     plan = planned(replace(snapshot, pods=pods))
     assert plan.evictions
@@ -168,7 +164,7 @@ def test_one_class_of_several_whose_next_pod_is_unknown_stops_the_component() ->
 def test_limits_over_pods_without_an_owner_and_pending_pods() -> None:
     """A pending pod is part of the problem; with a bare pod under the limit nothing is planned."""
     snapshot = with_labels(a_cluster("ab", 2, {"a-1": 6, "b-1": 2}).snapshot(), team="x")
-    pending = structs.replace(without_node(snapshot.pods[1]), created=snapshot.taken_at)
+    pending = without_node(snapshot.pods[1], created=snapshot.taken_at)
     rules = policy(
         "groups: [{name: g, selector: {}, groupBy: [team], limits: "
         f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, action: Evict}}]}}]"

@@ -9,14 +9,14 @@ from msgspec import structs
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
-from rebalancer.model.pods import Pod, PodPhase, Resources
+from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
 from rebalancer.planning.scope.components import stuck_pods
 from rebalancer.reporting.phrases import eviction_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster, with_cpu, with_node
+from tests.build import a_cluster, with_cpu, with_node, without_node
 from tests.planning.clusters import REGION, hostname_only, nodes, planned, pods, regions, returned, sharing, spread_by
 from tests.scheduling.build import NOW, taint
 
@@ -305,19 +305,10 @@ def test_a_pod_that_waits_for_capacity_where_nothing_is_required_needs_no_repair
 
     web = [constrained(pod) for pod in snapshot.pods if pod.labels["app"] == "web"]
     requests = structs.replace(web[0].requests, cpu=10**6)
-    waiting = structs.replace(
-        web[0],
-        uid="w",
-        name="w",
-        node=None,
-        ready=False,
-        phase=PodPhase.PENDING,
-        created=NOW - timedelta(days=9),
-        requests=requests,
-        spec=structs.replace(web[0].spec, requests=requests),
-    )
+    spec = structs.replace(web[0].spec, requests=requests)
+    late = without_node(web[0], "w", created=NOW - timedelta(days=9), requests=requests, spec=spec)
     others = [pod for pod in snapshot.pods if pod.labels["app"] != "web"]
-    snapshot = replace(snapshot, pods=(*others, *web, waiting))
+    snapshot = replace(snapshot, pods=(*others, *web, late))
     assert stuck_pods(View(snapshot)) == {"w"}
     made = planned(snapshot)
     assert [(group.workloads[0].name, group.evictions) for group in made.components] == [("cart", 1)]

@@ -15,7 +15,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import NO_MEMORY, Memory, make_token
-from rebalancer.model.pods import PodPhase, PodSpec, Resources
+from rebalancer.model.pods import PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import InclusionPolicy, WhenUnsatisfiable
@@ -24,7 +24,7 @@ from rebalancer.planning.scope.lasting import CountsInMotion
 from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster, a_policy, change_specs, with_node
+from tests.build import a_cluster, a_policy, change_specs, with_node, without_node
 from tests.drawing import examples
 from tests.planning.build import EVICTING, cause_of, limit
 from tests.planning.clusters import planned, policy
@@ -226,9 +226,7 @@ def test_a_pod_that_no_node_admits_since_a_node_was_lost_waits_with_all_of_its_w
     laid_out = a_cluster(
         "abc", 1, {"a-1": 1, "b-1": 1}, replicas=3, spread={ZONE: 1, HOSTNAME: 1}, namespace="shop"
     ).snapshot()
-    pending = structs.replace(
-        laid_out.pods[0], name="web-3", uid="web-3", node=None, phase=PodPhase.PENDING, ready=False
-    )
+    pending = without_node(laid_out.pods[0], "web-3")
     snapshot = tainted(replace(laid_out, pods=(*laid_out.pods, pending)), "c-1", CORDON, unschedulable=True)
     row = changed(snapshot, "c-1", NodeEvent.CORDONED, "c", key=ZONE)
     (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).components
@@ -244,7 +242,7 @@ def test_so_does_one_of_a_workload_without_constraints() -> None:
     laid_out = a_cluster("abc", 1, {"a-1": 1, "b-1": 1}, replicas=3, namespace="shop").snapshot()
     own = structs.replace(laid_out.pods[0].spec, requests=Resources(cpu=9_000))
     pods = [structs.replace(pod, spec=own, requests=own.requests) for pod in laid_out.pods]
-    pending = structs.replace(pods[0], name="web-3", uid="web-3", node=None, phase=PodPhase.PENDING, ready=False)
+    pending = without_node(pods[0], "web-3")
     snapshot = tainted(replace(laid_out, pods=(*pods, pending)), "c-1", CORDON, unschedulable=True)
     row = changed(snapshot, "c-1", NodeEvent.CORDONED, "c", key=ZONE)
     made = planned(snapshot, RULES, Memory(node_changes=(row,)))
@@ -316,10 +314,8 @@ def test_only_of_the_pods_that_no_node_admits_it_matters_what_was_before() -> No
     """Whether a running pod had a node then says nothing."""
     laid_out = cluster()
     huge = structs.replace(laid_out.pods[0].spec, requests=Resources(cpu=10**9))
-    pending = structs.replace(
-        laid_out.pods[0], name="web-7", uid="web-7", node=None, phase=PodPhase.PENDING, ready=False, spec=huge
-    )
-    snapshot = replace(laid_out, pods=(*laid_out.pods, structs.replace(pending, requests=huge.requests)))
+    pending = without_node(laid_out.pods[0], "web-7", spec=huge, requests=huge.requests)
+    snapshot = replace(laid_out, pods=(*laid_out.pods, pending))
     row = changed(snapshot, "a-2", NodeEvent.CORDONED, "a", key=ZONE)
     (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).components
     assert group.refusal is not None

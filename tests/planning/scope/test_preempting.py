@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
+from rebalancer.model.pods import Pod, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.diagnosis import closed_nodes
@@ -17,7 +17,7 @@ from rebalancer.planning.scope.preempting import Preempting
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster
+from tests.build import a_cluster, without_node
 from tests.planning.build import cause_of, crowded, planned
 from tests.scheduling.build import node, pod, snapshot
 
@@ -98,8 +98,7 @@ def test_a_component_does_not_wait_for_a_pod_of_its_own() -> None:
     state = a_cluster("ab", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100).snapshot()
     last = state.pods[-1]
     large = structs.replace(last.spec, priority=10, requests=Resources(cpu=state.nodes[0].allocatable.cpu))
-    waiting = structs.replace(last, uid="new", name="new", node=None, phase=PodPhase.PENDING, ready=False, spec=large)
-    (component,) = planned(replace(state, pods=(*state.pods, waiting))).components
+    (component,) = planned(replace(state, pods=(*state.pods, without_node(last, "new", spec=large)))).components
     assert not isinstance(component.refusal, MayBePreempted)
 
 
