@@ -35,9 +35,9 @@ def cordoned(node: Manifest) -> None:
     }
 
 
-def only_reason(state: Cluster, policy: str = "") -> tuple[State, str]:
+def only_reason(state: Cluster) -> tuple[State, str]:
     """Return the state of the only component that is not repaired, and why."""
-    (component,) = [one for one in state.evaluate(policy).plan.components if one.refusal is not None]
+    (component,) = [one for one in state.evaluate().plan.components if one.refusal is not None]
     return component.state, f"{component.reason}: {component.refusal}"
 
 
