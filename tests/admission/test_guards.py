@@ -62,10 +62,10 @@ def answer(name: str = "0", verdict: Verdict = Verdict.GOOD) -> GuardAnswer:
     return GuardAnswer(name, verdict, "the query returned nothing")
 
 
-def good_since(at: float, until: float, by: Guards = ONE, *, quiet: float = 0.0) -> GuardState:
+def good_since(at: float, until: float, by: Guards = ONE) -> GuardState:
     """Return the state after good answers at both times."""
     answers = [answer(guard.name) for guard in by.queries]
-    first = take_answers(replace(NO_ANSWERS, quiet_since=quiet), by, answers, at)
+    first = take_answers(replace(NO_ANSWERS, quiet_since=0.0), by, answers, at)
     return take_answers(first, by, answers, until)
 
 

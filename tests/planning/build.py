@@ -16,7 +16,6 @@ from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.decision import decide
 from rebalancer.planning.formulation import ProblemBuilder
@@ -33,7 +32,7 @@ from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_cluster, a_policy, change_specs, with_cpu, without_node
 from tests.planning.states import CACHE, LIMITS
-from tests.scheduling.build import NOW
+from tests.scheduling.build import NOW, spread
 
 EVICTING = """
 mode: Evict
@@ -47,9 +46,10 @@ def policy(text: str = "") -> Policy:
     return a_policy(EVICTING + text)
 
 
-def limit(bound: str, *, key: str = HOSTNAME, more: str = "", group: str = "") -> str:
+def limit(bound: str, *, key: str = HOSTNAME, more: str = "", group: str = "selector: {}") -> str:
+    """Write a group with one limit; `more` are further fields of the limit, `group` those of the group."""
     rule = f"{{name: l, topologyKey: {key}, {bound}, action: Evict{more}}}"
-    return f"groups: [{{name: g, selector: {{}}, limits: [{rule}]{group}}}]"
+    return f"groups: [{{name: g, {group}, limits: [{rule}]}}]"
 
 
 def planned(
@@ -66,21 +66,22 @@ def together(app: str, spec: PodSpec) -> PodSpec:
     """Let all constraints count every pod of the cluster `r`."""
     del app
     selector = LabelSelector.of({"cluster": "r"})
-    spread = tuple(structs.replace(constraint, selector=selector) for constraint in spec.spread)
-    return structs.replace(spec, spread=spread)
+    return structs.replace(
+        spec, spread=tuple(structs.replace(constraint, selector=selector) for constraint in spec.spread)
+    )
 
 
-def shards(places: Mapping[str, list[str | None]], *, node: int = 1, zone: int = 2, apart: str = ZONE) -> Snapshot:
+def shards(places: Mapping[str, list[str | None]], *, node: int = 1) -> Snapshot:
     """Return six nodes in three zones with StatefulSets of two that keep apart; a pod at None waits."""
     blueprint = ClusterBuilder()
     for number, name in enumerate("aabbcc", start=1):
         blueprint.node(f"n{number}", zone=name)
     for shard, on in places.items():
         held = [place for place in on if place is not None]
-        blueprint.stateful_set(shard, on=dict.fromkeys(held, 1), spread={ZONE: zone, HOSTNAME: node}, replicas=2)
+        blueprint.stateful_set(shard, on=dict.fromkeys(held, 1), spread={ZONE: 2, HOSTNAME: node}, replicas=2)
 
     def tied(app: str, spec: PodSpec) -> PodSpec:
-        term = PodAffinityTerm(topology_key=apart, selector=LabelSelector.of({"app": app}))
+        term = PodAffinityTerm(topology_key=ZONE, selector=LabelSelector.of({"app": app}))
         return structs.replace(together(app, spec), pod_affinity=PodAffinity(anti_required=(term,)))
 
     snapshot = change_specs(blueprint.snapshot(), tied, cluster="r")
@@ -99,16 +100,11 @@ def shards(places: Mapping[str, list[str | None]], *, node: int = 1, zone: int =
 DEADLOCK: dict[str, list[str | None]] = {"s0": ["n1", "n3"], "s1": ["n4", "n2"], "s2": ["n6", None]}
 
 
-def softly(snapshot: Snapshot, max_skew: int = 1) -> Snapshot:
+def softly(snapshot: Snapshot) -> Snapshot:
     """Add a soft hostname constraint."""
 
     def add(app: str, spec: PodSpec) -> PodSpec:
-        soft = SpreadConstraint(
-            topology_key=HOSTNAME,
-            max_skew=max_skew,
-            when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY,
-            selector=LabelSelector.of({"app": app}),
-        )
+        soft = spread(HOSTNAME, soft=True, selects=LabelSelector.of({"app": app}))
         return structs.replace(spec, spread=(*spec.spread, soft))
 
     return change_specs(snapshot, add)

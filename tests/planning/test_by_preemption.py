@@ -17,7 +17,7 @@ from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
+from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.by_preemption import (
     PreemptedPodEndsLate,
     PreemptedPodIncomplete,
@@ -44,8 +44,9 @@ from rebalancer.reporting.documents.explanation import explain_pod
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_policy, change_specs, with_cpu, with_node, without_node
-from tests.planning.build import cause_of
+from tests.planning.build import cause_of, limit
 from tests.planning.test_uncertain_requests import requests
+from tests.scheduling.build import spread
 
 CPU = 1000
 BUDGETS = "budgets: {maxUnavailable: 100%, perWorkload: 100%}"
@@ -402,19 +403,13 @@ class TestWhatStandsInTheWay:
         assert [eviction for eviction in outcome.evictions if eviction.repair.preempts] == []
 
     def test_a_pod_with_a_hard_constraint_of_its_own_stays(self) -> None:
-        own = SpreadConstraint(
-            topology_key=HOSTNAME,
-            max_skew=5,
-            when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE,
-            selector=LabelSelector.of({"app": "batch"}),
-        )
+        own = spread(HOSTNAME, 5, selects=LabelSelector.of({"app": "batch"}))
         assert isinstance(why_not(of_app(crowded(), "batch", spread=(own,))), PreemptedPodIsRequired)
         soft = structs.replace(own, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY)
         assert step_of(made(of_app(crowded(), "batch", spread=(soft,)))).repair.preempts
 
     def test_a_pod_that_counts_for_a_limit_with_the_action_evict_stays(self) -> None:
-        limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 5, action: Evict}"
-        group = f"groups: [{{name: g, selector: {{matchLabels: {{app: batch}}}}, limits: [{limit}]}}]\n"
+        group = limit("maxPods: 5", group="selector: {matchLabels: {app: batch}}")
         cause = why_not(crowded().snapshot(), rules(more=group))
         assert isinstance(cause, PreemptedPodIsRequired)
 
@@ -492,8 +487,7 @@ class TestWhatStandsInTheWay:
             builder.node(name, cpu=cpu)
         builder.deployment("web", on={"a-1": 2, "c-1": 1}, cpu=500, priority=10)
         builder.deployment("batch", on={"c-1": 2}, cpu=250)
-        limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 1, action: Evict}"
-        group = f"groups: [{{name: g, selector: {{matchLabels: {{app: web}}}}, limits: [{limit}]}}]\n"
+        group = limit("maxPods: 1", group="selector: {matchLabels: {app: web}}")
         (component,) = made(with_node(builder.snapshot(), "a-1", unschedulable=True), rules(more=group)).components
         cause = cause_of(component)
         assert isinstance(cause, NodesTakeNoMore)
@@ -508,8 +502,7 @@ class TestWhatStandsInTheWay:
         builder.node("d-1", cpu=800)
         builder.deployment("web", on={"a-1": 2}, cpu=300, priority=10)
         builder.deployment("batch", on={"a-1": 1, "b-1": 2}, cpu=400)
-        limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 1, action: Evict}"
-        group = f"groups: [{{name: g, selector: {{matchLabels: {{app: web}}}}, limits: [{limit}]}}]\n"
+        group = limit("maxPods: 1", group="selector: {matchLabels: {app: web}}")
         outcome = made(builder.snapshot(), rules(more=group))
         assert [eviction for eviction in outcome.evictions if eviction.repair.preempts] == []
 
@@ -521,8 +514,7 @@ class TestWhatStandsInTheWay:
         builder.node("d-1", cpu=900)
         builder.deployment("web", on={"a-1": 2}, cpu=300, priority=10)
         builder.deployment("batch", on={"a-1": 1, "d-1": 1}, cpu=400)
-        limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 1, action: Evict}"
-        group = f"groups: [{{name: g, selector: {{matchLabels: {{app: web}}}}, limits: [{limit}]}}]\n"
+        group = limit("maxPods: 1", group="selector: {matchLabels: {app: web}}")
         term = PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"app": "batch"}))
         state = of_app(builder, "web", pod_affinity=PodAffinity(anti_required=(term,)))
         (component,) = made(with_node(state, "d-1", unschedulable=True), rules(more=group)).components

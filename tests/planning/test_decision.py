@@ -39,8 +39,7 @@ def team_of_six(most: int) -> tuple[Snapshot, Policy]:
     blueprint = a_cluster("ab", 2)
     blueprint.deployment("one", on={"a-1": 4}, cpu=100)
     blueprint.deployment("two", on={"a-1": 1, "b-1": 1}, cpu=200)
-    rule = f"{{name: l, topologyKey: {HOSTNAME}, maxPods: {most}, action: Evict}}"
-    rules = policy(f"groups: [{{name: g, selector: {{}}, groupBy: [team], limits: [{rule}]}}]")
+    rules = policy(limit(f"maxPods: {most}", group="selector: {}, groupBy: [team]"))
     return with_labels(blueprint.snapshot(), team="x"), rules
 
 

@@ -9,15 +9,15 @@ from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.pods import PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
+from rebalancer.model.spread import SpreadConstraint
 from rebalancer.planning.formulation import NodeBeingDeleted, OthersUncreated, set_aside
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.movable import NodeGone
 from rebalancer.planning.scope.systems import NodeOfAnotherSystem
-from rebalancer.simulator import HOSTNAME, ZONE
+from rebalancer.simulator import ZONE
 from tests.build import a_cluster, change_specs, with_labels, with_node, without_node
-from tests.planning.build import cause_of, joined, labelled, planned, policy, together, two_classes
-from tests.scheduling.build import NOW, pod
+from tests.planning.build import cause_of, joined, labelled, limit, planned, policy, together, two_classes
+from tests.scheduling.build import NOW, pod, spread
 
 
 def test_several_classes_wait_for_settling_nodes() -> None:
@@ -82,12 +82,7 @@ def test_a_gated_pod_of_one_class_holds_nothing() -> None:
 
 
 def hard(key: str, app: str) -> SpreadConstraint:
-    return SpreadConstraint(
-        topology_key=key,
-        max_skew=1,
-        when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE,
-        selector=LabelSelector.of({"app": app}),
-    )
+    return spread(key, selects=LabelSelector.of({"app": app}))
 
 
 def test_pods_that_nobody_would_create_again() -> None:
@@ -114,10 +109,8 @@ def test_pods_that_nobody_would_create_again() -> None:
 def test_a_limit_waits_only_for_pods_that_it_counts() -> None:
     """A pod that the limit does not count may be pending; one that it counts belongs to the component."""
     snapshot = with_labels(a_cluster("ab", 2, {"a-1": 3, "a-2": 1}).snapshot(), team="x")
-    rules = policy(
-        "groups: [{name: g, selector: {matchLabels: {team: x}}, groupBy: [team], limits: "
-        f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, selector: {{matchLabels: {{app: web}}}}, action: Evict}}]}}]"
-    )
+    selecting = "selector: {matchLabels: {team: x}}, groupBy: [team]"
+    rules = policy(limit("maxPods: 2", more=", selector: {matchLabels: {app: web}}", group=selecting))
     for labels in ({"team": "y", "app": "web"}, {"team": "x", "app": "other"}, {"team": "x", "app": "web"}):
         pending = structs.replace(pod(labels, namespace="default"), name="w", uid="w", created=snapshot.taken_at)
         plan = planned(replace(snapshot, pods=(*snapshot.pods, pending)), rules)
@@ -165,10 +158,7 @@ def test_limits_over_pods_without_an_owner_and_pending_pods() -> None:
     """A pending pod is part of the problem; with a bare pod under the limit nothing is planned."""
     snapshot = with_labels(a_cluster("ab", 2, {"a-1": 6, "b-1": 2}).snapshot(), team="x")
     pending = without_node(snapshot.pods[1], created=snapshot.taken_at)
-    rules = policy(
-        "groups: [{name: g, selector: {}, groupBy: [team], limits: "
-        f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, action: Evict}}]}}]"
-    )
+    rules = policy(limit("maxPods: 2", group="selector: {}, groupBy: [team]"))
     pods = (snapshot.pods[0], pending, *snapshot.pods[2:])
     assert planned(replace(snapshot, pods=pods), rules).components
     bare = structs.replace(snapshot.pods[0], uid="bare", name="bare", owner=None)

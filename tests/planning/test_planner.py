@@ -11,14 +11,14 @@ from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import Reason, State
-from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
+from rebalancer.model.spread import InclusionPolicy, SpreadConstraint
 from rebalancer.planning.scope.components import stuck_pods
 from rebalancer.reporting.phrases import eviction_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_cluster, with_cpu, with_node, without_node
 from tests.planning.clusters import REGION, hostname_only, nodes, planned, pods, regions, returned, sharing, spread_by
-from tests.scheduling.build import NOW, taint
+from tests.scheduling.build import NOW, spread, taint
 
 
 def test_a_zone_that_returned() -> None:
@@ -284,21 +284,16 @@ def test_pods_on_their_way_may_bring_it_right() -> None:
     assert {group.reason for group in plan.components} <= {Reason.GROUP_IN_FLIGHT, Reason.ROLLOUT_IN_PROGRESS}
 
 
-@pytest.mark.parametrize("spread", [(), (None,), (LabelSelector(),)])
+@pytest.mark.parametrize("selectors", [(), (None,), (LabelSelector(),)])
 def test_a_pod_that_waits_for_capacity_where_nothing_is_required_needs_no_repair(
-    spread: tuple[LabelSelector | None, ...],
+    selectors: tuple[LabelSelector | None, ...],
 ) -> None:
     """Its workload has soft defaults, or constraints that reject no node; other workloads are planned as always."""
     blueprint = a_cluster("ab", 1)
     blueprint.deployment("cart", on={"a-1": 3}, spread={ZONE: 1})
     blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, replicas=3)
     snapshot = blueprint.snapshot()
-    constraints = tuple(
-        SpreadConstraint(
-            topology_key=ZONE, max_skew=1, when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE, selector=selector
-        )
-        for selector in spread
-    )
+    constraints = tuple(spread(ZONE, selects=selector) for selector in selectors)
 
     def constrained(pod: Pod) -> Pod:
         return structs.replace(pod, spec=structs.replace(pod.spec, spread=constraints))

@@ -179,9 +179,9 @@ def test_no_repair_is_blocked_where_another_is_allowed_in_more_states() -> None:
         check(state)
 
 
-def crowded(counts: Counts, spread: Mapping[str, int] | None = None, zones: str = "abcd") -> Snapshot:
+def crowded(counts: Counts, spread: Mapping[str, int] | None = None) -> Snapshot:
     """Return the pods of a StatefulSet, numbered from the first zone on."""
-    blueprint, on = a_layout(counts, zones)
+    blueprint, on = a_layout(counts, "abcd")
     blueprint.stateful_set("db", on=on, spread=spread or {ZONE: 1})
     return blueprint.snapshot()
 

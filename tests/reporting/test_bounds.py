@@ -88,11 +88,10 @@ def test_the_bounds_of_a_limit_are_those_of_every_placement_and_its_cap(
 
 def test_a_domain_without_nodes_stays_empty() -> None:
     """So the others hold what it does not, and maxSkew is a cap for them."""
-    rules = "{name: l, topologyKey: topology.kubernetes.io/zone, domains: [a, b, z], BOUND, action: Evict}"
 
     def bounds(bound: str) -> DomainBounds:
-        text = f"groups: [{{name: g, selector: {{}}, limits: [{rules.replace('BOUND', bound)}]}}]"
-        return limit_bounds(evaluate(laid_out([3, 1], 9), policy(text)).assessment.limits[0])
+        rules = policy(limit(bound, key=ZONE, more=", domains: [a, b, z]"))
+        return limit_bounds(evaluate(laid_out([3, 1], 9), rules).assessment.limits[0])
 
     assert bounds("maxSkew: 2") == DomainBounds(min=2, max=2)
     assert bounds("maxPods: 3") == DomainBounds(min=1, max=3)

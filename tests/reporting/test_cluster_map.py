@@ -48,10 +48,6 @@ def drawn(cycle: Cycle, *chosen: Reference, admitted: bool = True, size: MapSize
     )
 
 
-def workloads_of(lane: MapLane) -> frozenset[tuple[str, str]]:
-    return frozenset((lane.namespace, one.name) for one in lane.workloads)
-
-
 @given(states())
 @examples(300)
 def test_the_map_counts_as_the_report_does_and_numbers_as_the_plan_does(cycle: Cycle) -> None:

@@ -19,8 +19,8 @@ from rebalancer.tracking.moves import (
     observe_moves,
 )
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request, sent_request
-from tests.build import a_cluster, change_specs
-from tests.planning.build import planned, together
+from tests.build import a_cluster
+from tests.planning.build import joined, planned
 from tests.scheduling.build import NOW
 from tests.tracking.test_moves import MOVE, OLD, moved, seen
 
@@ -38,7 +38,7 @@ def one_to_spare() -> Snapshot:
     both = {ZONE: 3, HOSTNAME: 1}
     blueprint.deployment("one", on={"a-3": 2, "b-1": 1}, spread=both, cpu=100)
     blueprint.deployment("two", on={"a-2": 2, "a-3": 2}, spread=both, cpu=200)
-    return change_specs(blueprint.snapshot(), together, cluster="r")
+    return joined(blueprint)
 
 
 @pytest.mark.parametrize("goal", [None, 1])

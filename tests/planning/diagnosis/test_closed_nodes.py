@@ -16,7 +16,7 @@ from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.simulator import ZONE
 from tests.build import a_cluster, change_specs, with_node
-from tests.planning.build import cause_of, crowded, joined, planned, policy
+from tests.planning.build import cause_of, crowded, joined, limit, planned, policy
 
 NODES = 3
 
@@ -46,12 +46,7 @@ def test_a_domain_that_the_scheduler_need_not_choose() -> None:
     """A limit asks for fewer pods in zone a; the scheduler could place the replacement there again."""
     blueprint = a_cluster("ab", 1, {"a-1": 3, "b-1": 1}, cpu=100)
     full = with_node(blueprint.snapshot(), "b-1", pods=1)
-    rules = policy(
-        "groups: [{name: g, selector: {}, limits: [{name: l, topologyKey: ZONE, maxPods: 2, action: Evict}]}]".replace(
-            "ZONE", ZONE
-        )
-    )
-    (component,) = planned(full, rules).components
+    (component,) = planned(full, policy(limit("maxPods: 2", key=ZONE))).components
     assert str(cause_of(component)) == (
         f"no node of {ZONE} b takes another of these pods: the only node runs as many pods as it may"
     )

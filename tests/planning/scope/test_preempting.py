@@ -24,9 +24,9 @@ from tests.scheduling.build import node, pod, snapshot
 LOW = PodSpec(requests=Resources(cpu=600))
 
 
-def full(nodes: int = 3) -> Snapshot:
-    """Return nodes with one pod each, which leaves 400m."""
-    names = [f"n{number}" for number in range(nodes)]
+def full() -> Snapshot:
+    """Return three nodes with one pod each, which leaves 400m."""
+    names = [f"n{number}" for number in range(3)]
     every = [node(name, allocatable=Resources(cpu=1000)) for name in names]
     return snapshot(every, [pod({"app": name}, on=name, name=f"low-{name}", spec=LOW) for name in names])
 

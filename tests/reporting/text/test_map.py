@@ -113,20 +113,19 @@ def move(
     )
 
 
-def repair(at: datetime = NOW) -> MapDocument:
+def repair() -> MapDocument:
     """Zone c came back: a pod moves, others wait or may go, and one workload is blocked."""
-    late = at - NOW
     moving, blocked = MoveKind.MOVING, MoveKind.BLOCKED
-    settling = zone("c", 1, 2, 3, 4, back=NOW - timedelta(minutes=22) + late)
-    nodes = tuple(
-        structs.replace(node, until=node.until + late) if node.until is not None else node for node in settling.nodes
-    )
     web = {"a-1": 2, "a-2": 2, "a-3": 1, "b-1": 2, "b-2": 2, "b-3": 1, "c-1": 1, "c-2": 1}
     two = {"a-1": 1, "a-2": 1, "a-3": 1, "b-1": 2, "b-2": 1}
     return MapDocument(
-        at=at,
+        at=NOW,
         key=ZONE,
-        zones=(zone("a", 1, 2, 3), zone("b", 1, 2, 3), structs.replace(settling, nodes=nodes)),
+        zones=(
+            zone("a", 1, 2, 3),
+            zone("b", 1, 2, 3),
+            zone("c", 1, 2, 3, 4, back=NOW - timedelta(minutes=22)),
+        ),
         more_zones=0,
         lanes=(
             lane("web", web, 4, 4, move(None, "a-2", kind=moving, landed="c-2"), move(3, "a-1", "c-1", "c-2")),
@@ -140,8 +139,8 @@ def repair(at: datetime = NOW) -> MapDocument:
     )
 
 
-def drawn(document: MapDocument, width: int | None = 80, *, bar: str = "█") -> str:
-    return "\n".join(map_lines(document, TextLayout(width=width, bar=bar)))
+def drawn(document: MapDocument, width: int | None = 80) -> str:
+    return "\n".join(map_lines(document, TextLayout(width=width, bar="█")))
 
 
 def test_the_map_of_a_repair() -> None:

@@ -69,8 +69,8 @@ class Seen:
     def text(self) -> str:
         return plan_text(self.plan, self.snapshot, PlanView(acting="mode Evict", satisfied=0))
 
-    def explained(self, name: str = "web") -> str:
-        reference = Reference("default", "Deployment", name)
+    def explained(self) -> str:
+        reference = Reference("default", "Deployment", "web")
         return explanation_text(explain_workload(reference, self.assessment, self.plan, self.snapshot))
 
     def pod(self, name: str) -> str:
