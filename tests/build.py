@@ -63,6 +63,13 @@ def with_cpu(snapshot: Snapshot, cpu: int, *names: str) -> Snapshot:
     return with_nodes(snapshot, {name: {"allocatable": resources} for name, resources in allocatable.items()})
 
 
+def with_owners(snapshot: Snapshot, *names: str, **fields: Any) -> Snapshot:
+    """Return the cluster with other fields of the owners of these names."""
+    assert {*names} <= {owner.name for owner in snapshot.workloads}
+    owners = (structs.replace(one, **fields) if one.name in names else one for one in snapshot.workloads)
+    return replace(snapshot, workloads=tuple(owners))
+
+
 Made = TypeVar("Made", Pod, PodTemplate)
 
 

@@ -54,6 +54,21 @@ def owners(snapshot: Snapshot, change: Callable[[Workload], Workload]) -> Snapsh
     return replace(snapshot, workloads=tuple(change(owner) for owner in snapshot.workloads))
 
 
+def evicted(plan: Plan) -> list[str]:
+    return [eviction.pod.name for eviction in plan.evictions]
+
+
+def database(on: dict[str, int] | None = None, **fields: Any) -> Snapshot:
+    """Return a StatefulSet with the pods db-0, db-1, db-2 in zone a and db-3 in b; zone c has come back.
+
+    The fields are the owner's.
+    """
+    made = a_cluster(
+        "abc", 1, on or {"a-1": 3, "b-1": 1}, name="db", stateful=True, spread={ZONE: 1}, namespace="shop"
+    ).snapshot()
+    return owners(made, lambda owner: structs.replace(owner, **fields))
+
+
 def sharing(snapshot: Snapshot) -> Snapshot:
     """Put all workloads under one spread selector, in their templates too."""
     selector = LabelSelector.of({"both": "yes"})
