@@ -23,19 +23,13 @@ from rebalancer.policy import Limit, PolicyGroup, Selector, Share
 from rebalancer.reporting.documents.report import ReportedConstraint
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.changes import CHANGE_LIFETIME, MOST_CHANGES, observe_changes
-from tests.assessment.findings.build import cordoned, with_specs
+from tests.assessment.findings.build import cordoned, shop, with_specs
 from tests.build import a_cluster, a_state, change_specs, with_nodes
 from tests.controller.simulated import eager
 from tests.reports import cycle_report, full_report
 from tests.scheduling.build import NOW, spread, taint, term
 
 SECOND = timedelta(seconds=1)
-
-
-def shop(**on: int) -> Snapshot:
-    """Return a Deployment with a hard constraint over three zones of one node, so many pods in each."""
-    places = {f"{zone}-1": number for zone, number in on.items()}
-    return a_cluster("abc", 1, places, spread={ZONE: 1}).snapshot()
 
 
 def later(snapshot: Snapshot) -> Snapshot:

@@ -35,6 +35,14 @@ def cordoned(node: Manifest) -> None:
     }
 
 
+def two_owners() -> Cluster:
+    """Return two Deployments of pods of different size under one selector, in zones a and b."""
+    constraint: dict[str, Any] = {"topologySpreadConstraints": [over_zones({"tier": "front"})]}
+    one = deployment("web", ("a-0", "a-0", "b-0"), labels={"tier": "front"}, cpu="200m", **constraint)
+    two = deployment("api", ("a-0", "b-0"), labels={"tier": "front"}, **constraint)
+    return Cluster(*zones(), namespace("shop"), *one, *two)
+
+
 def only_reason(state: Cluster) -> tuple[State, str]:
     """Return the state of the only component that is not repaired, and why."""
     (component,) = [one for one in state.evaluate().plan.components if one.refusal is not None]
@@ -154,10 +162,7 @@ def test_a_cordoned_zone_is_no_reason_where_its_return_would_not_help(obstacle: 
 
 
 def test_a_cordoned_zone_of_two_owners_is_in_maintenance() -> None:
-    constraint: dict[str, Any] = {"topologySpreadConstraints": [over_zones({"tier": "front"})]}
-    one = deployment("web", ("a-0", "a-0", "b-0"), labels={"tier": "front"}, cpu="200m", **constraint)
-    two = deployment("api", ("a-0", "b-0"), labels={"tier": "front"}, **constraint)
-    state = Cluster(*zones(), namespace("shop"), *one, *two)
+    state = two_owners()
     cordoned(state.get("Node", "c-0"))
     assert only_reason(state)[1].startswith("ZoneInMaintenance")
     state.get("Node", "c-0")["spec"] = {}
@@ -265,10 +270,7 @@ def test_pods_that_stay_for_good_are_not_waited_for() -> None:
 
 def test_several_owners_with_young_pods_are_waited_for() -> None:
     """Pods of two classes under one selector: all of the fullest zone are young."""
-    constraint: dict[str, Any] = {"topologySpreadConstraints": [over_zones({"tier": "front"})]}
-    one = deployment("web", ("a-0", "a-0", "b-0"), labels={"tier": "front"}, cpu="200m", **constraint)
-    two = deployment("api", ("a-0", "b-0"), labels={"tier": "front"}, **constraint)
-    state = Cluster(*zones(), namespace("shop"), *one, *two)
+    state = two_owners()
     young(state, 3, 0, 1)
     state.pods("api")[0]["metadata"]["creationTimestamp"] = minutes_ago(3)
     for pod in (state.pods()[2], state.pods("api")[1]):

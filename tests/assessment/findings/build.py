@@ -12,11 +12,18 @@ from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, default_policy
 from rebalancer.scheduling.view import View
-from tests.build import change_specs, with_nodes
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster, change_specs, with_nodes
 from tests.reports import all_findings
 from tests.scheduling.build import taint
 
 CORDONED = taint("node.kubernetes.io/unschedulable")
+
+
+def shop(spread: dict[str, int] | None = None, **on: int) -> Snapshot:
+    """Return a Deployment over three zones of one node, so many pods in each, spread hard over zones or as given."""
+    places = {f"{zone}-1": number for zone, number in on.items()}
+    return a_cluster("abc", 1, places, spread=spread or {ZONE: 1}).snapshot()
 
 
 def findings(snapshot: Snapshot, kind: FindingKind, policy: Policy | None = None) -> list[Finding]:
