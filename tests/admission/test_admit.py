@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import structs
 
@@ -52,7 +51,7 @@ from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import record_failure, record_refusal
 from rebalancer.tracking.moves import ANSWER_TIMEOUT
-from tests.build import a_cluster
+from tests.build import a_cluster, with_node
 from tests.controller.simulated import eager
 from tests.tracking.build import move
 
@@ -221,25 +220,19 @@ def test_what_recovers_begins_anew() -> None:
     remaining = update_memory(first, assessment, {}, made, now + timedelta(hours=1))
     assert {since for _, since in remaining.seen} == {now}
     names = sorted(group.name for group in made.components)
-    held = msgspec.structs.replace(
+    held = structs.replace(
         record_refusal(record_failure(remaining, names[0], now), names[0], now, timedelta(minutes=1)),
         extra_evictions=tuple(ExtraEviction(name, 1) for name in names),
     )
     assert update_memory(held, assessment, {}, made, now) == held
-    assert (
-        update_memory(held, Assessment(groups=()), {}, msgspec.structs.replace(made, components=()), now) == NO_MEMORY
-    )
+    assert update_memory(held, Assessment(groups=()), {}, structs.replace(made, components=()), now) == NO_MEMORY
 
 
 def test_a_repair_waits_for_nodes_that_settle_once() -> None:
     """When it first waited is stored, not anew at each plan that waits, until the group needs no repair."""
     policy = rules().model_copy(update={"nodes": Nodes(settle=timedelta(minutes=5))})
     snapshot = skewed()
-    joined = tuple(
-        msgspec.structs.replace(node, ready_since=snapshot.taken_at) if node.name == "c-1" else node
-        for node in snapshot.nodes
-    )
-    settling = replace(snapshot, nodes=joined)
+    settling = with_node(snapshot, "c-1", ready_since=snapshot.taken_at)
     first = evaluate(settling, policy)
     assessment, waits = first.assessment, first.plan
     now = snapshot.taken_at
@@ -249,15 +242,11 @@ def test_a_repair_waits_for_nodes_that_settle_once() -> None:
         following = update_memory(memory, assessment, {}, later, now + timedelta(minutes=1))
         assert following.settling == memory.settling
     assert not evaluate(settling, policy, memory=memory).plan.evictions
-    over = msgspec.structs.replace(
-        memory, settling=tuple((token, now - timedelta(minutes=5)) for token, _ in memory.settling)
-    )
+    over = structs.replace(memory, settling=tuple((token, now - timedelta(minutes=5)) for token, _ in memory.settling))
     assert len(evaluate(settling, policy, memory=over).plan.evictions) == 8
-    ahead = msgspec.structs.replace(
-        memory, settling=tuple((token, now + timedelta(hours=1)) for token, _ in memory.settling)
-    )
+    ahead = structs.replace(memory, settling=tuple((token, now + timedelta(hours=1)) for token, _ in memory.settling))
     assert update_memory(ahead, assessment, {}, waits, now).settling == memory.settling
-    satisfied = msgspec.structs.replace(waits, components=())
+    satisfied = structs.replace(waits, components=())
     assert update_memory(memory, Assessment(groups=()), {}, satisfied, now) == NO_MEMORY
 
 
@@ -289,7 +278,7 @@ def test_the_last_minute_counts() -> None:
     """What was sent a moment ago counts towards perMinute, what was sent before that does not."""
     now = skewed().taken_at
     sent = tuple(SentRequest(now - timedelta(seconds=age)) for age in (90, 59, 1))
-    admission = admitted(rules(per_minute=Amount(value=5)), msgspec.structs.replace(NO_MEMORY, sent=sent))
+    admission = admitted(rules(per_minute=Amount(value=5)), structs.replace(NO_MEMORY, sent=sent))
     assert len(admission.evictions) == 3
 
 
@@ -311,7 +300,7 @@ def test_rates_hold_for_time_not_for_cycles(
     window = timedelta(seconds=min(interval, 60))
     for age, counts in ((window - timedelta(seconds=1), True), (window, False)):
         sent = tuple(SentRequest(now - age, make_place(node), make_place(namespace)) for _ in range(2))
-        admission = admitted(policy, msgspec.structs.replace(NO_MEMORY, sent=sent))
+        admission = admitted(policy, structs.replace(NO_MEMORY, sent=sent))
         assert reasons(admission) == {Reason.RATE_LIMITED}
         ((_, amount),) = budget.items()
         without = {"per_cycle": 3, "per_node": 4, "per_namespace": 6}[next(iter(budget))]
@@ -328,10 +317,9 @@ def test_a_step_that_needs_two_goes_whole_or_not_at_all() -> None:
     """A step of two concurrent evictions is not admitted where the rate allows only one."""
     policy = rules(per_namespace=Amount(value=1))
     snapshot, assessment, made = assess_and_plan(policy)
-    pairs = {eviction.step: msgspec.structs.replace(eviction.repair, needed=2) for eviction in made.evictions}
-    paired = msgspec.structs.replace(
-        made,
-        evictions=tuple(msgspec.structs.replace(eviction, repair=pairs[eviction.step]) for eviction in made.evictions),
+    pairs = {eviction.step: structs.replace(eviction.repair, needed=2) for eviction in made.evictions}
+    paired = structs.replace(
+        made, evictions=tuple(structs.replace(eviction, repair=pairs[eviction.step]) for eviction in made.evictions)
     )
     now = snapshot.taken_at
     context = AdmissionContext(policy=policy, mode=policy.mode, now=now)
@@ -397,10 +385,10 @@ def test_no_more_in_flight_than_the_memory_holds() -> None:
     number = MOST_IN_FLIGHT - 3
     now = skewed().taken_at
     moves = tuple(move(f"other-{index}", now, namespace="elsewhere") for index in range(number))
-    admission = admitted(rules(), msgspec.structs.replace(NO_MEMORY, moves=moves))
+    admission = admitted(rules(), structs.replace(NO_MEMORY, moves=moves))
     assert len(admission.evictions) == 3
-    deferred = msgspec.structs.replace(moves[0], state=MoveState.REFUSED, deferred_until=now)
-    assert len(admitted(rules(), msgspec.structs.replace(NO_MEMORY, moves=(deferred, *moves[1:]))).evictions) == 3
+    deferred = structs.replace(moves[0], state=MoveState.REFUSED, deferred_until=now)
+    assert len(admitted(rules(), structs.replace(NO_MEMORY, moves=(deferred, *moves[1:]))).evictions) == 3
     assert {waiting.refusal for waiting in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
     assert reasons(admission) == {Reason.RATE_LIMITED}
 

@@ -76,10 +76,7 @@ def test_a_healthy_cluster() -> None:
     [
         (["a-1", "b-1", "c-1"], {}),  # 3 of 15 are 20%
         (["a-1", "a-2", "b-1", "c-1"], {BreakerCause.UNREADY_NODES: (4, 15, 20, "")}),
-        (
-            ["b-1", "b-2", "b-3"],
-            {BreakerCause.UNREADY_ZONE: (3, 5, 55, "b")},
-        ),
+        (["b-1", "b-2", "b-3"], {BreakerCause.UNREADY_ZONE: (3, 5, 55, "b")}),
         (
             ["b-1", "b-2", "b-3", "c-1", "c-2", "c-3", "c-4"],
             {BreakerCause.UNREADY_NODES: (7, 15, 20, ""), BreakerCause.UNREADY_ZONE: (4, 5, 55, "c")},

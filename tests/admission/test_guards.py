@@ -32,10 +32,11 @@ from rebalancer.admission.guards import (
 )
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState, Proposal
-from rebalancer.model.pods import PodPhase, Resources
+from rebalancer.model.pods import Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.policy import Amount, Budgets, Expect, Guard, Guards, Mode, Policy, Prometheus
 from tests.admission.test_slow_start import NOW, PLAN, PLENTY, SNAPSHOT, admitted, causes, needing, under_way
+from tests.build import without_node
 from tests.controller.simulated import eager
 
 INTERVAL = timedelta(seconds=60)
@@ -61,10 +62,10 @@ def answer(name: str = "0", verdict: Verdict = Verdict.GOOD) -> GuardAnswer:
     return GuardAnswer(name, verdict, "the query returned nothing")
 
 
-def good_since(at: float, until: float, by: Guards = ONE, *, quiet: float = 0.0) -> GuardState:
+def good_since(at: float, until: float, by: Guards = ONE) -> GuardState:
     """Return the state after good answers at both times."""
     answers = [answer(guard.name) for guard in by.queries]
-    first = take_answers(replace(NO_ANSWERS, quiet_since=quiet), by, answers, at)
+    first = take_answers(replace(NO_ANSWERS, quiet_since=0.0), by, answers, at)
     return take_answers(first, by, answers, until)
 
 
@@ -138,9 +139,7 @@ def test_answers_about_other_guards_say_nothing() -> None:
     other = guards(31)
     assert waits_for(passed(good_since(0.0, 40.0), at=40.0, by=other)) == {GuardsUnanswered()}
     state = take_answers(good_since(0.0, 40.0), other, [answer()], 45.0)
-    assert waits_for(passed(state, at=45.0, by=other)) == {
-        GuardNotLasting("0", timedelta(0), timedelta(seconds=31)),
-    }
+    assert waits_for(passed(state, at=45.0, by=other)) == {GuardNotLasting("0", timedelta(0), timedelta(seconds=31))}
 
 
 def test_the_time_begins_when_the_last_step_has_ended() -> None:
@@ -162,7 +161,7 @@ def test_a_replacement_that_no_node_admits_keeps_nothing_of_its_own_repair() -> 
     first = next(one for one in PLAN.evictions if one.pod.namespace == "team-0")
     sample = next(pod for pod in SNAPSHOT.pods if pod.namespace == "team-0")
     spec = structs.replace(sample.spec, requests=Resources(cpu=10_000_000))
-    pending = structs.replace(sample, uid="r", name="r", node=None, phase=PodPhase.PENDING, ready=False, spec=spec)
+    pending = without_node(sample, "r", spec=spec)
     fields = {"workload": first.workload, "group": first.group, "state": MoveState.PENDING, "replacement": "r"}
     waits = structs.replace(under_way("x", "team-0", **fields), owner_uid=first.owner_uid)
     for canary in (0, 1):

@@ -26,7 +26,7 @@ from rebalancer.admission.slow_start import (
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, Proposal, Reference, StartWindow
-from rebalancer.model.pods import PodPhase, Resources
+from rebalancer.model.pods import Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -35,7 +35,7 @@ from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.arrivals import UNSCHEDULABLE
 from rebalancer.tracking.holds import FIRST_PROBE
 from rebalancer.tracking.windows import grow_windows
-from tests.build import a_cluster
+from tests.build import a_cluster, without_node
 from tests.controller.simulated import eager
 from tests.tracking.build import move
 
@@ -180,10 +180,7 @@ def test_a_step_of_several_goes_once_nothing_else_is_under_way() -> None:
     assert [since for _, since in busy.queued] == [NOW]
     larger = Memory(
         moves=(under_way("x", "elsewhere"),),
-        windows=(
-            StartWindow(size=4, moved_at=NOW),
-            StartWindow(namespace="team-0", size=3, moved_at=NOW),
-        ),
+        windows=(StartWindow(size=4, moved_at=NOW), StartWindow(namespace="team-0", size=3, moved_at=NOW)),
     )
     assert len(admitted(larger, made=alone).evictions) == 3
     assert not admitted(larger, made=alone).queued
@@ -432,7 +429,7 @@ def test_a_replacement_that_no_node_admits_keeps_nothing_of_its_own_repair() -> 
     sample = next(pod for pod in SNAPSHOT.pods if pod.namespace == "team-0")
     everywhere = structs.replace(sample.spec, requests=Resources(cpu=10_000_000))
     for spec, goes in ((everywhere, True), (sample.spec, False)):
-        pending = structs.replace(sample, uid="r", name="r", node=None, phase=PodPhase.PENDING, ready=False, spec=spec)
+        pending = without_node(sample, "r", spec=spec)
         snapshot = replace(SNAPSHOT, pods=(*SNAPSHOT.pods, pending))
         fresh = under_way("x", "team-0", workload=web, group=group, state=MoveState.PENDING, replacement="r")
         overdue = structs.replace(fresh, unstarted=UNSCHEDULABLE)

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from rebalancer.assessment.assess import assess
 from rebalancer.engine import evaluate
@@ -61,7 +61,7 @@ def test_the_dead_do_not_count() -> None:
     snapshot = shop().snapshot()
     changed: dict[str, dict[str, Any]] = {"web": {"phase": PodPhase.SUCCEEDED}, "db": {"deleted": snapshot.taken_at}}
     dead = tuple(
-        msgspec.structs.replace(pod, **next(fields for name, fields in changed.items() if pod.name.startswith(name)))
+        structs.replace(pod, **next(fields for name, fields in changed.items() if pod.name.startswith(name)))
         for pod in snapshot.pods
         if not pod.name.startswith("plain")
     )

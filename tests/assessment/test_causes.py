@@ -14,6 +14,7 @@ from rebalancer.controller.state import CycleDue, Leading
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory, ObservedChange
+from rebalancer.model.pods import PodSpec
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint
@@ -22,19 +23,13 @@ from rebalancer.policy import Limit, PolicyGroup, Selector, Share
 from rebalancer.reporting.documents.report import ReportedConstraint
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.changes import CHANGE_LIFETIME, MOST_CHANGES, observe_changes
-from tests.assessment.findings.build import cordoned, with_nodes, with_specs
-from tests.build import a_cluster, a_state
+from tests.assessment.findings.build import cordoned, shop, with_specs
+from tests.build import a_cluster, a_state, change_specs, with_nodes
 from tests.controller.simulated import eager
 from tests.reports import cycle_report, full_report
 from tests.scheduling.build import NOW, spread, taint, term
 
 SECOND = timedelta(seconds=1)
-
-
-def shop(**on: int) -> Snapshot:
-    """Return a Deployment with a hard constraint over three zones of one node, so many pods in each."""
-    places = {f"{zone}-1": number for zone, number in on.items()}
-    return a_cluster("abc", 1, places, spread={ZONE: 1}).snapshot()
 
 
 def later(snapshot: Snapshot) -> Snapshot:
@@ -253,28 +248,15 @@ def standing(*owners: dict[str, int], spreads: Sequence[SpreadConstraint | None]
     blueprint = a_cluster(zones, 1)
     for number, on in enumerate(owners):
         blueprint.deployment(f"w{number}", on={f"{zone}-1": pods for zone, pods in on.items()})
-    made = blueprint.snapshot()
-    spread_of = {
-        f"w{number}": spread_constraints
-        for number, spread_constraints in enumerate(spreads)
-        if spread_constraints is not None
-    }
+    spread_of = {f"w{number}": constraint for number, constraint in enumerate(spreads)}
 
-    def changed(thing: Any) -> Any:
-        constraint = spread_of.get(thing.labels["app"])
-        mine = (
-            (structs.replace(constraint, selector=LabelSelector.of({"app": thing.labels["app"]})),)
-            if constraint
-            else ()
-        )
-        spec = structs.replace(thing.spec, spread=mine)
-        return structs.replace(thing, labels=Labels({**thing.labels, "team": "x"}), spec=spec)
+    def spread_by(app: str, spec: PodSpec) -> PodSpec:
+        constraint = spread_of.get(app)
+        if constraint is None:
+            return structs.replace(spec, spread=())
+        return structs.replace(spec, spread=(structs.replace(constraint, selector=LabelSelector.of({"app": app})),))
 
-    owners_changed = [
-        workload if workload.template is None else structs.replace(workload, template=changed(workload.template))
-        for workload in made.workloads
-    ]
-    return replace(made, pods=tuple(map(changed, made.pods)), workloads=tuple(owners_changed))
+    return change_specs(blueprint.snapshot(), spread_by, team="x")
 
 
 SOFT_ZONE, SOFT_NODE = spread(ZONE, 1, soft=True), spread(HOSTNAME, 1, soft=True)

@@ -22,8 +22,8 @@ from rebalancer.scheduling.place import place
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.assessment.findings.build import with_specs
-from tests.assessment.findings.test_replacements import clusters, shop
+from tests.assessment.findings.build import shop, with_specs
+from tests.assessment.findings.test_replacements import clusters
 from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import AZ, CLUSTER, machines, redis
 from tests.build import HEAD, a_cluster, a_policy

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from functools import cache
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.guarantees import least_under, most_under, nests
@@ -139,7 +139,7 @@ def test_too_few_domains_for_min_domains_cap_each_at_the_skew() -> None:
 def test_a_constraint_that_leaves_domains_out_says_nothing_of_them() -> None:
     """A tainted zone is no domain of a constraint that honours taints, and one of the limit's."""
     nodes = [
-        msgspec.structs.replace(machine, taints=(taint("x"),)) if machine.name.startswith("c") else machine
+        structs.replace(machine, taints=(taint("x"),)) if machine.name.startswith("c") else machine
         for machine in machines("abc", 2)
     ]
     limit = Limit(name="l", topology_key=AZ, max_skew=1)

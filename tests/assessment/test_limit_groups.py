@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.assessment.limit_groups import LimitGroup, desired_pods, find_limit_groups
 from rebalancer.model.labels import Labels
@@ -105,7 +105,7 @@ def test_a_total_is_what_the_owners_want(owners: list[tuple[int, int]]) -> None:
     shards = [(None,) * living for living, _ in owners]
     cluster = redis(NODES, shards)
     wanted = [
-        msgspec.structs.replace(workload, replicas=replicas)
+        structs.replace(workload, replicas=replicas)
         for workload, (_, replicas) in zip(cluster.workloads, owners, strict=True)
     ]
     groups = gathered(replace(cluster, workloads=tuple(wanted)), group_by=(CLUSTER,))

@@ -115,10 +115,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"groupBy": ["apps"]},
         "group g0: groupBy apps is a label of no pod that is selected; did you mean app?",
     ),
-    "the zone's key": (
-        {"zoneKey": AZ},
-        f"group g0: zoneKey {AZ} is a label of none of 4 nodes; did you mean {ZONE}?",
-    ),
+    "the zone's key": ({"zoneKey": AZ}, f"group g0: zoneKey {AZ} is a label of none of 4 nodes; did you mean {ZONE}?"),
     "a topology key": (
         limited(topologyKey="kubernetes.io/host"),
         f"group g0, limit l: topologyKey kubernetes.io/host is a label of none of 4 nodes; did you mean {HOSTNAME}?",

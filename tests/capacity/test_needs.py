@@ -15,15 +15,7 @@ from rebalancer.model.affinity import NodeAffinity, Taint, TaintEffect, Tolerati
 from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
 from rebalancer.model.motion import DomainMotion
-from rebalancer.model.moves import (
-    NO_MEMORY,
-    CapacityAttempt,
-    DomainName,
-    Memory,
-    Reference,
-    ZoneSeen,
-    make_token,
-)
+from rebalancer.model.moves import NO_MEMORY, CapacityAttempt, DomainName, Memory, Reference, ZoneSeen, make_token
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -31,7 +23,7 @@ from rebalancer.planning.plan import PlanRefusal
 from rebalancer.policy import Capacity, CapacityMode, Policy, PolicyGroup, Topology
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, START, ZONE
-from tests.build import a_cluster
+from tests.build import a_cluster, with_cpu
 from tests.controller.simulated import eager
 
 OBSERVE = Capacity(mode=CapacityMode.OBSERVE)
@@ -108,14 +100,10 @@ def test_two_zones_without_nodes_are_one_need() -> None:
 
 
 def test_a_zone_whose_nodes_are_full_needs_capacity() -> None:
-    snapshot = two_zones({ZONE: 1}, zones="abc")
-    full = tuple(
-        structs.replace(node, allocatable=Resources(cpu=100)) if node.labels[ZONE] == "c" else node
-        for node in snapshot.nodes
-    )
-    (need,) = needs(replace(snapshot, nodes=full), eager(topology=DECLARED))
+    full = with_cpu(two_zones({ZONE: 1}, zones="abc"), 100, "c-1", "c-2")
+    (need,) = needs(full, eager(topology=DECLARED))
     assert need.evictions == len(need.placeholders) == 4
-    assert not needs(replace(snapshot, nodes=full), eager())  # nobody says that nodes can be had there
+    assert not needs(full, eager())  # nobody says that nodes can be had there
 
 
 @pytest.mark.parametrize(
@@ -211,17 +199,13 @@ def test_a_domain_that_has_just_lost_a_node_is_left_alone(memory: Memory, text: 
 
 def test_no_node_is_requested_where_nodes_are_lost() -> None:
     """In a zonal shift a full zone would get new nodes."""
-    snapshot = two_zones({ZONE: 1}, zones="abc")
-    full = tuple(
-        structs.replace(node, allocatable=Resources(cpu=100)) if node.labels[ZONE] == "c" else node
-        for node in snapshot.nodes
-    )
+    full = with_cpu(two_zones({ZONE: 1}, zones="abc"), 100, "c-1", "c-2")
     at = START - timedelta(minutes=4)
     motion = DomainMotion(key=ZONE, value="c", since=at, until=at, moved=at, lasting=False, had=2, lost=2)
     policy = eager(topology=DECLARED, capacity=OBSERVE, nodes=Nodes(settle=timedelta(minutes=5)))
     for value, reason in (("c", Reason.NO_CAPACITY), ("b", Reason.AWAITING_CAPACITY)):
         memory = Memory(domains_in_motion=(structs.replace(motion, value=value),))
-        (refusal,) = refusals(replace(snapshot, nodes=full), policy, memory)
+        (refusal,) = refusals(full, policy, memory)
         assert refusal.reason is reason
         assert ("nothing is moved there" in str(refusal.refusal)) == (value == "c")
 

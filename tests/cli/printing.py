@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 from unittest.mock import patch
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from rebalancer.cli import main as entry
 from rebalancer.cli.parsing import Parser
@@ -54,24 +54,22 @@ def repairing_status(now: datetime) -> StatusDocument:
 
     def moved(moves: Sequence[MoveEntry]) -> tuple[MoveEntry, ...]:
         return tuple(
-            msgspec.structs.replace(move, since=move.since + late, requested_at=move.requested_at + late)
+            structs.replace(move, since=move.since + late, requested_at=move.requested_at + late)
             for move in moves
             if move.requested_at is not None
         )
 
     def told(wait: Waited) -> Waited:
-        return msgspec.structs.replace(wait, until=wait.until + late) if wait.until is not None else wait
+        return structs.replace(wait, until=wait.until + late) if wait.until is not None else wait
 
-    return msgspec.structs.replace(
+    return structs.replace(
         status,
         last_cycle=status.last_cycle + late,
         in_flight=moved(status.in_flight),
         last_moves=moved(status.last_moves),
         waits=tuple(map(told, status.waits)),
         holds=tuple(
-            msgspec.structs.replace(told(hold), since=hold.since + late)
-            for hold in status.holds
-            if hold.since is not None
+            structs.replace(told(hold), since=hold.since + late) for hold in status.holds if hold.since is not None
         ),
         map=test_map.repair(),
     )
@@ -85,7 +83,7 @@ def repairing_server() -> Handler:
 def stopped_server() -> Handler:
     """Return the server of a cluster whose controller is paused."""
     paused = PauseStatus(until=None, reason="zone b is upgraded", by="alice")
-    return _leading_server(lambda: msgspec.structs.replace(repairing_status(datetime.now(UTC)), paused=paused))
+    return _leading_server(lambda: structs.replace(repairing_status(datetime.now(UTC)), paused=paused))
 
 
 def _leading_server(status: Callable[[], StatusDocument]) -> Handler:

@@ -8,13 +8,7 @@ import pytest
 
 from rebalancer.cli import progress as module
 from rebalancer.cli.progress import progress
-
-
-class Terminal(io.StringIO):
-    """Standard error as a terminal."""
-
-    def isatty(self) -> bool:
-        return True
+from tests.cli.answers import Terminal
 
 
 @pytest.fixture(autouse=True)

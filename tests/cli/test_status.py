@@ -129,10 +129,7 @@ def test_watching_shows_each_change_once(
     monkeypatch.setattr("rebalancer.cli.status.time.sleep", wait)
     assert entry.main(["status", "--watch"]) == Exit.INTERRUPTED
     shown = [seen(line) for line in capsys.readouterr().out.splitlines() if line.startswith("Controller: ")]
-    assert shown == [
-        f"{LEADS}mode Evict: the controller evicts",
-        f"{LEADS}mode Observe: the controller will not evict",
-    ]
+    assert shown == [f"{LEADS}mode Evict: the controller evicts", f"{LEADS}mode Observe: the controller will not evict"]
 
 
 LEADS = "Controller: pod-1 leads since 2026-01-05 06:00:00Z, last cycle; "
@@ -154,11 +151,7 @@ NOT_ALLOWED = (
 @pytest.mark.parametrize(
     ("leases", "last", "line"),
     [
-        (
-            [FREED],
-            -12,
-            "no controller runs: Lease free since 2026-01-05 09:00:00Z, last cycle 12s ago by pod-1",
-        ),
+        ([FREED], -12, "no controller runs: Lease free since 2026-01-05 09:00:00Z, last cycle 12s ago by pod-1"),
         (
             [{**held(), "renewTime": "2026-01-05T09:00:00Z"}],
             -3700,
@@ -174,11 +167,7 @@ NOT_ALLOWED = (
             for written, free in ((600, "09:10:00"), (601, "09:00:15"), (2**31 - 1, "09:00:15"), (None, "09:00:15"))
         ),
         ([FREE], -12, "no controller runs: Lease free, last cycle 12s ago by pod-1"),
-        (
-            [{**held(), "renewTime": None}],
-            -12,
-            "no controller runs: Lease free, last cycle 12s ago by pod-1",
-        ),
+        ([{**held(), "renewTime": None}], -12, "no controller runs: Lease free, last cycle 12s ago by pod-1"),
         ([404], -12, "no controller runs: Lease free, last cycle 12s ago by pod-1"),
         ([403], -12, f"whether a controller runs is not known: {NOT_ALLOWED}"),
         (

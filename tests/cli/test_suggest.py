@@ -46,10 +46,7 @@ def test_json_and_yaml_are_one_document(capsys: pytest.CaptureFixture[str]) -> N
         (["--group-size", "0"], "found '0', expected a number from 1 to 5000"),
         (["--group-size", "4"], "--group-size 4 does not divide --size 10"),
         (["--group-size", "20"], "--group-size 20 does not divide --size 10"),
-        (
-            ["--group-size", "5"],
-            "--group-size 5 is more than the 3 domains that its pods are separated over; give 3",
-        ),
+        (["--group-size", "5"], "--group-size 5 is more than the 3 domains that its pods are separated over; give 3"),
         (["--key", "my zone"], "found 'my zone', expected a label key such as app or app.kubernetes.io/name"),
         (["--key", ""], "found '', expected a label key"),
         (["--key", "a/b/c"], "found 'a/b/c', expected a label key"),

@@ -11,10 +11,7 @@ from rebalancer.decoding.pod_security import find_violations
 RESTRICTED: dict[str, Any] = {
     "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
     "containers": [
-        {
-            "name": "app",
-            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        }
+        {"name": "app", "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}
     ],
 }
 

@@ -43,10 +43,7 @@ def decoded(status: dict[str, Any], **spec: Any) -> list[Pod]:
         ({"containerStatuses": [waiting("ContainerCreating")]}, ""),
         ({"containerStatuses": [{"name": "a", "state": {"running": {}}}, waiting("ErrImagePull")]}, "ErrImagePull"),
         (
-            {
-                "initContainerStatuses": [waiting("CrashLoopBackOff")],
-                "containerStatuses": [waiting("PodInitializing")],
-            },
+            {"initContainerStatuses": [waiting("CrashLoopBackOff")], "containerStatuses": [waiting("PodInitializing")]},
             "CrashLoopBackOff",
         ),
         ({"containerStatuses": [waiting("CreateContainerError")], "conditions": [READY]}, ""),

@@ -44,6 +44,11 @@ class Outcome(NamedTuple):
     def reasons(self) -> set[Reason]:
         return set(self.refusals)
 
+    def assert_kept(self, reason: Reason) -> str:
+        """Assert that nothing is evicted, for this reason alone; return its words."""
+        assert (self.evicted, self.reasons) == ([], {reason}), self
+        return self.refusals[reason]
+
 
 class State:
     """The objects of a cluster."""
@@ -89,6 +94,15 @@ class State:
             said[refusal.reason] = "\n".join(filter(None, (said.get(refusal.reason), str(refusal))))
         evicted = [f"{eviction.pod.namespace}/{eviction.pod.name}" for eviction in plan.evictions]
         return Outcome(evicted, said)
+
+
+def assert_evicted(state: State) -> None:
+    assert state.plan().evicted == ["shop/web-0"], state.plan()
+
+
+def assert_no_room(state: State) -> None:
+    """Assert that nothing is evicted, since no node of zone c would have the capacity for the replacement."""
+    state.plan().assert_kept(Reason.NO_CAPACITY)
 
 
 def _policy(more: str, owners: str = "") -> Policy:

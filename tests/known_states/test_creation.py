@@ -9,6 +9,7 @@ from rebalancer.model.reasons import Reason
 from tests.control_plane.resources import Manifest
 from tests.known_states.build import (
     State,
+    assert_evicted,
     changed,
     cluster,
     containers,
@@ -20,14 +21,9 @@ from tests.known_states.build import (
 
 def assert_refused(state: State, *named: str) -> None:
     """Assert that nothing is evicted, since the replacement could not be created, and what the message names."""
-    outcome = state.plan()
-    assert (outcome.evicted, outcome.reasons) == ([], {Reason.CANNOT_CREATE})
+    said = state.plan().assert_kept(Reason.CANNOT_CREATE)
     for name in named:
-        assert name in outcome.refusals[Reason.CANNOT_CREATE]
-
-
-def assert_evicted(state: State) -> None:
-    assert state.plan().evicted == ["shop/web-0"]
+        assert name in said
 
 
 def test_no_pod_can_be_created_in_a_namespace_that_is_being_deleted() -> None:

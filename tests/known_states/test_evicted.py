@@ -45,8 +45,7 @@ def test_it_is_not_waited_for_longer_than_ten_minutes() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason",
-    ["PreemptionByScheduler", "DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet", ""],
+    "reason", ["PreemptionByScheduler", "DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet", ""]
 )
 def test_what_nobody_requested_is_no_eviction(reason: str) -> None:
     assert disrupted(reason).plan().evicted

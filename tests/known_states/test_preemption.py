@@ -12,11 +12,11 @@ from tests.known_states.build import State, cluster, deployment, make
 DISRUPTIONS = {"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1}
 
 
-def job(cpu: str, node: str = "c-0", priority: int = 0) -> Manifest:
+def job(cpu: str) -> Manifest:
     """Return a pod that is in nobody's way but by its requests."""
-    pod: Manifest = placed("report-x1", node, namespace="shop", labels={"job-name": "report"}, cpu=cpu)
-    pod["spec"]["priority"] = priority
-    return pod
+    made: Manifest = placed("report-x1", "c-0", namespace="shop", labels={"job-name": "report"}, cpu=cpu)
+    made["spec"]["priority"] = 0
+    return made
 
 
 def waiting(cpu: str, **spec: Any) -> Manifest:
@@ -43,9 +43,7 @@ class TestReplacementThatPreempts:
 
     def refusal(self, *others: Manifest, priority: int = 1000, **spec: Any) -> str:
         state = cluster(deployment(priority=priority, **spec), [job("950m"), *others], c="1")
-        outcome = state.plan()
-        assert (outcome.evicted, outcome.reasons) == ([], {Reason.NO_CAPACITY})
-        return outcome.refusals[Reason.NO_CAPACITY].splitlines()[0]
+        return state.plan().assert_kept(Reason.NO_CAPACITY).splitlines()[0]
 
     def test_nothing_is_evicted_and_it_is_said_which_pod_would_go(self) -> None:
         assert self.refusal(budget("other")) == (

@@ -8,9 +8,7 @@ from rebalancer.model.reasons import FindingKind, Reason, State
 from tests.cli.files import ready_nodes
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.resources import Manifest
-from tests.known_states.build import (
-    State as Cluster,
-)
+from tests.known_states.build import State as Cluster
 from tests.known_states.build import (
     bound_claim,
     cluster,
@@ -37,9 +35,17 @@ def cordoned(node: Manifest) -> None:
     }
 
 
-def only_reason(state: Cluster, policy: str = "") -> tuple[State, str]:
+def two_owners() -> Cluster:
+    """Return two Deployments of pods of different size under one selector, in zones a and b."""
+    constraint: dict[str, Any] = {"topologySpreadConstraints": [over_zones({"tier": "front"})]}
+    one = deployment("web", ("a-0", "a-0", "b-0"), labels={"tier": "front"}, cpu="200m", **constraint)
+    two = deployment("api", ("a-0", "b-0"), labels={"tier": "front"}, **constraint)
+    return Cluster(*zones(), namespace("shop"), *one, *two)
+
+
+def only_reason(state: Cluster) -> tuple[State, str]:
     """Return the state of the only component that is not repaired, and why."""
-    (component,) = [one for one in state.evaluate(policy).plan.components if one.refusal is not None]
+    (component,) = [one for one in state.evaluate().plan.components if one.refusal is not None]
     return component.state, f"{component.reason}: {component.refusal}"
 
 
@@ -71,12 +77,7 @@ def test_a_host_port_that_is_taken() -> None:
     [
         ("node.kubernetes.io/unreachable", "", "1 is not Ready", "Bring back c-0"),
         ("node.kubernetes.io/not-ready", "", "1 is not Ready", "Bring back c-0"),
-        (
-            "dedicated",
-            "db",
-            "1 has the taint dedicated=db",
-            "Remove the taint dedicated=db from c-0, or tolerate it",
-        ),
+        ("dedicated", "db", "1 has the taint dedicated=db", "Remove the taint dedicated=db from c-0, or tolerate it"),
     ],
 )
 def test_a_taint(key: str, value: str, says: str, remedy: str) -> None:
@@ -161,10 +162,7 @@ def test_a_cordoned_zone_is_no_reason_where_its_return_would_not_help(obstacle: 
 
 
 def test_a_cordoned_zone_of_two_owners_is_in_maintenance() -> None:
-    constraint: dict[str, Any] = {"topologySpreadConstraints": [over_zones({"tier": "front"})]}
-    one = deployment("web", ("a-0", "a-0", "b-0"), labels={"tier": "front"}, cpu="200m", **constraint)
-    two = deployment("api", ("a-0", "b-0"), labels={"tier": "front"}, **constraint)
-    state = Cluster(*zones(), namespace("shop"), *one, *two)
+    state = two_owners()
     cordoned(state.get("Node", "c-0"))
     assert only_reason(state)[1].startswith("ZoneInMaintenance")
     state.get("Node", "c-0")["spec"] = {}
@@ -272,10 +270,7 @@ def test_pods_that_stay_for_good_are_not_waited_for() -> None:
 
 def test_several_owners_with_young_pods_are_waited_for() -> None:
     """Pods of two classes under one selector: all of the fullest zone are young."""
-    constraint: dict[str, Any] = {"topologySpreadConstraints": [over_zones({"tier": "front"})]}
-    one = deployment("web", ("a-0", "a-0", "b-0"), labels={"tier": "front"}, cpu="200m", **constraint)
-    two = deployment("api", ("a-0", "b-0"), labels={"tier": "front"}, **constraint)
-    state = Cluster(*zones(), namespace("shop"), *one, *two)
+    state = two_owners()
     young(state, 3, 0, 1)
     state.pods("api")[0]["metadata"]["creationTimestamp"] = minutes_ago(3)
     for pod in (state.pods()[2], state.pods("api")[1]):

@@ -27,10 +27,7 @@ def horizontal(most: int, least: int = 1, name: str = "web-load") -> Manifest:
 
 def constraints(node: dict[str, Any] | None = None, zone: dict[str, Any] | None = None) -> list[Manifest]:
     """Return the two constraints, with other fields for each."""
-    return [
-        spread(HOSTNAME, labels=LABELS, **(node or {})),
-        spread(ZONE, labels=LABELS, **(zone or {})),
-    ]
+    return [spread(HOSTNAME, labels=LABELS, **(node or {})), spread(ZONE, labels=LABELS, **(zone or {}))]
 
 
 def state(

@@ -1,6 +1,6 @@
 """Small clusters and policies for the planner's tests, and what is planned for them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,10 +14,8 @@ from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import Pod, PodPhase, PodSpec
+from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
-from rebalancer.model.workloads import Workload
 from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.decision import decide
 from rebalancer.planning.formulation import ProblemBuilder
@@ -32,9 +30,9 @@ from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster, a_policy
+from tests.build import a_cluster, a_policy, change_specs, with_cpu, without_node
 from tests.planning.states import CACHE, LIMITS
-from tests.scheduling.build import NOW
+from tests.scheduling.build import NOW, spread
 
 EVICTING = """
 mode: Evict
@@ -48,9 +46,10 @@ def policy(text: str = "") -> Policy:
     return a_policy(EVICTING + text)
 
 
-def limit(bound: str, *, key: str = HOSTNAME, more: str = "", group: str = "") -> str:
+def limit(bound: str, *, key: str = HOSTNAME, more: str = "", group: str = "selector: {}") -> str:
+    """Write a group with one limit; `more` are further fields of the limit, `group` those of the group."""
     rule = f"{{name: l, topologyKey: {key}, {bound}, action: Evict{more}}}"
-    return f"groups: [{{name: g, selector: {{}}, limits: [{rule}]{group}}}]"
+    return f"groups: [{{name: g, {group}, limits: [{rule}]}}]"
 
 
 def planned(
@@ -63,88 +62,52 @@ def planned(
     return plan(evaluation.view, evaluation.assessment, rules, memory, limits)
 
 
-def changed(snapshot: Snapshot, spec: Callable[[str, PodSpec], PodSpec], **labels: str) -> Snapshot:
-    """Change the specs of all pods and templates, by their label `app`, and add labels."""
-
-    def change_pod(pod: Pod) -> Pod:
-        app = pod.labels["app"]
-        return structs.replace(pod, spec=spec(app, pod.spec), labels=Labels({**pod.labels, **labels}))
-
-    def change_owner(owner: Workload) -> Workload:
-        template = owner.template
-        if template is None:
-            return owner
-        new = structs.replace(
-            template, spec=spec(template.labels["app"], template.spec), labels=Labels({**template.labels, **labels})
-        )
-        return structs.replace(owner, template=new, current=owner.replicas, updated=owner.replicas)
-
-    return replace(
-        snapshot, pods=tuple(map(change_pod, snapshot.pods)), workloads=tuple(map(change_owner, snapshot.workloads))
-    )
-
-
 def together(app: str, spec: PodSpec) -> PodSpec:
     """Let all constraints count every pod of the cluster `r`."""
     del app
     selector = LabelSelector.of({"cluster": "r"})
-    spread = tuple(structs.replace(constraint, selector=selector) for constraint in spec.spread)
-    return structs.replace(spec, spread=spread)
+    return structs.replace(
+        spec, spread=tuple(structs.replace(constraint, selector=selector) for constraint in spec.spread)
+    )
 
 
-def shards(places: Mapping[str, list[str | None]], *, node: int = 1, zone: int = 2, apart: str = ZONE) -> Snapshot:
+def shards(places: Mapping[str, list[str | None]], *, node: int = 1) -> Snapshot:
     """Return six nodes in three zones with StatefulSets of two that keep apart; a pod at None waits."""
     blueprint = ClusterBuilder()
     for number, name in enumerate("aabbcc", start=1):
         blueprint.node(f"n{number}", zone=name)
     for shard, on in places.items():
         held = [place for place in on if place is not None]
-        blueprint.stateful_set(shard, on=dict.fromkeys(held, 1), spread={ZONE: zone, HOSTNAME: node}, replicas=2)
+        blueprint.stateful_set(shard, on=dict.fromkeys(held, 1), spread={ZONE: 2, HOSTNAME: node}, replicas=2)
 
     def tied(app: str, spec: PodSpec) -> PodSpec:
-        term = PodAffinityTerm(topology_key=apart, selector=LabelSelector.of({"app": app}))
+        term = PodAffinityTerm(topology_key=ZONE, selector=LabelSelector.of({"app": app}))
         return structs.replace(together(app, spec), pod_affinity=PodAffinity(anti_required=(term,)))
 
-    snapshot = changed(blueprint.snapshot(), tied, cluster="r")
-    waiting = []
+    snapshot = change_specs(blueprint.snapshot(), tied, cluster="r")
+    late = []
     for shard, on in places.items():
         standing = [pod for pod in snapshot.pods if pod.labels["app"] == shard]
         for number in range(len(standing), len(on)):
-            own = {
-                "statefulset.kubernetes.io/pod-name": f"{shard}-{number}",
-                "apps.kubernetes.io/pod-index": f"{number}",
-            }
-            waiting.append(
-                structs.replace(
-                    standing[0],
-                    uid=f"{shard}-{number}",
-                    name=f"{shard}-{number}",
-                    labels=Labels({**standing[0].labels, **own}),
-                    node=None,
-                    ready=False,
-                    phase=PodPhase.PENDING,
-                    created=snapshot.taken_at - timedelta(minutes=1),
-                )
-            )
-    return replace(snapshot, pods=(*snapshot.pods, *waiting))
+            name = f"{shard}-{number}"
+            own = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": f"{number}"}
+            labels = Labels({**standing[0].labels, **own})
+            created = snapshot.taken_at - timedelta(minutes=1)
+            late.append(without_node(standing[0], name, labels=labels, created=created))
+    return replace(snapshot, pods=(*snapshot.pods, *late))
 
 
 DEADLOCK: dict[str, list[str | None]] = {"s0": ["n1", "n3"], "s1": ["n4", "n2"], "s2": ["n6", None]}
 
 
-def softly(snapshot: Snapshot, max_skew: int = 1) -> Snapshot:
+def softly(snapshot: Snapshot) -> Snapshot:
     """Add a soft hostname constraint."""
 
     def add(app: str, spec: PodSpec) -> PodSpec:
-        soft = SpreadConstraint(
-            topology_key=HOSTNAME,
-            max_skew=max_skew,
-            when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY,
-            selector=LabelSelector.of({"app": app}),
-        )
+        soft = spread(HOSTNAME, soft=True, selects=LabelSelector.of({"app": app}))
         return structs.replace(spec, spread=(*spec.spread, soft))
 
-    return changed(snapshot, add)
+    return change_specs(snapshot, add)
 
 
 def on_one_node(**fields: Any) -> Snapshot:
@@ -167,9 +130,16 @@ def two_classes(**fields: Any) -> ClusterBuilder:
     return blueprint
 
 
+def crowded(priority: int = 0, *, cpu: int = 150) -> Snapshot:
+    """Return three pods of a priority in zone a, one in b, and in c a node that is full of another workload."""
+    blueprint = a_cluster("abc", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100, priority=priority)
+    blueprint.deployment("other", on={"c-1": 1}, cpu=100)
+    return with_cpu(blueprint.snapshot(), cpu, "c-1")
+
+
 def joined(blueprint: ClusterBuilder) -> Snapshot:
     """Return the cluster with all workloads under one selector."""
-    return changed(blueprint.snapshot(), together, cluster="r")
+    return change_specs(blueprint.snapshot(), together, cluster="r")
 
 
 def labelled(name: str, labels: dict[str, str]) -> Node:
@@ -177,11 +147,7 @@ def labelled(name: str, labels: dict[str, str]) -> Node:
 
 
 def first_problem(
-    snapshot: Snapshot,
-    rules: Policy | None = None,
-    *,
-    stuck: frozenset[str] = frozenset(),
-    cache: SearchCache = CACHE,
+    snapshot: Snapshot, rules: Policy | None = None, *, stuck: frozenset[str] = frozenset(), cache: SearchCache = CACHE
 ) -> tuple[View, Problem | Refusal]:
     """Return the view and the first component's problem; `stuck` are the UIDs of pods that wait in vain."""
     view, rules = View(snapshot), rules or policy()

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from rebalancer.model.affinity import NodeSelectorTerm
-from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
+from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodSpec
@@ -19,7 +19,7 @@ from rebalancer.planning.plan import Plan
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Amount, Budgets, Policy
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster, a_layout
+from tests.build import a_cluster, a_layout, change_specs
 from tests.controller.simulated import eager
 from tests.planning import build
 
@@ -54,26 +54,30 @@ def owners(snapshot: Snapshot, change: Callable[[Workload], Workload]) -> Snapsh
     return replace(snapshot, workloads=tuple(change(owner) for owner in snapshot.workloads))
 
 
+def evicted(plan: Plan) -> list[str]:
+    return [eviction.pod.name for eviction in plan.evictions]
+
+
+def database(on: dict[str, int] | None = None, **fields: Any) -> Snapshot:
+    """Return a StatefulSet with the pods db-0, db-1, db-2 in zone a and db-3 in b; zone c has come back.
+
+    The fields are the owner's.
+    """
+    made = a_cluster(
+        "abc", 1, on or {"a-1": 3, "b-1": 1}, name="db", stateful=True, spread={ZONE: 1}, namespace="shop"
+    ).snapshot()
+    return owners(made, lambda owner: structs.replace(owner, **fields))
+
+
 def sharing(snapshot: Snapshot) -> Snapshot:
     """Put all workloads under one spread selector, in their templates too."""
+    selector = LabelSelector.of({"both": "yes"})
 
-    def spread(spec: PodSpec) -> PodSpec:
-        selector = LabelSelector.of({"both": "yes"})
-        return structs.replace(
-            spec, spread=tuple(structs.replace(constraint, selector=selector) for constraint in spec.spread)
-        )
+    def shared(_: str, spec: PodSpec) -> PodSpec:
+        spread = tuple(structs.replace(constraint, selector=selector) for constraint in spec.spread)
+        return structs.replace(spec, spread=spread)
 
-    def labelled(pod: Pod) -> Pod:
-        return structs.replace(pod, spec=spread(pod.spec), labels=Labels({**pod.labels, "both": "yes"}))
-
-    def templated(owner: Workload) -> Workload:
-        if owner.template is None:
-            return owner
-        labels = Labels({**owner.template.labels, "both": "yes"})
-        template = structs.replace(owner.template, labels=labels, spec=spread(owner.template.spec))
-        return structs.replace(owner, template=template)
-
-    return owners(pods(snapshot, labelled), templated)
+    return change_specs(snapshot, shared, both="yes")
 
 
 def budgeted(**fields: Any) -> Snapshot:

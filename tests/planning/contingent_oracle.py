@@ -45,9 +45,9 @@ class Game:
         """
         return self._fewest(counts, pending, spare, every=True)
 
-    def with_luck(self, counts: Counts, *, pending: int = 0, spare: int = 2) -> int | None:
+    def with_luck(self, counts: Counts, *, spare: int = 2) -> int | None:
         """Return the fewest evictions that win if the scheduler picks what we would; None as for `forced`."""
-        return self._fewest(counts, pending, spare, every=False)
+        return self._fewest(counts, 0, spare, every=False)
 
     def distance(self, counts: Counts, *, pending: int = 0) -> int | None:
         """Return the fewest evictions on paper; None where no placement satisfies both constraints."""

@@ -137,6 +137,14 @@ def _spec(work: Work, spec: PodSpec) -> PodSpec:
     return structs.replace(spec, spread=spread, node_affinity=affinity, pod_affinity=PodAffinity(anti_required=apart))
 
 
+def limited_alone() -> tuple[Snapshot, Policy]:
+    """Return four pods in the zone of two nodes, none in the other, and a limit's maxSkew 1 over zones."""
+    work = Work(name="web", cpu=100, labels=frozenset({"all"}), on={"a1": 2, "a2": 2})
+    scene = Scene(nodes={"a1": ("a", 4000), "a2": ("a", 4000), "b1": ("b", 4000)}, works=(work,))
+    limit = f"{{name: l, topologyKey: {ZONE}, maxSkew: 1, action: Evict}}"
+    return scene.snapshot(), a_policy(f"{POLICY}groups: [{{name: g, selector: {{}}, limits: [{limit}]}}]")
+
+
 def problems(snapshot: Snapshot, policy: Policy, cache: SearchCache = CACHE) -> list[Problem | Refusal]:
     """Return what the planner makes of a cluster: a problem, or a refusal, for each component to repair."""
     view = View(snapshot)

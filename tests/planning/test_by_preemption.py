@@ -14,10 +14,10 @@ from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.facts import Fact
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState
-from rebalancer.model.pods import Pod, PodPhase, PodSpec
+from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
+from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.by_preemption import (
     PreemptedPodEndsLate,
     PreemptedPodIncomplete,
@@ -43,9 +43,10 @@ from rebalancer.policy import Policy
 from rebalancer.reporting.documents.explanation import explain_pod
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_policy
-from tests.planning.build import cause_of
+from tests.build import a_policy, change_specs, with_cpu, with_node, without_node
+from tests.planning.build import cause_of, limit
 from tests.planning.test_uncertain_requests import requests
+from tests.scheduling.build import spread
 
 CPU = 1000
 BUDGETS = "budgets: {maxUnavailable: 100%, perWorkload: 100%}"
@@ -109,44 +110,17 @@ def batch_on(state: Snapshot, node: str) -> Pod:
 def resized(state: Snapshot, cpu: int) -> Snapshot:
     """Return the state in which web requests so much, on nodes a and b that have room for it."""
 
-    def larger(spec: PodSpec) -> PodSpec:
-        return structs.replace(spec, requests=structs.replace(spec.requests, cpu=cpu), scored=(cpu, spec.scored[1]))
+    def larger(app: str, spec: PodSpec) -> PodSpec:
+        requests = structs.replace(spec.requests, cpu=cpu)
+        return structs.replace(spec, requests=requests, scored=(cpu, spec.scored[1])) if app == "web" else spec
 
-    pods = with_pods(
-        state, "web", lambda pod: structs.replace(pod, spec=larger(pod.spec), requests=larger(pod.spec).requests)
-    ).pods
-    owners = tuple(
-        structs.replace(owner, template=structs.replace(owner.template, spec=larger(owner.template.spec)))
-        if owner.template is not None and owner.template.labels["app"] == "web"
-        else owner
-        for owner in state.workloads
-    )
-    nodes = tuple(
-        structs.replace(node, allocatable=structs.replace(node.allocatable, cpu=3 * cpu))
-        if node.name == "a-1"
-        else node
-        for node in state.nodes
-    )
-    return replace(state, pods=pods, workloads=owners, nodes=nodes)
-
-
-def cordoned(state: Snapshot, node: str) -> Snapshot:
-    return replace(state, nodes=tuple(structs.replace(one, unschedulable=one.name == node) for one in state.nodes))
+    asking = with_pods(change_specs(state, larger), "web", lambda pod: structs.replace(pod, requests=pod.spec.requests))
+    return with_cpu(asking, 3 * cpu, "a-1")
 
 
 def of_app(builder: ClusterBuilder, app: str, **changes: Any) -> Snapshot:
     """Return the state with another specification of an app, of its pods and its templates."""
-    state = builder.snapshot()
-    pods = with_pods(state, app, lambda pod: structs.replace(pod, spec=structs.replace(pod.spec, **changes))).pods
-    owners = tuple(
-        structs.replace(
-            owner, template=structs.replace(owner.template, spec=structs.replace(owner.template.spec, **changes))
-        )
-        if owner.template is not None and owner.template.labels["app"] == app
-        else owner
-        for owner in state.workloads
-    )
-    return replace(state, pods=pods, workloads=owners)
+    return change_specs(builder.snapshot(), lambda of, spec: structs.replace(spec, **changes) if of == app else spec)
 
 
 def with_budget(builder: ClusterBuilder, app: str) -> ClusterBuilder:
@@ -252,23 +226,14 @@ class TestNothingElseMoves:
         builder.deployment("late", replicas=2, cpu=5000)
         assert self.waits(builder.snapshot()) == (0, 2)
         state = crowded().snapshot()
-        late = structs.replace(state.pods[-1], uid="late", owner=None, node=None, phase=PodPhase.PENDING, ready=False)
+        late = without_node(state.pods[-1], "late", owner=None)
         assert self.waits(replace(state, pods=(*state.pods, late))) == (0, 1)
 
     def test_one_that_no_node_would_ever_take_is_not(self) -> None:
         state = crowded().snapshot()
-        lost = structs.replace(
-            state.pods[0],
-            uid="lost",
-            labels=Labels({"app": "lost"}),
-            owner=None,
-            node=None,
-            phase=PodPhase.PENDING,
-            ready=False,
-            spec=structs.replace(
-                state.pods[0].spec, node_affinity=NodeAffinity(selector=Labels({"nowhere": "to be found"}))
-            ),
-        )
+        nowhere = NodeAffinity(selector=Labels({"nowhere": "to be found"}))
+        spec = structs.replace(state.pods[0].spec, node_affinity=nowhere)
+        lost = without_node(state.pods[0], "lost", labels=Labels({"app": "lost"}), owner=None, spec=spec)
         assert step_of(made(replace(state, pods=(*state.pods, lost)))).repair.preempts
 
     def test_another_eviction_of_the_plan_comes_first(self) -> None:
@@ -299,9 +264,7 @@ class TestWhileItIsUnderWay:
         builder.deployment("other", on={"e-1": 3}, spread={"pool": 1}, cpu=500)
         state = builder.snapshot()
         first = next(pod for pod in state.pods if pod.node == "a-1")
-        new = structs.replace(
-            first, uid="new", name="web-new", node=None, phase=PodPhase.PENDING, ready=False, created=state.taken_at
-        )
+        new = without_node(first, "web-new", created=state.taken_at)
         return replace(state, pods=(*[pod for pod in state.pods if pod is not first], new))
 
     def test_no_other_eviction_takes_the_place_that_the_preempted_pod_will_need(self) -> None:
@@ -419,11 +382,7 @@ class TestWhatStandsInTheWay:
         assert why_not(state) == PreemptedPodWithoutOwner(f"default/{batch_on(state, 'c-1').name}")
 
     def test_a_node_that_is_to_be_removed_gets_no_pod(self) -> None:
-        state = crowded().snapshot()
-        nodes = tuple(
-            structs.replace(node, draining="Draining") if node.name == "c-1" else node for node in state.nodes
-        )
-        cause = why_not(replace(state, nodes=nodes))
+        cause = why_not(with_node(crowded().snapshot(), "c-1", draining="Draining"))
         assert isinstance(cause, PreemptedPodStays)
         assert cause.cause.reason is Reason.NODE_LEAVING
 
@@ -444,19 +403,13 @@ class TestWhatStandsInTheWay:
         assert [eviction for eviction in outcome.evictions if eviction.repair.preempts] == []
 
     def test_a_pod_with_a_hard_constraint_of_its_own_stays(self) -> None:
-        own = SpreadConstraint(
-            topology_key=HOSTNAME,
-            max_skew=5,
-            when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE,
-            selector=LabelSelector.of({"app": "batch"}),
-        )
+        own = spread(HOSTNAME, 5, selects=LabelSelector.of({"app": "batch"}))
         assert isinstance(why_not(of_app(crowded(), "batch", spread=(own,))), PreemptedPodIsRequired)
         soft = structs.replace(own, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY)
         assert step_of(made(of_app(crowded(), "batch", spread=(soft,)))).repair.preempts
 
     def test_a_pod_that_counts_for_a_limit_with_the_action_evict_stays(self) -> None:
-        limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 5, action: Evict}"
-        group = f"groups: [{{name: g, selector: {{matchLabels: {{app: batch}}}}, limits: [{limit}]}}]\n"
+        group = limit("maxPods: 5", group="selector: {matchLabels: {app: batch}}")
         cause = why_not(crowded().snapshot(), rules(more=group))
         assert isinstance(cause, PreemptedPodIsRequired)
 
@@ -509,7 +462,7 @@ class TestWhatStandsInTheWay:
     @pytest.mark.parametrize(("room", "is_step"), [(800, True), (799, False)])
     def test_two_that_go_together_need_a_node_with_room_for_both(self, room: int, *, is_step: bool) -> None:
         """Nodes a and b take no other pods."""
-        state = cordoned(resized(crowded(victims=2, room=room, cpu=290).snapshot(), 700), "a-1")
+        state = with_node(resized(crowded(victims=2, room=room, cpu=290).snapshot(), 700), "a-1", unschedulable=True)
         outcome = made(state)
         assert bool(outcome.evictions) is is_step
         if not is_step:
@@ -534,9 +487,8 @@ class TestWhatStandsInTheWay:
             builder.node(name, cpu=cpu)
         builder.deployment("web", on={"a-1": 2, "c-1": 1}, cpu=500, priority=10)
         builder.deployment("batch", on={"c-1": 2}, cpu=250)
-        limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 1, action: Evict}"
-        group = f"groups: [{{name: g, selector: {{matchLabels: {{app: web}}}}, limits: [{limit}]}}]\n"
-        (component,) = made(cordoned(builder.snapshot(), "a-1"), rules(more=group)).components
+        group = limit("maxPods: 1", group="selector: {matchLabels: {app: web}}")
+        (component,) = made(with_node(builder.snapshot(), "a-1", unschedulable=True), rules(more=group)).components
         cause = cause_of(component)
         assert isinstance(cause, NodesTakeNoMore)
         assert isinstance(cause.preemption, PreemptionWouldNotHelp)
@@ -550,8 +502,7 @@ class TestWhatStandsInTheWay:
         builder.node("d-1", cpu=800)
         builder.deployment("web", on={"a-1": 2}, cpu=300, priority=10)
         builder.deployment("batch", on={"a-1": 1, "b-1": 2}, cpu=400)
-        limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 1, action: Evict}"
-        group = f"groups: [{{name: g, selector: {{matchLabels: {{app: web}}}}, limits: [{limit}]}}]\n"
+        group = limit("maxPods: 1", group="selector: {matchLabels: {app: web}}")
         outcome = made(builder.snapshot(), rules(more=group))
         assert [eviction for eviction in outcome.evictions if eviction.repair.preempts] == []
 
@@ -563,11 +514,10 @@ class TestWhatStandsInTheWay:
         builder.node("d-1", cpu=900)
         builder.deployment("web", on={"a-1": 2}, cpu=300, priority=10)
         builder.deployment("batch", on={"a-1": 1, "d-1": 1}, cpu=400)
-        limit = "{name: l, topologyKey: kubernetes.io/hostname, maxPods: 1, action: Evict}"
-        group = f"groups: [{{name: g, selector: {{matchLabels: {{app: web}}}}, limits: [{limit}]}}]\n"
+        group = limit("maxPods: 1", group="selector: {matchLabels: {app: web}}")
         term = PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"app": "batch"}))
-        state = cordoned(of_app(builder, "web", pod_affinity=PodAffinity(anti_required=(term,))), "d-1")
-        (component,) = made(state, rules(more=group)).components
+        state = of_app(builder, "web", pod_affinity=PodAffinity(anti_required=(term,)))
+        (component,) = made(with_node(state, "d-1", unschedulable=True), rules(more=group)).components
         cause = cause_of(component)
         assert isinstance(cause, NodesTakeNoMore)
         assert isinstance(cause.preemption, PreemptionWouldNotHelp)

@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.decision import NoNodeAdmits, PredictionUnverified, StepSearchLimit
@@ -16,8 +15,8 @@ from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Amount, Policy
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
-from tests.planning.build import cause_of, changed, decided, first_problem, joined, limit, planned, policy
+from tests.build import a_cluster, with_labels, without_node
+from tests.planning.build import cause_of, decided, first_problem, joined, limit, planned, policy
 from tests.scheduling.build import NOW
 
 
@@ -27,10 +26,7 @@ def test_pending_pods_that_satisfy_several_classes_are_waited_for() -> None:
     blueprint.deployment("one", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100)
     blueprint.deployment("two", on={"b-2": 1}, spread={ZONE: 1}, cpu=200)
     snapshot = joined(blueprint)
-    pods = tuple(
-        structs.replace(pod, node=None, ready=False, phase=PodPhase.PENDING) if pod.labels["app"] == "two" else pod
-        for pod in snapshot.pods
-    )
+    pods = tuple(without_node(pod) if pod.labels["app"] == "two" else pod for pod in snapshot.pods)
     (group,) = planned(replace(snapshot, pods=pods)).components
     assert (group.state, group.reason) == (State.VIOLATED, Reason.GROUP_IN_FLIGHT)
     _, problem = first_problem(replace(snapshot, pods=pods))
@@ -43,9 +39,8 @@ def team_of_six(most: int) -> tuple[Snapshot, Policy]:
     blueprint = a_cluster("ab", 2)
     blueprint.deployment("one", on={"a-1": 4}, cpu=100)
     blueprint.deployment("two", on={"a-1": 1, "b-1": 1}, cpu=200)
-    rule = f"{{name: l, topologyKey: {HOSTNAME}, maxPods: {most}, action: Evict}}"
-    rules = policy(f"groups: [{{name: g, selector: {{}}, groupBy: [team], limits: [{rule}]}}]")
-    return changed(blueprint.snapshot(), lambda _, spec: spec, team="x"), rules
+    rules = policy(limit(f"maxPods: {most}", group="selector: {}, groupBy: [team]"))
+    return with_labels(blueprint.snapshot(), team="x"), rules
 
 
 @pytest.mark.parametrize(("most", "lookahead"), [(3, 40_000), (2, 0)])
@@ -71,19 +66,8 @@ def test_several_classes_are_not_predicted_after_three_failures() -> None:
 def test_a_pending_pod_that_no_node_admits_is_a_deadlock() -> None:
     """Equal pods and nothing to evict on paper: that the pending one is stuck is reported, not hidden."""
     snapshot = a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, spread={ZONE: 1}, replicas=3).snapshot()
-    pending = structs.replace(
-        snapshot.pods[0],
-        uid="w",
-        name="w",
-        node=None,
-        ready=False,
-        phase=PodPhase.PENDING,
-        created=NOW - timedelta(hours=1),
-    )
-    settled = tuple(
-        structs.replace(owner, current=owner.replicas, updated=owner.replicas) for owner in snapshot.workloads
-    )
-    grown = replace(snapshot, pods=(*snapshot.pods, pending), workloads=settled)
+    pending = without_node(snapshot.pods[0], "w", created=NOW - timedelta(hours=1))
+    grown = replace(snapshot, pods=(*snapshot.pods, pending))
     full = tuple(structs.replace(node, pods=1) for node in grown.nodes)
     _, problem = first_problem(grown, stuck=frozenset({"w"}))
     assert isinstance(problem, SingleClassProblem)

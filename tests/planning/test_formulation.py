@@ -6,58 +6,41 @@ from datetime import timedelta
 from msgspec import structs
 
 from rebalancer.model.labels import Labels, LabelSelector
-from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
+from rebalancer.model.pods import PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
+from rebalancer.model.spread import SpreadConstraint
 from rebalancer.planning.formulation import NodeBeingDeleted, OthersUncreated, set_aside
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.movable import NodeGone
 from rebalancer.planning.scope.systems import NodeOfAnotherSystem
-from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster
-from tests.planning.build import cause_of, changed, joined, labelled, planned, policy, together, two_classes
-from tests.scheduling.build import NOW, pod
-
-
-def without_node(some: Pod) -> Pod:
-    return structs.replace(some, node=None, ready=False, phase=PodPhase.PENDING)
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster, change_specs, with_labels, with_node, without_node
+from tests.planning.build import cause_of, joined, labelled, limit, planned, policy, together, two_classes
+from tests.scheduling.build import NOW, pod, spread
 
 
 def test_several_classes_wait_for_settling_nodes() -> None:
     """A node that just became Ready is no target for pods of several classes either."""
     snapshot = joined(two_classes())
-    fresh = tuple(
-        structs.replace(node, ready_since=snapshot.taken_at) if node.name == "b-1" else node for node in snapshot.nodes
-    )
+    fresh = with_node(snapshot, "b-1", ready_since=snapshot.taken_at)
     rules = policy().model_copy(update={"nodes": policy().nodes.model_copy(update={"settle": timedelta(minutes=5)})})
-    (group,) = planned(replace(snapshot, nodes=fresh), rules).components
+    (group,) = planned(fresh, rules).components
     assert group.reason is Reason.NODE_SETTLING
 
 
 def test_several_classes_wait_for_a_node_that_is_being_deleted() -> None:
     """As pods of one class do."""
     snapshot = joined(two_classes())
-    deleted = tuple(
-        structs.replace(node, deleted=snapshot.taken_at) if node.name == "b-1" else node for node in snapshot.nodes
-    )
-    (group,) = planned(replace(snapshot, nodes=deleted)).components
+    (group,) = planned(with_node(snapshot, "b-1", deleted=snapshot.taken_at)).components
     assert group.refusal == NodeBeingDeleted("b-1")
 
 
 def with_systems(snapshot: Snapshot, wanted: str, *, system: str = "windows") -> Snapshot:
     """Return the cluster with pods that ask for an operating system, and the node b-1 that runs one."""
-    nodes = [
-        structs.replace(node, labels=Labels({**node.labels, "kubernetes.io/os": system}))
-        if node.name == "b-1"
-        else node
-        for node in snapshot.nodes
-    ]
-
-    def ask(pod: Pod) -> Pod:
-        return structs.replace(pod, spec=structs.replace(pod.spec, os=wanted))
-
-    return replace(snapshot, nodes=nodes, pods=[ask(pod) for pod in snapshot.pods])
+    labels = Labels({**snapshot.node["b-1"].labels, "kubernetes.io/os": system})
+    asking = [structs.replace(pod, spec=structs.replace(pod.spec, os=wanted)) for pod in snapshot.pods]
+    return replace(with_node(snapshot, "b-1", labels=labels), pods=asking)
 
 
 def test_a_node_of_another_system_that_may_take_a_replacement_stops_a_repair() -> None:
@@ -73,8 +56,7 @@ def test_a_node_of_another_system_that_may_take_a_replacement_stops_a_repair() -
 
 def test_a_node_of_another_system_that_takes_none_does_not_matter() -> None:
     alone = a_cluster("ab", 2, on={"a-1": 3}, spread={ZONE: 1}).snapshot()
-    full = [structs.replace(node, pods=0) if node.name == "b-1" else node for node in alone.nodes]
-    assert planned(with_systems(replace(alone, nodes=full), "linux")).evictions
+    assert planned(with_systems(with_node(alone, "b-1", pods=0), "linux")).evictions
 
 
 def test_only_the_nodes_on_which_a_replacement_may_land_matter() -> None:
@@ -88,7 +70,7 @@ def test_a_gated_pod_of_one_class_holds_nothing() -> None:
     """It is in no queue and takes no capacity; once its gate goes it comes where the constraints allow it."""
     snapshot = joined(two_classes())
     first = next(pod for pod in snapshot.pods if pod.labels["app"] == "one")
-    gated = structs.replace(without_node(first), spec=structs.replace(first.spec, gated=True))
+    gated = without_node(first, spec=structs.replace(first.spec, gated=True))
     pods = tuple(gated if pod is first else pod for pod in snapshot.pods)
     plan = planned(replace(snapshot, pods=pods))
     assert plan.evictions
@@ -100,12 +82,7 @@ def test_a_gated_pod_of_one_class_holds_nothing() -> None:
 
 
 def hard(key: str, app: str) -> SpreadConstraint:
-    return SpreadConstraint(
-        topology_key=key,
-        max_skew=1,
-        when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE,
-        selector=LabelSelector.of({"app": app}),
-    )
+    return spread(key, selects=LabelSelector.of({"app": app}))
 
 
 def test_pods_that_nobody_would_create_again() -> None:
@@ -131,11 +108,9 @@ def test_pods_that_nobody_would_create_again() -> None:
 
 def test_a_limit_waits_only_for_pods_that_it_counts() -> None:
     """A pod that the limit does not count may be pending; one that it counts belongs to the component."""
-    snapshot = changed(a_cluster("ab", 2, {"a-1": 3, "a-2": 1}).snapshot(), lambda _, spec: spec, team="x")
-    rules = policy(
-        "groups: [{name: g, selector: {matchLabels: {team: x}}, groupBy: [team], limits: "
-        f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, selector: {{matchLabels: {{app: web}}}}, action: Evict}}]}}]"
-    )
+    snapshot = with_labels(a_cluster("ab", 2, {"a-1": 3, "a-2": 1}).snapshot(), team="x")
+    selecting = "selector: {matchLabels: {team: x}}, groupBy: [team]"
+    rules = policy(limit("maxPods: 2", more=", selector: {matchLabels: {app: web}}", group=selecting))
     for labels in ({"team": "y", "app": "web"}, {"team": "x", "app": "other"}, {"team": "x", "app": "web"}):
         pending = structs.replace(pod(labels, namespace="default"), name="w", uid="w", created=snapshot.taken_at)
         plan = planned(replace(snapshot, pods=(*snapshot.pods, pending)), rules)
@@ -175,18 +150,15 @@ def test_one_class_of_several_whose_next_pod_is_unknown_stops_the_component() ->
         spec = together(app, spec)
         return structs.replace(spec, unpredictable=("spec.resourceClaims",)) if app == "three" else spec
 
-    (group,) = planned(changed(blueprint.snapshot(), claiming, cluster="r")).components
+    (group,) = planned(change_specs(blueprint.snapshot(), claiming, cluster="r")).components
     assert group.reason is Reason.NOT_PREDICTABLE
 
 
 def test_limits_over_pods_without_an_owner_and_pending_pods() -> None:
     """A pending pod is part of the problem; with a bare pod under the limit nothing is planned."""
-    snapshot = changed(a_cluster("ab", 2, {"a-1": 6, "b-1": 2}).snapshot(), lambda _, spec: spec, team="x")
-    pending = structs.replace(without_node(snapshot.pods[1]), created=snapshot.taken_at)
-    rules = policy(
-        "groups: [{name: g, selector: {}, groupBy: [team], limits: "
-        f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, action: Evict}}]}}]"
-    )
+    snapshot = with_labels(a_cluster("ab", 2, {"a-1": 6, "b-1": 2}).snapshot(), team="x")
+    pending = without_node(snapshot.pods[1], created=snapshot.taken_at)
+    rules = policy(limit("maxPods: 2", group="selector: {}, groupBy: [team]"))
     pods = (snapshot.pods[0], pending, *snapshot.pods[2:])
     assert planned(replace(snapshot, pods=pods), rules).components
     bare = structs.replace(snapshot.pods[0], uid="bare", name="bare", owner=None)

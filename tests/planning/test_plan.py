@@ -7,11 +7,7 @@ from rebalancer.planning.plan import narrow_plan
 from rebalancer.policy import Amount, Budgets
 from rebalancer.simulator import ZONE
 from tests.build import a_cluster
-from tests.planning.clusters import (
-    planned,
-    pods,
-    policy,
-)
+from tests.planning.clusters import planned, pods, policy
 
 
 def test_a_part_of_a_plan_is_about_the_named_workloads() -> None:

@@ -16,20 +16,11 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.scope.budgets import BudgetExhausted, GroupUnavailable
 from rebalancer.policy import Amount, Budgets
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
-from tests.planning.build import DEADLOCK, changed, on_one_node, shards
+from tests.build import a_cluster, with_labels
+from tests.planning.build import DEADLOCK, on_one_node, shards
 from tests.planning.build import planned as plan_small
 from tests.planning.build import policy as small_policy
-from tests.planning.clusters import (
-    GENEROUS,
-    budgeted,
-    laid_out,
-    nodes,
-    planned,
-    pods,
-    policy,
-    returned,
-)
+from tests.planning.clusters import GENEROUS, budgeted, laid_out, nodes, planned, pods, policy, returned
 from tests.tracking.build import move
 
 
@@ -84,14 +75,7 @@ def test_a_budget_is_counted_afresh() -> None:
     assert len(planned(changed).evictions) == 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"generation": 2},
-        {"synced": False},
-        {"allowed": 0},
-    ],
-)
+@pytest.mark.parametrize("change", [{"generation": 2}, {"synced": False}, {"allowed": 0}])
 def test_a_budget_that_is_not_worked_out_allows_nothing(change: dict[str, Any]) -> None:
     """A stale generation, a failed sync, none allowed: nothing goes."""
     snapshot = budgeted(max_unavailable=2)
@@ -204,7 +188,7 @@ def test_an_eviction_that_may_still_be_carried_out_uses_up_the_group() -> None:
     blueprint = a_cluster("abc", 1)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 3, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
-    snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, cluster="r")
+    snapshot = with_labels(blueprint.snapshot(), cluster="r")
     rules = small_policy(
         "groups: [{name: g, selector: {}, groupBy: [cluster], disruption: {maxInFlight: 1}, limits: []}]"
     )

@@ -31,35 +31,19 @@ from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
+from tests.build import a_cluster, with_cpu, with_node
 from tests.planning.build import cause_of
-from tests.planning.clusters import (
-    REGION,
-    laid_out,
-    nodes,
-    planned,
-    pods,
-    policy,
-    regions,
-    returned,
-    sharing,
-)
+from tests.planning.clusters import REGION, laid_out, nodes, planned, pods, policy, regions, returned, sharing
 from tests.scheduling.build import NOW
 
 
 def test_a_node_that_settles() -> None:
     """A node that has only just become Ready is no target yet."""
     snapshot = returned()
-    fresh = nodes(
-        snapshot,
-        lambda node: structs.replace(
-            node, ready_since=snapshot.taken_at - timedelta(seconds=30) if node.name == "c-1" else node.ready_since
-        ),
-    )
-    plan = planned(fresh, policy(nodes=Nodes()))
+    since, settle = snapshot.taken_at - timedelta(seconds=30), timedelta(minutes=5)
+    plan = planned(with_node(snapshot, "c-1", ready_since=since), policy(nodes=Nodes()))
     assert plan.evictions == ()
     assert plan.components[0].reason is Reason.NODE_SETTLING
-    since, settle = snapshot.taken_at - timedelta(seconds=30), timedelta(minutes=5)
     assert cause_of(plan.components[0]) == NodeSettling("c-1", since, settle, since + settle)
 
 
@@ -157,19 +141,18 @@ def test_an_unread_object_stops_what_it_may_touch() -> None:
 )
 def test_targets_that_are_none(change: dict[str, Any], reason: Reason) -> None:
     """A node that would be taken for a target and is not Ready, or is being deleted: nothing is sent its way."""
-    plan = planned(nodes(returned(), lambda n: structs.replace(n, **change) if n.name == "c-1" else n))
+    plan = planned(with_node(returned(), "c-1", **change))
     assert plan.evictions == ()
     assert plan.components[0].reason is reason
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted"],
+    "key", ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted"]
 )
 def test_a_target_that_an_autoscaler_is_about_to_remove_is_none(key: str) -> None:
     """Another taint that only makes the node less preferred changes nothing."""
     taints = tuple(Taint(name, TaintEffect.PREFER_NO_SCHEDULE) for name in ("example.com/slow", key))
-    plan = planned(nodes(returned(), lambda n: structs.replace(n, taints=taints) if n.name == "c-1" else n))
+    plan = planned(with_node(returned(), "c-1", taints=taints))
     assert plan.evictions == ()
     assert plan.components[0].refusal == NodeToBeRemoved("c-1", key)
 
@@ -179,7 +162,7 @@ def test_a_target_that_is_drained_is_none() -> None:
 
     def refusal(draining: str, **change: Any) -> Refusal | None:
         change["draining"] = draining
-        plan = planned(nodes(returned(), lambda n: structs.replace(n, **change) if n.name == "c-1" else n))
+        plan = planned(with_node(returned(), "c-1", **change))
         assert bool(plan.evictions) is (plan.components[0].refusal is None)
         return plan.components[0].refusal
 
@@ -195,7 +178,7 @@ def test_evictions_wait_while_an_autoscaler_removes_a_node_of_the_group() -> Non
     taint = Taint("karpenter.sh/disrupted", TaintEffect.NO_SCHEDULE)
 
     def disrupted(name: str) -> Plan:
-        return planned(nodes(returned(), lambda n: structs.replace(n, taints=(taint,)) if n.name == name else n))
+        return planned(with_node(returned(), name, taints=(taint,)))
 
     plan = disrupted("a-1")
     assert plan.evictions == ()
@@ -272,11 +255,7 @@ def test_a_little_capacity_everywhere_is_too_little() -> None:
     """Where every domain has some capacity but not enough, that is said, whatever the level."""
     blueprint = regions()
     blueprint.deployment("web", on={"a-1": 8, "b-1": 8}, spread={REGION: 1, ZONE: 4, HOSTNAME: 9}, cpu=1000)
-    snapshot = nodes(
-        blueprint.snapshot(),
-        lambda n: structs.replace(n, allocatable=structs.replace(n.allocatable, cpu=1000)) if n.name[0] in "cd" else n,
-    )
-    (group,) = planned(snapshot).components
+    (group,) = planned(with_cpu(blueprint.snapshot(), 1000, "c-1", "c-2", "d-1", "d-2")).components
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
     assert str(cause_of(group)) == (
         "the nodes that would have to take more of these pods do not have the capacity for all of them"

@@ -7,28 +7,18 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, Taint, TaintEffect
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
-from rebalancer.model.pods import Pod, PodPhase, Resources
+from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import Reason, State
-from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
+from rebalancer.model.spread import InclusionPolicy, SpreadConstraint
 from rebalancer.planning.scope.components import stuck_pods
 from rebalancer.reporting.phrases import eviction_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
-from tests.planning.clusters import (
-    REGION,
-    hostname_only,
-    nodes,
-    planned,
-    pods,
-    regions,
-    returned,
-    sharing,
-    spread_by,
-)
-from tests.scheduling.build import NOW
+from tests.build import a_cluster, with_cpu, with_node, without_node
+from tests.planning.clusters import REGION, hostname_only, nodes, planned, pods, regions, returned, sharing, spread_by
+from tests.scheduling.build import NOW, spread, taint
 
 
 def test_a_zone_that_returned() -> None:
@@ -137,12 +127,7 @@ def test_constraints_that_do_not_fit_together(
 ) -> None:
     """Constraints that count different pods or nodes are planned together; not the workload's own, they are left."""
     snapshot = returned()
-    tainted = nodes(
-        snapshot,
-        lambda node: (
-            structs.replace(node, taints=(Taint("t", TaintEffect.NO_SCHEDULE),)) if node.name == "b-2" else node
-        ),
-    )
+    tainted = with_node(snapshot, "b-2", taints=(taint("t"),))
     extra = tuple(
         structs.replace(pod, uid=f"{pod.uid}x", owner=None, labels=Labels({"app": "web", "x": "y"}))
         for pod in snapshot.pods
@@ -244,10 +229,7 @@ def test_capacity_is_not_promised_twice() -> None:
     blueprint = a_cluster("ab", 1)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 4}, spread={ZONE: 1}, cpu=1000)
-    snapshot = nodes(
-        blueprint.snapshot(),
-        lambda n: structs.replace(n, allocatable=structs.replace(n.allocatable, cpu=2000)) if n.name == "b-1" else n,
-    )
+    snapshot = with_cpu(blueprint.snapshot(), 2000, "b-1")
     plan = planned(snapshot)
     assert {eviction.workload.name for eviction in plan.evictions} == {"one"}
     assert len(plan.evictions) == 2
@@ -258,10 +240,7 @@ def test_capacity_that_is_spoken_for() -> None:
     blueprint = a_cluster("ab", 1)
     blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1}, cpu=1000)
     blueprint.stateful_set("other", on={"a-1": 2}, cpu=1000)
-    snapshot = nodes(
-        blueprint.snapshot(),
-        lambda n: structs.replace(n, allocatable=structs.replace(n.allocatable, cpu=1000)) if n.name == "b-1" else n,
-    )
+    snapshot = with_cpu(blueprint.snapshot(), 1000, "b-1")
     assert len(planned(snapshot).evictions) == 1
     last = next(pod for pod in snapshot.pods if pod.name == "other-1")
     waits = pods(snapshot, lambda pod: structs.replace(pod, node=None, ready=False) if pod is last else pod)
@@ -280,10 +259,7 @@ def test_extended_resources_and_storage_are_capacity_too() -> None:
     def asking(pod: Pod) -> Pod:
         return structs.replace(pod, spec=structs.replace(pod.spec, requests=asks), requests=asks)
 
-    snapshot = nodes(
-        pods(blueprint.snapshot(), asking),
-        lambda n: structs.replace(n, allocatable=has) if n.name == "b-1" else n,
-    )
+    snapshot = with_node(pods(blueprint.snapshot(), asking), "b-1", allocatable=has)
     (group,) = planned(snapshot).components
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY), "storage for two, four must come"
 
@@ -308,40 +284,26 @@ def test_pods_on_their_way_may_bring_it_right() -> None:
     assert {group.reason for group in plan.components} <= {Reason.GROUP_IN_FLIGHT, Reason.ROLLOUT_IN_PROGRESS}
 
 
-@pytest.mark.parametrize("spread", [(), (None,), (LabelSelector(),)])
+@pytest.mark.parametrize("selectors", [(), (None,), (LabelSelector(),)])
 def test_a_pod_that_waits_for_capacity_where_nothing_is_required_needs_no_repair(
-    spread: tuple[LabelSelector | None, ...],
+    selectors: tuple[LabelSelector | None, ...],
 ) -> None:
     """Its workload has soft defaults, or constraints that reject no node; other workloads are planned as always."""
     blueprint = a_cluster("ab", 1)
     blueprint.deployment("cart", on={"a-1": 3}, spread={ZONE: 1})
     blueprint.deployment("web", on={"a-1": 1, "b-1": 1}, replicas=3)
     snapshot = blueprint.snapshot()
-    constraints = tuple(
-        SpreadConstraint(
-            topology_key=ZONE, max_skew=1, when_unsatisfiable=WhenUnsatisfiable.DO_NOT_SCHEDULE, selector=selector
-        )
-        for selector in spread
-    )
+    constraints = tuple(spread(ZONE, selects=selector) for selector in selectors)
 
     def constrained(pod: Pod) -> Pod:
         return structs.replace(pod, spec=structs.replace(pod.spec, spread=constraints))
 
     web = [constrained(pod) for pod in snapshot.pods if pod.labels["app"] == "web"]
     requests = structs.replace(web[0].requests, cpu=10**6)
-    waiting = structs.replace(
-        web[0],
-        uid="w",
-        name="w",
-        node=None,
-        ready=False,
-        phase=PodPhase.PENDING,
-        created=NOW - timedelta(days=9),
-        requests=requests,
-        spec=structs.replace(web[0].spec, requests=requests),
-    )
+    spec = structs.replace(web[0].spec, requests=requests)
+    late = without_node(web[0], "w", created=NOW - timedelta(days=9), requests=requests, spec=spec)
     others = [pod for pod in snapshot.pods if pod.labels["app"] != "web"]
-    snapshot = replace(snapshot, pods=(*others, *web, waiting))
+    snapshot = replace(snapshot, pods=(*others, *web, late))
     assert stuck_pods(View(snapshot)) == {"w"}
     made = planned(snapshot)
     assert [(group.workloads[0].name, group.evictions) for group in made.components] == [("cart", 1)]

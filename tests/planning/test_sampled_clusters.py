@@ -15,8 +15,8 @@ from rebalancer.planning.decision import NoSafeEviction, SampleDecides, StepSear
 from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster
-from tests.planning.build import changed, limit, planned, policy, softly
+from tests.build import a_cluster, change_specs
+from tests.planning.build import limit, planned, policy, softly
 
 SOFT = "spread: {actOn: [DoNotSchedule, ScheduleAnyway]}\n"
 
@@ -24,7 +24,7 @@ SOFT = "spread: {actOn: [DoNotSchedule, ScheduleAnyway]}\n"
 def returned_zone(nodes: int, *, closed: int = 0) -> Snapshot:
     """Return three equal zones; a soft constraint over zones counts 6, 6 and 0 pods. Of zone c so many are cordoned."""
     on = {f"{zone}-{number}": 1 for zone in "ab" for number in range(1, 7)}
-    made = changed(a_cluster("abc", nodes // 3, on, spread={ZONE: 1}).snapshot(), _soften)
+    made = change_specs(a_cluster("abc", nodes // 3, on, spread={ZONE: 1}).snapshot(), _soften)
     there = {f"c-{number}" for number in range(1, closed + 1)}
     return replace(made, nodes=tuple(structs.replace(node, unschedulable=node.name in there) for node in made.nodes))
 
@@ -46,7 +46,7 @@ def test_a_workload_that_names_its_nodes_is_planned_like_others() -> None:
         NodeSelectorTerm(fields=(SelectorRequirement("metadata.name", Operator.IN, (node.name,)),))
         for node in state.nodes
     )
-    named = changed(state, lambda _, spec: structs.replace(spec, node_affinity=NodeAffinity(required=terms)))
+    named = change_specs(state, lambda _, spec: structs.replace(spec, node_affinity=NodeAffinity(required=terms)))
     plan = planned(named, policy(SOFT))
     assert (plan.evictions, type(only(plan).refusal)) == ((), SampleDecides)
 

@@ -10,8 +10,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.planning.search.report import Method
 from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster
-from tests.planning.clusters import owners, planned, pods, sharing
+from tests.build import a_cluster, change_specs
+from tests.planning.clusters import planned, sharing
 
 Spread = tuple[SpreadConstraint, ...]
 
@@ -21,23 +21,11 @@ def two_workloads(change: Callable[[Spread], Spread]) -> Snapshot:
     blueprint = a_cluster("abc", 2)
     for name in ("one", "two"):
         blueprint.deployment(name, on={"a-1": 2, "a-2": 2, "b-1": 1, "b-2": 1}, spread={ZONE: 1, HOSTNAME: 1})
-    snapshot = sharing(blueprint.snapshot())
 
-    def spread(spec: PodSpec) -> PodSpec:
-        return structs.replace(spec, spread=change(spec.spread))
+    def change_second(app: str, spec: PodSpec) -> PodSpec:
+        return structs.replace(spec, spread=change(spec.spread)) if app == "two" else spec
 
-    changed = pods(
-        snapshot,
-        lambda pod: structs.replace(pod, spec=spread(pod.spec)) if pod.labels["app"] == "two" else pod,
-    )
-    return owners(
-        changed,
-        lambda owner: (
-            structs.replace(owner, template=structs.replace(owner.template, spec=spread(owner.template.spec)))
-            if owner.template is not None and owner.name.startswith("two")
-            else owner
-        ),
-    )
+    return change_specs(sharing(blueprint.snapshot()), change_second)
 
 
 def soft(constraints: Spread) -> Spread:

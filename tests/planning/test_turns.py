@@ -14,7 +14,8 @@ from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.simulator import HOSTNAME, ClusterBuilder
-from tests.planning.build import DEADLOCK, changed, limit, planned, policy, shards
+from tests.build import change_specs, with_labels
+from tests.planning.build import DEADLOCK, limit, planned, policy, shards
 from tests.planning.scenes import several_classes
 
 
@@ -30,7 +31,7 @@ def among(many: int, snapshot: Snapshot) -> Snapshot:
     def tied(_: str, spec: PodSpec) -> PodSpec:
         return structs.replace(spec, node_affinity=structs.replace(spec.node_affinity, required=(term,)))
 
-    return changed(replace(snapshot, nodes=(*own, *others)), tied)
+    return change_specs(replace(snapshot, nodes=(*own, *others)), tied)
 
 
 def test_thousands_of_other_nodes_hide_nothing() -> None:
@@ -51,7 +52,7 @@ def test_every_component_has_its_turn() -> None:
     for number in range(8):
         on = dict(zip(names[number * 7 :], (9, 2, 1, 1, 1, 1), strict=False))
         blueprint.deployment(f"a{number}", on=on, spread={HOSTNAME: 9})
-    tiered = changed(blueprint.snapshot(), lambda _, spec: spec, tier="a")
+    tiered = with_labels(blueprint.snapshot(), tier="a")
     base = among(0, shards(DEADLOCK))
 
     def owned(pod: Pod) -> Pod:

@@ -14,9 +14,9 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.formulation import RequestsUncertain
 from rebalancer.planning.plan import Plan
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster, a_policy
+from tests.build import a_cluster, with_cpu
 from tests.planning.build import planned
-from tests.planning.scenes import POLICY, Scene, Work
+from tests.planning.scenes import limited_alone
 
 
 def requests(cpu: int) -> PodRequests:
@@ -48,15 +48,8 @@ def resized(snapshot: Snapshot, *, written: int, now: int, generation: int) -> S
 
 
 def lopsided(*, room_in_c: int, written: int = 1000, now: int = 200, generation: int = 0) -> Snapshot:
-    builder = a_cluster("abc", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1})
-    snapshot = builder.snapshot()
-    nodes = [
-        structs.replace(node, allocatable=structs.replace(node.allocatable, cpu=room_in_c))
-        if node.name == "c-1"
-        else node
-        for node in snapshot.nodes
-    ]
-    return resized(replace(snapshot, nodes=nodes), written=written, now=now, generation=generation)
+    snapshot = a_cluster("abc", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}).snapshot()
+    return resized(with_cpu(snapshot, room_in_c, "c-1"), written=written, now=now, generation=generation)
 
 
 def refusals(plan: Plan) -> list[object]:
@@ -84,13 +77,8 @@ def test_where_versions_are_counted_the_template_decides() -> None:
 
 def test_what_scores_decide_is_predicted_only_where_the_requests_are_known() -> None:
     """A limit forces the scheduler to nothing: where the replacement lands is known by its score alone."""
-    scene = Scene(
-        nodes={"a1": ("a", 4000), "a2": ("a", 4000), "b1": ("b", 4000)},
-        works=(Work(name="web", cpu=100, labels=frozenset({"all"}), on={"a1": 2, "a2": 2}),),
-    )
-    limit = f"{{name: l, topologyKey: {ZONE}, maxSkew: 1, action: Evict}}"
-    policy = a_policy(f"{POLICY}groups: [{{name: g, selector: {{}}, limits: [{limit}]}}]")
-    known = resized(scene.snapshot(), written=100, now=100, generation=1)
-    unknown = resized(scene.snapshot(), written=100, now=120, generation=0)
+    snapshot, policy = limited_alone()
+    known = resized(snapshot, written=100, now=100, generation=1)
+    unknown = resized(snapshot, written=100, now=120, generation=0)
     assert evaluate(known, policy).plan.evictions
     assert evaluate(unknown, policy).plan.evictions == ()

@@ -18,9 +18,9 @@ from rebalancer.planning.plan import Plan
 from rebalancer.planning.search.report import Method
 from rebalancer.scheduling.place import Choose
 from rebalancer.simulator import ZONE, SimulatedCluster, pick_most_crowded
-from tests.build import a_cluster
+from tests.build import a_cluster, change_specs
 from tests.controller.simulated import Simulation, eager
-from tests.planning.build import changed, planned, together
+from tests.planning.build import planned, together
 from tests.planning.clusters import GENEROUS
 from tests.planning.test_within_budgets import with_roles
 
@@ -221,7 +221,7 @@ def test_budgets_choose_among_pods_with_less_reach() -> None:
 
 def test_pods_of_a_deployment_beside_those_with_less_reach() -> None:
     """Replacements with new names are of the class of their owner; those of StatefulSets of that of their name."""
-    snapshot = changed(snapshot_of("aa", ("abc", "ac"), 1, web="ab"), together, cluster="r")
+    snapshot = change_specs(snapshot_of("aa", ("abc", "ac"), 1, web="ab"), together, cluster="r")
     held = {"annotations": Labels({"karpenter.sh/do-not-disrupt": "true"})}
     for kept, goes in (({}, {"db-0", "db-1", WEB}), ({"db_0": held, "db_1": held}, {WEB})):
         (eviction,) = planned(changed_pods(snapshot, **kept)).evictions

@@ -20,7 +20,6 @@ from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.case import Decision
 from rebalancer.planning.decision import NoNodeAdmits
-from rebalancer.planning.plan import Plan
 from rebalancer.planning.problem.protocol import Problem, Step
 from rebalancer.planning.scope.budgets import BudgetLedger, KeptPods, StepExceedsBudget
 from rebalancer.planning.within_budgets import decide_within_budgets
@@ -29,6 +28,7 @@ from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_cluster, a_layout
 from tests.planning.build import first_problem, joined, planned, policy, two_classes
+from tests.planning.clusters import evicted
 from tests.planning.multi_class.test_solve import two_of_unequal_priority
 from tests.planning.states import Counts, brute_min_evictions
 
@@ -179,9 +179,9 @@ def test_no_repair_is_blocked_where_another_is_allowed_in_more_states() -> None:
         check(state)
 
 
-def crowded(counts: Counts, spread: Mapping[str, int] | None = None, zones: str = "abcd") -> Snapshot:
+def crowded(counts: Counts, spread: Mapping[str, int] | None = None) -> Snapshot:
     """Return the pods of a StatefulSet, numbered from the first zone on."""
-    blueprint, on = a_layout(counts, zones)
+    blueprint, on = a_layout(counts, "abcd")
     blueprint.stateful_set("db", on=on, spread=spread or {ZONE: 1})
     return blueprint.snapshot()
 
@@ -189,10 +189,6 @@ def crowded(counts: Counts, spread: Mapping[str, int] | None = None, zones: str 
 def led_by(*numbers: int, now: int = 0, ever: int = 0, of: Snapshot) -> Snapshot:
     """Let some pods of `db` be leaders, under a budget of their own."""
     return with_roles(of, {f"db-{number}": "leader" for number in numbers}, {"leader": (now, ever)})
-
-
-def evicted(plan: Plan) -> list[str]:
-    return [eviction.pod.name for eviction in plan.evictions]
 
 
 @pytest.mark.parametrize("ever", [0, 1])

@@ -142,10 +142,7 @@ def test_the_example_says_the_rules_of_the_design_for_every_number_of_zones() ->
         ),
         ('maxShare: ">1"', 'maxShare: found ">1"; expected an operator and a share such as "<1/3"'),
         ("maxShare: 0", 'maxShare: found 0; expected an operator and a share such as "<1/3"'),
-        (
-            'maxShare: "<=100%"',
-            'maxShare: found "<=100%"; expected a share below the whole: an op',
-        ),
+        ('maxShare: "<=100%"', 'maxShare: found "<=100%"; expected a share below the whole: an op'),
         ('maxShare: "= 1/3"', 'maxShare: found "= 1/3"; expected an operator and a share such as "<1/3"'),
         ('maxShare: "≤ 1/3"', 'maxShare: found "≤ 1/3"; expected an operator and a share such as "<1/3"'),
         ('groupBy: ["my label"], maxPods: 1', 'groupBy[0]: found "my label"; expected a label key such as app'),
@@ -299,10 +296,7 @@ ZONE = "topologyKey: topology.kubernetes.io/zone"
         ("topologyKey: zone, maxPods: 2, selector: {matchLabels: {a: b}}", "topologyKey: zone, minPods: 3"),
         ('topologyKey: zone, maxShare: "<1/3"', "topologyKey: zone, minPods: 3"),
         ("topologyKey: zone, maxPods: 3", "topologyKey: zone, minPods: 3"),
-        (
-            'topologyKey: zone, maxShare: "<1/3"',
-            "when: {total: 6}, groupBy: [shard], topologyKey: zone, minPods: 3",
-        ),
+        ('topologyKey: zone, maxShare: "<1/3"', "when: {total: 6}, groupBy: [shard], topologyKey: zone, minPods: 3"),
         (f'when: {{zones: ">=2"}}, {ZONE}, maxShare: "<1/2"', f'when: {{zones: 2}}, {ZONE}, maxShare: "<=1/2"'),
     ],
 )

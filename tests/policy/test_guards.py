@@ -69,10 +69,7 @@ def test_a_guard_has_defaults() -> None:
             "guards:\n  prometheus: {url: 'http://a', caFile: /ca.crt}\n",
             "4 guards.prometheus: expected a url that begins with https:// beside caFile",
         ),
-        (
-            "guards:\n  prometheus: {timeout: 31s}\n",
-            '4 guards.prometheus.timeout: found "31s"; expected at most 30s',
-        ),
+        ("guards:\n  prometheus: {timeout: 31s}\n", '4 guards.prometheus.timeout: found "31s"; expected at most 30s'),
         (
             f"guards:\n{URL}  queries:\n  - name: a\n    query: x\n",
             (

@@ -151,10 +151,7 @@ def test_within_larger_domains_nothing_is_certain(bound: dict[str, Any]) -> None
             "when: {total: 0}, topologyKey: rack, maxPods: 1",
             "no number satisfies `when` (with at least 1 pod); expected",
         ),
-        (
-            f"when: {{zones: 0}}, topologyKey: {ZONE}, maxPods: 1",
-            f"with 0 zones there is no domain of {ZONE}; expect",
-        ),
+        (f"when: {{zones: 0}}, topologyKey: {ZONE}, maxPods: 1", f"with 0 zones there is no domain of {ZONE}; expect"),
     ],
 )
 def test_an_impossible_limit_is_refused_with_line_and_example(row: str, message: str) -> None:

@@ -50,11 +50,7 @@ def name_of(written: dict[str, Any]) -> str:
 
 
 PLAIN: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-    {
-        "name": st.sampled_from("gh"),
-        "selector": st.just({}),
-        "limits": st.lists(LIMITS, max_size=2, unique_by=name_of),
-    }
+    {"name": st.sampled_from("gh"), "selector": st.just({}), "limits": st.lists(LIMITS, max_size=2, unique_by=name_of)}
 )
 TEAMS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
@@ -111,9 +107,7 @@ def test_everything_of_the_cluster_policy_stays(given_policies: tuple[Policy, di
 
 
 @given(drawn())
-def test_what_a_team_adds_concerns_its_own_namespace(
-    given_policies: tuple[Policy, dict[str, TeamReading]],
-) -> None:
+def test_what_a_team_adds_concerns_its_own_namespace(given_policies: tuple[Policy, dict[str, TeamReading]]) -> None:
     """Its groups select pods of its namespace and of no other, and evict only where the cluster policy lets them."""
     policy, readings = given_policies
     merged = merge(policy, readings).policy
@@ -230,10 +224,7 @@ def test_the_hash_names_the_team_policies_too() -> None:
             "budgets: {perWorkload: 11%}\n",
             "budgets.perWorkload: found 11%; the cluster policy's 10% stays in force, expected at most 10%",
         ),
-        (
-            LIMIT,
-            REFUSED_EVICT,
-        ),
+        (LIMIT, REFUSED_EVICT),
         (
             "groups: [{name: g, selector: {}, zoneKey: rack}]\n",
             "groups[0].zoneKey: found rack; the group is not in force, expected topology.kubernetes.io/zone",

@@ -29,10 +29,7 @@ def test_a_window_reads_back_as_it_is_shown() -> None:
         ("duration: 6h", "windows[0].schedule: missing; expected a value"),
         ("schedule: 22, duration: 6h", f"windows[0].schedule: found 22; expected {FIELDS}"),
         ('schedule: "0 22 * *", duration: 6h', f'windows[0].schedule: found "0 22 * *"; expected {FIELDS}'),
-        (
-            'schedule: "0 0 22 * * *", duration: 6h',
-            f'windows[0].schedule: found "0 0 22 * * *"; expected {FIELDS}',
-        ),
+        ('schedule: "0 0 22 * * *", duration: 6h', f'windows[0].schedule: found "0 0 22 * * *"; expected {FIELDS}'),
         (
             'schedule: "@daily", duration: 6h',
             f'windows[0].schedule: found "@daily"; expected {FIELDS}; did you mean "0 0 * * *"?',
@@ -55,10 +52,7 @@ def test_a_window_reads_back_as_it_is_shown() -> None:
         ),
         ('schedule: "0 0 L * *", duration: 6h', f'windows[0].schedule: found "0 0 L * *"; expected {FIELDS}'),
         ('schedule: "0 22 * * *", duration: 0s', 'windows[0].duration: found "0s"; expected more than 0s'),
-        (
-            'schedule: "0 22 * * *", duration: 168h1s',
-            'windows[0].duration: found "168h1s"; expected at most 168h',
-        ),
+        ('schedule: "0 22 * * *", duration: 168h1s', 'windows[0].duration: found "168h1s"; expected at most 168h'),
         (
             'schedule: "0 22 * * *", duration: 6h, timeZone: europe/berlin',
             f'windows[0].timeZone: found "europe/berlin"; {ZONE}',
@@ -67,10 +61,7 @@ def test_a_window_reads_back_as_it_is_shown() -> None:
             'schedule: "0 22 * * *", duration: 6h, timeZone: Europe/Brelin',
             f'windows[0].timeZone: found "Europe/Brelin"; {ZONE}; did you mean Europe/Berlin?',
         ),
-        (
-            'schedule: "0 22 * * *", duration: 6h, timeZone: New York',
-            f'windows[0].timeZone: found "New York"; {ZONE}',
-        ),
+        ('schedule: "0 22 * * *", duration: 6h, timeZone: New York', f'windows[0].timeZone: found "New York"; {ZONE}'),
         (
             'schedule: "0 22 * * *", duration: 6h, timeZone: localtime',
             f'windows[0].timeZone: found "localtime"; {ZONE}',

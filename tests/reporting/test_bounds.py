@@ -13,10 +13,9 @@ from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.reporting.bounds import DomainBounds, constraint_bounds, limit_bounds
 from rebalancer.simulator import ZONE
-from tests.build import a_layout
+from tests.build import a_layout, change_specs
 from tests.drawing import examples
 from tests.planning.build import limit, policy
-from tests.planning.clusters import owners, pods
 
 COUNTS = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
@@ -37,23 +36,12 @@ def laid_out(counts: Sequence[int], skew: int, min_domains: int = 1) -> Snapshot
     """Put a Deployment on zones of one node."""
     blueprint, on = a_layout([[held] for held in counts], "abcd")
     blueprint.deployment("web", on=on, replicas=sum(counts), spread={ZONE: skew})
-    snapshot = blueprint.snapshot()
 
-    def with_domains(spec: PodSpec) -> PodSpec:
+    def with_domains(_: str, spec: PodSpec) -> PodSpec:
         spread = tuple(structs.replace(one, min_domains=min_domains) for one in spec.spread)
         return structs.replace(spec, spread=spread)
 
-    changed = pods(snapshot, lambda pod: structs.replace(pod, spec=with_domains(pod.spec)))
-    return owners(
-        changed,
-        lambda owner: (
-            owner
-            if owner.template is None
-            else structs.replace(
-                owner, template=structs.replace(owner.template, spec=with_domains(owner.template.spec))
-            )
-        ),
-    )
+    return change_specs(blueprint.snapshot(), with_domains)
 
 
 @given(counts=COUNTS, skew=st.integers(1, 3), min_domains=st.integers(1, 5))
@@ -100,11 +88,10 @@ def test_the_bounds_of_a_limit_are_those_of_every_placement_and_its_cap(
 
 def test_a_domain_without_nodes_stays_empty() -> None:
     """So the others hold what it does not, and maxSkew is a cap for them."""
-    rules = "{name: l, topologyKey: topology.kubernetes.io/zone, domains: [a, b, z], BOUND, action: Evict}"
 
     def bounds(bound: str) -> DomainBounds:
-        text = f"groups: [{{name: g, selector: {{}}, limits: [{rules.replace('BOUND', bound)}]}}]"
-        return limit_bounds(evaluate(laid_out([3, 1], 9), policy(text)).assessment.limits[0])
+        rules = policy(limit(bound, key=ZONE, more=", domains: [a, b, z]"))
+        return limit_bounds(evaluate(laid_out([3, 1], 9), rules).assessment.limits[0])
 
     assert bounds("maxSkew: 2") == DomainBounds(min=2, max=2)
     assert bounds("maxPods: 3") == DomainBounds(min=1, max=3)

@@ -16,6 +16,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, ObservedChange, Reference, Target, ZoneSeen
 from rebalancer.model.nodes import HOSTNAME, ZONE
+from rebalancer.model.pods import PodSpec
 from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
@@ -25,11 +26,10 @@ from rebalancer.reporting.cluster_map import MapSize, map_document
 from rebalancer.reporting.documents.map import DomainState, MapDocument, MapLane, MoveKind, NodeState
 from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import ClusterBuilder
-from tests.build import a_cluster
+from tests.build import a_cluster, change_specs, with_labels, with_node, with_nodes
 from tests.controller.cycles import cycle_of
 from tests.drawing import examples
 from tests.planning.build import policy
-from tests.planning.clusters import owners, spread_by
 from tests.reporting.test_plan_numbers import states
 from tests.reports import cycle_report
 from tests.tracking.build import move
@@ -46,10 +46,6 @@ def drawn(cycle: Cycle, *chosen: Reference, admitted: bool = True, size: MapSize
         chosen=chosen or None,
         size=size or MapSize(),
     )
-
-
-def workloads_of(lane: MapLane) -> frozenset[tuple[str, str]]:
-    return frozenset((lane.namespace, one.name) for one in lane.workloads)
 
 
 @given(states())
@@ -156,11 +152,6 @@ def one_violated(**fields: Any) -> Snapshot:
     return builder.snapshot()
 
 
-def changed(snapshot: Snapshot, name: str, **fields: Any) -> Snapshot:
-    nodes = (structs.replace(node, **fields) if node.name == name else node for node in snapshot.nodes)
-    return replace(snapshot, nodes=tuple(nodes))
-
-
 def under_way(snapshot: Snapshot, number: int = 0, **fields: Any) -> Move:
     """Return the move of one of the pods, whose replacement is predicted in zone c."""
     pod = snapshot.pods[number]
@@ -237,10 +228,7 @@ def test_a_limit_is_a_lane_of_the_workloads_that_it_counts() -> None:
     builder.deployment("api", on={"a-1": 1, "b-1": 1})
     rule = LIMIT.replace("9", "1").replace("}", ", groupBy: []}")
     group = f"groups: [{{name: g, selector: {{}}, groupBy: [tier], limits: [{rule}]}}]"
-    labelled = tuple(
-        structs.replace(pod, labels=Labels({**pod.labels, "tier": "x"})) for pod in builder.snapshot().pods
-    )
-    snapshot = replace(builder.snapshot(), pods=labelled)
+    snapshot = with_labels(builder.snapshot(), tier="x")
     cycle = evicting(snapshot, text=group.replace(", groupBy: []", ""))
     (lane,) = drawn(cycle).lanes
     assert [one.name for one in lane.workloads] == ["api", "web"]
@@ -256,12 +244,14 @@ def test_each_node_has_its_worst_state_and_each_zone_what_became_of_it() -> None
     snapshot = one_violated()
     now = snapshot.taken_at
     young = now - timedelta(minutes=1)
-    for name, fields in (
-        ("a-1", {"ready": False, "unschedulable": True, "ready_since": None}),
-        ("a-2", {"unschedulable": True}),
-        ("c-1", {"ready_since": young}),
-    ):
-        snapshot = changed(snapshot, name, **fields)
+    snapshot = with_nodes(
+        snapshot,
+        {
+            "a-1": {"ready": False, "unschedulable": True, "ready_since": None},
+            "a-2": {"unschedulable": True},
+            "c-1": {"ready_since": young},
+        },
+    )
     motion = DomainMotion(key=ZONE, value="b", since=young, until=young, moved=young, lasting=False, had=2, lost=1)
     returned = ObservedChange(ViolationCause.DOMAIN_RETURNED, f"{ZONE}=c", young)
     other = ObservedChange(ViolationCause.NODE_LOST, f"{ZONE}=a", young)
@@ -281,10 +271,8 @@ def test_each_node_has_its_worst_state_and_each_zone_what_became_of_it() -> None
 
 def test_of_many_nodes_those_are_listed_that_a_lane_concerns() -> None:
     """The others are counted by state; where too many concern one, all are."""
-    snapshot = changed(
-        a_cluster("abc", 30, {"a-1": 2, "a-2": 1, "b-1": 3}, spread={ZONE: 1}).snapshot(), "a-9", unschedulable=True
-    )
-    cycle = evicting(snapshot)
+    snapshot = a_cluster("abc", 30, {"a-1": 2, "a-2": 1, "b-1": 3}, spread={ZONE: 1}).snapshot()
+    cycle = evicting(with_node(snapshot, "a-9", unschedulable=True))
     document = drawn(cycle)
     listed = {zone.name: [node.name for node in zone.nodes] for zone in document.zones}
     assert listed == {"a": ["a-1", "a-2"], "b": ["b-1"], "c": []}
@@ -368,20 +356,11 @@ def test_a_stored_map_is_small() -> None:
 
 
 def test_soft_constraints_are_drawn_where_they_are_acted_on() -> None:
-    snapshot = spread_by(
-        one_violated(), lambda one: structs.replace(one, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY)
-    )
-    soft = owners(
-        snapshot, lambda owner: structs.replace(owner, template=None) if owner.kind == "Deployment" else owner
-    )
-    softened = owners(
-        soft,
-        lambda owner: (
-            owner
-            if owner.template is None
-            else structs.replace(owner, template=structs.replace(owner.template, spec=snapshot.pods[0].spec))
-        ),
-    )
+    def soften(_: str, spec: PodSpec) -> PodSpec:
+        soft = WhenUnsatisfiable.SCHEDULE_ANYWAY
+        return structs.replace(spec, spread=tuple(structs.replace(one, when_unsatisfiable=soft) for one in spec.spread))
+
+    softened = change_specs(one_violated(), soften)
     assert drawn(evicting(softened)).lanes == ()
     (lane,) = drawn(evicting(softened, text="spread: {actOn: [DoNotSchedule, ScheduleAnyway]}")).lanes
     assert lane.what == "zone, maxSkew 1 (soft)"

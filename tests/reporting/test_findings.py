@@ -15,9 +15,8 @@ from rebalancer.reporting.documents.report import ReportDocument, WorkloadFilter
 from rebalancer.reporting.text.junit import report_junit
 from rebalancer.reporting.text.report import report_text
 from rebalancer.simulator import ZONE
-from tests.assessment.findings.build import cordoned
+from tests.assessment.findings.build import cordoned, shop
 from tests.assessment.findings.test_configuration import budget, budgets
-from tests.assessment.findings.test_replacements import shop
 from tests.build import a_state
 from tests.controller.simulated import eager
 from tests.reports import full_report, rows_of

@@ -25,7 +25,7 @@ from rebalancer.reporting.documents.zones import NodeMark, ZoneEntry, ZonesDocum
 from rebalancer.reporting.folded_zones import zones_document
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.simulator import ClusterBuilder
-from tests.build import a_cluster
+from tests.build import a_cluster, with_nodes
 from tests.controller.cycles import cycle_of
 from tests.drawing import examples
 from tests.planning.build import policy
@@ -111,11 +111,6 @@ def one_violated(**fields: Any) -> Snapshot:
     builder = a_cluster("abc", 2, {"a-1": 2, "a-2": 1, "b-1": 2, "b-2": 1}, spread={ZONE: 1}, **fields)
     builder.deployment("calm", on={"a-1": 1, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
     return builder.snapshot()
-
-
-def changed(snapshot: Snapshot, name: str, **fields: Any) -> Snapshot:
-    nodes = (structs.replace(node, **fields) if node.name == name else node for node in snapshot.nodes)
-    return replace(snapshot, nodes=tuple(nodes))
 
 
 def test_a_zone_has_its_pods_against_the_most_that_it_may_hold() -> None:
@@ -205,12 +200,14 @@ def test_what_is_decided_later_waits() -> None:
 def test_each_node_has_one_mark_the_worst() -> None:
     snapshot = one_violated()
     young = snapshot.taken_at - timedelta(minutes=1)
-    for name, fields in (
-        ("a-1", {"ready": False, "unschedulable": True, "ready_since": None}),
-        ("b-1", {"unschedulable": True}),
-        ("c-1", {"ready_since": young}),
-    ):
-        snapshot = changed(snapshot, name, **fields)
+    snapshot = with_nodes(
+        snapshot,
+        {
+            "a-1": {"ready": False, "unschedulable": True, "ready_since": None},
+            "b-1": {"unschedulable": True},
+            "c-1": {"ready_since": young},
+        },
+    )
     cycle = cycle_of(snapshot, policy().model_copy(update={"nodes": Nodes(settle=timedelta(minutes=5))}))
     a, b, c = counted(cycle).zones
     assert a.marks[NodeMark.NOT_READY] == 1

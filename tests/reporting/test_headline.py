@@ -52,12 +52,7 @@ APPROVAL = ApprovalStatus(
     ("changes", "figures", "sign", "said"),
     [
         ({}, BUSY, Sign.MOVING, "Repairing: 1 pod is moving, the next eviction is in 40s"),
-        (
-            {},
-            structs.replace(BUSY, moving=2, next_at=None),
-            Sign.MOVING,
-            "Repairing: 2 pods are moving",
-        ),
+        ({}, structs.replace(BUSY, moving=2, next_at=None), Sign.MOVING, "Repairing: 2 pods are moving"),
         ({}, structs.replace(BUSY, moving=0), Sign.WAITING, "6 evictions wait, the next eviction is in 40s"),
         ({}, structs.replace(BUSY, moving=0, waiting=1, next_at=NOW), Sign.WAITING, "1 eviction waits"),
         (
@@ -66,12 +61,7 @@ APPROVAL = ApprovalStatus(
             Sign.VIOLATED,
             "5 workloads violated: 6 evictions would repair what can be, mode Observe makes none",
         ),
-        (
-            {},
-            structs.replace(STILL, violated=1),
-            Sign.UNREPAIRABLE,
-            "1 workload violated and cannot be repaired",
-        ),
+        ({}, structs.replace(STILL, violated=1), Sign.UNREPAIRABLE, "1 workload violated and cannot be repaired"),
         ({}, structs.replace(STILL, violated=2), Sign.VIOLATED, "2 workloads violated, nothing is planned"),
         ({}, QUIET, Sign.GOOD, "Nothing is violated, nothing moves"),
         ({}, structs.replace(QUIET, workloads=0), Sign.NOTE, "No workload has a spread constraint or a limit yet"),

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-import msgspec
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.labels import Labels
@@ -75,8 +75,7 @@ def exclude(snapshot: Snapshot, numbers: set[int]) -> Snapshot:
     """Annotate these pods so that they are never evicted."""
     mark = Labels({"rebalancer.dev/exclude": "true"})
     changed = (
-        msgspec.structs.replace(pod, annotations=mark) if number in numbers else pod
-        for number, pod in enumerate(snapshot.pods)
+        structs.replace(pod, annotations=mark) if number in numbers else pod for number, pod in enumerate(snapshot.pods)
     )
     return replace(snapshot, pods=tuple(changed))
 

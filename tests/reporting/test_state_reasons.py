@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.labels import Labels
@@ -33,7 +33,7 @@ def cycle(snapshot: Snapshot, policy: Policy, memory: Memory = NO_MEMORY) -> Cyc
 def missed(snapshot: Snapshot, policy: Policy) -> Memory:
     """Remember three misses of everything that is planned for: where nothing is forced, nothing is tried again."""
     groups = look(snapshot, policy).plan.components
-    return msgspec.structs.replace(
+    return structs.replace(
         NO_MEMORY, failed_predictions=tuple(FailedPrediction(group.name, 3, snapshot.taken_at) for group in groups)
     )
 
@@ -82,7 +82,7 @@ def test_what_waits_for_a_budget_is_violated_and_says_so() -> None:
     blueprint.budget("web", min_available=8)
     snapshot = blueprint.snapshot()
     policy = rules(THIRD)
-    used_up = tuple(msgspec.structs.replace(budget, allowed=0) for budget in snapshot.budgets)
+    used_up = tuple(structs.replace(budget, allowed=0) for budget in snapshot.budgets)
     done = cycle(replace(snapshot, budgets=used_up), policy)
     assert not done.plan.evictions
     row = limit_rows(done)["third"]
@@ -113,9 +113,7 @@ def test_what_no_placement_satisfies_together_is_infeasible() -> None:
 
 
 @given(
-    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=2), min_size=2, max_size=3),
-    st.booleans(),
-    st.booleans(),
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=2), min_size=2, max_size=3), st.booleans(), st.booleans()
 )
 @examples(25)
 def test_report_metrics_and_plan_say_the_same(counts: list[list[int]], excluded: bool, tried: bool) -> None:
@@ -126,7 +124,7 @@ def test_report_metrics_and_plan_say_the_same(counts: list[list[int]], excluded:
     snapshot = blueprint.snapshot()
     if excluded:
         left = Labels({"rebalancer.dev/exclude": "true"})
-        pods = tuple(msgspec.structs.replace(pod, annotations=left) for pod in snapshot.pods)
+        pods = tuple(structs.replace(pod, annotations=left) for pod in snapshot.pods)
         snapshot = replace(snapshot, pods=pods)
     policy = rules(EVICTED_FOR, THIRD.replace(", action: Evict", ""))
     done = cycle(snapshot, policy, missed(snapshot, policy) if tried else NO_MEMORY)
@@ -147,7 +145,7 @@ def test_workloads_with_the_same_message_share_one_line() -> None:
     for name in ("cart", "web"):
         blueprint.deployment(name, on={"a-1": 8}, spread={ZONE: 1})
     snapshot = blueprint.snapshot()
-    nodes = tuple(msgspec.structs.replace(node, ready=node.name != "b-1") for node in snapshot.nodes)
+    nodes = tuple(structs.replace(node, ready=node.name != "b-1") for node in snapshot.nodes)
     text = report_text(report(cycle(replace(snapshot, nodes=nodes), rules(EVICTED_FOR))))
     waits = [line for line in text.splitlines() if "NodeSettling" in line and "shop/half" in line]
     assert [line.partition(": ")[0] for line in waits] == ["default Deployment/cart, Deployment/web"]

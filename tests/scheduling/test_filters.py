@@ -271,8 +271,8 @@ class TestPodAffinity:
         selected = fields.pop("selects", selector(app="web"))
         return PodAffinity(anti_required=(PodAffinityTerm(topology_key=key, selector=selected, **fields),))
 
-    def joining(self, key: str = ZONE) -> PodAffinity:
-        return PodAffinity(required=(PodAffinityTerm(topology_key=key, selector=selector(app="web")),))
+    def joining(self) -> PodAffinity:
+        return PodAffinity(required=(PodAffinityTerm(topology_key=ZONE, selector=selector(app="web")),))
 
     def zones(self) -> list[Node]:
         return [node("a1", {ZONE: "a"}), node("a2", {ZONE: "a"}), node("b1", {ZONE: "b"}), node("x")]

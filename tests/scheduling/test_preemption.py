@@ -289,10 +289,7 @@ class TestChoiceOfNode:
         ],
     )
     def test_it_is_the_one_whose_victims_matter_least(
-        self,
-        on_a: list[tuple[str, int, int, int | None]],
-        on_b: list[tuple[str, int, int, int | None]],
-        chosen: str,
+        self, on_a: list[tuple[str, int, int, int | None]], on_b: list[tuple[str, int, int, int | None]], chosen: str
     ) -> None:
         pods = [
             running(name, on, cpu, priority, start)

@@ -188,7 +188,7 @@ def test_a_supposed_state_has_the_candidates_of_the_same_state_observed() -> Non
         assert best(newcomer, supposed, names) == best(newcomer, observed, names)
 
 
-def thirds(nodes: int, held: Sequence[int], key: str = ZONE) -> View:
+def thirds(nodes: int, held: Sequence[int]) -> View:
     """Return a cluster of three equal zones with so many pods each, on different nodes."""
     made = [node(f"n{number}", {ZONE: "abc"[number % 3], "rack": f"r{number % 70}"}) for number in range(nodes)]
     pods = [

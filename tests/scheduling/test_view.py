@@ -96,10 +96,7 @@ def test_anti_affinity_is_found_whatever_its_selector_requires() -> None:
         view = View(snapshot([node("a"), node("b")], [guard]))
         assert [
             bool(find_repelled_values(present, view).get("kubernetes.io/hostname")) for present in (web, other)
-        ] == [
-            of_web,
-            of_other,
-        ]
+        ] == [of_web, of_other]
 
 
 def test_nodes_that_are_gone_are_no_domains() -> None:

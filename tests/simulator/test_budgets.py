@@ -9,9 +9,9 @@ from msgspec import structs
 
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.labels import LabelSelector
-from rebalancer.model.pods import PodPhase
 from rebalancer.ports import EvictionResult
 from rebalancer.simulator import START, ClusterBuilder, Faults, SimulatedCluster, TraceKind
+from tests.build import without_node
 from tests.simulator.build import EVERYWHERE, PROMPT, budget, cluster, happened, move, pods, web
 
 
@@ -146,7 +146,7 @@ def test_a_pod_that_is_gone_is_gone() -> None:
 def test_pending_pods_go_without_their_budget() -> None:
     first = cluster(web)
     snapshot = first.snapshot(START)
-    pending = structs.replace(snapshot.pods[0], node=None, ready=False, phase=PodPhase.PENDING)
+    pending = without_node(snapshot.pods[0])
     simulated = changed(first, pods=(pending, *snapshot.pods[1:]), budgets=(structs.replace(budget(first), allowed=0),))
     assert simulated.evict(move(pending)).result is EvictionResult.EVICTED
     assert pending.name not in pods(simulated)

@@ -5,26 +5,8 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from rebalancer.simulator import (
-    HOSTNAME,
-    ZONE,
-    ClusterBuilder,
-    SimulatedCluster,
-    Timings,
-    TraceKind,
-    pick_most_crowded,
-)
-from tests.simulator.build import (
-    EVERYWHERE,
-    PROMPT,
-    cluster,
-    happened,
-    move,
-    pods,
-    spread_of,
-    web,
-    workload,
-)
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster, Timings, TraceKind, pick_most_crowded
+from tests.simulator.build import EVERYWHERE, PROMPT, cluster, happened, move, pods, spread_of, web, workload
 
 
 def test_a_new_pod_is_placed_and_becomes_ready() -> None:

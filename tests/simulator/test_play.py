@@ -116,12 +116,7 @@ def test_scale_downs_leave_no_skew_where_they_are_steered() -> None:
     steps = [scale(number) for number in (20, 12, 6, 3)]
     evictions = {
         mode: sum(
-            play(
-                first,
-                *steps,
-                seed=seed,
-                policy=a_policy(f"prevention: {{scaleDown: '{mode}'}}"),
-            ).evictions
+            play(first, *steps, seed=seed, policy=a_policy(f"prevention: {{scaleDown: '{mode}'}}")).evictions
             for seed in range(3)
         )
         for mode in ("Off", "Steer")

@@ -20,11 +20,7 @@ steps:
   - addNode: c-1=topology.kubernetes.io/zone=c
 """
     changes = load_scenario(text, "night.yaml").steps
-    assert [change.text for change in changes] == [
-        f"remove-domain {ZONE}=a",
-        "cordon b-1",
-        f"add-node c-1={ZONE}=c",
-    ]
+    assert [change.text for change in changes] == [f"remove-domain {ZONE}=a", "cordon b-1", f"add-node c-1={ZONE}=c"]
     assert [change.wait for change in changes] == [None, timedelta(minutes=10), None]
 
 

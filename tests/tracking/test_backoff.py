@@ -2,8 +2,8 @@
 
 from datetime import datetime, timedelta
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, NO_MEMORY, ExtraEviction, Memory, MoveState, SentRequest
 from rebalancer.model.reasons import Reason
@@ -49,7 +49,7 @@ def test_a_clock_that_was_set_back_does_not_prolong_the_wait() -> None:
 
 def test_what_counts_as_a_miss() -> None:
     """A replacement elsewhere or none counts once; a success forgets the misses of its group."""
-    going = msgspec.structs.replace(MOVE, group=GROUP)
+    going = structs.replace(MOVE, group=GROUP)
     for state, times in (
         (MoveState.INEFFECTIVE, 1),
         (MoveState.LOST, 1),

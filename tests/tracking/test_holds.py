@@ -42,7 +42,7 @@ def overdue(uid: str, namespace: str, *, seconds: float = 0, name: str = "web", 
     return move(uid, at(seconds), namespace=namespace, workload=Reference(namespace, "Deployment", name), **fields)
 
 
-def unstarted(uid: str, namespace: str, *, seconds: float = 0, name: str = "web", why: str = PULLING) -> Move:
+def unstarted(uid: str, namespace: str, *, seconds: float = 0, name: str = "web") -> Move:
     return overdue(
         uid,
         namespace,
@@ -50,7 +50,7 @@ def unstarted(uid: str, namespace: str, *, seconds: float = 0, name: str = "web"
         name=name,
         state=MoveState.PENDING,
         uncreated=None,
-        unstarted=why,
+        unstarted=PULLING,
         replacement="r",
     )
 

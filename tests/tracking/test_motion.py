@@ -39,8 +39,8 @@ def member(name: str, zone: str | None = "a", **fields: Any) -> Node:
     return node(name, labels, **{"created": OLD, "ready_since": OLD, "uid": name, **fields})
 
 
-def zone_of(count: int, zone: str = "a") -> list[Node]:
-    return [member(f"{zone}-{number}", zone) for number in range(count)]
+def zone_of(count: int) -> list[Node]:
+    return [member(f"a-{number}") for number in range(count)]
 
 
 def by_name(nodes: Iterable[Node]) -> Mapping[str, Node]:

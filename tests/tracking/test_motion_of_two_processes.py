@@ -12,7 +12,7 @@ from tests.scheduling.build import NOW
 CORDONED = (NodeEvent.CORDONED,)
 
 
-def motion(begin: float, end: float, *names: str, by: str = "", lost: int = 0) -> DomainMotion:
+def motion(begin: float, end: float, *names: str, by: str = "") -> DomainMotion:
     first, last = (NOW + timedelta(seconds=seconds) for seconds in (begin, end))
     return DomainMotion(
         key="zone",
@@ -22,7 +22,7 @@ def motion(begin: float, end: float, *names: str, by: str = "", lost: int = 0) -
         moved=last,
         lasting=True,
         had=6,
-        lost=lost or len(names),
+        lost=len(names),
         nodes=names,
         events=CORDONED,
         by=(by,) if by else (),

@@ -2,8 +2,8 @@
 
 from datetime import datetime, timedelta
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from rebalancer.model.moves import Memory, Move, MoveState, Reference, Target
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase
@@ -43,10 +43,10 @@ OLD = Pod(
 
 def new(uid: str = "new", **fields: object) -> Pod:
     fields = {"node": "n2", "ready": True, "created": LATER, "name": "web-1", **fields}
-    return msgspec.structs.replace(OLD, uid=uid, **fields)
+    return structs.replace(OLD, uid=uid, **fields)
 
 
-SIBLING = msgspec.structs.replace(OLD, uid="sibling", name="web-sibling", node="n2")
+SIBLING = structs.replace(OLD, uid="sibling", name="web-sibling", node="n2")
 WEB = Workload(group="apps", kind="ReplicaSet", namespace="shop", name="web", uid="owner", replicas=2, created=NOW)
 
 
@@ -60,7 +60,7 @@ BEFORE = seen(OLD)
 
 
 def moved(state: MoveState, **fields: object) -> Move:
-    return msgspec.structs.replace(MOVE, state=state, **fields)
+    return structs.replace(MOVE, state=state, **fields)
 
 
 @pytest.mark.parametrize("state", MoveState)
@@ -82,7 +82,7 @@ def deferred(until: datetime, **fields: object) -> Move:
     ("move", "pods", "expected"),
     [
         pytest.param(deferred(LATER), [OLD], MoveState.REFUSED, id="the pod is there"),
-        pytest.param(deferred(LATER), [msgspec.structs.replace(OLD, deleted=NOW)], MoveState.EVICTED, id="it is going"),
+        pytest.param(deferred(LATER), [structs.replace(OLD, deleted=NOW)], MoveState.EVICTED, id="it is going"),
         pytest.param(deferred(LATER), [], MoveState.EVICTED, id="it is gone"),
         pytest.param(deferred(LATER), [new()], MoveState.VERIFIED, id="its replacement is Ready where predicted"),
         pytest.param(deferred(LATER), [new(node="n1")], MoveState.INEFFECTIVE, id="its replacement is Ready elsewhere"),
@@ -115,7 +115,7 @@ def test_deferred_evictions_are_stored_however_many_moves_ended_since() -> None:
     after = observe_moves(moves, BEFORE, seen(OLD), NOW)
     assert {move.uid for move in after} == {"old", *(f"{number}" for number in range(ENDED_MOVES_STORED))}
     many = tuple(deferred(LATER, uid=f"deferred-{number}") for number in range(DEFERRED_MOVES_STORED + 1))
-    there = tuple(msgspec.structs.replace(OLD, uid=move.uid, name=move.uid) for move in many)
+    there = tuple(structs.replace(OLD, uid=move.uid, name=move.uid) for move in many)
     stored = {move.uid for move in observe_moves((*many, *moves[2:]), BEFORE, seen(*there), NOW)}
     assert stored == {move.uid for move in (*many[1:], *moves[2:])}, "the oldest of too many is forgotten"
 
@@ -124,7 +124,7 @@ def test_deferred_evictions_are_stored_however_many_moves_ended_since() -> None:
     ("move", "pods", "expected"),
     [
         pytest.param(MOVE, [OLD], MoveState.PLANNED, id="no answer yet, the pod is there"),
-        pytest.param(MOVE, [msgspec.structs.replace(OLD, deleted=LATER)], MoveState.EVICTED, id="the pod is going"),
+        pytest.param(MOVE, [structs.replace(OLD, deleted=LATER)], MoveState.EVICTED, id="the pod is going"),
         pytest.param(MOVE, [], MoveState.EVICTED, id="the pod is gone"),
         pytest.param(
             moved(MoveState.EVICTED), [new(ready=False, node=None)], MoveState.PENDING, id="a replacement waits"
@@ -176,7 +176,7 @@ def test_what_never_comes_is_lost(state: MoveState) -> None:
 def test_one_replacement_serves_one_move() -> None:
     """Two moves of one owner wait for two replacements."""
     moves = (moved(MoveState.EVICTED), moved(MoveState.EVICTED, uid="old2", pod="web-9"))
-    after = observe_moves(moves, BEFORE, seen(new(), owner=msgspec.structs.replace(WEB, replicas=3)), LATER)
+    after = observe_moves(moves, BEFORE, seen(new(), owner=structs.replace(WEB, replicas=3)), LATER)
     assert sorted(move.state for move in after) == [MoveState.EVICTED, MoveState.VERIFIED]
 
 
@@ -185,7 +185,7 @@ def test_a_stateful_replacement_keeps_its_name() -> None:
     other = new("a", name="web-5", created=LATER)
     own = new("b", name="web-0", created=LATER + timedelta(seconds=5), node="n2")
     evicted = moved(MoveState.EVICTED, workload=Reference("shop", "StatefulSet", "web"))
-    three = msgspec.structs.replace(WEB, kind="StatefulSet", replicas=3)
+    three = structs.replace(WEB, kind="StatefulSet", replicas=3)
     for before in (BEFORE, None):
         (after,) = observe_moves((evicted,), before, seen(other, owner=three), LATER)
         assert after.state is MoveState.EVICTED
@@ -254,10 +254,10 @@ def test_the_first_snapshot_of_a_new_leader(hours: int) -> None:
 
 def test_a_new_leader_and_an_owner_that_was_scaled() -> None:
     """The counts say nothing then: no pod is taken for a replacement, and the move has no verdict."""
-    smaller = msgspec.structs.replace(WEB, replicas=1)
+    smaller = structs.replace(WEB, replicas=1)
     (after,) = observe_moves((moved(MoveState.EVICTED),), None, seen(owner=smaller), LATER)
     assert after.state is MoveState.OVERTAKEN
-    larger = msgspec.structs.replace(WEB, replicas=3)
+    larger = structs.replace(WEB, replicas=3)
     (after,) = observe_moves((moved(MoveState.EVICTED),), None, seen(new(), owner=larger), LATER)
     assert after.state is MoveState.EVICTED
 
@@ -266,8 +266,8 @@ def test_a_new_leader_and_an_owner_that_was_scaled() -> None:
     "owner",
     [
         pytest.param(None, id="gone"),
-        pytest.param(msgspec.structs.replace(WEB, deleted=LATER), id="being deleted"),
-        pytest.param(msgspec.structs.replace(WEB, replicas=1), id="scaled down, or replaced by a rollout"),
+        pytest.param(structs.replace(WEB, deleted=LATER), id="being deleted"),
+        pytest.param(structs.replace(WEB, replicas=1), id="scaled down, or replaced by a rollout"),
     ],
 )
 @pytest.mark.parametrize("state", [MoveState.EVICTED, MoveState.PENDING])
@@ -288,10 +288,10 @@ def test_a_victim_that_the_watch_still_shows() -> None:
 
 def test_a_watch_that_lags_overtakes_nothing() -> None:
     """A smaller owner ends the move only when its victim is seen going: until then it overlays the victim."""
-    smaller = msgspec.structs.replace(WEB, replicas=1)
+    smaller = structs.replace(WEB, replicas=1)
     (after,) = observe_moves((moved(MoveState.EVICTED),), BEFORE, seen(OLD, owner=smaller), LATER)
     assert after.state is MoveState.EVICTED
-    going = msgspec.structs.replace(OLD, deleted=LATER)
+    going = structs.replace(OLD, deleted=LATER)
     (after,) = observe_moves((moved(MoveState.EVICTED),), BEFORE, seen(going, owner=smaller), LATER)
     assert after.state is MoveState.OVERTAKEN
 
@@ -301,7 +301,7 @@ def test_a_new_leader_sees_every_replacement_of_an_owner(first: str) -> None:
     """The youngest pods are the replacements of all its moves, however pods of the same second are sorted."""
     moves = tuple(moved(MoveState.EVICTED, uid=uid, replicas=3) for uid in ("old", "old2"))
     pods = (new(first, name="web-x"), new("m", name="web-y"))
-    after = observe_moves(moves, None, seen(*pods, owner=msgspec.structs.replace(WEB, replicas=3)), LATER)
+    after = observe_moves(moves, None, seen(*pods, owner=structs.replace(WEB, replicas=3)), LATER)
     assert [move.state for move in after] == [MoveState.VERIFIED] * 2
     assert {move.replacement for move in after} == {first, "m"}
 
@@ -331,11 +331,7 @@ def test_a_planned_move_whose_pod_a_new_leader_has_found_counts_as_not_carried_o
     other = moved(MoveState.PLANNED, uid="other", unexecuted=True)
     evicted = moved(MoveState.EVICTED, uid="evicted")
     memory = note_remaining(Memory(moves=(MOVE, other, evicted)), {"old", "evicted"})
-    assert memory.moves == (
-        moved(MoveState.PLANNED, unexecuted=True),
-        msgspec.structs.replace(MOVE, uid="other"),
-        evicted,
-    )
+    assert memory.moves == (moved(MoveState.PLANNED, unexecuted=True), structs.replace(MOVE, uid="other"), evicted)
     assert memory.unexecuted == memory.moves[:1]
     assert memory.in_flight == memory.moves[1:]
     assert overlay_moves(seen(OLD), memory.moves) == seen(OLD)
@@ -347,7 +343,7 @@ def test_a_planned_move_whose_pod_a_new_leader_has_found_counts_as_not_carried_o
     [
         pytest.param([OLD], 119, MoveState.PLANNED, id="the pod is there"),
         pytest.param([OLD], 120, MoveState.REFUSED, id="no request can arrive any more"),
-        pytest.param([msgspec.structs.replace(OLD, deleted=LATER)], 30, MoveState.EVICTED, id="carried out late"),
+        pytest.param([structs.replace(OLD, deleted=LATER)], 30, MoveState.EVICTED, id="carried out late"),
         pytest.param([], 30, MoveState.EVICTED, id="carried out late, the pod is gone"),
     ],
 )
@@ -364,7 +360,7 @@ def test_an_unexecuted_move_holds_the_other_pods_of_its_workload_and_group() -> 
     """Not its own pod, which two requests evict once, nor that of another such move, nor unrelated ones."""
     web, other = MOVE.workload, Reference("shop", "Deployment", "other")
     unexecuted = moved(MoveState.PLANNED, group="group", unexecuted=True)
-    memory = Memory(moves=(unexecuted, msgspec.structs.replace(unexecuted, uid="second")))
+    memory = Memory(moves=(unexecuted, structs.replace(unexecuted, uid="second")))
     assert find_undecided(memory, "old", web, "group") is None
     assert find_undecided(memory, "second", web, "group") is None
     assert find_undecided(memory, "new", web, "another group") is unexecuted

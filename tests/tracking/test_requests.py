@@ -2,8 +2,8 @@
 
 from datetime import datetime, timedelta
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, SentRequest
 from rebalancer.model.snapshot import Snapshot
@@ -20,7 +20,7 @@ from rebalancer.tracking.moves import (
 )
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request, sent_request
 from tests.build import a_cluster
-from tests.planning.build import changed, planned, together
+from tests.planning.build import joined, planned
 from tests.scheduling.build import NOW
 from tests.tracking.test_moves import MOVE, OLD, moved, seen
 
@@ -38,7 +38,7 @@ def one_to_spare() -> Snapshot:
     both = {ZONE: 3, HOSTNAME: 1}
     blueprint.deployment("one", on={"a-3": 2, "b-1": 1}, spread=both, cpu=100)
     blueprint.deployment("two", on={"a-2": 2, "a-3": 2}, spread=both, cpu=200)
-    return changed(blueprint.snapshot(), together, cluster="r")
+    return joined(blueprint)
 
 
 @pytest.mark.parametrize("goal", [None, 1])
@@ -51,7 +51,7 @@ def test_what_was_never_sent_leaves_no_trace(goal: int | None) -> None:
     assert forget_request(requested, "old") == BEFORE
     assert forget_request(BEFORE, "unknown") == BEFORE
     assert forget_request(Memory(moves=(MOVE,), sent=BEFORE.sent), "old") == Memory(sent=BEFORE.sent), "after a minute"
-    other = msgspec.structs.replace(MOVE, group="other")
+    other = structs.replace(MOVE, group="other")
     assert [spare.uid for spare in record_request(BEFORE, other, extra_goal=1).extra_evictions] == ["old"], (
         "one for each group"
     )
@@ -63,12 +63,12 @@ def test_a_spare_that_was_not_granted_is_still_to_be_had() -> None:
     first = planned(snapshot)
     (eviction,) = first.evictions
     assert eviction.repair.extra
-    move = msgspec.structs.replace(MOVE, uid=eviction.pod.uid, group=eviction.group)
+    move = structs.replace(MOVE, uid=eviction.pod.uid, group=eviction.group)
     requested = record_request(NO_MEMORY, move, extra_goal=eviction.repair.goal)
-    assert planned(snapshot, memory=msgspec.structs.replace(requested, moves=())).evictions == ()
+    assert planned(snapshot, memory=structs.replace(requested, moves=())).evictions == ()
     for taken_back in (
         forget_request(requested, move.uid),
-        msgspec.structs.replace(forget_extra_eviction(requested, move.uid), moves=()),
+        structs.replace(forget_extra_eviction(requested, move.uid), moves=()),
         note_remaining(requested, {move.uid}),
     ):
         again = planned(snapshot, memory=taken_back)
@@ -80,7 +80,7 @@ def test_a_lost_answer_costs_the_spare_until_it_is_known() -> None:
     requested = record_request(NO_MEMORY, MOVE, extra_goal=1)
     for later, left in ((timedelta(seconds=30), 1), (ANSWER_TIMEOUT, 0)):
         moves = observe_moves(requested.moves, seen(OLD), seen(OLD), NOW + later)
-        after = record_outcomes(msgspec.structs.replace(requested, moves=moves), requested.moves, NOW + later)
+        after = record_outcomes(structs.replace(requested, moves=moves), requested.moves, NOW + later)
         assert len(after.extra_evictions) == left
 
 
@@ -135,43 +135,37 @@ def test_a_request_that_may_be_under_way_is_not_forgotten_for_one_that_was_refus
 ) -> None:
     """Of one pod; it is evicted once, and what has ended is newer. Nor by a leader who reads what was saved since."""
     one, other, expected = (
-        msgspec.structs.replace(MOVE, state=state, requested_at=moment) for state, moment in (own, saved, holds)
+        structs.replace(MOVE, state=state, requested_at=moment) for state, moment in (own, saved, holds)
     )
-    of_both = merge_memory(
-        msgspec.structs.replace(NO_MEMORY, moves=(one,)), msgspec.structs.replace(NO_MEMORY, moves=(other,))
-    )
+    of_both = merge_memory(structs.replace(NO_MEMORY, moves=(one,)), structs.replace(NO_MEMORY, moves=(other,)))
     assert of_both.moves == (expected,)
-    adopted = adopt_moves(
-        msgspec.structs.replace(NO_MEMORY, moves=(one,)), msgspec.structs.replace(NO_MEMORY, moves=(other,))
-    )
+    adopted = adopt_moves(structs.replace(NO_MEMORY, moves=(one,)), structs.replace(NO_MEMORY, moves=(other,)))
     takes_other = one.state in {MoveState.REFUSED, MoveState.GONE} and expected == other and not other.state.over
     assert adopted.moves == ((other,) if takes_other else (one,))
     assert adopted.sent == ((sent_request(other),) if takes_other else ())
 
 
 def replace_sent(*moments: datetime) -> Memory:
-    return msgspec.structs.replace(NO_MEMORY, sent=tuple(map(SentRequest, moments)))
+    return structs.replace(NO_MEMORY, sent=tuple(map(SentRequest, moments)))
 
 
 def test_moves_that_somebody_else_has_saved_are_in_flight_too() -> None:
     """But not those that are over, that are known, or that this process has stored and did not send."""
     saved = record_request(NO_MEMORY, MOVE, extra_goal=None)
-    assert adopt_moves(NO_MEMORY, saved) == msgspec.structs.replace(
-        NO_MEMORY, moves=saved.moves, sent=(sent_request(MOVE),)
-    )
+    assert adopt_moves(NO_MEMORY, saved) == structs.replace(NO_MEMORY, moves=saved.moves, sent=(sent_request(MOVE),))
     assert adopt_moves(NO_MEMORY, saved, {(MOVE.uid, MOVE.requested_at)}) == NO_MEMORY
     assert adopt_moves(saved, saved) == saved
-    over = tuple(msgspec.structs.replace(move, state=MoveState.VERIFIED) for move in saved.moves)
-    assert adopt_moves(NO_MEMORY, msgspec.structs.replace(saved, moves=over)) == NO_MEMORY
+    over = tuple(structs.replace(move, state=MoveState.VERIFIED) for move in saved.moves)
+    assert adopt_moves(NO_MEMORY, structs.replace(saved, moves=over)) == NO_MEMORY
 
 
 def test_a_repeated_request_is_an_ordinary_one() -> None:
     """Of an unexecuted move the pod is evicted at most once, whichever request is carried out: one move, in flight."""
-    unexecuted = msgspec.structs.replace(MOVE, unexecuted=True)
-    repeated = msgspec.structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20))
+    unexecuted = structs.replace(MOVE, unexecuted=True)
+    repeated = structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20))
     sent = (SentRequest(NOW), sent_request(MOVE))
     memory = record_request(Memory(moves=(unexecuted,), sent=sent), repeated, extra_goal=None)
-    repeating = msgspec.structs.replace(repeated, repeats=NOW)
+    repeating = structs.replace(repeated, repeats=NOW)
     assert (memory.moves, memory.in_flight, memory.unexecuted) == ((repeating,), (repeating,), ())
     assert memory.sent == (SentRequest(NOW), sent_request(repeated)), "it counts once against the rates"
     assert record_request(Memory(moves=(MOVE,), sent=sent), repeated, extra_goal=None).sent == (
@@ -182,16 +176,16 @@ def test_a_repeated_request_is_an_ordinary_one() -> None:
 
 def test_a_repeated_request_that_was_not_sent_leaves_the_first_one() -> None:
     """That one may still be carried out, and holds the other pods of its workload; the rates count it as before."""
-    unexecuted = msgspec.structs.replace(MOVE, unexecuted=True)
+    unexecuted = structs.replace(MOVE, unexecuted=True)
     memory = Memory(moves=(unexecuted,), sent=(sent_request(MOVE),))
-    repeated = msgspec.structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20))
+    repeated = structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20))
     assert forget_request(record_request(memory, repeated, extra_goal=1), "old") == memory
 
 
 @pytest.mark.parametrize(("seconds", "stays"), [(119, True), (120, False)])
 def test_a_repeated_request_that_was_refused_leaves_the_first_one(seconds: int, stays: bool) -> None:
     """As long as the first one may be carried out; one that was granted is an ordinary move."""
-    repeated = msgspec.structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20), repeats=NOW)
+    repeated = structs.replace(MOVE, requested_at=NOW + timedelta(seconds=20), repeats=NOW)
     after = advance_move(repeated, MoveEvent.REFUSED, NOW + timedelta(seconds=seconds))
     assert (after.state, after.unexecuted) == ((MoveState.PLANNED, True) if stays else (MoveState.REFUSED, False))
     assert (after.requested_at == NOW) is stays

@@ -22,13 +22,7 @@ def test_a_move_that_has_arrived_ends_and_its_window_grows() -> None:
     )
     window = StartWindow(size=2, limited=True, moved_at=now)
     before = replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod.uid != arrived.uid))
-    memory = track(
-        Memory(moves=(evicted,), windows=(window,)),
-        before,
-        snapshot,
-        eager(),
-        now + timedelta(seconds=5),
-    )
+    memory = track(Memory(moves=(evicted,), windows=(window,)), before, snapshot, eager(), now + timedelta(seconds=5))
     assert [(one.state, one.replacement) for one in memory.moves] == [(MoveState.VERIFIED, arrived.uid)]
     assert [one.size for one in memory.windows] == [3]
     assert {(zone.key, zone.zone) for zone in memory.zones} == {(ZONE, "a"), (ZONE, "b")}

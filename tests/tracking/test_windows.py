@@ -66,11 +66,7 @@ def test_what_is_as_at_first_is_not_stored() -> None:
     """A window is stored once it limits or has grown."""
     known = (window(moved_at=NOW - SECOND), window("cart", 3))
     stored = store_windows(known, {"": 2, "cart": 3, "shop": 1}, {"shop", ""}, NOW)
-    assert stored == (
-        window(moved_at=NOW - SECOND),
-        window("cart", 3, limited=False),
-        window("shop", 1),
-    )
+    assert stored == (window(moved_at=NOW - SECOND), window("cart", 3, limited=False), window("shop", 1))
     assert store_windows(known, {"": 2, "shop": 1}, (), NOW) == ()
 
 

@@ -1,6 +1,5 @@
 """Small clusters for findings, and what is found in them."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +12,18 @@ from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, default_policy
 from rebalancer.scheduling.view import View
+from rebalancer.simulator import ZONE
+from tests.build import a_cluster, change_specs, with_nodes
 from tests.reports import all_findings
 from tests.scheduling.build import taint
 
 CORDONED = taint("node.kubernetes.io/unschedulable")
+
+
+def shop(spread: dict[str, int] | None = None, **on: int) -> Snapshot:
+    """Return a Deployment over three zones of one node, so many pods in each, spread hard over zones or as given."""
+    places = {f"{zone}-1": number for zone, number in on.items()}
+    return a_cluster("abc", 1, places, spread=spread or {ZONE: 1}).snapshot()
 
 
 def findings(snapshot: Snapshot, kind: FindingKind, policy: Policy | None = None) -> list[Finding]:
@@ -31,22 +38,7 @@ def cordoned(snapshot: Snapshot, *names: str) -> Snapshot:
     return with_nodes(snapshot, {name: {"unschedulable": True, "taints": (CORDONED,)} for name in names})
 
 
-def with_nodes(snapshot: Snapshot, fields: Mapping[str, Mapping[str, Any]]) -> Snapshot:
-    """Return the cluster with other fields of some nodes."""
-    nodes = tuple(structs.replace(node, **fields.get(node.name, {})) for node in snapshot.nodes)
-    return replace(snapshot, nodes=nodes)
-
-
 def with_specs(snapshot: Snapshot, *, pods: bool = True, **fields: Any) -> Snapshot:
     """Return the cluster with other fields in the specs of all templates, and of all pods too."""
-
-    def changed(owner: Any) -> Any:
-        if owner.template is None:
-            return owner
-        spec = structs.replace(owner.template.spec, **fields)
-        return structs.replace(owner, template=structs.replace(owner.template, spec=spec))
-
-    standing: Sequence[Any] = snapshot.pods
-    if pods:
-        standing = [structs.replace(pod, spec=structs.replace(pod.spec, **fields)) for pod in standing]
-    return replace(snapshot, workloads=tuple(map(changed, snapshot.workloads)), pods=tuple(standing))
+    changed = change_specs(snapshot, lambda _, spec: structs.replace(spec, **fields))
+    return changed if pods else replace(changed, pods=snapshot.pods)

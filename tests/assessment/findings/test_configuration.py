@@ -16,9 +16,9 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import default_policy
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.assessment.findings.build import cordoned, findings, with_nodes, with_specs
+from tests.assessment.findings.build import cordoned, findings, with_specs
 from tests.assessment.redis import AZ, CLUSTER, machines, redis
-from tests.build import a_cluster, a_policy
+from tests.build import a_cluster, a_policy, with_nodes
 from tests.reports import all_findings
 from tests.scheduling.build import spread, taint, term
 

@@ -16,17 +16,11 @@ from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.assessment.findings.build import cordoned, findings, with_nodes, with_specs
-from tests.build import a_cluster
+from tests.assessment.findings.build import cordoned, findings, shop, with_specs
+from tests.build import with_nodes
 from tests.drawing import examples
 
 KIND = FindingKind.REPLACEMENT_BLOCKED
-
-
-def shop(spread: dict[str, int] | None = None, **on: int) -> Snapshot:
-    return a_cluster(
-        "abc", 1, {f"{zone}-1": number for zone, number in on.items()}, spread=spread or {ZONE: 1}
-    ).snapshot()
 
 
 def test_a_cordoned_zone_is_an_outage_in_waiting() -> None:

@@ -7,10 +7,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.assessment.assess import assess
 from rebalancer.assessment.domains import named_domains as named_values
@@ -219,8 +219,7 @@ def test_a_part_of_one_owner_wants_its_part_of_the_replicas() -> None:
     snapshot = redis(machines("a", 4), [("a1", "a2", "a3", "a4") * 2], replicas=10)
     chosen = {"one-0-0", "one-0-3", "one-0-5", "one-0-6"}
     pods = tuple(
-        msgspec.structs.replace(pod, labels=Labels({**pod.labels, "half": str(pod.name in chosen)}))
-        for pod in snapshot.pods
+        structs.replace(pod, labels=Labels({**pod.labels, "half": str(pod.name in chosen)})) for pod in snapshot.pods
     )
     limit = one(replace(snapshot, pods=pods), max_pods=1, selector=Selector(match_labels={"half": "True"}))
     assert (limit.total, len(limit.pods)) == (5, 4)
@@ -286,7 +285,7 @@ def test_too_few_pods_for_a_minimum() -> None:
 def test_a_label_whose_value_the_template_does_not_give() -> None:
     """The label is there, the value is set at run time."""
     snapshot = redis(machines("a", 2), [("a1", "a1")], roles=False)
-    pods = tuple(msgspec.structs.replace(pod, labels=Labels({**pod.labels, SHARD: "moved"})) for pod in snapshot.pods)
+    pods = tuple(structs.replace(pod, labels=Labels({**pod.labels, SHARD: "moved"})) for pod in snapshot.pods)
     limit = one(replace(snapshot, pods=pods), max_pods=1, selector=Selector(match_labels={SHARD: "moved"}))
     assert limit.unenforceable == "the selector does not match the template of cache/one-0 (StatefulSet)"
 
@@ -294,7 +293,7 @@ def test_a_label_whose_value_the_template_does_not_give() -> None:
 def test_a_group_whose_label_is_set_at_run_time() -> None:
     """A new pod would belong to another cluster."""
     snapshot = redis(machines("a", 2), [("a1", "a1")])
-    pods = tuple(msgspec.structs.replace(pod, labels=Labels({**pod.labels, CLUSTER: "two"})) for pod in snapshot.pods)
+    pods = tuple(structs.replace(pod, labels=Labels({**pod.labels, CLUSTER: "two"})) for pod in snapshot.pods)
     limit = one(replace(snapshot, pods=pods), max_pods=1)
     assert limit.key == {CLUSTER: "two"}
     assert (
@@ -306,11 +305,7 @@ def test_a_group_whose_label_is_set_at_run_time() -> None:
 def test_pods_that_stand_where_they_may_not_are_counted() -> None:
     """A node that their affinity no longer admits still falls with them; it is no domain to fill."""
     limit = one(redis(machines("ab", 2), spread_over({"a1": 1, "b1": 3}), zones=["a"]), max_share="<=1/2")
-    assert (dict(limit.counts), limit.existing, limit.state) == (
-        {"a1": 1, "a2": 0, "b1": 3},
-        2,
-        State.VIOLATED,
-    )
+    assert (dict(limit.counts), limit.existing, limit.state) == ({"a1": 1, "a2": 0, "b1": 3}, 2, State.VIOLATED)
 
 
 def test_domains_that_are_declared() -> None:
@@ -328,7 +323,7 @@ def test_domains_that_are_declared() -> None:
 def test_only_what_the_scheduler_counts_counts() -> None:
     """Terminating pods are gone, waiting ones stand nowhere, and the total is what the owners want."""
     snapshot = redis(machines("a", 6), [("a1", "a2"), ("a1", "a3"), ("a4", None)])
-    gone = msgspec.structs.replace(snapshot.pods[0], deleted=snapshot.taken_at)
+    gone = structs.replace(snapshot.pods[0], deleted=snapshot.taken_at)
     limit = one(replace(snapshot, pods=(gone, *snapshot.pods[1:])), max_share="<=1/3")
     assert (dict(limit.counts), limit.total, len(limit.pods)) == (
         {"a1": 1, "a2": 1, "a3": 1, "a4": 1, "a5": 0, "a6": 0},
@@ -347,7 +342,7 @@ def test_an_owner_without_any_pod_still_wants_its_replicas() -> None:
 
 def test_a_pod_on_a_node_without_the_key_is_in_no_domain() -> None:
     """It counts in the total and nowhere else."""
-    bare = msgspec.structs.replace(machines("a", 1)[0], name="x", labels=Labels({"other": "label"}))
+    bare = structs.replace(machines("a", 1)[0], name="x", labels=Labels({"other": "label"}))
     limit = one(redis([*machines("a", 4), bare], spread_over({"a1": 1, "x": 3})), max_share="<1/2")
     assert (limit.total, limit.maximum, limit.state) == (4, 1, State.SATISFIED)
 
@@ -360,7 +355,7 @@ def test_pods_leave_a_limit_by_annotation(place: str, text: str) -> None:
     snapshot = redis(machines("a", 4), [("a1", "a1"), ("a1", "a1"), ("a2", "a3")])
 
     def noted(what: Any) -> Any:
-        return msgspec.structs.replace(what, annotations=annotations)
+        return structs.replace(what, annotations=annotations)
 
     if place == "pod":
         snapshot = replace(snapshot, pods=(*map(noted, snapshot.pods[:4]), *snapshot.pods[4:]))
@@ -377,7 +372,7 @@ def test_pods_leave_a_limit_by_annotation(place: str, text: str) -> None:
 def test_another_limits_name_leaves_a_pod_in() -> None:
     snapshot = redis(machines("a", 4), [("a1", "a1")])
     annotations = Labels({"rebalancer.dev/ignore-limits": "group/other, onl"})
-    pods = tuple(msgspec.structs.replace(pod, annotations=annotations) for pod in snapshot.pods)
+    pods = tuple(structs.replace(pod, annotations=annotations) for pod in snapshot.pods)
     assert one(replace(snapshot, pods=pods), max_share="<=1/2").total == 2
 
 
@@ -385,7 +380,7 @@ def test_pods_without_a_label_of_group_by_are_in_no_group() -> None:
     """Two clusters are two groups, a pod without the label is in none."""
     nodes = machines("a", 4)
     both = [redis(nodes, [("a1", "a2")], cluster=name) for name in ("one", "two")]
-    stripped = tuple(msgspec.structs.replace(pod, labels=Labels({"a": "b"})) for pod in both[1].pods)
+    stripped = tuple(structs.replace(pod, labels=Labels({"a": "b"})) for pod in both[1].pods)
     merged = replace(both[0], pods=(*both[0].pods, *both[1].pods), workloads=(*both[0].workloads, *both[1].workloads))
     assert [limit.key for limit in several(merged, max_pods=1)] == [{CLUSTER: "one"}, {CLUSTER: "two"}]
     bare = replace(both[0], pods=(*both[0].pods, *stripped))
@@ -434,9 +429,9 @@ def test_a_rollout_counts_both_of_its_replica_sets_once() -> None:
     """The Deployment's replicas are the total, not those of its ReplicaSets together."""
     snapshot = a_cluster("ab", 2, {"a-1": 3, "b-1": 3}).snapshot()
     top, below = snapshot.workloads
-    newer = msgspec.structs.replace(below, uid="newer", name="web-newer", replicas=2)
+    newer = structs.replace(below, uid="newer", name="web-newer", replicas=2)
     moved = tuple(
-        msgspec.structs.replace(pod, owner=msgspec.structs.replace(pod.owner, uid="newer", name="web-newer"))
+        structs.replace(pod, owner=structs.replace(pod.owner, uid="newer", name="web-newer"))
         for pod in snapshot.pods[:2]
         if pod.owner is not None
     )

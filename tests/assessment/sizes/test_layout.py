@@ -16,15 +16,7 @@ from rebalancer.assessment.sizes.layout import (
     evaluate_sizes,
     list_sizes,
 )
-from tests.assessment.sizes.layouts import (
-    MOST,
-    Board,
-    Layout,
-    draw_layouts,
-    empty,
-    play_arrivals,
-    sizes_with_placement,
-)
+from tests.assessment.sizes.layouts import MOST, Board, Layout, draw_layouts, empty, play_arrivals, sizes_with_placement
 
 LAYOUTS = list(draw_layouts(40))
 

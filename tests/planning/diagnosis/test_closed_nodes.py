@@ -15,23 +15,10 @@ from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster
-from tests.planning.build import cause_of, changed, joined, planned, policy
+from tests.build import a_cluster, change_specs, with_node
+from tests.planning.build import cause_of, crowded, joined, limit, planned, policy
 
 NODES = 3
-
-
-def crowded() -> Snapshot:
-    """Return three pods in zone a, one in b, and in c a node that is full of another workload."""
-    blueprint = a_cluster("abc", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100)
-    blueprint.deployment("other", on={"c-1": 1}, cpu=100)
-    snapshot = blueprint.snapshot()
-    return with_node(snapshot, "c-1", allocatable=structs.replace(snapshot.nodes[-1].allocatable, cpu=150))
-
-
-def with_node(snapshot: Snapshot, name: str, **fields: object) -> Snapshot:
-    nodes = tuple(structs.replace(one, **fields) if one.name == name else one for one in snapshot.nodes)
-    return replace(snapshot, nodes=nodes)
 
 
 def explained(limit: int) -> NodesTakeNoMore:
@@ -59,12 +46,7 @@ def test_a_domain_that_the_scheduler_need_not_choose() -> None:
     """A limit asks for fewer pods in zone a; the scheduler could place the replacement there again."""
     blueprint = a_cluster("ab", 1, {"a-1": 3, "b-1": 1}, cpu=100)
     full = with_node(blueprint.snapshot(), "b-1", pods=1)
-    rules = policy(
-        "groups: [{name: g, selector: {}, limits: [{name: l, topologyKey: ZONE, maxPods: 2, action: Evict}]}]".replace(
-            "ZONE", ZONE
-        )
-    )
-    (component,) = planned(full, rules).components
+    (component,) = planned(full, policy(limit("maxPods: 2", key=ZONE))).components
     assert str(cause_of(component)) == (
         f"no node of {ZONE} b takes another of these pods: the only node runs as many pods as it may"
     )
@@ -102,7 +84,7 @@ def asking_for_devices(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
         return structs.replace(spec, requests=requests) if name in names else spec
 
     device = DeviceClass(name="gpu", extended_resource="example.com/gpu")
-    return replace(changed(snapshot, asking), device_classes=(device,))
+    return replace(change_specs(snapshot, asking), device_classes=(device,))
 
 
 def test_of_pods_that_are_not_predicted_no_node_is_blamed() -> None:

@@ -21,8 +21,19 @@ from rebalancer.planning.scope.budgets import GroupSettling
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.phrases import eviction_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster, a_layout
-from tests.planning.build import DEADLOCK, cause_of, changed, limit, planned, policy, shards, softly, together
+from tests.build import a_cluster, a_layout, change_specs, with_labels
+from tests.planning.build import (
+    DEADLOCK,
+    cause_of,
+    joined,
+    limit,
+    planned,
+    policy,
+    shards,
+    softly,
+    together,
+    two_classes,
+)
 from tests.tracking.build import move
 
 
@@ -132,11 +143,8 @@ def test_several_owners_under_one_limit() -> None:
     blueprint = a_cluster("ab", 2)
     blueprint.deployment("one", on={"a-1": 3})
     blueprint.deployment("two", on={"a-1": 1, "b-1": 1, "b-2": 1}, cpu=200)
-    rules = (
-        "groups: [{name: g, selector: {}, groupBy: [team], limits: "
-        f"[{{name: l, topologyKey: {HOSTNAME}, maxPods: 2, action: Evict}}]}}]"
-    )
-    snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, team="x")
+    rules = limit("maxPods: 2", group="selector: {}, groupBy: [team]")
+    snapshot = with_labels(blueprint.snapshot(), team="x")
     (group,) = planned(snapshot, policy(rules)).components
     assert ([workload.name for workload in group.workloads], group.evictions) == (["one", "two"], 2)
     assert group.after is None
@@ -150,16 +158,13 @@ def test_no_capacity_for_pods_of_several_classes() -> None:
     blueprint.node("b-1", zone="b", cpu=900)
     blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=1000)
     blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=2000)
-    (group,) = planned(changed(blueprint.snapshot(), together, cluster="r")).components
+    (group,) = planned(joined(blueprint)).components
     assert (group.state, group.reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
 
 
 def test_pods_of_several_classes_that_may_not_move() -> None:
     """What they have in common is the reason; pods of nobody count and stay."""
-    blueprint = a_cluster("ab", 1)
-    blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
-    blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200)
-    snapshot = changed(blueprint.snapshot(), together, cluster="r")
+    snapshot = joined(two_classes())
     stay = {"rebalancer.dev/exclude": "true"}
     staying = tuple(structs.replace(pod, annotations=Labels(stay)) for pod in snapshot.pods)
     (group,) = planned(replace(snapshot, pods=staying)).components
@@ -204,30 +209,24 @@ def test_no_placement_satisfies_crossing_keys_of_several_classes() -> None:
 )
 def test_terms_of_several_classes_that_are_not_modelled(terms: dict[str, Any], cause: Fact) -> None:
     """What only one class requires, and what moves with every placement, is refused with its cause."""
-    blueprint = a_cluster("ab", 2)
-    blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
-    blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200)
 
     def asking(app: str, spec: PodSpec) -> PodSpec:
         spec = together(app, spec)
         return structs.replace(spec, **terms) if app == "one" else spec
 
-    (group,) = planned(changed(blueprint.snapshot(), asking, cluster="r")).components
+    (group,) = planned(change_specs(two_classes().snapshot(), asking, cluster="r")).components
     assert group.reason is Reason.NOT_PREDICTABLE
     assert cause_of(group) == cause
 
 
 def test_a_class_whose_next_pod_is_not_known_stays() -> None:
     """The others move around it."""
-    blueprint = a_cluster("ab", 2)
-    blueprint.deployment("one", on={"a-1": 3}, spread={ZONE: 1}, cpu=100)
-    blueprint.deployment("two", on={"a-1": 3}, spread={ZONE: 1}, cpu=200)
 
     def claiming(app: str, spec: PodSpec) -> PodSpec:
         spec = together(app, spec)
         return structs.replace(spec, unpredictable=("spec.resourceClaims",)) if app == "one" else spec
 
-    plan = planned(changed(blueprint.snapshot(), claiming, cluster="r"))
+    plan = planned(change_specs(two_classes().snapshot(), claiming, cluster="r"))
     assert {eviction.workload.name for eviction in plan.evictions} == {"two"}
 
 
@@ -334,7 +333,7 @@ def test_a_limit_by_workload_beside_one_for_all() -> None:
     blueprint = a_cluster("abc", 2)
     for shard, on in {"s0": ("a-1", "a-2"), "s1": ("b-1", "c-1"), "s2": ("b-2", "c-2")}.items():
         blueprint.stateful_set(shard, on=dict.fromkeys(on, 1))
-    snapshot = changed(blueprint.snapshot(), lambda _, spec: spec, cluster="r")
+    snapshot = with_labels(blueprint.snapshot(), cluster="r")
     plan = planned(snapshot, rules)
     (group,) = plan.components
     assert (group.state, group.lower_bound, group.optimal) == (State.VIOLATED, 1, True)

@@ -11,8 +11,8 @@ from rebalancer.planning.multi_class.solve import Solution, Unsolved, prefer_che
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
-from tests.planning.build import DEADLOCK, changed, first_problem, planned, policy, shards, together
+from tests.build import a_cluster, change_specs
+from tests.planning.build import DEADLOCK, first_problem, joined, planned, policy, shards, together
 from tests.planning.scenes import multi_class_problems
 from tests.planning.states import LIMITS
 from tests.scheduling.build import pod
@@ -37,7 +37,7 @@ def solved(resource: str, has: int) -> Solution | Unsolved:
     def summed(pod: Pod) -> Pod:
         return structs.replace(pod, requests=pod.spec.requests)
 
-    snapshot = changed(blueprint.snapshot(), asking, cluster="r")
+    snapshot = change_specs(blueprint.snapshot(), asking, cluster="r")
     stranger = structs.replace(pod({"app": "other"}, on="b-1"), requests=holding(10))
     full, free = snapshot.nodes
     if resource in NAMED:
@@ -67,7 +67,7 @@ def two_of_unequal_priority(first: int, second: int) -> Snapshot:
     both = {ZONE: 1, HOSTNAME: 1}
     blueprint.deployment("one", on={"a-0": 1, "a-1": 1}, spread=both, priority=first)
     blueprint.deployment("two", on={"a-0": 1, "b-1": 1, "c-0": 1}, spread=both, priority=second)
-    return changed(blueprint.snapshot(), together, cluster="r")
+    return joined(blueprint)
 
 
 @pytest.mark.parametrize("priorities", [(0, 1000), (1000, 0)])

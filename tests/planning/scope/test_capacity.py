@@ -15,8 +15,8 @@ from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster
-from tests.planning.build import changed, first_problem, joined, planned, two_classes
+from tests.build import a_cluster, change_specs, with_cpu
+from tests.planning.build import first_problem, joined, planned, two_classes
 from tests.scheduling.build import NOW
 
 
@@ -64,12 +64,8 @@ def test_capacity_is_reserved_only_where_a_pending_pod_may_be_placed() -> None:
     snapshot = a_cluster(
         "abc", 2, {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1}, cpu=1000
     ).snapshot()
-    small = tuple(
-        structs.replace(node, allocatable=structs.replace(node.allocatable, cpu=3000)) if node.name == "c-1" else node
-        for node in snapshot.nodes
-    )
     pending = waiting_pod(on_node("c-1", Resources(cpu=2000)))
-    crowded = replace(snapshot, nodes=small, pods=(*snapshot.pods, pending))
+    crowded = replace(with_cpu(snapshot, 3000, "c-1"), pods=(*snapshot.pods, pending))
     assert planned(crowded).components
     _, problem = first_problem(crowded)
     assert isinstance(problem, SingleClassProblem)
@@ -112,5 +108,5 @@ def test_pods_with_affinity_have_a_capacity_of_their_own() -> None:
         term = PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"app": "other"}))
         return structs.replace(spec, pod_affinity=PodAffinity(anti_required=(term,)))
 
-    assert planned(changed(blueprint.snapshot(), avoid_others)).components[0].evictions == 1
-    assert planned(changed(joined(two_classes()), avoid_others)).components[0].evictions == 3
+    assert planned(change_specs(blueprint.snapshot(), avoid_others)).components[0].evictions == 1
+    assert planned(change_specs(joined(two_classes()), avoid_others)).components[0].evictions == 3

@@ -34,15 +34,7 @@ from rebalancer.simulator import ZONE
 from tests.build import a_cluster
 from tests.planning.build import on_one_node
 from tests.planning.build import planned as plan_small
-from tests.planning.clusters import (
-    GENEROUS,
-    nodes,
-    owners,
-    planned,
-    pods,
-    policy,
-    returned,
-)
+from tests.planning.clusters import GENEROUS, database, evicted, nodes, owners, planned, pods, policy, returned
 from tests.tracking.build import move
 
 ALL_AT_ONCE = policy(budgets=GENEROUS)
@@ -77,10 +69,7 @@ def annotated(**notes: str) -> Callable[[Pod], Pod]:
     ("change", "reason"),
     [
         (annotated(rebalancer_dev__exclude="true"), None),
-        (
-            lambda pod: structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "true"})),
-            Reason.EXCLUDED,
-        ),
+        (lambda pod: structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "true"})), Reason.EXCLUDED),
         (lambda pod: structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "false"})), None),
         (
             lambda pod: structs.replace(
@@ -193,12 +182,7 @@ def test_a_rollout_is_left_to_itself(change: dict[str, Any]) -> None:
 
 def on_delete(revisions: list[str]) -> Snapshot:
     """Return a StatefulSet of which zone c has come back; its pods are of these revisions, its newest is db-2."""
-    snapshot = owners(
-        a_cluster(
-            "abc", 1, {"a-1": 3, "b-1": 1}, name="db", stateful=True, spread={ZONE: 1}, namespace="shop"
-        ).snapshot(),
-        lambda owner: structs.replace(owner, on_delete=True, revision="db-2"),
-    )
+    snapshot = database(on_delete=True, revision="db-2")
     of_pod = dict(zip([pod.uid for pod in snapshot.pods], revisions, strict=True))
 
     def revised(pod: Pod) -> Pod:
@@ -231,7 +215,7 @@ def test_a_rollout_that_is_held_back_by_on_delete_is_not_carried_out(
 
 def test_on_delete_alone_stops_no_repair() -> None:
     """Where every pod has the newest template an eviction changes none."""
-    assert [eviction.pod.name for eviction in planned(on_delete(["db-2"] * 4)).evictions] == ["db-0"]
+    assert evicted(planned(on_delete(["db-2"] * 4))) == ["db-0"]
 
 
 def test_an_unknown_owner() -> None:
@@ -301,10 +285,7 @@ def test_others_decide() -> None:
         (pods(snapshot, lambda pod: structs.replace(pod, spec=other)), Reason.OTHER_SCHEDULER),
         (pods(snapshot, lambda pod: structs.replace(pod, spec=grouped)), Reason.POD_GROUP_DISRUPTION),
         (pods(snapshot, lambda pod: structs.replace(pod, spec=responding)), Reason.EXCLUDED),
-        (
-            owners(snapshot, lambda owner: structs.replace(owner, deleted=snapshot.taken_at)),
-            Reason.ROLLOUT_IN_PROGRESS,
-        ),
+        (owners(snapshot, lambda owner: structs.replace(owner, deleted=snapshot.taken_at)), Reason.ROLLOUT_IN_PROGRESS),
     ):
         plan = planned(changed)
         assert plan.evictions == ()

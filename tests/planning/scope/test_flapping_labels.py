@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from msgspec import structs
 
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
@@ -11,8 +10,8 @@ from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import Reason
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster
-from tests.planning.clusters import nodes, planned, policy
+from tests.build import a_cluster, with_node
+from tests.planning.clusters import planned, policy
 
 RULES = policy(nodes=Nodes(settle=timedelta(minutes=1)))
 RIGHT, WRONG = "c", "a"
@@ -26,10 +25,8 @@ RIGHT, WRONG = "c", "a"
 def test_a_violation_that_only_the_last_change_has_made_waits(were: dict[int, str]) -> None:
     """Node c-1 is in zone a, where two pods of the workload are already; the zone that it had, seconds ago."""
     on = [f"{zone}-{number}" for zone in "abc" for number in (1, 2)]
-    snapshot = nodes(
-        a_cluster("abc", 2, dict.fromkeys(on, 1), spread={ZONE: 1}, namespace="shop").snapshot(),
-        lambda node: structs.replace(node, labels=Labels({**node.labels, ZONE: WRONG})) if node.name == "c-1" else node,
-    )
+    right = a_cluster("abc", 2, dict.fromkeys(on, 1), spread={ZONE: 1}, namespace="shop").snapshot()
+    snapshot = with_node(right, "c-1", labels=Labels({**right.node["c-1"].labels, ZONE: WRONG}))
     changes = tuple(
         NodeChange(snapshot.taken_at - timedelta(seconds=ago), "c-1", NodeEvent.RELABELLED, ZONE, value)
         for ago, value in were.items()

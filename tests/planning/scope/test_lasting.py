@@ -15,8 +15,7 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import NO_MEMORY, Memory, make_token
-from rebalancer.model.nodes import Node
-from rebalancer.model.pods import PodPhase, PodSpec, Resources
+from rebalancer.model.pods import PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import InclusionPolicy, WhenUnsatisfiable
@@ -25,11 +24,10 @@ from rebalancer.planning.scope.lasting import CountsInMotion
 from rebalancer.policy import Spread
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster, a_policy
+from tests.build import a_cluster, a_policy, change_specs, with_node, without_node
 from tests.drawing import examples
 from tests.planning.build import EVICTING, cause_of, limit
-from tests.planning.build import changed as with_specs
-from tests.planning.clusters import nodes, planned, policy
+from tests.planning.clusters import planned, policy
 from tests.scheduling.build import taint
 
 SETTLE = timedelta(minutes=5)
@@ -43,21 +41,12 @@ def cluster(*, on: dict[str, int] | None = None) -> Snapshot:
 
 
 def labelled(snapshot: Snapshot, name: str, value: str | None, key: str = ZONE) -> Snapshot:
-    def change(node: Node) -> Node:
-        labels = {label: text for label, text in node.labels.items() if label != key}
-        return structs.replace(node, labels=Labels(labels if value is None else labels | {key: value}))
-
-    return nodes(snapshot, lambda node: change(node) if node.name == name else node)
+    labels = {label: text for label, text in snapshot.node[name].labels.items() if label != key}
+    return with_node(snapshot, name, labels=Labels(labels if value is None else labels | {key: value}))
 
 
 def changed(
-    snapshot: Snapshot,
-    name: str,
-    event: NodeEvent,
-    value: str | None = None,
-    *,
-    key: str = "",
-    seconds: int = 60,
+    snapshot: Snapshot, name: str, event: NodeEvent, value: str | None = None, *, key: str = "", seconds: int = 60
 ) -> NodeChange:
     """Return a change of a node so many seconds ago."""
     return NodeChange(snapshot.taken_at - timedelta(seconds=seconds), name, event, key, value)
@@ -154,13 +143,11 @@ def honouring(snapshot: Snapshot) -> Snapshot:
         spread = (structs.replace(one, node_taints_policy=InclusionPolicy.HONOR) for one in spec.spread)
         return structs.replace(spec, spread=tuple(spread))
 
-    return with_specs(snapshot, honour)
+    return change_specs(snapshot, honour)
 
 
 def tainted(snapshot: Snapshot, name: str, key: str, **fields: Any) -> Snapshot:
-    return nodes(
-        snapshot, lambda node: structs.replace(node, taints=(taint(key),), **fields) if node.name == name else node
-    )
+    return with_node(snapshot, name, taints=(taint(key),), **fields)
 
 
 CORDON = "node.kubernetes.io/unschedulable"
@@ -219,7 +206,7 @@ def test_a_limit_that_is_violated_only_since_a_label_has_changed_waits() -> None
 
 
 def test_a_soft_constraint_that_is_acted_on_waits_too_and_one_that_is_not_waits_for_nothing() -> None:
-    soft = with_specs(
+    soft = change_specs(
         labelled(cluster(on={"a-1": 3, "b-1": 2, "c-1": 2}), "b-2", "d"),
         lambda _, spec: structs.replace(
             spec,
@@ -239,9 +226,7 @@ def test_a_pod_that_no_node_admits_since_a_node_was_lost_waits_with_all_of_its_w
     laid_out = a_cluster(
         "abc", 1, {"a-1": 1, "b-1": 1}, replicas=3, spread={ZONE: 1, HOSTNAME: 1}, namespace="shop"
     ).snapshot()
-    pending = structs.replace(
-        laid_out.pods[0], name="web-3", uid="web-3", node=None, phase=PodPhase.PENDING, ready=False
-    )
+    pending = without_node(laid_out.pods[0], "web-3")
     snapshot = tainted(replace(laid_out, pods=(*laid_out.pods, pending)), "c-1", CORDON, unschedulable=True)
     row = changed(snapshot, "c-1", NodeEvent.CORDONED, "c", key=ZONE)
     (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).components
@@ -257,7 +242,7 @@ def test_so_does_one_of_a_workload_without_constraints() -> None:
     laid_out = a_cluster("abc", 1, {"a-1": 1, "b-1": 1}, replicas=3, namespace="shop").snapshot()
     own = structs.replace(laid_out.pods[0].spec, requests=Resources(cpu=9_000))
     pods = [structs.replace(pod, spec=own, requests=own.requests) for pod in laid_out.pods]
-    pending = structs.replace(pods[0], name="web-3", uid="web-3", node=None, phase=PodPhase.PENDING, ready=False)
+    pending = without_node(pods[0], "web-3")
     snapshot = tainted(replace(laid_out, pods=(*pods, pending)), "c-1", CORDON, unschedulable=True)
     row = changed(snapshot, "c-1", NodeEvent.CORDONED, "c", key=ZONE)
     made = planned(snapshot, RULES, Memory(node_changes=(row,)))
@@ -312,7 +297,7 @@ def test_what_is_satisfied_waits_for_nothing_where_something_else_is_violated_as
                 spec, spread=(zone, structs.replace(name, max_skew=max_skew, when_unsatisfiable=when))
             )
 
-        return with_specs(snapshot, change)
+        return change_specs(snapshot, change)
 
     assert not waits(planned(with_host_names(1, soft=True), RULES, Memory(node_changes=(row,))), row)
     assert waits(planned(with_host_names(1, soft=False), RULES, Memory(node_changes=(row,))), row)
@@ -329,10 +314,8 @@ def test_only_of_the_pods_that_no_node_admits_it_matters_what_was_before() -> No
     """Whether a running pod had a node then says nothing."""
     laid_out = cluster()
     huge = structs.replace(laid_out.pods[0].spec, requests=Resources(cpu=10**9))
-    pending = structs.replace(
-        laid_out.pods[0], name="web-7", uid="web-7", node=None, phase=PodPhase.PENDING, ready=False, spec=huge
-    )
-    snapshot = replace(laid_out, pods=(*laid_out.pods, structs.replace(pending, requests=huge.requests)))
+    pending = without_node(laid_out.pods[0], "web-7", spec=huge, requests=huge.requests)
+    snapshot = replace(laid_out, pods=(*laid_out.pods, pending))
     row = changed(snapshot, "a-2", NodeEvent.CORDONED, "a", key=ZONE)
     (group,) = planned(snapshot, RULES, Memory(node_changes=(row,))).components
     assert group.refusal is not None

@@ -16,14 +16,7 @@ from rebalancer.planning.scope.movable import NodeGone, VolumeInUse
 from rebalancer.simulator import ZONE
 from tests.build import a_cluster
 from tests.planning.build import cause_of
-from tests.planning.clusters import (
-    GENEROUS,
-    planned,
-    pods,
-    policy,
-    returned,
-    stateful,
-)
+from tests.planning.clusters import GENEROUS, planned, pods, policy, returned, stateful
 
 
 def test_a_pod_of_others_on_a_node_that_is_gone_changes_nothing() -> None:
@@ -166,8 +159,7 @@ def test_a_relabelled_pod_is_not_moved() -> None:
     snapshot = returned()
     odd = snapshot.pods[0].uid
     relabelled = pods(
-        snapshot,
-        lambda pod: structs.replace(pod, labels=Labels({"app": "other"})) if pod.uid == odd else pod,
+        snapshot, lambda pod: structs.replace(pod, labels=Labels({"app": "other"})) if pod.uid == odd else pod
     )
     plan = planned(relabelled)
     assert odd not in {eviction.pod.uid for eviction in plan.evictions}

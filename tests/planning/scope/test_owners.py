@@ -30,18 +30,10 @@ from rebalancer.planning.scope.owners import (
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster
-from tests.planning.clusters import owners, planned, pods, policy, returned, sharing
+from tests.build import a_cluster, with_owners
+from tests.planning.clusters import database, evicted, owners, planned, pods, policy, returned, sharing
 
 ROLLOUT = OwnerReference(group="argoproj.io", kind="Rollout", name="pay", uid="rollout")
-
-
-def database(on: dict[str, int] | None = None, **fields: Any) -> Snapshot:
-    """Return a StatefulSet with the pods db-0, db-1, db-2 in zone a and db-3 in b; zone c has come back."""
-    made = a_cluster(
-        "abc", 1, on or {"a-1": 3, "b-1": 1}, name="db", stateful=True, spread={ZONE: 1}, namespace="shop"
-    ).snapshot()
-    return owners(made, lambda owner: structs.replace(owner, **fields))
 
 
 def named(snapshot: Snapshot, pod_name: str, **fields: Any) -> Snapshot:
@@ -53,10 +45,6 @@ def same(snapshot: Snapshot) -> Snapshot:
     """Let all pods share the labels and the spec of the first one, as the pods of a ReplicaSet do."""
     first = snapshot.pods[0]
     return pods(snapshot, lambda pod: structs.replace(pod, labels=first.labels, spec=first.spec))
-
-
-def evicted(plan: Plan) -> list[str]:
-    return [eviction.pod.name for eviction in plan.evictions]
 
 
 def causes(plan: Plan) -> set[Fact]:
@@ -319,17 +307,11 @@ class TestRollout:
         assert len(planned(argo(old, replicas=0, living=living)).evictions) == 4
 
     def test_replica_sets_of_two_owners_are_no_rollout(self) -> None:
-        snapshot = argo({})
         second = structs.replace(ROLLOUT, uid="another")
-        apart = owners(snapshot, lambda owner: structs.replace(owner, owner=second) if owner.name == "old" else owner)
-        assert len(planned(apart).evictions) == 4
+        assert len(planned(with_owners(argo({}), "old", owner=second)).evictions) == 4
 
     def test_a_replica_set_beside_a_stateful_set_of_the_same_operator_is_no_rollout(self) -> None:
-        snapshot = argo({})
-        beside = owners(
-            snapshot, lambda owner: structs.replace(owner, kind="StatefulSet") if owner.name == "old" else owner
-        )
-        assert len(planned(beside).evictions) == 4
+        assert len(planned(with_owners(argo({}), "old", kind="StatefulSet")).evictions) == 4
 
     def test_several_stateful_sets_of_an_operator_are_no_rollout(self) -> None:
         """They are the parts of one application: its shards, its tiers."""
@@ -346,16 +328,8 @@ class TestCreation:
     def test_an_owner_that_cannot_create_its_pods_loses_no_more(self) -> None:
         """The message is the API server's; the workload lacks pods already, and that is not what is said."""
         snapshot = returned()
-        failing = owners(
-            snapshot,
-            lambda owner: (
-                structs.replace(owner, creation_failure="exceeded quota: pods", current=11)
-                if owner.kind == "ReplicaSet"
-                else owner
-            ),
-        )
         name = next(owner.name for owner in snapshot.workloads if owner.kind == "ReplicaSet")
-        plan = planned(failing)
+        plan = planned(with_owners(snapshot, name, creation_failure="exceeded quota: pods", current=11))
         assert evicted(plan) == []
         assert causes(plan) == {CreationFails("ReplicaSet", name, "exceeded quota: pods")}
         assert {refused.reason for refused in plan.refusals} == {Reason.CANNOT_CREATE}
@@ -366,25 +340,15 @@ class TestCreation:
         for name in ("api", "web"):
             builder.deployment(name, on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}, namespace="shop")
         snapshot = sharing(builder.snapshot())
-        failing = owners(
-            snapshot,
-            lambda owner: (
-                structs.replace(owner, creation_failure="exceeded quota")
-                if owner.kind == "ReplicaSet" and owner.name.startswith("web")
-                else owner
-            ),
-        )
         assert evicted(planned(snapshot))
-        plan = planned(failing)
+        (name,) = {owner.name for owner in snapshot.workloads if owner.kind == "ReplicaSet" and "web" in owner.name}
+        plan = planned(with_owners(snapshot, name, creation_failure="exceeded quota"))
         assert evicted(plan) == []
         assert {type(fact) for fact in causes(plan)} == {CreationFails}
 
     def test_what_an_older_replica_set_could_not_create_does_not_matter(self) -> None:
         """Its condition stays for as long as it has nothing to do."""
-        older = owners(
-            argo({}, replicas=0, living=0),
-            lambda owner: structs.replace(owner, creation_failure="forbidden") if owner.name == "old" else owner,
-        )
+        older = with_owners(argo({}, replicas=0, living=0), "old", creation_failure="forbidden")
         assert len(planned(older).evictions) == 4
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
+from rebalancer.model.pods import Pod, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.diagnosis import closed_nodes
@@ -17,16 +17,16 @@ from rebalancer.planning.scope.preempting import Preempting
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster
-from tests.planning.build import cause_of, planned
+from tests.build import a_cluster, without_node
+from tests.planning.build import cause_of, crowded, planned
 from tests.scheduling.build import node, pod, snapshot
 
 LOW = PodSpec(requests=Resources(cpu=600))
 
 
-def full(nodes: int = 3) -> Snapshot:
-    """Return nodes with one pod each, which leaves 400m."""
-    names = [f"n{number}" for number in range(nodes)]
+def full() -> Snapshot:
+    """Return three nodes with one pod each, which leaves 400m."""
+    names = [f"n{number}" for number in range(3)]
     every = [node(name, allocatable=Resources(cpu=1000)) for name in names]
     return snapshot(every, [pod({"app": name}, on=name, name=f"low-{name}", spec=LOW) for name in names])
 
@@ -98,32 +98,8 @@ def test_a_component_does_not_wait_for_a_pod_of_its_own() -> None:
     state = a_cluster("ab", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100).snapshot()
     last = state.pods[-1]
     large = structs.replace(last.spec, priority=10, requests=Resources(cpu=state.nodes[0].allocatable.cpu))
-    waiting = structs.replace(last, uid="new", name="new", node=None, phase=PodPhase.PENDING, ready=False, spec=large)
-    (component,) = planned(replace(state, pods=(*state.pods, waiting))).components
+    (component,) = planned(replace(state, pods=(*state.pods, without_node(last, "new", spec=large)))).components
     assert not isinstance(component.refusal, MayBePreempted)
-
-
-def crowded(priority: int, cpu: int = 150) -> Snapshot:
-    """Return three pods in zone a, one in b, and in c a node that is full of another workload."""
-    blueprint = a_cluster("abc", 1, {"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=100)
-    blueprint.deployment("other", on={"c-1": 1}, cpu=100)
-    state = blueprint.snapshot()
-    nodes = [
-        structs.replace(one, allocatable=structs.replace(one.allocatable, cpu=cpu)) if one.name == "c-1" else one
-        for one in state.nodes
-    ]
-
-    def raised(spec: PodSpec, name: str) -> PodSpec:
-        return spec if name == "other" else structs.replace(spec, priority=priority)
-
-    pods = [structs.replace(one, spec=raised(one.spec, one.labels["app"])) for one in state.pods]
-    owners = [
-        structs.replace(one, template=structs.replace(one.template, spec=raised(one.template.spec, one.name)))
-        if one.template is not None
-        else one
-        for one in state.workloads
-    ]
-    return replace(state, nodes=tuple(nodes), pods=tuple(pods), workloads=tuple(owners))
 
 
 def refusal(state: Snapshot, limits: SearchLimits | None = None) -> NodesTakeNoMore:

@@ -26,7 +26,7 @@ from rebalancer.planning.scope.settling import NodeChanged, NodeNotReady, NodeSe
 from rebalancer.policy import default_policy
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
-from tests.build import a_cluster
+from tests.build import a_cluster, with_node, with_nodes
 from tests.planning.build import cause_of
 from tests.planning.clusters import nodes, planned, policy
 from tests.scheduling.build import pod, taint
@@ -47,13 +47,8 @@ def zone_returned(**spread: int) -> Snapshot:
 def ready_since(snapshot: Snapshot, ages: Mapping[str, int]) -> Snapshot:
     """Let nodes have been Ready for so many seconds."""
     taken_at = snapshot.taken_at
-    return nodes(
-        snapshot,
-        lambda node: (
-            structs.replace(node, ready_since=taken_at - timedelta(seconds=ages[node.name]))
-            if node.name in ages
-            else node
-        ),
+    return with_nodes(
+        snapshot, {name: {"ready_since": taken_at - timedelta(seconds=age)} for name, age in ages.items()}
     )
 
 
@@ -125,10 +120,7 @@ def test_a_node_that_is_not_ready_is_waited_for_only_where_it_is_a_target() -> N
     snapshot = zone_returned()
 
     def unready(name: str, memory: Memory = NO_MEMORY) -> Plan:
-        change = {"ready": False, "ready_since": None}
-        return planned(
-            nodes(snapshot, lambda node: structs.replace(node, **change) if node.name == name else node), RULES, memory
-        )
+        return planned(with_node(snapshot, name, ready=False, ready_since=None), RULES, memory)
 
     assert len(unready("a-3").evictions) == 4
     held = unready("c-2", waited(unready("a-3"), snapshot.taken_at - 2 * SETTLE))
@@ -143,10 +135,8 @@ def changed(seconds: int, name: str, event: NodeEvent, key: str = "", value: str
 
 def lost(name: str, snapshot: Snapshot | None = None) -> Snapshot:
     """Return a cluster with a node that is cordoned, and has its taint."""
-    cordoned = {"unschedulable": True, "taints": (taint("node.kubernetes.io/unschedulable"),)}
-    return nodes(
-        snapshot or zone_returned(), lambda node: structs.replace(node, **cordoned) if node.name == name else node
-    )
+    taints = (taint("node.kubernetes.io/unschedulable"),)
+    return with_node(snapshot or zone_returned(), name, unschedulable=True, taints=taints)
 
 
 UNCORDONED = changed(60, "c-1", NodeEvent.UNCORDONED)

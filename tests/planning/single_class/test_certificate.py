@@ -21,10 +21,9 @@ from rebalancer.planning.single_class.selection import select_victims
 from rebalancer.planning.steps.forced import next_step
 from rebalancer.planning.steps.tree_moves import TreeState
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_policy
 from tests.controller.simulated import eager
 from tests.planning.interleavings import Required, Zones, fault
-from tests.planning.scenes import POLICY, Scene, Work, problems
+from tests.planning.scenes import limited_alone, problems
 from tests.planning.states import CACHE, PLENTY, bounds, state
 
 LARGEST = 6
@@ -321,12 +320,7 @@ def _named(problem: SingleClassProblem, going: list[Victim]) -> tuple[Zones, int
 
 def test_a_limit_alone_forces_nothing() -> None:
     """A limit's maxSkew 1 on the zones is the planner's wish: no eviction for it is called forced."""
-    scene = Scene(
-        nodes={"a1": ("a", 4000), "a2": ("a", 4000), "b1": ("b", 4000)},
-        works=(Work(name="web", cpu=100, labels=frozenset({"all"}), on={"a1": 2, "a2": 2}),),
-    )
-    limit = f"{{name: l, topologyKey: {ZONE}, maxSkew: 1, action: Evict}}"
-    policy = a_policy(f"{POLICY}groups: [{{name: g, selector: {{}}, limits: [{limit}]}}]")
-    made = evaluate(scene.snapshot(), policy).plan
+    snapshot, policy = limited_alone()
+    made = evaluate(snapshot, policy).plan
     assert [group.limits for group in made.components] != [()]
     assert not any(eviction.forced for eviction in made.evictions)

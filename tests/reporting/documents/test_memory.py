@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.adapters.kubernetes.configmaps import LIMIT
 from rebalancer.admission.approval import MOST_PROPOSED
@@ -64,7 +65,7 @@ from tests.scheduling.build import NOW, ZONE
 from tests.tracking.build import move
 from tests.tracking.test_moves import MOVE
 
-REFUSED_MOVE = msgspec.structs.replace(MOVE, uid="refused", state=MoveState.REFUSED, deferred_until=NOW)
+REFUSED_MOVE = structs.replace(MOVE, uid="refused", state=MoveState.REFUSED, deferred_until=NOW)
 MEMORY = Memory(
     moves=(MOVE, REFUSED_MOVE),
     seen=(("group", NOW),),
@@ -124,15 +125,15 @@ def test_a_memory_of_an_older_release() -> None:
         stored_move["invented later"] = "x"
     stored["memory"]["invented later"] = [1]
     envelope["deflated"] = b64encode(zlib.compress(json.dumps(stored).encode())).decode()
-    plain = msgspec.structs.replace(REFUSED_MOVE, deferred_until=None)
+    plain = structs.replace(REFUSED_MOVE, deferred_until=None)
     request = RefusedRequest("g", 1, NOW, timedelta(minutes=1))
-    older = msgspec.structs.replace(MEMORY, settling=(), moves=(MOVE, plain), refused=(request,))
+    older = structs.replace(MEMORY, settling=(), moves=(MOVE, plain), refused=(request,))
     assert parse_memory(json.dumps(envelope)) == older
 
 
 def test_an_unexecuted_move_is_stored() -> None:
     """An older release did not store it: its planned moves are in flight."""
-    unexecuted = msgspec.structs.replace(MOVE, unexecuted=True)
+    unexecuted = structs.replace(MOVE, unexecuted=True)
     text = memory_text(Memory(moves=(unexecuted,)))
     assert parse_memory(text).unexecuted == (unexecuted,)
     envelope = json.loads(text)
@@ -331,7 +332,7 @@ def test_no_memory_is_larger_than_the_map(name_length: int, targets: int, zones:
     stored = parse_memory(text)
 
     def needed(moves: tuple[Move, ...]) -> list[object]:
-        return [msgspec.structs.replace(one, node="", targets=one.targets[:1]) for one in moves]
+        return [structs.replace(one, node="", targets=one.targets[:1]) for one in moves]
 
     assert needed(stored.in_flight) == needed(memory.in_flight)
     assert (stored.sent, stored.proposal) == (memory.sent, memory.proposal)
@@ -346,7 +347,7 @@ def test_no_bound_leaves_out_a_move_in_flight(bound: int, monkeypatch: pytest.Mo
     stored = parse_memory(memory_text(memory))
 
     def needed(moves: tuple[Move, ...]) -> list[object]:
-        return [msgspec.structs.replace(one, node="", targets=()) for one in moves]
+        return [structs.replace(one, node="", targets=()) for one in moves]
 
     assert needed(stored.in_flight) == needed(memory.in_flight)
     assert (stored.sent, stored.proposal) == (memory.sent, memory.proposal)
@@ -355,7 +356,7 @@ def test_no_bound_leaves_out_a_move_in_flight(bound: int, monkeypatch: pytest.Mo
 def test_parts_are_left_out_in_the_order_in_which_they_are_missed_least() -> None:
     """A memory that is a little too large loses the newest beginnings of violations, and nothing else."""
     largest_one = largest(name_length=1, targets=0, zones=100)
-    memory = msgspec.structs.replace(
+    memory = structs.replace(
         largest_one, extra_evictions=(), node_changes=(), domains_in_motion=(), evicted_by_others=()
     )
     stored = parse_memory(memory_text(memory))
@@ -372,11 +373,11 @@ def test_entries_of_the_history_are_left_out_first() -> None:
         Entry(seq=number, at=number, kind=EntryKind.MOVED, pod=text[:253], node=text[253:])
         for number, text in enumerate(words, start=1)
     )
-    memory = msgspec.structs.replace(MEMORY, outbox=outbox)
+    memory = structs.replace(MEMORY, outbox=outbox)
     text = memory_text(memory)
     assert len(text) > MOST_BYTES // 2
     assert parse_memory(text) == memory
     seen = tuple((make_token(str(number)), NOW - timedelta(seconds=number)) for number in range(MOST_SINCE))
-    stored = parse_memory(memory_text(msgspec.structs.replace(memory, seen=seen)))
+    stored = parse_memory(memory_text(structs.replace(memory, seen=seen)))
     assert stored.outbox == outbox[-100:]
     assert (len(stored.seen), stored.noted) == (MOST_SINCE, memory.noted)

@@ -82,10 +82,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     yield "trend", text(trend_document(extend_trend(Trend(), HISTORY)))
     yield "plan", text(plan_document(made, snapshot))
     lost = simulate_failures(assessment.pod_groups, assessment.limits, view)
-    yield (
-        "report",
-        text(full_report(view, assessment, made, RULES, lost=lost)),
-    )
+    yield ("report", text(full_report(view, assessment, made, RULES, lost=lost)))
     yield "map", text(map_document(evaluation, NO_MEMORY))
     wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
     yield "suggestion", text(suggestion_document(wish))

@@ -42,8 +42,7 @@ def test_one_line_says_how_many_pods_are_held_and_how_to_allow_them(held: int, l
     """Once for the whole plan, with every field that matters; without such pods there is no line."""
     volumes = {pod.uid: volume for pod, volume in zip(returned().pods[:held], (CACHE, LOGS), strict=False)}
     snapshot = pods(
-        returned(),
-        lambda pod: structs.replace(pod, local_volumes=(volumes[pod.uid],)) if pod.uid in volumes else pod,
+        returned(), lambda pod: structs.replace(pod, local_volumes=(volumes[pod.uid],)) if pod.uid in volumes else pod
     )
     plan, view = planned(snapshot), View(snapshot)
     document = report_document(assess(view, policy(), NO_MEMORY), plan, {}, ())

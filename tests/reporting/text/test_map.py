@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.nodes import HOSTNAME, ZONE
@@ -113,21 +113,19 @@ def move(
     )
 
 
-def repair(at: datetime = NOW) -> MapDocument:
+def repair() -> MapDocument:
     """Zone c came back: a pod moves, others wait or may go, and one workload is blocked."""
-    late = at - NOW
     moving, blocked = MoveKind.MOVING, MoveKind.BLOCKED
-    settling = zone("c", 1, 2, 3, 4, back=NOW - timedelta(minutes=22) + late)
-    nodes = tuple(
-        msgspec.structs.replace(node, until=node.until + late) if node.until is not None else node
-        for node in settling.nodes
-    )
     web = {"a-1": 2, "a-2": 2, "a-3": 1, "b-1": 2, "b-2": 2, "b-3": 1, "c-1": 1, "c-2": 1}
     two = {"a-1": 1, "a-2": 1, "a-3": 1, "b-1": 2, "b-2": 1}
     return MapDocument(
-        at=at,
+        at=NOW,
         key=ZONE,
-        zones=(zone("a", 1, 2, 3), zone("b", 1, 2, 3), msgspec.structs.replace(settling, nodes=nodes)),
+        zones=(
+            zone("a", 1, 2, 3),
+            zone("b", 1, 2, 3),
+            zone("c", 1, 2, 3, 4, back=NOW - timedelta(minutes=22)),
+        ),
         more_zones=0,
         lanes=(
             lane("web", web, 4, 4, move(None, "a-2", kind=moving, landed="c-2"), move(3, "a-1", "c-1", "c-2")),
@@ -141,8 +139,8 @@ def repair(at: datetime = NOW) -> MapDocument:
     )
 
 
-def drawn(document: MapDocument, width: int | None = 80, *, bar: str = "█") -> str:
-    return "\n".join(map_lines(document, TextLayout(width=width, bar=bar)))
+def drawn(document: MapDocument, width: int | None = 80) -> str:
+    return "\n".join(map_lines(document, TextLayout(width=width, bar="█")))
 
 
 def test_the_map_of_a_repair() -> None:
@@ -192,7 +190,7 @@ def test_zones_that_do_not_fit_have_lines_of_their_own() -> None:
 
 
 def test_where_nothing_is_violated_it_says_so() -> None:
-    empty = msgspec.structs.replace(repair(), lanes=())
+    empty = structs.replace(repair(), lanes=())
     assert drawn(empty).splitlines() == ["MAP", "No workload is violated, and no pod moves."]
 
 
@@ -201,7 +199,7 @@ def test_many_pods_are_numbers() -> None:
     many = {"a-1": 9, "b-1": 1, "c-1": 2}
     moves = [move(12, "a-1", "c-1") for _ in range(6)]
     lanes = (lane("web", many, 4, 4, *moves), lane("db", {"b-1": 1, "c-1": 12}, 4, 5))
-    text = drawn(msgspec.structs.replace(repair(), lanes=lanes))
+    text = drawn(structs.replace(repair(), lanes=lanes))
     assert "! web | 9/4! ###(12)*6" in text
     assert "##+(12)" in text
     assert "#*12" in text
@@ -220,16 +218,16 @@ def test_many_pods_are_numbers() -> None:
 )
 def test_what_all_zones_begin_with_is_said_once(names: tuple[str, ...], prefix: str, shown: tuple[str, ...]) -> None:
     """It is cut neither within a word nor within a number."""
-    zones = [msgspec.structs.replace(one, name=name) for one, name in zip(repair().zones, names, strict=True)]
+    zones = [structs.replace(one, name=name) for one, name in zip(repair().zones, names, strict=True)]
     lanes = [
-        msgspec.structs.replace(
+        structs.replace(
             one,
             domains=dict(zip(names, one.domains.values(), strict=True)),
             zones=dict(zip(names, one.zones.values(), strict=True)),
         )
         for one in repair().lanes
     ]
-    text = drawn(msgspec.structs.replace(repair(), zones=tuple(zones), lanes=tuple(lanes)), 100)
+    text = drawn(structs.replace(repair(), zones=tuple(zones), lanes=tuple(lanes)), 100)
     assert prefix in text.splitlines()[0]
     assert ("*" in text.splitlines()[0]) == bool(prefix)
     assert all(name in text for name in shown)
@@ -239,12 +237,12 @@ def test_what_all_zones_begin_with_is_said_once(names: tuple[str, ...], prefix: 
 def test_the_domain_of_all_node_names_is_said_once() -> None:
     suffix = ".eu-west-1.compute.internal"
     zones = tuple(
-        msgspec.structs.replace(
-            one, nodes=tuple(msgspec.structs.replace(node, name=f"ip-10-{node.name}{suffix}") for node in one.nodes)
+        structs.replace(
+            one, nodes=tuple(structs.replace(node, name=f"ip-10-{node.name}{suffix}") for node in one.nodes)
         )
         for one in repair().zones
     )
-    lines = drawn(msgspec.structs.replace(repair(), zones=zones)).splitlines()
+    lines = drawn(structs.replace(repair(), zones=zones)).splitlines()
     assert lines[0] == f"MAP  4 workloads, nodes ip-10-*{suffix}"
     assert lines[2].endswith(" c-1 c-2 c-3  c-4")
 
@@ -255,12 +253,12 @@ def test_each_lane_says_what_it_is() -> None:
     pair = (WorkloadName(kind="Deployment", name="web"), WorkloadName(kind="Deployment", name="api"))
     by_node = {"a-1": domain(2, 1, 1), "b-1": domain(1, 1, 1), "c-1": domain(0, 1, 1)}
     lanes = (
-        msgspec.structs.replace(first, namespace="auth", workloads=pair),
-        msgspec.structs.replace(
+        structs.replace(first, namespace="auth", workloads=pair),
+        structs.replace(
             second, topology_key=HOSTNAME, domains=by_node, nodes={"a-1": 2, "b-1": 1}, zones={"a": 2, "b": 1}, moves=()
         ),
     )
-    lines = drawn(msgspec.structs.replace(repair(), lanes=lanes), 120).splitlines()
+    lines = drawn(structs.replace(repair(), lanes=lanes), 120).splitlines()
     assert lines[4].startswith("! auth/web+1         | 5/4! #3")
     assert lines[5].startswith("! shop/search (node) | 2    ##!")
 
@@ -268,11 +266,11 @@ def test_each_lane_says_what_it_is() -> None:
 def test_zones_without_nodes_and_nodes_that_are_not_listed_are_counted() -> None:
     first, second, third = repair().zones
     zones = (
-        msgspec.structs.replace(first, folded={NodeState.READY: 300, NodeState.NOT_READY: 4}, of=307, ready=303),
-        msgspec.structs.replace(second, nodes=(), of=0, ready=0, unsettled_until=NOW),
-        msgspec.structs.replace(third, name="", back=None),
+        structs.replace(first, folded={NodeState.READY: 300, NodeState.NOT_READY: 4}, of=307, ready=303),
+        structs.replace(second, nodes=(), of=0, ready=0, unsettled_until=NOW),
+        structs.replace(third, name="", back=None),
     )
-    document = msgspec.structs.replace(repair(), zones=zones, more_zones=2, more=7)
+    document = structs.replace(repair(), zones=zones, more_zones=2, more=7)
     text = drawn(document, 120)
     assert text.startswith("MAP  4 workloads, 2 more not shown\n")
     assert "| zone a, 303 of 307 ready " in text
@@ -280,7 +278,7 @@ def test_zones_without_nodes_and_nodes_that_are_not_listed_are_counted() -> None
     assert "| no zone\n" in text
     assert "a-3 +304" in text
     assert "and 7 more: -n, -l, --limit, -o json" in text
-    assert "| nodes" in drawn(msgspec.structs.replace(document, key=""), 120)
+    assert "| nodes" in drawn(structs.replace(document, key=""), 120)
 
 
 def test_the_rules_show_each_domain_against_its_bounds() -> None:
@@ -295,11 +293,11 @@ def test_the_rules_show_each_domain_against_its_bounds() -> None:
         more_domains=4,
         since=NOW,
     )
-    fewest = msgspec.structs.replace(nodes, what="limit l", domains={"a": domain(0, 1, None)}, more_domains=0)
-    calm = msgspec.structs.replace(nodes, domains={name: domain(1, 1, 2) for name in names}, state="Satisfied")
-    many = msgspec.structs.replace(nodes, domains={name: domain(3, 1, 2) for name in names}, more_domains=0)
-    lanes = (msgspec.structs.replace(first, others=(nodes, fewest, calm, many)),)
-    document = msgspec.structs.replace(repair(), lanes=lanes)
+    fewest = structs.replace(nodes, what="limit l", domains={"a": domain(0, 1, None)}, more_domains=0)
+    calm = structs.replace(nodes, domains={name: domain(1, 1, 2) for name in names}, state="Satisfied")
+    many = structs.replace(nodes, domains={name: domain(3, 1, 2) for name in names}, more_domains=0)
+    lanes = (structs.replace(first, others=(nodes, fewest, calm, many)),)
+    document = structs.replace(repair(), lanes=lanes)
     lines = rule_lines(document, TextLayout(width=80, bar="#"))
     assert lines[:11] == [
         "RULES",
@@ -318,7 +316,7 @@ def test_the_rules_show_each_domain_against_its_bounds() -> None:
     assert lines[-1] == "  and 5 more"
     assert rule_lines(document, TextLayout())[2] == "  a 5 of at most 4  ! 1 above"
     assert "▓" in rule_lines(document, TextLayout(width=80, bar="█"))[2]
-    assert rule_lines(msgspec.structs.replace(document, lanes=()), TextLayout()) == []
+    assert rule_lines(structs.replace(document, lanes=()), TextLayout()) == []
 
 
 @given(cycle=states(), width=st.integers(20, 130))

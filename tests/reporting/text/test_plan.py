@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, product
 from textwrap import dedent
 
-import msgspec
 import pytest
 import yaml
 from hypothesis import assume, given
@@ -70,8 +69,8 @@ class Seen:
     def text(self) -> str:
         return plan_text(self.plan, self.snapshot, PlanView(acting="mode Evict", satisfied=0))
 
-    def explained(self, name: str = "web") -> str:
-        reference = Reference("default", "Deployment", name)
+    def explained(self) -> str:
+        reference = Reference("default", "Deployment", "web")
         return explanation_text(explain_workload(reference, self.assessment, self.plan, self.snapshot))
 
     def pod(self, name: str) -> str:
@@ -133,7 +132,7 @@ def test_a_repair_that_is_not_forced_comes_with_the_constraint_that_enforces_it(
     """After three failed predictions no pod of the group is moved, and the output names the remedy."""
     first = look(crowded(), rules(THIRD))
     failed = tuple(FailedPrediction(group.name, 3, first.snapshot.taken_at) for group in first.plan.components)
-    seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, failed_predictions=failed))
+    seen = look(crowded(), rules(THIRD), structs.replace(NO_MEMORY, failed_predictions=failed))
     assert FORCING in seen.explained()
     assert FORCING in seen.pod(seen.snapshot.pods[0].name)
     assert "\n    x NotForced: 3 moves in a row" in seen.text()
@@ -144,7 +143,7 @@ def test_evictions_that_are_needed_but_not_possible_are_out_of_reach() -> None:
     """The totals of an empty plan: none planned, one needed, which is out of reach; not optimal."""
     first = look(crowded(), rules(THIRD))
     failed = tuple(FailedPrediction(group.name, 3, first.snapshot.taken_at) for group in first.plan.components)
-    seen = look(crowded(), rules(THIRD), msgspec.structs.replace(NO_MEMORY, failed_predictions=failed))
+    seen = look(crowded(), rules(THIRD), structs.replace(NO_MEMORY, failed_predictions=failed))
     assert plan_document(seen.plan, seen.snapshot).totals == totals(blocked=1, blocked_lower_bound=1)
     lines = seen.text().splitlines()
     assert lines[1] == "0 pods to move now, 1 blocked (default/web: NotForced)"
@@ -238,7 +237,7 @@ def test_waiting_and_refused_pods_are_listed_by_reason() -> None:
     """Those that wait with where they will go, and what for: a line for each reason."""
     snapshot = a_cluster("abc", 2, {"a-1": 6, "a-2": 6, "b-1": 6, "b-2": 6}, spread={ZONE: 1}).snapshot()
     excluded = [
-        msgspec.structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "true"})) if number < 2 else pod
+        structs.replace(pod, annotations=Labels({"rebalancer.dev/exclude": "true"})) if number < 2 else pod
         for number, pod in enumerate(snapshot.pods)
     ]
     seen = look(replace(snapshot, pods=tuple(excluded)), rules(HALF))
@@ -437,7 +436,7 @@ def test_the_suggested_selector_selects_exactly_the_pods(changes: str) -> None:
 def test_pods_without_distinguishing_template_labels_have_no_suggested_constraint() -> None:
     """A limit on a label that the template lacks has no constraint to paste."""
     snapshot = a_cluster("a", 4, {"a-1": 4}).snapshot()
-    roles = [msgspec.structs.replace(pod, labels=Labels({**pod.labels, "role": "master"})) for pod in snapshot.pods]
+    roles = [structs.replace(pod, labels=Labels({**pod.labels, "role": "master"})) for pod in snapshot.pods]
     limit = "  - {name: some, topologyKey: kubernetes.io/hostname, maxPods: 2, groupBy: [role]}\n"
     (evaluated,) = look(replace(snapshot, pods=tuple(roles)), rules(limit)).assessment.limits
     assert constraint_for_limit(evaluated) is None
@@ -454,7 +453,7 @@ def test_freeing_a_pending_pod_predicts_no_counts() -> None:
     seen = look(crowded(), rules(THIRD))
     (group,) = seen.plan.components
     (eviction,) = seen.plan.evictions
-    freeing = msgspec.structs.replace(eviction, repair=structs.replace(eviction.repair, cause=Cause.PLACEMENT_DEADLOCK))
+    freeing = structs.replace(eviction, repair=structs.replace(eviction.repair, cause=Cause.PLACEMENT_DEADLOCK))
     assert expected_counts(group, [freeing], seen.snapshot) == {}
     assert expected_worst(group.limits[0], [freeing], seen.snapshot) is None
     assert expected_counts(group, [], seen.snapshot) == current_counts(group.component)

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from rebalancer.reporting.documents.document import WorkloadName
 from rebalancer.reporting.documents.status import (
@@ -133,7 +133,7 @@ def test_each_wait_has_its_end_and_what_follows() -> None:
 def test_before_the_first_cycle() -> None:
     """Nothing has happened yet, and nothing is invented."""
     plan = PlanSummary(evictions=0, minimum=0)
-    empty = msgspec.structs.replace(
+    empty = structs.replace(
         STATUS, last_cycle=None, leader="", in_flight=(), last_moves=(), waits=(), holds=(), plan=plan, refusals={}
     )
     assert status_text(empty, NOW).splitlines() == [
@@ -149,9 +149,9 @@ def test_before_the_first_cycle() -> None:
 def test_what_is_wrong_is_at_the_end(until: datetime | None, ends: str) -> None:
     """A refused policy, that of a team, and how a pause ends."""
     team = TeamPolicyStatus(namespace="shop", error="line 4: limits")
-    policy = msgspec.structs.replace(STATUS.policy, valid=False, error="line 2: mode", team_errors=(team,))
+    policy = structs.replace(STATUS.policy, valid=False, error="line 2: mode", team_errors=(team,))
     paused = PauseStatus(until=until, reason="zone b", by="alice")
-    text = status_text(msgspec.structs.replace(STATUS, policy=policy, paused=paused), NOW)
+    text = status_text(structs.replace(STATUS, policy=policy, paused=paused), NOW)
     assert f"\nPaused until {ends}; rebalancer resume ends it.\n" in text
     assert text.startswith(
         "Controller: last cycle 12s ago; paused by alice: zone b: the controller will not evict; a newer policy is "
@@ -164,7 +164,7 @@ def test_what_is_wrong_is_at_the_end(until: datetime | None, ends: str) -> None:
 
 
 def test_the_kinds_that_may_not_be_listed_are_in_one_line() -> None:
-    text = status_text(msgspec.structs.replace(STATUS, forbidden_kinds=("LimitRange", "ResourceQuota")), NOW)
+    text = status_text(structs.replace(STATUS, forbidden_kinds=("LimitRange", "ResourceQuota")), NOW)
     assert text.endswith("\nNot allowed to list LimitRange, ResourceQuota; the roles of this version have the right.\n")
 
 
@@ -178,7 +178,7 @@ def test_a_namespace_in_which_nothing_is_evicted_is_named() -> None:
         failure="exceeded quota: pods",
     )
     breaker = BreakerStatus(open=False, causes=(), namespaces=(blocked,))
-    text = status_text(msgspec.structs.replace(STATUS, breaker=breaker), NOW)
+    text = status_text(structs.replace(STATUS, breaker=breaker), NOW)
     assert text.endswith(
         "\nCannotCreate: shop/web (Deployment) has no pod in place of web-0, which was evicted: exceeded quota: pods; "
         "nothing is evicted in namespace shop until it has. Allow the pod to be created, or scale the workload down\n"
@@ -195,11 +195,11 @@ def test_evictions_that_admission_control_refused_are_named() -> None:
         times=1,
         next_try=NOW,
     )
-    text = status_text(msgspec.structs.replace(STATUS, refused_evictions=(refused,)), NOW)
+    text = status_text(structs.replace(STATUS, refused_evictions=(refused,)), NOW)
     assert text.endswith(
         "\nRefusedByAdmission: shop/web-0: admission webhook zone-budget.example.com refused the eviction: zone b is "
         f"being rolled; tried again at {NOW:%H:%M:%SZ}\n"
     )
-    text = status_text(msgspec.structs.replace(STATUS, refused_evictions=(refused,) * 22), NOW)
+    text = status_text(structs.replace(STATUS, refused_evictions=(refused,) * 22), NOW)
     assert text.count("RefusedByAdmission") == 20
     assert text.endswith("\nAdmission control refused 2 more evictions; --output json lists them.\n")
