@@ -107,7 +107,7 @@ PARTS: Final = (
     ),
     Part(
         name="prometheus, alertmanager, amtool",
-        lanes=(UNIT, CLUSTER),
+        lanes=(CLUSTER,),
         here=_packaged(*NAMES),
         without="alerts and guards on real servers",
         remedy=TOOLS,

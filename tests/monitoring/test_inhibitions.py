@@ -29,6 +29,7 @@ def alertmanager(tmp_path: Path) -> Iterator[Alertmanager]:
     children.stop([started.child])
 
 
+@pytest.mark.cluster
 def test_amtool_accepts_the_example(alertmanager: Alertmanager) -> None:
     assert "SUCCESS" in run(packaged("amtool"), "check-config", EXAMPLE)
 
@@ -66,6 +67,7 @@ def test_the_alert_on_zones_that_the_readme_offers_works(tmp_path: Path, promtoo
     assert "SUCCESS" in run(promtool, "test", "rules", tmp_path / "tests.yaml")
 
 
+@pytest.mark.cluster
 def test_a_lost_zone_holds_back_what_follows_from_it(alertmanager: Alertmanager) -> None:
     """And nothing else: other causes of the breaker hold back only blocked repairs, and no limit another one."""
     alerts = {
