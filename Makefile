@@ -22,8 +22,9 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rebalancer
 # The older releases of Kubernetes that the tests on a real control plane can run on, see tools/control-plane.
 OLDER := $(sort $(patsubst tools/control-plane/kubernetes-%/go.mod,%,$(wildcard tools/control-plane/kubernetes-*/go.mod)))
 
-# Some tests wait, for a process or a time: three workers keep two cores busy.
-UNIT = $(BIN)/python -m pytest -n $(shell expr $$(nproc) \* 3 / 2) -m "not cluster and not image and not thorough"
+# Some tests wait, for a process or a time: three workers keep two cores busy. Who has no tests left takes some of another's.
+CORES := $(shell nproc 2>/dev/null || echo 2)
+UNIT = $(BIN)/python -m pytest -n $(shell expr \( $(CORES) \* 3 + 1 \) / 2) --dist worksteal -m "not cluster and not image and not thorough"
 
 .PHONY: help
 help: ## List the targets
@@ -97,7 +98,7 @@ control-plane: install ## Build the programs that tests start: Kubernetes server
 # Most of these tests wait for servers: four at once keep two cores busy.
 .PHONY: cluster
 cluster: control-plane ## Tests on a real control plane: the invariants (docs/design.md); the others are thorough
-	$(BIN)/python -m pytest -n $(shell expr $$(nproc) \* 2) -m "cluster and not thorough"
+	$(BIN)/python -m pytest -n $(shell expr $(CORES) \* 2) -m "cluster and not thorough"
 
 .PHONY: image
 image: install ## Build the image on stand-ins of its bases, and tests of it (root, buildah, podman, runc, mmdebstrap; minutes)
@@ -144,7 +145,7 @@ thorough: control-plane ## The long checks; docs/verification.md has their last 
 
 .PHONY: nightly
 nightly: control-plane ## All other tests on a real control plane that take no minutes each
-	$(BIN)/python -m pytest -n $(shell expr $$(nproc) \* 2) -m nightly
+	$(BIN)/python -m pytest -n $(shell expr $(CORES) \* 2) -m nightly
 
 .PHONY: drawn
 drawn: install ## The tests without servers, with ten times as many drawn examples as in CI
