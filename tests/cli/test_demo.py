@@ -248,6 +248,7 @@ def test_an_hour_without_news_is_shown_in_seconds(tmp_path: Path, monkeypatch: p
     assert live._LONGEST_SILENCE == 5
     monkeypatch.setattr(live, "_LONGEST_SILENCE", 1.0)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
     monkeypatch.setenv("TERM", "dumb")
     scenario = tmp_path / "hour.yaml"
     scenario.write_text(
