@@ -66,6 +66,7 @@ def served(handle: Handler) -> Iterator[Transport]:
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
+        request_queue_size = 128  # else a watch for each kind at once makes some wait a second to connect
 
         def handle_error(self, *_: Any) -> None:
             pass  # a client that hangs up is what some tests are about

@@ -14,9 +14,10 @@ from urllib.parse import parse_qs
 import pytest
 from structlog.testing import capture_logs
 
+from rebalancer.adapters.kubernetes import cluster as clusters
 from rebalancer.adapters.kubernetes import reflector as reflectors
 from rebalancer.adapters.kubernetes import transport as transports
-from rebalancer.adapters.kubernetes.cluster import FAILING_AFTER, KubernetesCluster
+from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import LIMIT, StatusMap
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.reflector import Reflector
@@ -147,8 +148,10 @@ def test_a_missing_status_that_may_not_be_created_is_explained(exists: bool) -> 
     assert answered.conflict is not exists, "once somebody has created it, it must be read before it is written"
 
 
-def test_a_cluster_that_cannot_be_watched_is_stale() -> None:
+def test_a_cluster_that_cannot_be_watched_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as nothing was listed, and soon after every watch has begun to fail."""
+    assert clusters.FAILING_AFTER == 10
+    monkeypatch.setattr(clusters, "FAILING_AFTER", 1.0)
     server = ApiServer()
     with served(server) as transport:
         cluster = make_cluster(transport)
@@ -156,7 +159,7 @@ def test_a_cluster_that_cannot_be_watched_is_stale() -> None:
         server.answers["WATCH", STATUS.rpartition("/")[0]] = 500, "etcd trouble"
         assert "not listed yet" in cluster.staleness()
         cluster.start()
-        limit = time.monotonic() + FAILING_AFTER + 15
+        limit = time.monotonic() + 16
         while "the watch has failed for" not in cluster.staleness():
             assert time.monotonic() < limit
             time.sleep(0.05)
@@ -216,12 +219,12 @@ def test_a_quiet_kind_without_bookmarks_is_listed_and_stays_fresh(monkeypatch: p
     with watching(server, monkeypatch, 2.0) as cluster:
         before = cluster.snapshot(datetime.now(UTC))
         seen = set()
-        ends = time.monotonic() + 7
-        while time.monotonic() < ends:
+        limit = time.monotonic() + 7
+        while server.requests.count("list") < 5:
+            assert time.monotonic() < limit
             seen.add(cluster.staleness())
             time.sleep(0.01)
         assert seen == {""}
-        assert server.requests.count("list") >= 5
         assert cluster.snapshot(datetime.now(UTC)).holds_same(before), "equal objects are the very same"
 
 

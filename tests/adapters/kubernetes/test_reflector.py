@@ -38,10 +38,18 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let it try again soon after a failure."""
+    monkeypatch.setattr(reflector_module, "_FIRST_WAIT", 0.02)
+
+
 class Script:
     """Answers lists and watches from a script; a watch without one stays open and silent."""
 
-    def __init__(self, lists: list[Any], watches: list[list[bytes | int]]) -> None:
+    def __init__(self, lists: list[Any], watches: list[list[bytes | int]], *, silence: float = 3.0) -> None:
+        self.silence = silence
+        """Seconds after which the server ends a silent watch."""
         self.lists = lists
         self.watches = watches
         self.queries: list[dict[str, list[str]]] = []
@@ -60,7 +68,7 @@ class Script:
         for step in script:
             assert isinstance(step, bytes)
             if not step:
-                time.sleep(3)
+                time.sleep(self.silence)
             else:
                 chunk(request, step)
         request.wfile.write(b"0\r\n\r\n")
@@ -116,6 +124,7 @@ def test_pages_and_events() -> None:
         ended(reflector)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_heartbeat_changes_nothing() -> None:
     """Nodes send one every few minutes; what was concluded from the contents holds on."""
     start = "2026-01-01T00:00:00Z"
@@ -144,6 +153,7 @@ def test_a_heartbeat_changes_nothing() -> None:
     assert script.watched[:2] == ["10", "11"], "the watch is resumed after the heartbeat"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_watch_that_ends_is_resumed() -> None:
     """From the last version seen, a bookmark's too, and without listing again."""
     script = Script([page(pod("a", "1"))], [[event("ADDED", pod("b", "30")), bookmark("40")]])
@@ -155,6 +165,7 @@ def test_a_watch_that_ends_is_resumed() -> None:
         ended(reflector)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_gone_is_listed_anew() -> None:
     """410, as an event or as an answer, means to list again; what vanished meanwhile is gone."""
     expired = event("ERROR", {"kind": "Status", "code": 410, "message": "too old"})
@@ -173,6 +184,7 @@ def bookmark(version: str) -> bytes:
     return event("BOOKMARK", {"metadata": {"resourceVersion": version}})
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "back",
     [bookmark("39"), event("ADDED", pod("b", "39")), event("DELETED", pod("a", "9"))],
@@ -370,12 +382,12 @@ def test_what_a_watch_missed_is_forgotten_with_its_kind(monkeypatch: pytest.Monk
 
 def test_silence_counts_whoever_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A load balancer ends silent connections before the read timeout; each new watch says nothing either."""
-    monkeypatch.setattr(reflector_module, "STALE_AFTER", 8.0)
+    monkeypatch.setattr(reflector_module, "STALE_AFTER", 3.0)
     monkeypatch.setattr(reflector_module, "_SHORTEST_WATCH", 0.1)
-    script = Script([page(pod("a", "1"))] * 50, [])
+    script = Script([page(pod("a", "1"))] * 50, [], silence=1.0)
     with served(script) as transport:
         reflector = following(transport)
-        until(lambda: len(script.watched) >= 3, "the third watch")  # each ends after three seconds
+        until(lambda: len(script.watched) >= 3, "the third watch")
         assert [bool("watch" in query) for query in script.queries[:5]] == [False, True, True, False, True]
         ended(reflector)
 
@@ -412,6 +424,7 @@ def test_a_list_is_as_old_as_its_request() -> None:
         ended(reflector)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_what_changed_before_a_new_list_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     """After 410, too: who looks at each change must not miss those; the watch has said itself that they are missing."""
     script = Script([page(pod("a", "1")), page(pod("b", "50"), version="50")], [[410]])
