@@ -1,19 +1,20 @@
 """The recordings of docs/recordings are what the commands show today in a real terminal."""
 
 import shutil
+from itertools import product
 
 import pytest
 
 from tests.cli.recording import FOLDER, RECORDED, WIDTHS, file_of, record, write_index
 from tests.cli.test_golden import COMMANDS
+from tests.drawing import sampled
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-@pytest.mark.parametrize("name", RECORDED)
-def test_a_recording_is_what_the_terminal_shows(name: str) -> None:
+@pytest.mark.parametrize(("name", "width"), sampled(product(RECORDED, WIDTHS)))
+def test_a_recording_is_what_the_terminal_shows(name: str, width: int) -> None:
     """To the letter, at each width; `make recordings` writes the files anew."""
-    for width in WIDTHS:
-        assert record(name, width) == file_of(name, width).read_text(encoding="utf-8")
+    assert record(name, width) == file_of(name, width).read_text(encoding="utf-8")
 
 
 def test_every_recording_has_a_command_and_every_command_a_recording() -> None:

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -72,33 +74,25 @@ def test_what_c_code_prints_is_no_part_of_the_answer() -> None:
     assert done.stderr == "a banner\n"
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize(
-    ("words", "code"),
-    sampled(
-        [
-            ("plan", 0),
-            ("report", 0),
-            ("explain deploy/cart", 0),
-            ("status --kubeconfig /nowhere", 1),
-            ("demo --scenario docs/examples/story.yaml", 0),
-            ("nothing", 2),
-        ]
-    ),
-)
-def test_closed_streams_change_no_exit_code(words: str, code: int, closed: str) -> None:
+CODES = {
+    **{f"{verb} --snapshot docs/examples/zone-returned.json": 0 for verb in ("plan", "report", "explain deploy/cart")},
+    "status --kubeconfig /nowhere": 1,
+    "demo --scenario docs/examples/story.yaml": 0,
+    "nothing": 2,
+}
+"""Commands and their exit codes."""
+
+
+@cache
+def with_open_streams(words: str) -> "subprocess.CompletedProcess[str]":
+    return run_in_shell(words)
+
+
+@pytest.mark.parametrize(("words", "closed"), sampled(product(CODES, ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])))
+def test_closed_streams_change_no_exit_code(words: str, closed: str) -> None:
     """As cron jobs and daemons close them: no traceback, and what is open gets what it gets else."""
-    read = words.split(maxsplit=1)[0] in {"plan", "report", "explain"}
-    line = f"{words} --snapshot docs/examples/zone-returned.json" if read else words
-    command = f"exec {sys.executable} -m rebalancer.cli.start {line}"
-
-    def run(redirected: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["sh", "-c", f"{command} {redirected}"], capture_output=True, text=True, check=False, timeout=60
-        )
-
-    done, whole = run(closed), run("")
-    assert (done.returncode, whole.returncode) == (code, code)
+    done, whole = run_in_shell(f"{words} {closed}"), with_open_streams(words)
+    assert (done.returncode, whole.returncode) == (CODES[words], CODES[words])
     assert done.stdout == ("" if ">&- 2" in closed or closed == ">&-" else whole.stdout)
     assert done.stderr == ("" if "2>&-" in closed else whole.stderr)
 

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +48,10 @@ STAND_INS: Final = ("docker", "helm", "cosign", "gh")
 The registry gives each base the SHA-256 of its name as its digest, an image that of its Dockerfile.
 """
 
+_ACTIONS: Final = {
+    *("actions/checkout", "actions/upload-artifact", "actions/download-artifact"),
+    *("pypa/gh-action-pypi-publish", "sigstore/cosign-installer"),
+}
 _STEP: Final = {"name", "run", "env", "uses", "with"}
 _JOB: Final = {"name", "needs", "runs-on", "timeout-minutes", "permissions", "environment", "env", "steps"}
 _BASH: Final = 4
@@ -84,6 +88,8 @@ class DryRun:
     ) -> None:
         document = yaml.safe_load(workflow)
         self.jobs: Mapping[str, Any] = document["jobs"]
+        for job in self.jobs.values():
+            _check_known(job)
         self._shell = document.get("defaults", {}).get("run", {}).get("shell")
         self.published: list[str] = []
         """The files that the package index was given."""
@@ -120,9 +126,15 @@ class DryRun:
         """Return the folder of what a job has left for others."""
         return self._folder / "artifacts" / name
 
-    def run(self) -> None:
-        """Run each job after those that it needs; the first step that fails ends it all."""
+    def run(self, *, after: "DryRun | None" = None) -> None:
+        """Run each job after those that it needs; the first step that fails ends it all.
+
+        What the job `build` of another run has left is taken `after` that, and not built again.
+        """
         done: set[str] = set()
+        if after is not None:
+            shutil.copytree(after.artifact("built"), self.artifact("built"))
+            done.add("build")
         while len(done) < len(self.jobs):
             name = next(name for name in self.jobs if name not in done and done.issuperset(self._needs(name)))
             self._run_job(name)
@@ -134,15 +146,13 @@ class DryRun:
 
     def _run_job(self, name: str) -> None:
         job, work = self.jobs[name], self._folder / name
-        _check_known(job, _JOB)
         work.mkdir()
         given = work.with_suffix(".environment")
         given.touch()
         environment = {**self._environment, **_fill_in(job.get("env", {})), "GITHUB_ENV": str(given)}
         for step in job["steps"]:
-            _check_known(step, _STEP)
             if "uses" in step:
-                self._act(step["uses"].split("@")[0], step.get("with", {}), work)
+                self._act(_action(step), step.get("with", {}), work)
             elif step["name"] not in self._skipped:
                 self._run_script(step, work, {**environment, **dict(_read(given)), **_fill_in(step.get("env", {}))})
 
@@ -169,16 +179,19 @@ class DryRun:
                 shutil.copytree(self.artifact(options["name"]), work / options["path"], dirs_exist_ok=True)
             case "pypa/gh-action-pypi-publish":
                 self.published += sorted(file.name for file in (work / "dist").iterdir())
-            case "sigstore/cosign-installer":
-                pass
-            case _:
-                raise NotImplementedError(f"action {action}")
 
 
-def _check_known(part: Mapping[str, Any], known: Collection[str]) -> None:
+def _action(step: Mapping[str, Any]) -> str:
+    name: str = step["uses"].split("@")[0]
+    return name
+
+
+def _check_known(job: Mapping[str, Any]) -> None:
     """Refuse what the runner would heed, and this would not."""
-    if unknown := part.keys() - set(known):
-        raise NotImplementedError(f"{part.get('name')}: {', '.join(sorted(unknown))}")
+    unknown = {*(job.keys() - _JOB), *(word for step in job["steps"] for word in step.keys() - _STEP)}
+    unknown |= {_action(step) for step in job["steps"] if "uses" in step} - _ACTIONS
+    if unknown:
+        raise NotImplementedError(f"{job.get('name')}: {', '.join(sorted(unknown))}")
 
 
 def _fill_in(variables: Mapping[str, str]) -> Mapping[str, str]:

@@ -144,7 +144,7 @@ def test_what_the_runner_would_heed_and_this_does_not_is_refused(tmp_path: Path)
     ):
         assert old in text
         with pytest.raises(NotImplementedError):
-            dry_run(tmp_path / str(number), text=text.replace(old, new)).run()
+            dry_run(tmp_path / str(number), text=text.replace(old, new))
 
 
 def test_a_tag_of_another_version_publishes_nothing(tmp_path: Path) -> None:
@@ -165,13 +165,13 @@ def test_a_tag_of_another_version_publishes_nothing(tmp_path: Path) -> None:
         ]
     ),
 )
-def test_what_fails_stops_it_before_anything_follows(tmp_path: Path, failing: str, step: str) -> None:
+def test_what_fails_stops_it_before_anything_follows(run: DryRun, tmp_path: Path, failing: str, step: str) -> None:
     """Nothing is signed that was not pushed, and no page is made of a release that is not complete."""
-    run = dry_run(tmp_path, failing=failing)
+    stopped = dry_run(tmp_path, failing=failing)
     with pytest.raises(StepFailed, match=step):
-        run.run()
-    assert (run.asked("gh"), run.published) == ([], [])
+        stopped.run(after=run)
+    assert (stopped.asked("gh"), stopped.published) == ([], [])
     if failing.startswith("docker"):
-        assert run.asked("cosign") == []
+        assert stopped.asked("cosign") == []
     if failing == "helm push":
-        assert len(run.asked("cosign")) == 2
+        assert len(stopped.asked("cosign")) == 2

@@ -4,6 +4,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -49,25 +50,47 @@ def test_pint_finds_nothing_to_say() -> None:
     run(pint, "--offline", "--no-color", "lint", "--min-severity=info", "--fail-on=info", RULES)
 
 
-@pytest.mark.parametrize("file", TESTS, ids=lambda path: path.stem)
-def test_alerts_fire_when_they_should(promtool: Path, file: Path) -> None:
+@pytest.mark.parametrize("alert", ALERTS)
+def test_alerts_fire_when_they_should(promtool: Path, tmp_path: Path, alert: str) -> None:
     """Firing, not yet, silent and at the bounds, with labels and the whole text."""
+    assert tried(promtool, tmp_path, trials_of(alert), needed_by(alert)) == 0
+
+
+@pytest.mark.parametrize(
+    "file", sampled(sorted(TESTS, key=lambda path: path.stat().st_size)), ids=lambda path: path.stem
+)
+def test_each_file_is_one_for_promtool(promtool: Path, file: Path) -> None:
+    """As people run it: with all rules, which takes seconds."""
     assert "SUCCESS" in run(promtool, "test", "rules", file)
 
 
-def cases() -> Iterator[tuple[str, Case]]:
-    """Yield the alert that each test is about, and the test."""
-    for file in TESTS:
-        for case in yaml.safe_load(file.read_text())["tests"]:
-            yield case["name"].partition(":")[0], case
+@cache
+def cases() -> list[tuple[str, Case]]:
+    """Return the alert that each test is about, and the test."""
+    tests = [case for file in TESTS for case in yaml.safe_load(file.read_text())["tests"]]
+    return [(case["name"].partition(":")[0], case) for case in tests]
+
+
+def trials_of(alert: str) -> list[Case]:
+    return [case for name, case in cases() if name == alert]
+
+
+def needed_by(alert: str) -> list[Case]:
+    """Return the rules that an alert's tests need: those of its name, and the recorded ones of their groups."""
+    return [
+        rule
+        for group in GROUPS
+        if any(rule.get("alert") == alert for rule in group["rules"])
+        for rule in group["rules"]
+        if rule.get("alert", alert) == alert
+    ]
 
 
 def expectations(alert: str) -> Iterator[list[tuple[float, list[Any]]]]:
     """Yield for each test of an alert what is expected when, in minutes."""
-    for name, case in cases():
-        if name == alert:
-            checks = [check for check in case.get("alert_rule_test", ()) if check["alertname"] == alert]
-            yield [(float(check["eval_time"].removesuffix("m")), check.get("exp_alerts", [])) for check in checks]
+    for case in trials_of(alert):
+        checks = [check for check in case.get("alert_rule_test", ()) if check["alertname"] == alert]
+        yield [(float(check["eval_time"].removesuffix("m")), check.get("exp_alerts", [])) for check in checks]
 
 
 @pytest.mark.parametrize("alert", ALERTS)
@@ -78,7 +101,7 @@ def test_every_alert_is_tried_from_all_sides(alert: str) -> None:
         "firing after not yet"
     )
     assert any(case and not any(alerts for _, alerts in case) for case in expected), "silent"
-    names = [case["name"] for name, case in cases() if name == alert]
+    names = [case["name"] for case in trials_of(alert)]
     for word in ("not yet", "firing", "silent", "boundary"):
         assert any(word in name for name in names), word
 
@@ -97,13 +120,8 @@ def test_tests_notice_every_rule(promtool: Path, tmp_path: Path, index: int) -> 
     """Where an alert comes a minute later, or never if it came at once, some test of it fails."""
     rule = RULE_LIST[index]
     late = {"for": f"{minutes(rule['for']) + 1}m"} if "for" in rule else {"expr": f"({rule['expr']}) < -1"}
-    (group,) = (group for group in GROUPS if rule in group["rules"])
-    # All else that these tests need, and no more: a run of all rules takes seconds.
-    needed = [other for other in group["rules"] if other.get("alert", rule["alert"]) == rule["alert"]]
-    delayed = [{**other, **late} if other is rule else other for other in needed]
-    tests = [case for alert, case in cases() if alert == rule["alert"]]
-    assert tried(promtool, tmp_path, tests, needed) == 0
-    assert tried(promtool, tmp_path, tests, delayed) == 1
+    delayed = [{**other, **late} if other is rule else other for other in needed_by(rule["alert"])]
+    assert tried(promtool, tmp_path, trials_of(rule["alert"]), delayed) == 1
 
 
 def tried(promtool: Path, folder: Path, tests: list[Case], rules: list[Case]) -> int:
