@@ -240,7 +240,7 @@ def test_such_a_terminal_shows_the_first_line_at_once(term: str) -> None:
         child.kill()
     os.close(screen)
     assert b"00:00  Three zones, three workloads, evenly spread" in shown
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 15  # a busy machine takes seconds to start a process; the end comes after 45
 
 
 def test_an_hour_without_news_is_shown_in_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
