@@ -41,6 +41,7 @@ from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster
 from rebalancer.simulator.builder import ClusterBuilder
 from rebalancer.simulator.controller import SimulatedController
 from tests.build import a_cluster, a_policy
+from tests.drawing import scaled
 from tests.history.build import HISTORY
 
 POLICY = a_policy(
@@ -656,10 +657,11 @@ def test_of_many_domains_those_are_drawn_that_are_off(browser: Browser) -> None:
 
 def test_every_address_within_the_page_leads_somewhere(browser: Browser) -> None:
     """Sections, pages, keys and files."""
-    browser.page.show(state_of(shop(60), seconds=125), ())
+    browser.page.show(state_of(shop(ROWS + 5), seconds=125), ())
     reader = Reader(browser.text("/?q=shop"))
+    assert any("page=2" in link for link in reader.links)
     assert len(set(reader.ids)) == len(reader.ids), "two elements have one identifier"
-    for link in reader.links:
+    for link in set(reader.links):
         path, _, fragment = link.partition("#")
         assert not fragment or fragment in reader.ids or path
         assert browser.get(f"/{path.removeprefix('./')}")[0] == 200
@@ -667,9 +669,10 @@ def test_every_address_within_the_page_leads_somewhere(browser: Browser) -> None
 
 def test_many_workloads_do_not_break_it(browser: Browser) -> None:
     """Pages stay small, whatever there is; the largest cluster is a benchmark's."""
-    browser.page.show(state_of(shop(300), seconds=125), ())
+    count = scaled(300)
+    browser.page.show(state_of(shop(count), seconds=125), ())
     assert len(browser.text()) < 100_000
-    assert "shop/web-278" in browser.text("/?q=web-278")
+    assert f"shop/web-{count - 22}" in browser.text(f"/?q=web-{count - 22}")
 
 
 def many_nodes(nodes: int, workloads: int, violated: int) -> Snapshot:
