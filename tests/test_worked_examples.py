@@ -5,12 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.drawing import sampled
 from tools.reference import ROOT
 
 _EXAMPLE: Final = re.compile(r"<!-- example: (\w+) -->\n```diff\n(.*?)```", re.DOTALL)
@@ -47,20 +49,20 @@ def parts_of(diff: str) -> Mapping[str, list[tuple[str, str]]]:
 
 
 class Tree:
-    """A copy of the sources with an example in it."""
+    """A copy of the sources with examples in it."""
 
-    def __init__(self, folder: Path, example: str) -> None:
+    def __init__(self, folder: Path, examples: Iterable[str]) -> None:
         self.folder = folder
         for name in COPIED:
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
-        self.files = parts_of(EXAMPLES[example])
-        for name, hunks in self.files.items():
-            text = (folder / name).read_text(encoding="utf-8")
-            for before, after in hunks:
-                assert text.count(before) == 1, f"{name} has no such place, or several: {before}"
-                text = text.replace(before, after)
-            (folder / name).write_text(text, encoding="utf-8")
+        for example in examples:
+            for name, hunks in parts_of(EXAMPLES[example]).items():
+                text = (folder / name).read_text(encoding="utf-8")
+                for before, after in hunks:
+                    assert text.count(before) == 1, f"{name} has no such place, or several: {before}"
+                    text = text.replace(before, after)
+                (folder / name).write_text(text, encoding="utf-8")
         self.python("-m", "tools.reference")
 
     def python(self, *arguments: str) -> str:
@@ -80,9 +82,21 @@ class Tree:
         return (self.folder / name).read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tree]:
+    """Plant an example in a tree of its own, as in CI, or by default all of them in one."""
+    alone = len(sampled(EXAMPLES)) == len(EXAMPLES)
+
+    @cache
+    def planted(*examples: str) -> Tree:
+        return Tree(tmp_path_factory.mktemp("tree"), examples)
+
+    return lambda example: planted(example) if alone else planted(*EXAMPLES)
+
+
 @pytest.fixture
-def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
-    return Tree(tmp_path / "tree", request.param)
+def tree(request: pytest.FixtureRequest, plant: Callable[[str], Tree]) -> Tree:
+    return plant(request.param)
 
 
 def test_each_example_touches_at_most_two_files() -> None:
@@ -114,8 +128,9 @@ def test_a_refusal_is_seen_in_plan_json_metric_explanation_and_reference(tree: T
 @pytest.mark.parametrize("tree", ["metric"], indirect=True)
 def test_a_metric_is_seen_on_the_page_the_dashboard_and_in_the_reference(tree: Tree) -> None:
     shutil.copy(tree.folder / "docs/examples/zone-returned.json", tree.folder / "cluster.json")
-    assert "# HELP rebalancer_cordoned_nodes Nodes that are cordoned.\n" in tree.python("-c", SCRAPE)
-    assert "rebalancer_cordoned_nodes 0.0\n" in tree.python("-c", SCRAPE)
+    scraped = tree.python("-c", SCRAPE)
+    assert "# HELP rebalancer_cordoned_nodes Nodes that are cordoned.\n" in scraped
+    assert "rebalancer_cordoned_nodes 0.0\n" in scraped
     assert "rebalancer_cordoned_nodes" in tree.read("deploy/monitoring/dashboard.json")
     assert "| `rebalancer_cordoned_nodes` | gauge |" in tree.read("docs/reference.md")
 

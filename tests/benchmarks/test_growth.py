@@ -82,6 +82,5 @@ def test_planning_grows_with_the_pods(change: Callable[[Snapshot], Snapshot]) ->
     small = change(zone_returned(nodes=150, workloads=150))
     large = change(zone_returned(nodes=1200, workloads=1200))
     few = min(plan_from_nothing(small) for _ in range(3))
-    many = min(plan_from_nothing(large) for _ in range(2))
-    print(f"\neight times the cluster: {many / few:.1f} times the time")
-    assert many < 16 * few
+    ratios = (plan_from_nothing(large) / few for _ in range(2))
+    assert any(ratio < 16 for ratio in ratios)  # a second time only if the first was disturbed

@@ -20,13 +20,14 @@ from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.model.snapshot import Snapshot
 from tests.control_plane.build import MissingPart
+from tests.drawing import sampled
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl, for the certificate, is missing")
 
 NODES, PODS = 60, 1500
 
 
-@pytest.fixture(scope="module", params=SCENARIOS)
+@pytest.fixture(scope="module", params=sampled(SCENARIOS))
 def state(request: pytest.FixtureRequest) -> State:
     return SCENARIOS[request.param](NODES, PODS)
 

@@ -1,6 +1,6 @@
 """The real loop over the simulated cluster, with the clock in the test's hand."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -11,7 +11,8 @@ from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes
 from rebalancer.ports import MEMORY_KEY, EvictionResult, Monitoring
 from rebalancer.reporting.documents.memory import parse_memory
-from rebalancer.simulator import SimulatedCluster
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
+from tests.build import a_layout
 
 NONE = timedelta(0)
 
@@ -29,6 +30,18 @@ def eager(mode: Mode = Mode.EVICT, *, slow_start: bool = False, **changes: objec
     )
     budgets = policy.budgets.model_copy(update={"slow_start": slow_start})
     return policy.model_copy(update={"budgets": budgets})
+
+
+def skewed(
+    counts: Sequence[Sequence[int]], zone: int = 1, host: int = 1, *, stateful: bool = False, budget: int | None = 1
+) -> ClusterBuilder:
+    """Build zones of nodes that hold so many pods of one workload, with a budget of one, or another, or none."""
+    blueprint, on = a_layout(counts)
+    add = blueprint.stateful_set if stateful else blueprint.deployment
+    add("web", on=on, spread={ZONE: zone, HOSTNAME: host})
+    if budget is not None:
+        blueprint.budget("web", max_unavailable=budget)
+    return blueprint
 
 
 class Watching:

@@ -12,8 +12,7 @@ from rebalancer.policy import Mode
 from rebalancer.ports import MEMORY_KEY
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.simulator import SimulatedCluster
-from tests.controller.simulated import Simulation, eager
-from tests.controller.test_simulated import skewed
+from tests.controller.simulated import Simulation, eager, skewed
 from tests.tracking.build import move
 
 

@@ -13,21 +13,14 @@ from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
 from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from rebalancer.simulator import ZONE
 from tests.build import a_cluster, a_state
-from tests.controller.simulated import eager
+from tests.controller.simulated import eager, skewed
 from tests.reports import rows_of
 from tests.tracking.build import move
 
-
-def skewed() -> ClusterBuilder:
-    """Twelve pods in two of three zones: four have to move."""
-    on = {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}
-    return a_cluster("abc", 2, on, spread={ZONE: 1, HOSTNAME: 1})
-
-
-SNAPSHOT = skewed().snapshot()
-"""One that nothing is wrong with."""
+SNAPSHOT = skewed([[3, 3], [3, 3], [0, 0]], budget=None).snapshot()
+"""One that nothing is wrong with: twelve pods in two of three zones, of which four have to move."""
 NOW = SNAPSHOT.taken_at
 
 

@@ -21,6 +21,7 @@ from rebalancer.simulator import ZONE, SimulatedCluster
 from tests.build import a_cluster
 from tests.controller.cycles import cycle_of
 from tests.controller.simulated import eager
+from tests.drawing import sampled, scaled
 from tests.planning.diagnosis.test_relaxation import shards
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
@@ -69,16 +70,18 @@ def admitted(cycle: Cycle) -> tuple[list[str], list[tuple[str, Refusal]]]:
     return [eviction.pod.uid for eviction in cycle.admission.evictions], waiting
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_what_is_used_again_is_what_a_new_evaluation_gives(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "mode"), [*((seed, CapacityMode.OFF) for seed in sampled([0, 1, 2, 4, 5])), (3, CapacityMode.OBSERVE)]
+)
+def test_what_is_used_again_is_what_a_new_evaluation_gives(seed: int, mode: CapacityMode) -> None:
     """Memory, admission and plan are the same, over a quarter of an hour with a change now and then."""
     random = Random(f"again {seed}")
     first, _ = draw_cluster(random, SCENARIOS["anything"])
-    mode = CapacityMode.OBSERVE if seed == 3 else CapacityMode.OFF
     cluster, policy = SimulatedCluster(first, seed=seed), draw_policy(random, mode)
     last: Cycle | None = None
     reused = rehearsed = 0
-    for _ in range(60):
+    cycles = max(30, scaled(60))
+    for _ in range(cycles):
         if random.random() < 0.15:
             disturb(cluster, random)
         cluster.advance(random.choice([0.5, 5, 15, 40]))
@@ -90,7 +93,7 @@ def test_what_is_used_again_is_what_a_new_evaluation_gives(seed: int) -> None:
         assert made.view.snapshot.taken_at == fresh.view.snapshot.taken_at
         rehearsed += any(refusal.refusal.reason is Reason.AWAITING_CAPACITY for refusal in made.plan.refusals)
         last = made
-    assert reused > 10
+    assert reused > cycles / 6
     assert rehearsed > 0 or mode is CapacityMode.OFF
 
 

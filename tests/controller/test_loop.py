@@ -43,7 +43,7 @@ from rebalancer.ports import Denial, EvictionAnswer, EvictionResult, ReplicaCoun
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import FIRST_WAIT
 from tests.build import a_cluster, a_state
-from tests.controller.simulated import eager
+from tests.controller.simulated import eager, skewed
 
 BUDGETS = Budgets(max_unavailable=Amount(value=9), per_workload=Amount(value=9))
 EVICTING = eager(budgets=BUDGETS)
@@ -52,11 +52,7 @@ APPROVAL = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="reba
 SWITCH = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebalancer-control")
 
 
-def skewed() -> Snapshot:
-    return a_cluster("abc", 2, {"a-1": 3, "a-2": 3, "b-1": 3, "b-2": 3}, spread={ZONE: 1, HOSTNAME: 1}).snapshot()
-
-
-SNAPSHOT = skewed()
+SNAPSHOT = skewed([[3, 3], [3, 3], [0, 0]], budget=None).snapshot()
 NOW = SNAPSHOT.taken_at
 CYCLE = (CycleDue(snapshot=SNAPSHOT), Saved())
 SECOND = timedelta(seconds=1)

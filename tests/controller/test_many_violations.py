@@ -11,6 +11,7 @@ from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import ZONE, SimulatedCluster
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
+from tests.drawing import scaled
 
 LARGEST_OBJECT = 1024 * 1024
 """Bytes of a ConfigMap."""
@@ -34,7 +35,8 @@ def skewed(workloads: int, replicas: int) -> SimulatedCluster:
 
 
 @pytest.mark.parametrize(
-    ("workloads", "replicas"), [(2_500, 3), pytest.param(5_000, 30, marks=pytest.mark.thorough, id="150,000 pods")]
+    ("workloads", "replicas"),
+    [(scaled(2_500), 3), pytest.param(5_000, 30, marks=pytest.mark.thorough, id="150,000 pods")],
 )
 def test_however_many_are_violated_the_repair_goes_on(workloads: int, replicas: int) -> None:
     """Every cycle requests as many evictions as the rate allows; the stored objects fit their bounds."""

@@ -11,10 +11,9 @@ from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.state import InForce, Leadership, LoopState
 from rebalancer.policy import Guard, Guards, Mode, Prometheus
 from rebalancer.simulator import SimulatedCluster
-from tests.controller.simulated import Simulation, eager
+from tests.controller.simulated import Simulation, eager, skewed
 from tests.controller.test_guards import PLENTY, Asked
 from tests.controller.test_guards import skewed as without_budgets
-from tests.controller.test_simulated import skewed
 
 INTERVAL = timedelta(minutes=10)
 

@@ -26,32 +26,20 @@ from rebalancer.planning.single_class.minimum import min_evictions, sum_of_minim
 from rebalancer.policy import Amount, Budgets, Mode, Spread, load_policy
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, Document, EvictionAnswer, EvictionResult, SaveAnswer
 from rebalancer.simulator import (
-    HOSTNAME,
-    ZONE,
-    ClusterBuilder,
     Faults,
     SimulatedCluster,
     Span,
     Timings,
     pick_most_crowded,
 )
-from tests.build import a_cluster, a_layout
-from tests.controller.simulated import Simulation, Watching, eager
+from tests.build import a_cluster
+from tests.controller.simulated import Simulation, Watching, eager, skewed
 from tests.drawing import examples
 from tests.planning.build import softly
 from tests.planning.states import CACHE, bounds, state
 
 ZONES = "abc"
 PLACEHOLDER = Placeholder(name="p-1", token="p", requests=NOTHING, node_affinity=NodeAffinity())
-
-
-def skewed(counts: list[list[int]], zone: int, host: int, *, stateful: bool = False, budget: int = 1) -> ClusterBuilder:
-    """Build zones of nodes that hold so many pods of one workload, with a budget of one if no other is given."""
-    blueprint, on = a_layout(counts)
-    add = blueprint.stateful_set if stateful else blueprint.deployment
-    add("web", on=on, spread={ZONE: zone, HOSTNAME: host})
-    blueprint.budget("web", max_unavailable=budget)
-    return blueprint
 
 
 def standing(snapshot: Snapshot, counts: list[list[int]]) -> list[list[int]]:

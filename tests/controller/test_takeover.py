@@ -12,10 +12,9 @@ from rebalancer.controller.takeover import READ_SECONDS, find_remaining
 from rebalancer.model.moves import Memory, Move, MoveState
 from rebalancer.ports import MEMORY_KEY, EvictionResult, ReadFailedError
 from rebalancer.reporting.documents.memory import parse_memory
-from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
+from rebalancer.simulator import SimulatedCluster
 from rebalancer.tracking.moves import ANSWER_TIMEOUT
-from tests.build import a_cluster
-from tests.controller.simulated import Simulation, eager
+from tests.controller.simulated import Simulation, eager, skewed
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
 
@@ -26,7 +25,7 @@ class Pods(SimulatedCluster):
     """A cluster in which some pods are as they were, and others cannot be read; each read takes a while."""
 
     def __init__(self, *, remain: set[str], unreadable: frozenset[str] = frozenset(), takes: float = 0.0) -> None:
-        super().__init__(skewed().snapshot())
+        super().__init__(skewed([[3], [1], [1]], budget=None).snapshot())
         self._remain, self._unreadable, self._takes = remain, unreadable, takes
         self.read: list[str] = []
 
@@ -37,10 +36,6 @@ class Pods(SimulatedCluster):
         if move.uid in self._unreadable:
             raise ReadFailedError("HTTP 500")
         return move.uid in self._remain
-
-
-def skewed(zones: dict[str, int] | None = None) -> ClusterBuilder:
-    return a_cluster("abc", 1, zones or {"a-1": 3, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
 
 
 def test_the_pods_of_planned_moves_are_read() -> None:
@@ -83,7 +78,7 @@ def killed_before_its_request(cluster: SimulatedCluster) -> tuple[Simulation, li
 
 def test_what_was_never_requested_is_requested_in_the_first_cycle() -> None:
     """And counts as violated until then; with the first eviction all is repaired."""
-    cluster = SimulatedCluster(skewed().snapshot(), seed=1)
+    cluster = SimulatedCluster(skewed([[3], [1], [1]], budget=None).snapshot(), seed=1)
     simulation, _ = killed_before_its_request(cluster)
     simulation.runner.tick()
     assert simulation.runner.state.cycle is not None
@@ -97,7 +92,7 @@ def test_what_was_never_requested_is_requested_in_the_first_cycle() -> None:
 @pytest.mark.parametrize("seconds", [0.0, 30.0, 90.0])
 def test_a_request_that_is_carried_out_late_costs_nothing_more(seconds: float) -> None:
     """Whenever it arrives within the time in which the API server may carry it out, one pod goes in all."""
-    cluster = SimulatedCluster(skewed().snapshot(), seed=1)
+    cluster = SimulatedCluster(skewed([[3], [1], [1]], budget=None).snapshot(), seed=1)
     (late,) = killed_by(cluster)
     simulation = Simulation(cluster, eager())
     simulation.runner._may_act = lambda _: False  # it plans, and sends nothing
@@ -106,7 +101,9 @@ def test_a_request_that_is_carried_out_late_costs_nothing_more(seconds: float) -
     cluster.evict(late)
     simulation.runner._may_act = lambda _: True
     simulation.cycles(30)
-    gone = {pod.uid for pod in skewed().snapshot().pods} - {pod.uid for pod in cluster.snapshot(cluster.now).pods}
+    gone = {pod.uid for pod in skewed([[3], [1], [1]], budget=None).snapshot().pods} - {
+        pod.uid for pod in cluster.snapshot(cluster.now).pods
+    }
     assert gone == {late.uid}
     assert EvictionResult.EVICTED not in simulation.observer.answers
 
@@ -119,7 +116,7 @@ def killed_by(cluster: SimulatedCluster) -> tuple[Move, ...]:
 
 def test_while_it_may_be_carried_out_no_other_pod_of_the_workload_goes() -> None:
     """Though the plan has changed to another pod, and until the two minutes are over."""
-    cluster = SimulatedCluster(skewed({"a-1": 4, "b-1": 1, "c-1": 1}).snapshot(), seed=1)
+    cluster = SimulatedCluster(skewed([[4], [1], [1]], budget=None).snapshot(), seed=1)
     (planned,) = killed_by(cluster)
     stored = parse_memory(cluster.load(MEMORY_KEY))
     others = [pod for pod in cluster.snapshot(cluster.now).pods if pod.node == "a-1" and pod.uid != planned.uid]

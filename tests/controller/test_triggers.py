@@ -15,9 +15,8 @@ from rebalancer.controller.triggers import Awaited, calls_for_cycle, find_awaite
 from rebalancer.model.pods import Pod
 from rebalancer.policy import Amount, Policy
 from rebalancer.simulator import SimulatedCluster
-from tests.controller.simulated import Simulation, Watching, eager
+from tests.controller.simulated import Simulation, Watching, eager, skewed
 from tests.controller.test_loop import BUDGETS, CYCLE, SNAPSHOT, after, led, two_workloads
-from tests.controller.test_simulated import skewed
 from tests.scheduling.build import node, taint
 
 AWAITED = Awaited(frozenset({"owner"}), frozenset({"shop"}))

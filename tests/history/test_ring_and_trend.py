@@ -1,5 +1,6 @@
 """The ring keeps the newest entries within its bounds, the trend what matters of all samples."""
 
+from itertools import pairwise
 from random import Random
 
 from hypothesis import given
@@ -77,14 +78,16 @@ def ordinary(number: int) -> tuple[Entry, ...]:
 def test_three_thousand_ordinary_entries_are_kept() -> None:
     """Also right after the oldest of the texts was begun anew; no text is larger than its bound."""
     segments = [""] * SEGMENTS
-    least, written = 10_000, 0
-    for number in range(1_600):
-        entries = ordinary(number)
+    least = 10_000
+    # Many at once where nothing is looked at.
+    for first, last in [*((number, number + 50) for number in range(0, 1_350, 50)), *pairwise(range(1_350, 1_600))]:
+        entries = [one for number in range(first, last) for one in ordinary(number)]
+        begun_anew = False
         for place, text in append_entries(segments, entries).items():
             assert len(text.encode()) <= SEGMENT_BYTES
+            begun_anew |= len(text) < len(segments[place])
             segments[place] = text
-        written += len(entries)
-        if number % 10 == 0 and written > 5_500:
+        if first >= 1_350 and (begun_anew or first % 10 == 0):
             kept = read_ring(segments)
             assert kept[-1] == entries[-1]
             assert [one.seq for one in kept] == sorted({one.seq for one in kept})
