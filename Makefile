@@ -15,10 +15,6 @@ CORE := planning tracking admission scheduling creation
 CORE_TESTS := $(CORE:%=tests/%) tests/facts
 COVER := $(CORE:%=--cov=rebalancer/%) --cov-report=
 
-# Where the programs that tests start are kept; deleted, they are built again.
-CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rebalancer
-
-
 # The older releases of Kubernetes that the tests on a real control plane can run on, see tools/control-plane.
 OLDER := $(sort $(patsubst tools/control-plane/kubernetes-%/go.mod,%,$(wildcard tools/control-plane/kubernetes-*/go.mod)))
 

@@ -25,7 +25,8 @@ from tools.image.build import missing_programs
 UNIT, CLUSTER, IMAGE = LANES = ("unit", "cluster", "image")
 TOOLS: Final = "bash .ci/tools"
 BUILD: Final = "make control-plane, which needs Go"
-KUBECTL, *SERVERS = sorted(PROGRAMS, key=lambda program: program.name != "kubectl")
+SERVERS = [program for program in PROGRAMS if program.name != "kubectl"]
+CLIENTS = [HELM, *(program for program in PROGRAMS if program.name == "kubectl")]
 
 
 class Here(StrEnum):
@@ -93,7 +94,7 @@ PARTS: Final = (
     Part(
         name="helm, kubectl",
         lanes=(UNIT, CLUSTER),
-        here=_built(HELM, KUBECTL),
+        here=_built(*CLIENTS),
         without="the chart and the kustomizations, the dry run of a release",
         remedy=BUILD,
     ),

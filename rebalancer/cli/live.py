@@ -66,9 +66,8 @@ def watching(story: Story, *, page_address: Address | None, waits_for_enter: boo
         say([""])
         yield
         if page is not None and sys.stdin.isatty() and sys.stdout.isatty():
-            say(["", f"Status page, until you press Enter: {page.url}"])
-            sys.stdout.flush()
-            sys.stdin.readline()
+            say([""])
+            _await_enter(f"Status page, until you press Enter: {page.url} ")
 
 
 @contextmanager
@@ -107,7 +106,7 @@ def _play(story: Story, page: SimulatedPage | None, *, waits_for_enter: bool) ->
             else:
                 redraw([*head, *draw(story, lines, find_layout("auto"), ascii_only=not encodes_unicode())])
             if waits_for_enter and any(line.ends_step for line in new) and not story.play.over:
-                _await_enter()
+                _await_enter("Enter: continue   Ctrl-C: end ")
 
 
 def _at_pace(story: Story) -> Iterator[list[StoryLine]]:
@@ -121,8 +120,8 @@ def _at_pace(story: Story) -> Iterator[list[StoryLine]]:
             line_at, line_shown = story.elapsed, time.monotonic()
 
 
-def _await_enter() -> None:
-    sys.stdout.write("Enter: continue   Ctrl-C: end ")
+def _await_enter(prompt: str) -> None:
+    sys.stdout.write(prompt)
     sys.stdout.flush()
     sys.stdin.readline()  # the end of a file continues, too
     if not sys.stdin.isatty():

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -126,13 +126,15 @@ def run(args: argparse.Namespace) -> int:
         _print(options, losses, lambda: losses_text(losses, note, options.layout))
         return Exit.FINE
     play = scenario.play(seed=args.seed, snapshot=snapshot, policy=policy, profile=profile)
-    story = Story(scenario, play)
-    watched = watching(story, page_address=args.page_address, waits_for_enter=args.step) if args.live else nullcontext()
-    with watched:
+    with _watched(args, scenario, play) if args.live else nullcontext():
         document = _simulation_document(snapshot, _finish(play), args.seed)
         wide = options.output == "wide"
         _print(options, document, lambda: simulation_text(document, note, options.layout, wide=wide))
     return Exit.FINE
+
+
+def _watched(args: argparse.Namespace, scenario: Scenario, play: Play) -> AbstractContextManager[None]:
+    return watching(Story(scenario, play), page_address=args.page_address, waits_for_enter=args.step)
 
 
 def _check_flags(args: argparse.Namespace, options: ReadOptions, scenario: Scenario) -> None:

@@ -40,6 +40,8 @@ def find_obstacle() -> str:
     """Return why no process can be started like that here, "" if nothing is in the way."""
     if os.geteuid() != 0:
         return "only root may change the user of a process and what it has mounted"
+    if shutil.which("unshare") is None:
+        return "unshare is not installed"
     tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True, check=False)
     return tried.stderr.strip()
 

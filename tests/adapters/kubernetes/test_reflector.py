@@ -162,6 +162,7 @@ def test_a_watch_that_ends_is_resumed() -> None:
         until(lambda: len(script.watched) >= 2, "the second watch")
         assert script.watched[:2] == ["10", "40"]
         assert names(reflector) == ["a", "b"]
+        assert reflector.contents().faults == (), "a bookmark is no object"
         ended(reflector)
 
 
