@@ -37,7 +37,8 @@ def find_pythons() -> Iterator[tuple[str, str]]:
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     for version in PYTHONS:
         name = f"python{version}"
-        places = [shutil.which(name), *sorted(map(str, pyenv.glob(f"{version}.*/bin/{name}")))]
+        own = pyenv.glob(f"{version}.*/bin/{name}") if os.access(pyenv, os.R_OK | os.X_OK) else ()
+        places = [shutil.which(name), *sorted(map(str, own))]
         for place in filter(None, places):
             asked = subprocess.run([place, "--version"], capture_output=True, text=True, check=False)
             if asked.returncode == 0:  # a shim of pyenv is there and starts nothing

@@ -72,7 +72,8 @@ def unpack(folder: Path, place: Path) -> dict[str, str]:
     store.mkdir()
     binaries.mkdir()
     with tarfile.open(folder / ARCHIVE) as archive:
-        archive.extractall(store, filter="data")
+        # Python 3.11 has filters from 3.11.4 on, and the first one without is supported, too.
+        archive.extractall(store, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # type: ignore[arg-type]
     (binaries / "kubectl-rebalance").symlink_to(store / "kubectl-rebalance")
     path = f"{binaries}:{Path(program('kubectl')).parent}:{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "HOME": str(place), "XDG_DATA_HOME": str(place / "data")}
