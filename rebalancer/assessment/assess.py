@@ -17,6 +17,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.sizes.find import WorkloadSizes, find_workload_sizes
 from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
 from rebalancer.assessment.starts import NodeWithoutStarts, find_nodes_without_starts
+from rebalancer.assessment.too_large import TooLarge, find_too_large
 from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moments import Clock
 from rebalancer.model.motion import DomainMotion
@@ -116,6 +117,8 @@ class Assessment:
     """Nodes on which nothing starts, or nothing of an owner, of what was bound to them lately."""
     evicted_by_others: tuple[EvictedByOthers, ...] = ()
     """Workloads with a limit, or a constraint that is acted on, whose pods others evict, or have until a moment ago."""
+    too_large: tuple[TooLarge, ...] = ()
+    """Workloads whose pods have more constraints, terms or text than is read, or than `eligibility.maxTerms`."""
     sizes: tuple[WorkloadSizes, ...] = ()
     """Of the workloads that a HorizontalPodAutoscaler scales: which sizes have no placement."""
 
@@ -144,6 +147,7 @@ def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
         unsettled_domains=_find_unsettled(memory, policy, view.clock),
         nodes_without_starts=find_nodes_without_starts(view),
         evicted_by_others=tuple(find_evicted_by_others(memory, chain(constrained, limited))),
+        too_large=tuple(find_too_large(view, policy.eligibility.max_terms)),
         sizes=find_sizes(groups, view, policy, knowledge),
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from rebalancer.decoding import wire
+from rebalancer.decoding import bounds, wire
 from rebalancer.decoding.errors import MalformedObject, parse_choice
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import OwnerReference
@@ -42,7 +42,9 @@ def decode_annotations(source: Mapping[str, str] | None) -> Labels:
     if not source:
         return NO_LABELS
     relevant = {
-        key: value for key, value in source.items() if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)
+        key: bounds.shorten(value, bounds.LONGEST_ANNOTATION)
+        for key, value in source.items()
+        if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)
     }
     return Labels(relevant) if relevant else NO_LABELS
 
@@ -61,9 +63,11 @@ def find_controller(references: Iterable[wire.OwnerReference] | None) -> OwnerRe
     """Return the owner that has `controller: true`."""
     for reference in references or ():
         if reference.controller:
-            group, _, _ = reference.api_version.rpartition("/")
-            kind = name_kind(reference.kind, group)
-            return OwnerReference(group=group, kind=kind, name=reference.name, uid=reference.uid)
+            group = bounds.shorten(reference.api_version.rpartition("/")[0], bounds.LONGEST_NAME)
+            kind = name_kind(bounds.shorten(reference.kind, bounds.LONGEST_KIND), group)
+            name = bounds.shorten(reference.name, bounds.LONGEST_NAME)
+            uid = bounds.shorten(reference.uid, bounds.LONGEST_NAME)
+            return OwnerReference(group=group, kind=kind, name=name, uid=uid)
     return None
 
 

@@ -1,7 +1,7 @@
 """Pods and pod templates."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, NamedTuple
@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct, structs
 
-from rebalancer.decoding import constraints, resources, wire
+from rebalancer.decoding import bounds, constraints, resources, wire
 from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import UNDATED, decode_annotations, decode_labels, find_controller, find_owning_pod
 from rebalancer.decoding.pod_security import find_violations
+from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.containers import PodRequests
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, read_own_cost
 from rebalancer.model.labels import NO_LABELS, Labels
@@ -286,7 +287,7 @@ def _convert_shared(intern: Interner, text: bytes) -> _Shared:
     requested = resources.read_requested(source.spec)
     said = resources.read_resized(requested, status)
     requests, scored = sum_requests(requested)
-    spec = intern(_decode_spec(source.spec, requested, requests))
+    spec = intern(_decode_spec(source.spec, requested, requests, source.owner_references or ()))
     resized, running = sum_resized(requested, said), resize_containers(requested, said)
     if running != requested:
         requests, scored = sum_requests(running)
@@ -341,24 +342,37 @@ def _convert_template(source: wire.TemplateSpec, _: bytes) -> PodTemplate:
     )
 
 
-def _decode_spec(source: wire.PodSpec, requested: PodRequests, requests: Resources) -> PodSpec:
-    """Read the part of a pod's spec that affects scheduling."""
+def _decode_spec(
+    source: wire.PodSpec,
+    requested: PodRequests,
+    requests: Resources,
+    owners: Iterable[wire.OwnerReference] = (),
+) -> PodSpec:
+    """Read the part of a pod's spec that affects scheduling; without constraints where they are more than is read."""
     every = (*(source.init_containers or ()), *source.containers)
-    return PodSpec(
-        node_affinity=constraints.decode_node_affinity(source),
-        pod_affinity=constraints.decode_pod_affinity(source),
-        tolerations=constraints.decode_tolerations(source.tolerations, "spec.tolerations"),
-        spread=constraints.decode_spread(source),
+    excess = bounds.find_excess(source, owners)
+    if excess:
+        unread = bounds.summarize_unread(source)
+        placement = PodSpec(pod_affinity=PodAffinity(unread=unread), unread=excess)
+    else:
+        placement = PodSpec(
+            node_affinity=constraints.decode_node_affinity(source),
+            pod_affinity=constraints.decode_pod_affinity(source),
+            tolerations=constraints.decode_tolerations(source.tolerations, "spec.tolerations"),
+            spread=constraints.decode_spread(source),
+        )
+    return structs.replace(
+        placement,
         requests=requests,
         scored=sum_scored_requests(requested),
         scored_sidecars_as_init=sum_scored_sidecars_as_init(requested),
         host_ports=_decode_host_ports(source),
-        images=tuple(container.image for container in every),
+        images=tuple(bounds.shorten(container.image, bounds.LONGEST_TEXT) for container in every),
         containers=len(every),
         priority=source.priority or 0,
         priority_class=source.priority_class_name,
         preempts=source.preemption_policy != "Never",
-        scheduler=source.scheduler_name or "default-scheduler",
+        scheduler=bounds.shorten(source.scheduler_name or "default-scheduler", bounds.LONGEST_NAME),
         gated=bool(source.scheduling_gates),
         unpredictable=_list_unpredictable_fields(source),
         pod_group=source.scheduling_group.pod_group_name if source.scheduling_group is not None else "",

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import structs
 
-from rebalancer.decoding import wire
+from rebalancer.decoding import bounds, wire
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import (
     decode_annotations,
@@ -92,7 +92,7 @@ def _find_failure(status: wire.CreatorStatus) -> str:
     """
     for condition in status.conditions or ():
         if (condition.type, condition.status, condition.reason) == ("ReplicaFailure", "True", "FailedCreate"):
-            return condition.message or condition.reason
+            return bounds.shorten(condition.message or condition.reason, bounds.LONGEST_TEXT)
     return ""
 
 

@@ -54,13 +54,27 @@ class PreferredPodTerm(Struct, frozen=True, gc=False):
     term: PodAffinityTerm
 
 
+class UnreadTerms(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
+    """Which pods the terms of a pod may select that are too many or too large to be read (`PodSpec.unread`).
+
+    Pods of every namespace where `everywhere`, of the pod's own where `own`, and of `namespaces`, that have one of
+    `labels`: a key with a value, or with any (None). None among them stands for pods with any labels.
+    """
+
+    everywhere: bool
+    own: bool
+    namespaces: frozenset[str]
+    labels: frozenset[tuple[str, str | None] | None]
+
+
 class PodAffinity(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
-    """Required and preferred terms of affinity, and of anti-affinity."""
+    """Required and preferred terms of affinity, and of anti-affinity; `unread` is all that is known of unread ones."""
 
     required: tuple[PodAffinityTerm, ...] = ()
     preferred: tuple[PreferredPodTerm, ...] = ()
     anti_required: tuple[PodAffinityTerm, ...] = ()
     anti_preferred: tuple[PreferredPodTerm, ...] = ()
+    unread: UnreadTerms | None = None
 
 
 class TaintEffect(StrEnum):

@@ -62,6 +62,8 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     the pod that is being scheduled, in `Pod.scored` for the running pod (pod-level resources make a difference), in
     `scored_sidecars_as_init` for the running pod as versions before 1.32 count sidecars; None if there are none.
     `unpredictable` names the fields whose effect is not modelled (gates, resource claims, inline volumes…).
+    `unread` says why none of its constraints, affinity and tolerations is here, "" where all are: they are more or
+    larger than is read.
     `pod_group` is the name of the PodGroup that its `schedulingGroup` names, "" without.
     `os` does not affect it either: the kubelet of a node of another system rejects the pod; nor does `host_network`,
     with which a pod needs no address of its own.
@@ -85,6 +87,7 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     scheduler: str = "default-scheduler"
     gated: bool = False
     unpredictable: tuple[str, ...] = ()
+    unread: str = ""
     pod_group: str = ""
     eviction_responders: bool = False
     runtime_class: str = ""

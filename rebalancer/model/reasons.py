@@ -86,6 +86,14 @@ class Reason(StrEnum):
         ),
     )
     NOT_PREDICTABLE = "NotPredictable", "The group uses a feature that is not modelled; the message names it."
+    TOO_LARGE = (
+        "TooLarge",
+        (
+            "The pod has more constraints or affinity terms than `eligibility.maxTerms`, or they or the names of its "
+            "owner are larger than is read. It is counted by its labels."
+        ),
+        "Give the pods fewer constraints and terms; `eligibility.maxTerms` is at most 64.",
+    )
     BLOCKED_BY_BUDGET = (
         "BlockedByBudget",
         "A PodDisruptionBudget, `budgets.maxUnavailable` or `.perWorkload` is used up.",
@@ -259,6 +267,8 @@ class FindingKind(StrEnum):
     """The API server would refuse the next pod."""
     NOTHING_STARTS_THERE = "NothingStartsThere"
     """A node does not start, or rejects, the pods that were bound to it lately."""
+    TOO_LARGE = "TooLarge"
+    """Pods of a namespace have more constraints, terms or text than is read, or than `eligibility.maxTerms`."""
     SYSTEM_NOT_SELECTED = "SystemNotSelected"
     """The scheduler may place pods on nodes of another operating system than their `spec.os`."""
     SELECTOR_MISSES_OWN_PODS = "SelectorMissesOwnPods"

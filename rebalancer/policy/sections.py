@@ -100,6 +100,9 @@ class Eligibility(Section):
     preemption: Permission = Permission.REFUSE
     """Whether a pod may be evicted whose replacement takes the place of pods of lower priority, which are deleted."""
 
+    max_terms: Annotated[int, Field(strict=True, ge=1, le=64)] = 16
+    """Pods with more topology spread constraints, or affinity terms of one kind, are not evicted."""
+
     @property
     def foreign_owners(self) -> tuple[tuple[str, str], ...]:
         """Kind and group of each listed owner that Kubernetes itself does not have."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from rebalancer.model.affinity import PodAffinity
+from rebalancer.model.affinity import PodAffinity, UnreadTerms
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase
@@ -177,6 +177,32 @@ class Population:
                     by_namespace.setdefault(namespace, {})[affinity] = places
         return by_namespace
 
+    def find_unread(self, namespace: str, labels: Labels) -> str | None:
+        """Return a namespace whose pods have affinity terms that are not read and may select a pod with these labels.
+
+        None where there is none.
+        """
+        index = self._unread
+        if not index:  # nearly always
+            return None
+        for label in (None, *labels.items(), *((key, None) for key in labels)):
+            for other, scope in index.get(label, {}).items():
+                if scope.everywhere or namespace in scope.namespaces or (scope.own and namespace == other):
+                    return other
+        return None
+
+    @cached_property
+    def _unread(self) -> Mapping[tuple[str, str | None] | None, Mapping[str, UnreadTerms]]:
+        """The affinity terms that are not read, by a label that they require, and by namespace all of its together."""
+        by_label: dict[tuple[str, str | None] | None, dict[str, UnreadTerms]] = {}
+        for namespace, kinds in self.affine.items():
+            for affinity in kinds:
+                if (terms := affinity.unread) is not None:
+                    for label in terms.labels:
+                        others = by_label.setdefault(label, {})
+                        others[namespace] = _unite_unread(others.get(namespace), terms)
+        return by_label
+
     def repelling(self, namespace: str, labels: Labels) -> Iterable[PodAffinity]:
         """Return the affinities in a namespace whose anti-affinity may select its pods with these labels.
 
@@ -261,6 +287,18 @@ def _find_required_labels(selector: LabelSelector | None) -> Sequence[tuple[str,
         if requirement.operator is Operator.IN:
             return [(requirement.key, value) for value in requirement.values]
     return (None,)
+
+
+def _unite_unread(one: UnreadTerms | None, other: UnreadTerms) -> UnreadTerms:
+    """Return whom the terms of one or the other may select, whatever their labels."""
+    if one is None or one == other:
+        return other
+    return UnreadTerms(
+        everywhere=one.everywhere or other.everywhere,
+        own=one.own or other.own,
+        namespaces=one.namespaces | other.namespaces,
+        labels=frozenset(),
+    )
 
 
 def reaches_out(affinity: PodAffinity) -> bool:

@@ -29,8 +29,14 @@ def unpredictable(pod: Pod, view: View) -> Unpredictable | None:
     spec = pod.spec
     if spec.scheduler != view.profile.name:
         return Unpredictable(Reason.OTHER_SCHEDULER, f"schedulerName is {spec.scheduler}, not {view.profile.name}")
-    message = next(_find_messages(pod, view), None)
-    return None if message is None else Unpredictable(Reason.NOT_PREDICTABLE, message)
+    if spec.unread:
+        return Unpredictable(Reason.TOO_LARGE, f"{spec.unread}: its constraints, affinity and tolerations are not read")
+    other = view.find_unread(pod)
+    if other is not None:
+        message = f"affinity terms of pods in namespace {other} may select it that are more or larger than is read"
+        return Unpredictable(Reason.NOT_PREDICTABLE, message)
+    unmodelled = next(_find_messages(pod, view), None)
+    return None if unmodelled is None else Unpredictable(Reason.NOT_PREDICTABLE, unmodelled)
 
 
 def _find_messages(pod: Pod, view: View) -> Iterator[str]:

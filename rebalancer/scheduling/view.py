@@ -315,6 +315,10 @@ class View:
             if affinity.anti_required:
                 yield other, affinity, self._count_by_node(other, affinity)
 
+    def find_unread(self, pod: Pod) -> str | None:
+        """Return a namespace whose pods have affinity terms that are not read and may select this pod, or None."""
+        return self._population.find_unread(pod.namespace, pod.labels)
+
     def _count_by_node(self, namespace: str, affinity: PodAffinity) -> Mapping[str, int]:
         places: Mapping[str, int] = self._population.affine.get(namespace, {}).get(affinity, NO_COUNTS)
         changed = self._affine_changes.get((namespace, affinity))

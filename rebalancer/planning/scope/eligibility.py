@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Final
 
 from rebalancer.assessment.spread_groups import PodController
+from rebalancer.assessment.too_large import refuse_terms
 from rebalancer.creation.acceptance import find_refusals
 from rebalancer.creation.replacement import REVISION_LABELS, is_of_template
 from rebalancer.model.cluster import Namespace
@@ -557,7 +558,7 @@ class EligibilityChecker:
             return OtherScheduler(pod.spec.scheduler, self._scheduler)
         if pod.spec.eviction_responders:
             return EvictionResponders()
-        refusal = refuse_group(pod, self._snapshot)
+        refusal = refuse_group(pod, self._snapshot) or refuse_terms(pod.spec, self._rules.max_terms)
         if refusal is not None:
             return refusal
         return self._refuse_important(pod)

@@ -1,0 +1,134 @@
+"""How much is read of what whoever may create a pod may write without a bound of the API.
+
+Kubernetes bounds the size of an object and no list of a pod's: thousands of constraints, each a text of any length. Of
+a pod with more than `MOST_TERMS` of a kind, or with longer texts than a name or key may have, no constraint, affinity
+and toleration is read. It says so itself (`PodSpec.unread`), and it is counted by its labels as any other pod.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from rebalancer.decoding import wire
+from rebalancer.model.affinity import UnreadTerms
+from rebalancer.model.labels import Operator
+
+MOST_TERMS: Final = 64
+"""Entries of a list of constraints, terms or tolerations that are read."""
+MOST_BYTES: Final = 65_536
+"""Bytes of all of them together that are read, as the API server sends them."""
+LONGEST_KEY: Final = 317
+"""Characters of a label's key: a DNS subdomain of 253, a slash, a name of 63 (`IsQualifiedName` of apimachinery)."""
+LONGEST_NAME: Final = 253
+"""Characters of the name of an object (`IsDNS1123Subdomain`)."""
+LONGEST_KIND: Final = 63
+"""Characters of a kind, which is a DNS label in lower case (`NameIsDNS1035Label`)."""
+LONGEST_TEXT: Final = 1_024
+"""Characters of a text of people or programs that is kept, such as the message of a condition."""
+_MOST_LABELS: Final = 4_096
+"""Labels, and namespaces, by which it is noted whom the terms of one pod may select that are not read."""
+LONGEST_ANNOTATION: Final = 4_096
+"""Characters of an annotation that are kept: one lists the volumes of a pod."""
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+
+
+def shorten(text: str, most: int) -> str:
+    """Return a text of at most `most` characters; one that is cut ends in an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def find_excess(source: wire.PodSpec, owners: Iterable[wire.OwnerReference] = ()) -> str:
+    """Return what of a pod is more or longer than is read, "" where nothing is."""
+    return next(_find_excesses(source, owners), "")
+
+
+def _find_excesses(source: wire.PodSpec, owners: Iterable[wire.OwnerReference]) -> Iterator[str]:
+    for owner in owners:
+        for field, text, most in (("kind", owner.kind, LONGEST_KIND), ("name", owner.name, LONGEST_NAME)):
+            if len(text) > most:
+                yield f"{field} of its owner has {len(text):,} characters, and a {field} has at most {most}"
+    for path, entries in _list_terms(source):
+        if len(entries) > MOST_TERMS:
+            yield f"spec.{path} has {len(entries):,} entries, of which at most {MOST_TERMS} are read"
+    for position, constraint in enumerate(source.topology_spread_constraints or ()):
+        if len(constraint.topology_key) > LONGEST_KEY:
+            yield (
+                f"topologyKey of spec.topologySpreadConstraints[{position}] has {len(constraint.topology_key):,} "
+                f"characters, and a label's key has at most {LONGEST_KEY}"
+            )
+    size = _count_bytes(source)
+    if size > MOST_BYTES:
+        yield (
+            f"its constraints, affinity, tolerations and nodeSelector have {size:,} bytes, of which at most "
+            f"{MOST_BYTES:,} are read"
+        )
+
+
+def _count_bytes(source: wire.PodSpec) -> int:
+    """Return the size of what affects where a pod is placed; 0 of most pods, which have none of it."""
+    parts = source.topology_spread_constraints, source.affinity, source.tolerations, source.node_selector
+    return len(_ENCODE(parts)) if any(parts) else 0
+
+
+def _list_terms(source: wire.PodSpec) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield the lists of a pod by their path in its spec."""
+    yield "topologySpreadConstraints", source.topology_spread_constraints or ()
+    yield "tolerations", source.tolerations or ()
+    affinity = source.affinity
+    if affinity is None:
+        return
+    if (nodes := affinity.node_affinity) is not None:
+        required = nodes.required_during_scheduling_ignored_during_execution
+        yield "affinity.nodeAffinity.required…", (required.node_selector_terms if required is not None else None) or ()
+        yield "affinity.nodeAffinity.preferred…", nodes.preferred_during_scheduling_ignored_during_execution or ()
+    for name, pods in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
+        if pods is not None:
+            yield f"affinity.{name}.required…", pods.required_during_scheduling_ignored_during_execution or ()
+            yield f"affinity.{name}.preferred…", pods.preferred_during_scheduling_ignored_during_execution or ()
+
+
+def summarize_unread(source: wire.PodSpec) -> UnreadTerms | None:
+    """Return which pods the affinity and anti-affinity of a pod may select, without its terms; None where it has none.
+
+    Preferred terms and those of affinity count, too: kube-scheduler scores nodes by the terms of pods that run there.
+    """
+    terms = [*_list_pod_terms(source)]
+    if not terms:
+        return None
+    named = {name for term in terms for name in term.namespaces or ()}
+    labels = {label for term in terms for label in _find_required_labels(term.label_selector)}
+    many = len(named) > _MOST_LABELS
+    return UnreadTerms(
+        everywhere=many or any(term.namespace_selector is not None for term in terms),
+        own=any(not term.namespaces and term.namespace_selector is None for term in terms),
+        namespaces=frozenset() if many else frozenset(named),
+        labels=frozenset({None}) if len(labels) > _MOST_LABELS else frozenset(labels),
+    )
+
+
+def _list_pod_terms(source: wire.PodSpec) -> Iterator[wire.PodAffinityTerm]:
+    affinity = source.affinity
+    for pods in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ():
+        if pods is not None:
+            yield from pods.required_during_scheduling_ignored_during_execution or ()
+            preferred = pods.preferred_during_scheduling_ignored_during_execution or ()
+            yield from (term.pod_affinity_term for term in preferred)
+
+
+def _find_required_labels(selector: wire.LabelSelector | None) -> Iterable[tuple[str, str | None] | None]:
+    """Return labels of which a pod must have one to be selected, with a value or with any (None).
+
+    [None] means that any pod may be selected, an empty result that none is.
+    """
+    if selector is None:
+        return ()
+    if selector.match_labels:
+        return [next(iter(selector.match_labels.items()))]
+    for expression in selector.match_expressions or ():
+        if expression.operator == Operator.IN:
+            return [(expression.key, value) for value in expression.values or ()]
+        if expression.operator == Operator.EXISTS:
+            return [(expression.key, None)]
+    return (None,)
