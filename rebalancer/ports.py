@@ -96,12 +96,15 @@ STATUS_KEY, MEMORY_KEY, PLAN_KEY = "status.json", "memory.json", "plan.json"
 """The keys of the status ConfigMap."""
 
 
+STATUS_BYTES: Final = 288 * 1024
+"""Bytes that the documents in the status ConfigMap may have together."""
+
+
 class Document(Struct, frozen=True):
-    """A named text stored in the status ConfigMap; `shorter` is stored where not all documents fit, "" is none."""
+    """A named text stored in the status ConfigMap."""
 
     key: str
     text: str
-    shorter: str = ""
 
 
 class Cluster(Protocol):

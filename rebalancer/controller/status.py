@@ -14,8 +14,7 @@ from rebalancer.model.breaker import CLOSED
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, SentRequest
 from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.policy import Policy
-from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_KEY, Document
-from rebalancer.reporting.documents.document import to_json
+from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_BYTES, STATUS_KEY, Document
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.reporting.documents.overview import Figures, count_begun
 from rebalancer.reporting.documents.status import (
@@ -27,6 +26,7 @@ from rebalancer.reporting.documents.status import (
     blocked_namespaces,
     breaker_status,
     count_refusals,
+    fit_status,
     guard_status,
     move_entry,
     pause_status,
@@ -47,26 +47,31 @@ _MOST_DETAILED: Final = 100
 _MOST_SENT: Final = 1_000
 """Evictions that are assumed to have been sent in the minute before; larger rates are not reached in practice."""
 
+_LEAST_STATUS: Final = 24 * 1024
+"""Bytes that the status has beside a plan that a person is asked to approve."""
+
 _log = structlog.get_logger("rebalancer")
 
 
 def status_documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:
     """Return the documents to store, the most important first: the others are left out if there is no space.
 
-    That is the memory, then a plan that a person is asked to approve. Before any of them the map is left out.
+    That is the memory, then a plan that a person is asked to approve. The status fits beside these: it loses its map
+    before a plan is left out, then rows.
     """
     memory = Document(MEMORY_KEY, memory_text(state.memory))
-    cycle, written = state.cycle, status_document(state, identity, policy_source)
-    text = to_json(written).decode()
+    cycle, status = state.cycle, status_document(state, identity, policy_source)
+    capacity = STATUS_BYTES - len(memory.text.encode())
     if cycle is None:
-        return memory, Document(STATUS_KEY, text)
-    drawn = to_json(structs.replace(written, map=cycle.stored_map)).decode()
-    status = Document(STATUS_KEY, drawn, shorter=text)
-    proposed = cycle.memory.proposal is not None
-    if not proposed and len(cycle.plan.evictions) + len(cycle.plan.waiting) > _MOST_EVICTIONS:
-        return memory, status
+        return memory, Document(STATUS_KEY, fit_status(status, None, capacity))
     plan = Document(PLAN_KEY, cycle.plan_json)
-    return (memory, plan, status) if proposed else (memory, status, plan)
+    size = len(plan.text.encode())
+    if cycle.memory.proposal is not None and size + _LEAST_STATUS <= capacity:
+        return memory, plan, Document(STATUS_KEY, fit_status(status, cycle.stored_map, capacity - size))
+    many = len(cycle.plan.evictions) + len(cycle.plan.waiting) > _MOST_EVICTIONS
+    left_out = cycle.memory.proposal is None and many
+    written = Document(STATUS_KEY, fit_status(status, cycle.stored_map, capacity, 0 if left_out else size))
+    return (memory, written) if left_out else (memory, written, plan)
 
 
 def read_memory(text: str, policy: Policy, now: datetime) -> Memory:

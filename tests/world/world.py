@@ -40,7 +40,7 @@ CROWDED_MEMORY = 1_800
 """Bytes that the server stores of a memory in a crowded world: the moves in flight fit, 120 violations do not."""
 
 _CROWDED_BOUND = 1_700
-"""What the controller takes for its bound there, as 240 KiB are to the 256 KiB of a ConfigMap."""
+"""What the controller takes for its bound there, as 240 KiB are to the 288 KiB of a ConfigMap."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,12 +17,9 @@ from rebalancer.history.outbox import seconds_of
 from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.history import Author
 from rebalancer.model.moments import ALWAYS
-from rebalancer.ports import Document, SaveAnswer
+from rebalancer.ports import STATUS_BYTES, Document, SaveAnswer
 
 STATUS, CONTROL, APPROVAL = "rebalancer-status", "rebalancer-control", "rebalancer-approval"
-LIMIT = 256 * 1024
-"""Bytes that the status may take; a document that exceeds them is left out, not truncated."""
-
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
 _AUTHOR_SECONDS: Final = 5.0
 """How long a request may take that asks who has written an object."""
@@ -128,15 +125,13 @@ class StatusMap:
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Replace the stored documents.
 
-        Where not all of them fit, the shorter texts are stored; documents that do not fit then are left out. If the
-        first does not fit, nothing is written. Failures are logged.
+        Documents that do not fit are left out, not truncated. If the first does not fit, nothing is written. Failures
+        are logged.
         """
         data: dict[str, str] = {}
-        capacity = LIMIT
-        fits = sum(len(document.text.encode()) for document in documents) <= capacity
+        capacity = STATUS_BYTES
         for document in documents:
-            text = document.text if fits else document.shorter or document.text
-            size = len(text.encode())
+            size = len(document.text.encode())
             if size > capacity and not data:
                 _log.error("status document too large", key=document.key, bytes=size, available=capacity)
                 return SaveAnswer(f"{document.key} has {size} bytes, the ConfigMap may have {capacity}")
@@ -144,7 +139,7 @@ class StatusMap:
                 _log.warning("status document left out", key=document.key, bytes=size, available=capacity)
                 continue
             capacity -= size
-            data[document.key] = text
+            data[document.key] = document.text
         if self._certain and data == self._stored:
             return SaveAnswer()
         try:

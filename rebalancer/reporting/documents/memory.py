@@ -50,7 +50,7 @@ _MOST_WAITING: Final = 100
 """Entries of the history that are stored in a memory that is too large, the newest."""
 
 MOST_BYTES: Final = 240 * 1024
-"""Of the text; the ConfigMap may have 256 KiB, and people read the status beside it."""
+"""Of the text; the ConfigMap may have 288 KiB, and people read the status beside it."""
 
 _SHORT_TARGET: Final = 48
 """Characters of a target's domains that are stored even in a memory that is too large: three zones, no host names."""

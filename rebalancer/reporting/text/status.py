@@ -87,6 +87,9 @@ def _facts(status: StatusDocument) -> Iterator[str]:
     yield f"Policy {status.policy.hash} ({status.policy.source}){ran}."
     plan = proof_text(status.plan.evictions, status.plan.minimum) if status.plan.evictions else "nothing to evict"
     yield f"Plan: {plan}; {plural(len(status.in_flight), 'move')} in flight."
+    if status.left_out:
+        rows = ", ".join(f"{number} of {name}" for name, number in status.left_out.items())
+        yield f"Rows left out, as the status would have been too large to store: {rows}."
     if status.slow_start is not None:
         yield slow_start_text(status.slow_start)
     if status.paused is not None and status.paused.until is not None:

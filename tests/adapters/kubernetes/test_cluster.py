@@ -18,7 +18,7 @@ from rebalancer.adapters.kubernetes import cluster as clusters
 from rebalancer.adapters.kubernetes import reflector as reflectors
 from rebalancer.adapters.kubernetes import transport as transports
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
-from rebalancer.adapters.kubernetes.configmaps import LIMIT, StatusMap
+from rebalancer.adapters.kubernetes.configmaps import StatusMap
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
@@ -29,7 +29,7 @@ from rebalancer.model.creation import EndpointSlice
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import Reference
 from rebalancer.model.snapshot import OPTIONAL
-from rebalancer.ports import Document, ReadFailedError, ReplicaCount, SaveAnswer
+from rebalancer.ports import STATUS_BYTES, Document, ReadFailedError, ReplicaCount, SaveAnswer
 from tests.adapters.kubernetes.fake_server import ApiServer, answer, begin_stream, chunk, served, write_kubeconfig
 from tests.controller.waiting import until
 
@@ -53,30 +53,17 @@ def test_the_status_is_created_then_patched() -> None:
 def test_a_memory_that_does_not_fit_replaces_nothing() -> None:
     """A first document that is too large is reported as not stored and nothing is written; a later one is left out."""
     maps = ApiServer()
-    large = "x" * (LIMIT + 1)
+    large = "x" * (STATUS_BYTES + 1)
     with served(maps) as transport:
         status = StatusMap(transport, "ns")
         assert not status.save((Document("memory", "old"),)).problem
         answered = status.save((Document("memory", large), Document("status", "s")))
-        assert answered == SaveAnswer("memory has 262145 bytes, the ConfigMap may have 262144")
+        assert answered == SaveAnswer("memory has 294913 bytes, the ConfigMap may have 294912")
         assert maps.data(STATUS) == {"memory": "old"}
         assert not status.save((Document("memory", "new"), Document("plan", large), Document("status", "s"))).problem
         assert maps.data(STATUS) == {"memory": "new", "status": "s"}
         maps.answers["PATCH", STATUS] = 500, "broken"
         assert "broken" in status.save((Document("memory", "newer"),)).problem
-
-
-def test_where_not_all_documents_fit_the_shorter_texts_are_stored() -> None:
-    """Before a whole document is left out; where all fit, the long ones are."""
-    maps = ApiServer()
-    large = "x" * (LIMIT - 12)
-    status = Document("status", "with its map", shorter="without")
-    with served(maps) as transport:
-        stored = StatusMap(transport, "ns")
-        assert not stored.save((Document("memory", "m"), status, Document("plan", "p"))).problem
-        assert maps.data(STATUS) == {"memory": "m", "status": "with its map", "plan": "p"}
-        assert not stored.save((Document("memory", "new"), status, Document("plan", large))).problem
-        assert maps.data(STATUS) == {"memory": "new", "status": "without", "plan": large}
 
 
 def test_a_deposed_leader_overwrites_nothing() -> None:

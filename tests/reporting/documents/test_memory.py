@@ -16,7 +16,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.adapters.kubernetes.configmaps import LIMIT
 from rebalancer.admission.approval import MOST_PROPOSED
 from rebalancer.admission.memory import MOST_IN_FLIGHT
 from rebalancer.assessment.causes import MOST_STORED
@@ -44,6 +43,7 @@ from rebalancer.model.moves import (
     make_token,
 )
 from rebalancer.model.reasons import ViolationCause
+from rebalancer.ports import STATUS_BYTES
 from rebalancer.reporting.documents import memory as memory_document
 from rebalancer.reporting.documents.memory import (
     MOST_BYTES,
@@ -233,7 +233,7 @@ def test_its_size_is_bounded() -> None:
         queued=tuple((make_token(name(number)), NOW) for number in range(20_000)),
     )
     text = memory_text(memory)
-    assert len(text) <= LIMIT
+    assert len(text) <= STATUS_BYTES
     stored = parse_memory(text)
     assert stored.moves == moves
     assert stored.sent == memory.sent
@@ -328,7 +328,7 @@ def test_no_memory_is_larger_than_the_map(name_length: int, targets: int, zones:
     """With names of up to 63 characters that share nothing; moves in flight, rates, a proposal always stay."""
     memory = largest(name_length=name_length, targets=targets, zones=zones)
     text = memory_text(memory)
-    assert len(text.encode()) <= MOST_BYTES <= LIMIT
+    assert len(text.encode()) <= MOST_BYTES <= STATUS_BYTES
     stored = parse_memory(text)
 
     def needed(moves: tuple[Move, ...]) -> list[object]:
