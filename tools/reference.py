@@ -122,6 +122,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.TEMPLATE_REFUSED: "The API server would refuse the next pod.",
     FindingKind.NOTHING_STARTS_THERE: "A node does not start, or rejects, the pods that were bound to it lately.",
     FindingKind.TOO_LARGE: "Pods have more constraints or terms than `eligibility.maxTerms`, or more than is read.",
+    FindingKind.NAMESPACE_TOO_COSTLY: "A namespace takes more of a cycle than its share: not all of it is evaluated.",
     FindingKind.SYSTEM_NOT_SELECTED: "Pods may be placed on nodes of another operating system than their `spec.os`.",
     FindingKind.SELECTOR_MISSES_OWN_PODS: "A constraint does not select the workload's own pods.",
     FindingKind.SELECTOR_NULL: "A constraint has no selector, so it counts no pod.",

@@ -14,6 +14,7 @@ from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limit_groups import LimitGroup, find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.assessment.shares import TooCostly, share_out
 from rebalancer.assessment.sizes.find import WorkloadSizes, find_workload_sizes
 from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
 from rebalancer.assessment.starts import NodeWithoutStarts, find_nodes_without_starts
@@ -117,6 +118,8 @@ class Assessment:
     """Nodes on which nothing starts, or nothing of an owner, of what was bound to them lately."""
     evicted_by_others: tuple[EvictedByOthers, ...] = ()
     """Workloads with a limit, or a constraint that is acted on, whose pods others evict, or have until a moment ago."""
+    too_costly: tuple[TooCostly, ...] = ()
+    """Workloads whose constraints are not evaluated, as those of their namespace take more than its share."""
     too_large: tuple[TooLarge, ...] = ()
     """Workloads whose pods have more constraints, terms or text than is read, or than `eligibility.maxTerms`."""
     sizes: tuple[WorkloadSizes, ...] = ()
@@ -132,7 +135,8 @@ def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
     """Evaluate every constraint of every living workload and every limit of the policy; find placement deadlocks."""
     limit_groups = find_limit_groups(view, policy.groups)
     knowledge = DomainKnowledge.of(view, policy, memory)
-    groups = tuple(_evaluate(group, view) for group in find_spread_groups(view))
+    shared = share_out(find_spread_groups(view), view)
+    groups = tuple(_evaluate(group, view) for group in shared.groups)
     counted = [(group.spread, evaluated.counts) for group in groups for evaluated in (*group.hard, *group.soft)]
     limits = evaluate_limits(limit_groups, view, memory, knowledge)
     acts_on_soft = WhenUnsatisfiable.SCHEDULE_ANYWAY in policy.spread.act_on
@@ -147,6 +151,7 @@ def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
         unsettled_domains=_find_unsettled(memory, policy, view.clock),
         nodes_without_starts=find_nodes_without_starts(view),
         evicted_by_others=tuple(find_evicted_by_others(memory, chain(constrained, limited))),
+        too_costly=shared.left,
         too_large=tuple(find_too_large(view, policy.eligibility.max_terms)),
         sizes=find_sizes(groups, view, policy, knowledge),
     )

@@ -39,10 +39,8 @@ def refuse_terms(spec: PodSpec, most: int) -> TooManyTerms | None:
 
 
 def _list_terms(spec: PodSpec) -> Iterator[tuple[str, Sequence[object]]]:
-    nodes, pods = spec.node_affinity, spec.pod_affinity
+    pods = spec.pod_affinity
     yield "topologySpreadConstraints", spec.spread
-    yield "affinity.nodeAffinity.required…", nodes.required or ()
-    yield "affinity.nodeAffinity.preferred…", nodes.preferred
     yield "affinity.podAffinity.required…", pods.required
     yield "affinity.podAffinity.preferred…", pods.preferred
     yield "affinity.podAntiAffinity.required…", pods.anti_required

@@ -11,6 +11,7 @@ those of them whose capacity is free.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from msgspec import structs
 
@@ -36,7 +37,7 @@ from rebalancer.reporting.cluster_map import stored_map
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.overview import Figures, Overview
-from rebalancer.reporting.documents.plan import plan_document, proposal_document
+from rebalancer.reporting.documents.plan import fit_plan, plan_document, proposal_document
 from rebalancer.reporting.plan_notes import count_other_workloads
 from rebalancer.reporting.state_reasons import ReportedStates
 from rebalancer.scheduling.profile import Profile
@@ -44,6 +45,9 @@ from rebalancer.scheduling.view import View
 from rebalancer.tracking.evicted import SeenEviction, note_evictions
 from rebalancer.tracking.motion import Look
 from rebalancer.tracking.track import track
+
+_MOST_OF_PLAN: Final = 128 * 1024
+"""Bytes of the plan that is stored where nobody has to approve it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +150,7 @@ class Cycle:
         proposal = self.memory.proposal
         if proposal is None:
             unknown = count_other_workloads(self.plan, self.assessment, None).unknown
-            return to_json(plan_document(self.plan, self.snapshot, self.relaxations, unknown)).decode()
+            return fit_plan(plan_document(self.plan, self.snapshot, self.relaxations, unknown), _MOST_OF_PLAN)
         document = proposal_document(self.plan, proposal, expires_at(proposal, self.context.policy), self.snapshot)
         return to_json(document).decode()
 

@@ -15,9 +15,9 @@ from rebalancer.model.affinity import UnreadTerms
 from rebalancer.model.labels import Operator
 
 MOST_TERMS: Final = 64
-"""Entries of a list of constraints, terms or tolerations that are read."""
+"""Entries of a list of constraints, or of affinity terms about pods, that are read."""
 MOST_BYTES: Final = 65_536
-"""Bytes of all of them together that are read, as the API server sends them."""
+"""Bytes of them, tolerations and node affinity together that are read, as the API server sends them."""
 LONGEST_KEY: Final = 317
 """Characters of a label's key: a DNS subdomain of 253, a slash, a name of 63 (`IsQualifiedName` of apimachinery)."""
 LONGEST_NAME: Final = 253
@@ -73,16 +73,11 @@ def _count_bytes(source: wire.PodSpec) -> int:
 
 
 def _list_terms(source: wire.PodSpec) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the lists of a pod by their path in its spec."""
+    """Yield the lists of a pod that are compared with other pods, by their path in its spec."""
     yield "topologySpreadConstraints", source.topology_spread_constraints or ()
-    yield "tolerations", source.tolerations or ()
     affinity = source.affinity
     if affinity is None:
         return
-    if (nodes := affinity.node_affinity) is not None:
-        required = nodes.required_during_scheduling_ignored_during_execution
-        yield "affinity.nodeAffinity.required…", (required.node_selector_terms if required is not None else None) or ()
-        yield "affinity.nodeAffinity.preferred…", nodes.preferred_during_scheduling_ignored_during_execution or ()
     for name, pods in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
         if pods is not None:
             yield f"affinity.{name}.required…", pods.required_during_scheduling_ignored_during_execution or ()

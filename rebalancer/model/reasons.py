@@ -94,6 +94,14 @@ class Reason(StrEnum):
         ),
         "Give the pods fewer constraints and terms; `eligibility.maxTerms` is at most 64.",
     )
+    NAMESPACE_TOO_COSTLY = (
+        "NamespaceTooCostly",
+        (
+            "What the namespace costs in a cycle is more than its share: the constraints of the workload are not "
+            "evaluated, or its repair is not planned; those of others are."
+        ),
+        "Use fewer constraints, selectors that name a label and its value, and none that count many other workloads.",
+    )
     BLOCKED_BY_BUDGET = (
         "BlockedByBudget",
         "A PodDisruptionBudget, `budgets.maxUnavailable` or `.perWorkload` is used up.",
@@ -269,6 +277,8 @@ class FindingKind(StrEnum):
     """A node does not start, or rejects, the pods that were bound to it lately."""
     TOO_LARGE = "TooLarge"
     """Pods of a namespace have more constraints, terms or text than is read, or than `eligibility.maxTerms`."""
+    NAMESPACE_TOO_COSTLY = "NamespaceTooCostly"
+    """The constraints of a namespace take more of a cycle than its share; those of some workloads are not evaluated."""
     SYSTEM_NOT_SELECTED = "SystemNotSelected"
     """The scheduler may place pods on nodes of another operating system than their `spec.os`."""
     SELECTOR_MISSES_OWN_PODS = "SelectorMissesOwnPods"

@@ -41,6 +41,7 @@ from rebalancer.planning.scope.requirements import Requirement, requirement_of_l
 from rebalancer.planning.scope.topology import NODE_LEVEL, Topologies
 from rebalancer.planning.scope.victims import RankedPods
 from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.shares import CellShares
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import Bounds
@@ -223,7 +224,8 @@ class ProblemBuilder:
         self._eligibility = EligibilityChecker(view.snapshot, policy, view.clock, arriving)
         self._topologies = Topologies(view)
         self._partitioner = PodPartitioner(view, self._eligibility, ledger, avoided)
-        self._classes = PodClassesBuilder(view, capacities, self._partitioner)
+        shares = CellShares(cache.limits.cells_of_namespace)
+        self._classes = PodClassesBuilder(view, capacities, self._partitioner, shares)
         self._levels_of: dict[Hashable, _Levels | None] = {}
         self._explanations = Explanations(cache.limits.diagnosis_nodes_of_plan)
 
@@ -246,7 +248,7 @@ class ProblemBuilder:
         refusal = self._refuse_preempted(component) or self._refuse_uncertain(component)
         if refusal is not None:
             return refusal
-        sample = _only_class(component.members)
+        sample = only_class(component.members)
         levels = None
         if sample is not None and has_countable_affinity(sample, self.view):
             levels = self._levels(requirements)
@@ -544,7 +546,7 @@ def _refuse_self_missing(component: Component) -> Refusal | None:
     return None
 
 
-def _only_class(controllers: Sequence[PodController]) -> Pod | None:
+def only_class(controllers: Sequence[PodController]) -> Pod | None:
     """Return a pod that represents the next pods of all members; None where they are of several classes."""
     samples = [member.next_pod for member in controllers if member.owner is not None]
     known = [sample for sample in samples if not isinstance(sample, Unpredictable)]

@@ -1,6 +1,7 @@
 """Make the plan: for every component the proven minimum, the next safe step, and why further evictions wait."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from msgspec import structs
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.assessment.shares import TooCostly
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import PlanningMemory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
@@ -17,7 +19,7 @@ from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.decision import decide
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.diagnosis.relaxation import Relaxations
-from rebalancer.planning.formulation import ProblemBuilder
+from rebalancer.planning.formulation import ProblemBuilder, only_class
 from rebalancer.planning.plan import (
     ComponentPlan,
     Eviction,
@@ -47,6 +49,7 @@ from rebalancer.planning.scope.settling import SettlingNodes
 from rebalancer.planning.scope.systems import NodeSystems
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
+from rebalancer.planning.search.shares import NamespaceBudgets
 from rebalancer.planning.within_budgets import decide_within_budgets
 from rebalancer.policy import Permission, Policy
 from rebalancer.scheduling.view import View
@@ -74,14 +77,36 @@ def plan(
 
     With `only`, for those components alone that some of these workloads belong to.
     """
-    planner = _Planner(view, assessment, policy, memory, SearchCache(limits))
     stuck = stuck_pods(view)
-    for component in find_components(assessment, stuck, policy.spread.act_on, only):
+    components = find_components(assessment, stuck, policy.spread.act_on, only)
+    namespaces = {component.namespace for component in components}
+    planner = _Planner(view, assessment, policy, memory, SearchCache(limits), namespaces)
+    for component in _in_turn(components, view, (limits or SearchLimits()).cells_of_namespace):
         planner.consider(component, stuck)
     planner.look_ahead()
     planner.preempt()
     planner.plan_held()
+    planner.leave_costly(assessment.too_costly, only)
     return planner.plan()
+
+
+def _in_turn(components: Sequence[Component], view: View, share: int) -> Sequence[Component]:
+    """Return the components; of a namespace that may have too many large ones for a plan another is first each minute.
+
+    Only these change places among each other.
+    """
+    heavy: defaultdict[str, list[int]] = defaultdict(list)
+    for position, component in enumerate(components):
+        if len(component.members) > 1 and only_class(component.members) is None:
+            heavy[component.namespace].append(position)
+    ordered = list(components)
+    for positions in heavy.values():
+        cells = sum(len(components[position].members) for position in positions) * len(view.nodes.names)
+        if cells > share:
+            first = view.clock.minute() % len(positions)
+            for position, taken in zip(positions, (*positions[first:], *positions[:first]), strict=True):
+                ordered[position] = components[taken]
+    return ordered
 
 
 def find_relaxations(plan: Plan) -> Relaxations:
@@ -96,7 +121,13 @@ class _Planner:
     """Collects the plan, component by component, over one ledger of budgets and one of capacity."""
 
     def __init__(
-        self, view: View, assessment: Assessment, policy: Policy, memory: PlanningMemory, cache: SearchCache
+        self,
+        view: View,
+        assessment: Assessment,
+        policy: Policy,
+        memory: PlanningMemory,
+        cache: SearchCache,
+        namespaces: Collection[str],
     ) -> None:
         self._view = view
         self._policy = policy
@@ -124,9 +155,15 @@ class _Planner:
         self._components: list[ComponentPlan] = []
         self._refusals: list[PlanRefusal] = []
         self._steps = 0
-        self._lookahead = SearchBudget(cache.limits.lookahead_nodes_of_plan)
-        self._quick = SearchBudget(cache.limits.quick_nodes_of_plan)
-        self._contingent = SearchBudget(cache.limits.contingent_states_of_plan)
+        lookahead, quick, contingent = (
+            NamespaceBudgets(SearchBudget(most), namespaces)
+            for most in (
+                limits.lookahead_nodes_of_plan,
+                limits.quick_nodes_of_plan,
+                limits.contingent_states_of_plan,
+            )
+        )
+        self._lookahead, self._quick, self._contingent = lookahead, quick, contingent
         self._later: list[_Postponed] = []
         self._waiting_for_nodes: list[tuple[Component, Refusal]] = []
         self._closed: list[_Closed] = []
@@ -188,7 +225,8 @@ class _Planner:
                 self._conclude(problem, without)
             else:
                 now = self._build_again(problem) if evictions != len(self._evictions) else problem
-                self._conclude(now, self._decide(now, self._lookahead.part(share)))
+                budget = self._lookahead.of(now.component.namespace)
+                self._conclude(now, self._decide(now, budget.part(share)))
 
     def plan_held(self) -> None:
         """Plan what follows for components that wait since a node has changed; the others have been planned by now.
@@ -225,6 +263,15 @@ class _Planner:
                 self._leave_component(problem.component, after)
             self._components[position] = self._components.pop()
 
+    def leave_costly(self, left: Iterable[TooCostly], only: Collection[Reference] | None) -> None:
+        """Record the workloads whose constraints are not evaluated, as those of their namespace take too much."""
+        self._refusals += [
+            PlanRefusal(workload=workload, pod=None, refusal=refusal)
+            for refusal, workloads in left
+            for workload in workloads
+            if only is None or workload in only
+        ]
+
     def _build_again(self, problem: Problem) -> Problem:
         """Return the problem of the same component with the capacity that the steps of others have reserved since."""
         built = self._builder.problem(problem.component)
@@ -239,8 +286,8 @@ class _Planner:
             failed_predictions=self._failed.get(name, 0),
             moving=name in self._moving,
             lookahead=lookahead,
-            quick=self._quick,
-            contingent=self._contingent,
+            quick=self._quick.of(problem.component.namespace),
+            contingent=self._contingent.of(problem.component.namespace),
         )
 
         def decide_for(problem: Problem) -> Decision:

@@ -101,7 +101,7 @@ class Eligibility(Section):
     """Whether a pod may be evicted whose replacement takes the place of pods of lower priority, which are deleted."""
 
     max_terms: Annotated[int, Field(strict=True, ge=1, le=64)] = 16
-    """Pods with more topology spread constraints, or affinity terms of one kind, are not evicted."""
+    """Pods with more topology spread constraints, or terms of pod affinity of a kind, are not evicted."""
 
     @property
     def foreign_owners(self) -> tuple[tuple[str, str], ...]:

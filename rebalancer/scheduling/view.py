@@ -315,6 +315,11 @@ class View:
             if affinity.anti_required:
                 yield other, affinity, self._count_by_node(other, affinity)
 
+    def count_label_sets(self, namespace: str) -> int:
+        """Return how many distinct sets of labels the pods of a namespace have that count for spread."""
+        sets = self._population.live.get(namespace)
+        return len(sets.nodes_of) if sets is not None else 0
+
     def find_unread(self, pod: Pod) -> str | None:
         """Return a namespace whose pods have affinity terms that are not read and may select this pod, or None."""
         return self._population.find_unread(pod.namespace, pod.labels)

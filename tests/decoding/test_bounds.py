@@ -36,23 +36,14 @@ REQUIRED, PREFERRED = (
     "requiredDuringSchedulingIgnoredDuringExecution",
     "preferredDuringSchedulingIgnoredDuringExecution",
 )
+ON_A = {"key": "zone", "operator": "In", "values": ["a"]}
 TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
 WEIGHTED = {"weight": 1, "podAffinityTerm": TERM}
-NODE_TERM = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
 
 LISTS: dict[str, Callable[[int], tuple[str, Any]]] = {
     "topologySpreadConstraints": lambda n: (
         "spec.topologySpreadConstraints",
         [{"maxSkew": 1, "topologyKey": f"k{i}", "whenUnsatisfiable": "DoNotSchedule"} for i in range(n)],
-    ),
-    "tolerations": lambda n: ("spec.tolerations", [{"key": f"k{i}", "operator": "Exists"} for i in range(n)]),
-    "nodeAffinity.required": lambda n: (
-        "spec.affinity",
-        {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [NODE_TERM] * n}}},
-    ),
-    "nodeAffinity.preferred": lambda n: (
-        "spec.affinity",
-        {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": NODE_TERM}] * n}},
     ),
     "podAffinity.required": lambda n: ("spec.affinity", {"podAffinity": {REQUIRED: [TERM] * n}}),
     "podAntiAffinity.required": lambda n: ("spec.affinity", {"podAntiAffinity": {REQUIRED: [TERM] * n}}),
@@ -110,6 +101,8 @@ def test_a_text_is_read_up_to_the_bound_of_the_api(path: str, bound: int, word: 
         ("spec.topologySpreadConstraints.0.labelSelector", {"matchLabels": {f"k{i}": "v" * 60 for i in range(2_000)}}),
         ("spec.nodeSelector", {f"k{i}": "v" * 60 for i in range(2_000)}),
         ("spec.tolerations", [{"key": "k", "operator": "Equal", "value": "v" * 100_000}]),
+        ("spec.tolerations", [{"key": f"k{i}", "operator": "Exists"} for i in range(3_000)]),
+        ("spec.affinity", {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [ON_A]}] * 3_000}}}),
     ],
 )
 def test_few_terms_that_are_large_are_not_read_either(path: str, value: Any) -> None:

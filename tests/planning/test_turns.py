@@ -9,12 +9,14 @@ import pytest
 from msgspec import structs
 
 from rebalancer.model.affinity import NodeSelectorTerm
-from rebalancer.model.labels import Labels, Operator, SelectorRequirement
+from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import Pod, PodSpec
+from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.search.limits import SearchLimits
-from rebalancer.simulator import HOSTNAME, ClusterBuilder
-from tests.build import change_specs, with_labels
+from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached, SearchLimits
+from rebalancer.planning.search.shares import CellShares, NamespaceBudgets
+from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
+from tests.build import a_cluster, change_specs, with_labels
 from tests.planning.build import DEADLOCK, limit, planned, policy, shards
 from tests.planning.scenes import several_classes
 
@@ -85,3 +87,63 @@ def test_a_quick_search_takes_nothing_from_the_full_one(seed: int) -> None:
     """A small component gets its step, found at once (the first) or only where others may follow (the second)."""
     scene = several_classes(Random(seed))
     assert planned(scene.snapshot(), scene.policy()).evictions
+
+
+def teams(namespaces: dict[str, int]) -> Snapshot:
+    """Return namespaces with so many pairs of workloads of different size that are counted together, all lopsided."""
+    blueprint = a_cluster("ab", 2)
+    for namespace, pairs in namespaces.items():
+        for pair in range(pairs):
+            for size in SIZES:
+                blueprint.deployment(f"p{pair}-{size}", namespace=namespace, on={"a-1": 3}, spread={ZONE: 1}, cpu=size)
+
+    def joined(app: str, spec: PodSpec) -> PodSpec:
+        names = tuple(f"{app[:3]}{size}" for size in SIZES)
+        both = LabelSelector.of(None, [SelectorRequirement("app", Operator.IN, names)])
+        return structs.replace(spec, spread=tuple(structs.replace(one, selector=both) for one in spec.spread))
+
+    return change_specs(blueprint.snapshot(), joined)
+
+
+SIZES, TOO_COSTLY = (100, 200), Reason.NAMESPACE_TOO_COSTLY
+CELLS = 2 * 4
+"""Of a pair: two pod classes on four nodes."""
+
+
+def test_a_namespace_that_takes_more_than_its_share_waits_and_the_others_are_planned() -> None:
+    """Of three pairs two are planned, in the namespace beside it all; each pair has its turn within three minutes."""
+    snapshot, limits = teams({"many": 3, "one": 1}), SearchLimits(cells_of_namespace=2 * CELLS)
+    moved = set()
+    for minutes in range(3):
+        plan = planned(later(snapshot, minutes), limits=limits)
+        components = {group.name.split()[0] for group in plan.components if group.evictions}
+        assert components == {"many", "one"}
+        waiting = [one.refusal for one in plan.components if one.refusal and one.refusal.reason is TOO_COSTLY]
+        (refusal,) = waiting
+        assert "are 8, of which a plan takes on 16 for a namespace, and 0 are left for many" in str(refusal)
+        moved |= {eviction.group for eviction in plan.evictions if eviction.pod.namespace == "many"}
+        moved |= {waits.eviction.group for waits in plan.waiting if waits.eviction.pod.namespace == "many"}
+    assert len(moved) == 3
+    within = planned(snapshot, limits=SearchLimits(cells_of_namespace=3 * CELLS))
+    assert not [one for one in within.components if one.refusal and one.refusal.reason is TOO_COSTLY]
+
+
+def test_a_component_that_is_built_again_takes_its_cells_once() -> None:
+    """Its problem is made anew when others have taken capacity since."""
+    shares = CellShares(10)
+    assert shares.take("a", "first", 6) is None
+    assert shares.take("a", "first", 6) is None
+    refusal = shares.take("a", "second", 6)
+    assert refusal is not None
+    assert (refusal.cells, refusal.left, refusal.share) == (6, 4, 10)
+    assert shares.take("b", "third", 10) is None
+
+
+def test_of_a_search_budget_one_namespace_has_half_where_there_are_several() -> None:
+    """What one spends counts against the whole; a namespace that is alone has all of it."""
+    alone, both = (NamespaceBudgets(SearchBudget(100), names) for names in (["a", "a"], ["a", "b"]))
+    alone.of("a").spend(100)
+    with pytest.raises(SearchLimitReached):
+        both.of("a").spend(51)
+    both.of("b").spend(40)
+    assert both.left == 9

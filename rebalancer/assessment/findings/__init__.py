@@ -27,6 +27,7 @@ from rebalancer.assessment.findings.platforms import platform_findings
 from rebalancer.assessment.findings.replacements import replacement_findings
 from rebalancer.assessment.findings.sizes import size_findings
 from rebalancer.assessment.findings.starts import start_findings
+from rebalancer.assessment.findings.too_costly import too_costly_findings
 from rebalancer.assessment.findings.too_large import too_large_findings
 from rebalancer.assessment.findings.volumes import volume_findings
 from rebalancer.assessment.unmatched import Unmatched
@@ -51,6 +52,7 @@ def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatc
         *template_findings(view),
         *volume_findings(view),
         *evicted_by_others_findings(assessment.evicted_by_others),
+        *too_costly_findings(assessment.too_costly),
         *too_large_findings(assessment.too_large),
     ]
     if "Node" not in view.snapshot.unknown:

@@ -20,7 +20,9 @@ from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition, PodPartitioner
 from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.planning.scope.victims import Allowed, Victim
+from rebalancer.planning.search.shares import CellShares
 from rebalancer.scheduling.affinity_terms import selects
+from rebalancer.scheduling.node_index import required_part
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
@@ -262,7 +264,9 @@ class _Draft:
 class PodClassesBuilder:
     """Divides components into pod classes over one view."""
 
-    def __init__(self, view: View, capacities: CapacityIndex, partitioner: PodPartitioner) -> None:
+    def __init__(self, view: View, capacities: CapacityIndex, partitioner: PodPartitioner, shares: CellShares) -> None:
+        """`shares` are what is left of the plan to the namespaces."""
+        self._shares = shares
         self._view = view
         self._capacities = capacities
         self._partitioner = partitioner
@@ -289,6 +293,10 @@ class PodClassesBuilder:
                 draft.whole = draft.whole and len(by_reach) == 1
         if not drafts:
             return NothingRecreates()
+        cells = sum(len(self._admitting(draft.sample)) for draft in drafts.values())
+        costly = self._shares.take(component.namespace, component.name, cells)
+        if costly is not None:
+            return costly
         everything = PodPartition()
         classes = []
         for draft in drafts.values():
@@ -308,6 +316,11 @@ class PodClassesBuilder:
             view=self._view,
             pods=everything,
         )
+
+    def _admitting(self, sample: Pod) -> frozenset[str]:
+        """Return the nodes whose labels and taints admit a pod."""
+        nodes, spec = self._view.nodes, sample.spec
+        return nodes.matching(required_part(spec.node_affinity)) & nodes.tolerated(spec.tolerations)
 
     # Many branches: what a class cannot have, then comprehensions that fill its fields.
     def _pod_class(

@@ -58,6 +58,8 @@ class SearchLimits:
     """Distinct nodes among which the scheduler may choose for one pod; more are too many to follow."""
     multi_class_choices: int = 256
 
+    cells_of_namespace: int = 24_000
+    """Pod classes times nodes of the integer programs that one namespace has in a plan: some 2 s and 150 MiB."""
     solve_work: int = 6_000_000
     """Work of one integer program: some 20 s of a hard one."""
     nearest_work: int = 1_000_000

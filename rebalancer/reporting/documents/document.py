@@ -27,6 +27,10 @@ class CamelCaseStruct(Struct, frozen=True, kw_only=True, gc=False, rename="camel
     """Base: camelCase, fields in the order of their declaration. No document refers to itself."""
 
 
+LeftOut = Mapping[str, Annotated[int, Meta(ge=1)]]
+"""How many rows lists have lost, by their names, where the document would have been too large (`fit_json`)."""
+
+
 class WorkloadName(CamelCaseStruct, frozen=True, kw_only=True):
     """A workload, without its namespace."""
 
@@ -54,6 +58,27 @@ def workload_name(reference: Reference) -> WorkloadName:
 def to_json(document: Struct) -> bytes:
     """Encode a document as JSON; equal documents give equal bytes."""
     return msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=2) + b"\n"
+
+
+def fit_json(document: CamelCaseStruct, lists: Sequence[str], most: int) -> bytes:
+    """Encode a document as JSON of at most `most` bytes, if it has so many rows to lose; `lists` are their fields.
+
+    The longest list loses the last half of its rows, until the document fits or no rows are left. Its field `left_out`
+    counts them; numbers elsewhere are those of all.
+    """
+    names = dict(zip(document.__struct_fields__, document.__struct_encode_fields__, strict=True))
+    text, left = to_json(document), dict[str, int]()
+    while len(text) > most:
+        sizes = {name: len(msgspec.json.encode(rows)) for name in lists if (rows := getattr(document, name))}
+        if not sizes:
+            break
+        name = max(sizes, key=sizes.__getitem__)
+        rows = getattr(document, name)
+        kept = rows[: len(rows) // 2]
+        left[names[name]] = left.get(names[name], 0) + len(rows) - len(kept)
+        document = msgspec.structs.replace(document, left_out=left, **{name: kept})
+        text = to_json(document)
+    return text
 
 
 def json_chunks(document: Struct) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain, count, groupby
 from operator import attrgetter
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -26,9 +26,11 @@ from rebalancer.reporting.documents.document import (
     API_VERSION,
     CamelCaseStruct,
     Counts,
+    LeftOut,
     Number,
     Text,
     WorkloadName,
+    fit_json,
     workload_name,
 )
 from rebalancer.reporting.documents.waits import NextMove, find_next_end, next_move
@@ -196,6 +198,7 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
     `planHash` stands for the evictions, their order and the policy; in mode Approve also for the time of the proposal.
     Of the `unknown` workloads nobody can say from what was read whether they satisfy their constraints and limits.
+    `left_out` counts the rows that lists of a stored plan have lost, which would have been too large.
     """
 
     api_version: str = API_VERSION
@@ -211,6 +214,16 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     groups: tuple[PlannedGroup, ...]
     refusals: tuple[PlannedRefusal, ...]
     unknown: tuple[UnknownWorkload, ...] = ()
+    left_out: LeftOut = msgspec.field(default_factory=dict)
+
+
+_LISTS: Final = ("refusals", "unknown", "waiting", "groups")
+"""The lists of which a plan that would be too large to be stored loses rows; never an eviction that goes now."""
+
+
+def fit_plan(document: PlanDocument, most: int) -> str:
+    """Return a plan as JSON of at most `most` bytes; what is larger loses rows."""
+    return fit_json(document, _LISTS, most).decode()
 
 
 def plan_document(

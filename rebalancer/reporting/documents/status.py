@@ -25,9 +25,11 @@ from rebalancer.prevention.report import PreventionReport
 from rebalancer.reporting.documents.document import (
     API_VERSION,
     CamelCaseStruct,
+    LeftOut,
     Number,
     Text,
     WorkloadName,
+    fit_json,
     to_json,
     workload_name,
 )
@@ -250,8 +252,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     back in the cluster, in namespaces and into domains. `refused_evictions` are the first hundred that admission
     control refused and that are not to be tried again yet. `forbidden_kinds` are the optional kinds that the
     controller's account may not list. `map` has the first six violated workloads, null where there is none and where it
-    does not fit into the ConfigMap. `left_out` counts the rows that lists have lost, because the document would not
-    have fitted; their numbers elsewhere are those of all.
+    does not fit into the ConfigMap; `left_out` counts the rows that lists lose then.
     """
 
     api_version: str = API_VERSION
@@ -277,42 +278,21 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     policy: PolicyStatus
     prevention: PreventionStatus
     forbidden_kinds: tuple[str, ...] = ()
-    left_out: Mapping[str, Annotated[int, Meta(ge=1)]] = msgspec.field(default_factory=dict)
+    left_out: LeftOut = msgspec.field(default_factory=dict)
     map: MapDocument | None = None
 
 
-_LISTS: Final = {
-    "in_flight": "inFlight",
-    "last_moves": "lastMoves",
-    "waits": "waits",
-    "holds": "holds",
-    "refused_evictions": "refusedEvictions",
-}
-"""The lists of which a status that would be too large loses rows, and their names in JSON."""
+_LISTS: Final = ("in_flight", "last_moves", "waits", "holds", "refused_evictions")
+"""The lists of which a status that would be too large loses rows."""
 
 
 def fit_status(status: StatusDocument, drawn: MapDocument | None, most: int, beside: int = 0) -> str:
     """Return a status as JSON of at most `most` bytes, with a map if there is space left for `beside` bytes.
 
-    Of what is larger without the map, the longest list loses the last half of its rows, until it fits or no rows are
-    left; `left_out` counts them.
+    What is larger without the map loses rows.
     """
     whole = to_json(structs.replace(status, map=drawn))
-    if len(whole) + beside <= most:
-        return whole.decode()
-    text, left = to_json(status), dict[str, int]()
-    while len(text) > most:
-        sizes = {name: len(msgspec.json.encode(rows)) for name in _LISTS if (rows := getattr(status, name))}
-        if not sizes:
-            break
-        name = max(sizes, key=sizes.__getitem__)
-        rows = getattr(status, name)
-        kept = rows[: len(rows) // 2]
-        left[name] = left.get(name, 0) + len(rows) - len(kept)
-        left_out = {_LISTS[field]: number for field, number in left.items()}
-        status = structs.replace(status, left_out=left_out, **{name: kept})
-        text = to_json(status)
-    return text.decode()
+    return (whole if len(whole) + beside <= most else fit_json(status, _LISTS, most)).decode()
 
 
 def blocked_namespaces(moves: Iterable[Move]) -> tuple[BlockedNamespace, ...]:

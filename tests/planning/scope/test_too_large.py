@@ -9,11 +9,8 @@ from msgspec import structs
 from rebalancer.assessment.too_large import refuse_terms
 from rebalancer.engine import evaluate
 from rebalancer.model.affinity import (
-    NodeAffinity,
-    NodeSelectorTerm,
     PodAffinity,
     PodAffinityTerm,
-    PreferredNodeTerm,
     PreferredPodTerm,
     UnreadTerms,
 )
@@ -32,10 +29,6 @@ from tests.scheduling.build import spread
 TERM = PodAffinityTerm(topology_key=ZONE, selector=LabelSelector())
 SOME: dict[str, dict[str, Any]] = {
     "topologySpreadConstraints": {"spread": (spread(selects=LabelSelector.of({"app": "web"})),) * 17},
-    "affinity.nodeAffinity.required…": {"node_affinity": NodeAffinity(required=(NodeSelectorTerm(),) * 17)},
-    "affinity.nodeAffinity.preferred…": {
-        "node_affinity": NodeAffinity(preferred=(PreferredNodeTerm(1, NodeSelectorTerm()),) * 17)
-    },
     "affinity.podAffinity.required…": {"pod_affinity": PodAffinity(required=(TERM,) * 17)},
     "affinity.podAffinity.preferred…": {"pod_affinity": PodAffinity(preferred=(PreferredPodTerm(1, TERM),) * 17)},
     "affinity.podAntiAffinity.required…": {"pod_affinity": PodAffinity(anti_required=(TERM,) * 17)},
@@ -81,7 +74,7 @@ def test_a_pod_with_more_constraints_than_the_policy_allows_stays_until_it_allow
 
 def test_a_pod_whose_terms_are_not_read_stays_and_says_so() -> None:
     """Its constraints are unknown: nothing of it is violated, nothing of it is planned, and the finding says why."""
-    snapshot = lopsided(spread=(), unread="spec.tolerations has 65 entries")
+    snapshot = lopsided(spread=(), unread="spec.topologySpreadConstraints has 65 entries")
     made = evaluate(snapshot, policy())
     assert made.plan.components == ()
     (finding,) = (
@@ -89,7 +82,9 @@ def test_a_pod_whose_terms_are_not_read_stays_and_says_so() -> None:
         for finding in all_findings(made.view, made.assessment, made.inputs.policy)
         if finding.kind is FindingKind.TOO_LARGE
     )
-    assert finding.message.startswith("default/web (Deployment): spec.tolerations has 65 entries. Such pods are not")
+    assert finding.message.startswith(
+        "default/web (Deployment): spec.topologySpreadConstraints has 65 entries. Such pods are not"
+    )
 
 
 def test_what_unread_terms_may_select_is_not_called_forced() -> None:

@@ -1,0 +1,100 @@
+"""What one namespace may cost in a cycle: of a namespace whose constraints take more, the cheapest are evaluated.
+
+Whoever may create pods in a namespace may create thousands of workloads, each with constraints of its own. What these
+cost is counted in operations and from the snapshot alone, so that the same snapshot gives the same plan on every
+machine: one for each constraint, since pods are indexed by their labels; and one for each set of labels in the
+namespace for a constraint whose selector names no value, since that is compared with all of them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+from rebalancer.assessment.spread_groups import SpreadGroup
+from rebalancer.model.facts import Refusal
+from rebalancer.model.labels import LabelSelector, Operator
+from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import Reason
+from rebalancer.scheduling.view import View
+
+SHARE: Final = 40_000
+"""Operations that the constraints of one namespace may take, some half a second: those of 13,000 workloads of three."""
+
+
+class ConstraintsTooCostly(Refusal):
+    """The constraints of a namespace take more operations than its share; those of this workload are not evaluated."""
+
+    reason = Reason.NAMESPACE_TOO_COSTLY
+    namespace: str
+    operations: int
+    share: int
+
+    def __str__(self) -> str:
+        return (
+            f"the constraints of namespace {self.namespace} take {self.operations:,} operations in a cycle, and a "
+            f"namespace has {self.share:,}: those that take the most are not evaluated. Use fewer constraints, and "
+            "selectors with a label and its value"
+        )
+
+
+class TooCostly(NamedTuple):
+    """The workloads of a namespace whose constraints are not evaluated, and why."""
+
+    refusal: ConstraintsTooCostly
+    workloads: tuple[Reference, ...]
+
+
+class Shared(NamedTuple):
+    """The spread groups that are evaluated, in their order, and what of the namespaces is not."""
+
+    groups: tuple[SpreadGroup, ...]
+    left: tuple[TooCostly, ...]
+
+
+def share_out(groups: Sequence[SpreadGroup], view: View, share: int = SHARE) -> Shared:
+    """Divide the groups into those within the share of their namespace and the others: the cheapest first, by name."""
+    by_namespace: defaultdict[str, list[tuple[int, SpreadGroup]]] = defaultdict(list)
+    for group in groups:
+        by_namespace[group.namespace].append((_count_operations(group, view), group))
+    left = [*_leave(by_namespace, share)]
+    if not left:  # nearly always
+        return Shared(tuple(groups), ())
+    waiting = {id(group) for _, beyond in left for group in beyond}
+    return Shared(
+        groups=tuple(group for group in groups if id(group) not in waiting),
+        left=tuple(
+            TooCostly(refusal, tuple(sorted({workload for group in beyond for workload in group.workloads})))
+            for refusal, beyond in left
+        ),
+    )
+
+
+def _leave(
+    by_namespace: Mapping[str, Sequence[tuple[int, SpreadGroup]]], share: int
+) -> Iterator[tuple[ConstraintsTooCostly, Sequence[SpreadGroup]]]:
+    """Yield the namespaces that take more than their share, with their groups beyond it."""
+    for namespace, costs in by_namespace.items():
+        total = sum(cost for cost, _ in costs)
+        if total <= share:
+            continue
+        used, beyond = 0, []
+        for cost, group in sorted(costs, key=lambda entry: (entry[0], entry[1].name)):
+            used += cost
+            if used > share:
+                beyond.append(group)
+        yield ConstraintsTooCostly(namespace, total, share), beyond
+
+
+def _count_operations(group: SpreadGroup, view: View) -> int:
+    """Return what it takes to count the pods of a group's constraints."""
+    every = view.count_label_sets(group.namespace)
+    return sum(
+        1 if constraint.selector is None or _names_a_value(constraint.selector) else max(1, every)
+        for constraint in chain(*group.constraints)
+    )
+
+
+def _names_a_value(selector: LabelSelector) -> bool:
+    """Return whether the pods that a selector may match are found in the index of labels and values."""
+    return any(requirement.operator is Operator.IN for requirement in selector.requirements)

@@ -1,0 +1,63 @@
+"""What each namespace has of the searches of one plan: nobody's workloads wait because of what another team writes."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection
+
+from rebalancer.model.facts import Refusal
+from rebalancer.model.reasons import Reason
+from rebalancer.planning.search.limits import SearchBudget
+
+
+class PlanTooCostly(Refusal):
+    """Planning a component takes more than what is left of its namespace's share in this plan."""
+
+    reason = Reason.NAMESPACE_TOO_COSTLY
+    namespace: str
+    cells: int
+    left: int
+    share: int
+
+    def __str__(self) -> str:
+        return (
+            f"its pod classes times nodes are {self.cells:,}, of which a plan takes on {self.share:,} for a namespace, "
+            f"and {self.left:,} are left for {self.namespace}: workloads of other namespaces go first. Have fewer "
+            "workloads count each other's pods"
+        )
+
+
+class CellShares:
+    """How many cells of integer programs the namespaces have left; a component takes them once, however often built."""
+
+    def __init__(self, share: int) -> None:
+        self._share = share
+        self._used = Counter[str]()
+        self._taken: set[str] = set()
+
+    def take(self, namespace: str, component: str, cells: int) -> PlanTooCostly | None:
+        """Take so many cells for a component, or return why there are too few."""
+        left = self._share - self._used[namespace]
+        if component in self._taken:
+            return None
+        if cells > left:
+            return PlanTooCostly(namespace, cells, left, self._share)
+        self._taken.add(component)
+        self._used[namespace] += cells
+        return None
+
+
+class NamespaceBudgets:
+    """A search budget of which one namespace has half where several have something to be repaired."""
+
+    def __init__(self, whole: SearchBudget, namespaces: Collection[str]) -> None:
+        self._whole = whole
+        self._most = whole.left // 2 if len(set(namespaces)) > 1 else whole.left
+        self._parts = defaultdict[str, SearchBudget](lambda: whole.part(self._most))
+
+    def of(self, namespace: str) -> SearchBudget:
+        """Return what a namespace has; what it spends counts against the whole."""
+        return self._parts[namespace]
+
+    @property
+    def left(self) -> int:
+        """What is left of the whole."""
+        return self._whole.left
