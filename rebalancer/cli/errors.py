@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable
 from enum import IntEnum
 
+from rebalancer.model.visible import visible_lines
+
 
 class Exit(IntEnum):
     """The exit codes, the same for every verb."""
@@ -21,9 +23,17 @@ class Exit(IntEnum):
 
 
 class CliError(Exception):
-    """The command cannot be carried out; its text is shown on standard error, without a traceback."""
+    """The command cannot be carried out; its lines are shown on standard error, without a traceback."""
 
     exit_code = Exit.ERROR
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__(*lines)
+        self.lines = lines
+
+    def __str__(self) -> str:
+        """Show the lines."""
+        return visible_lines(self.lines)
 
 
 class UsageError(CliError):
@@ -35,4 +45,9 @@ class UsageError(CliError):
 def warn(warnings: Iterable[str]) -> None:
     """Write warnings to standard error."""
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)  # noqa: T201
+        write_error([f"warning: {warning}"])
+
+
+def write_error(lines: Iterable[str]) -> None:
+    """Write lines to standard error."""
+    print(visible_lines(lines), file=sys.stderr)  # noqa: T201
