@@ -1,6 +1,9 @@
 """Whatever names and texts have in them, no command's output is obeyed by a terminal, and no name begins a line."""
 
 import json
+import re
+import sys
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,12 +18,18 @@ from structlog.testing import capture_logs
 
 from rebalancer.adapters.files import read_snapshot
 from rebalancer.cli import main as entry
+from rebalancer.cli import progress as progress_module
+from rebalancer.cli.progress import progress
+from rebalancer.cli.redraw import redrawing
+from rebalancer.cli.terminal import ask
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.history import Entry
 from rebalancer.model.visible import visible
+from rebalancer.reporting.text.layout import TextLayout
 from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import ApiServer, reachable
 from tests.build import HEAD
+from tests.cli.answers import Terminal, answer_with
 from tests.cli.test_history import recorded
 from tests.cli.test_status import running, show, written
 from tests.controller.simulated import Simulation, eager
@@ -39,8 +48,6 @@ from tests.hostile import (
     strings_in,
     with_text,
 )
-
-pytestmark = pytest.mark.invariant("clean-text")
 
 ORDINARY: Final = ordinary_cluster()
 PLACES: Final = places()
@@ -240,3 +247,19 @@ def test_places_are_of_every_kind_and_in_every_depth() -> None:
         "Node.spec.taints[].value",
         "VerticalPodAutoscaler.metadata.name",
     } <= PLACES.keys()
+
+
+def test_a_picture_a_question_and_what_is_being_done_are_cleaned_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal gets nothing but the codes of ours: those that redraw a picture, and those that remove a line."""
+    answer_with(monkeypatch, "y")
+    out, err = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr(progress_module, "_PATIENCE", 0.01)
+    with redrawing() as show_lines, progress(HOSTILE):
+        show_lines([HOSTILE, TextLayout(color=True).heading(HOSTILE)])
+        assert ask(HOSTILE) == "y\n"
+        time.sleep(0.1)
+    for text in (out.getvalue(), err.getvalue()):
+        assert visible(HOSTILE) in text
+        check_clean(re.sub("\x1b\\[(H|K|J|\\?1049[hl])|\r(?=\x1b\\[K)", "", text), color=True)

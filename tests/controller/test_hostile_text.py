@@ -28,8 +28,6 @@ from tests.controller.simulated import Simulation, eager
 from tests.hostile import HOSTILE, check_clean, encoded, hostile_cluster, strings_in
 from tests.reports import export, page_of, view_of
 
-pytestmark = pytest.mark.invariant("clean-text")
-
 VIEWS: Final = {
     "overview": ("/", Selection()),
     "map table": ("/", Selection()),
