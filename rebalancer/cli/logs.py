@@ -1,23 +1,22 @@
 """Structured logs on standard error, those of libraries (apscheduler, urllib3) in the same form.
 
 On a console a line is for people: empty and large fields are left out, and cycles that change nothing. JSON has all.
-Neither has a character that a terminal obeys, and an event is one line.
+Neither has a character that a terminal obeys, and an event is one line; JSON is ASCII.
 Exceptions are logged without the values of variables, which structlog adds by default: these are whole clusters, and
 tokens among them.
 """
 
-import json
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal, TextIO
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, ExcInfo, Processor
 
-from rebalancer.model.visible import visible, visible_json
+from rebalancer.model.visible import visible
 
 _MOST_FRAMES: Final = 20
 """Calls of an exception that are logged."""
@@ -40,7 +39,7 @@ def configure_logs(*, level: str, form: Literal["json", "console"]) -> None:
             structlog.processors.ExceptionRenderer(
                 ExceptionDictTransformer(show_locals=False, max_frames=_MOST_FRAMES)
             ),
-            structlog.processors.JSONRenderer(_to_json, default=str),
+            structlog.processors.JSONRenderer(default=str),
         ]
         if form == "json"
         else [
@@ -114,10 +113,6 @@ def _cleaned(value: object) -> object:
             return tuple(map(_cleaned, value))
         case _:
             return value
-
-
-def _to_json(event: EventDict, default: Callable[[object], object]) -> str:
-    return visible_json(json.dumps(event, default=default))
 
 
 def _print_exception(output: TextIO, exception: ExcInfo) -> None:

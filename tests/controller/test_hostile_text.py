@@ -2,12 +2,15 @@
 
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from typing import Final
 
 import pytest
+from msgspec import structs
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -21,6 +24,7 @@ from rebalancer.controller.status import status_documents
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.events import Event
 from rebalancer.model.visible import visible
+from rebalancer.reporting.documents.history import TrendSample
 from rebalancer.reporting.documents.overview import Selection
 from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import ApiServer, served
@@ -58,6 +62,8 @@ class Texts(HTMLParser):
         super().__init__()
         self.names: list[str] = []
         self.isolated: list[str] = []
+        self.heads: list[str] = []
+        """What rows are named by."""
         self._within: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -72,6 +78,8 @@ class Texts(HTMLParser):
         self.names.append(data)
         if "bdi" in self._within:
             self.isolated.append(data)
+        if "th" in self._within:
+            self.heads.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +129,7 @@ def test_the_page_shows_names_and_isolates_them(logged: tuple[Runner, str], name
         check_clean(text)
     if name != "history":
         assert [text for text in texts.isolated if visible(HOSTILE) in text]
+    assert [text for text in texts.heads if visible(HOSTILE) in text and text not in texts.isolated] == []
 
 
 def test_documents_have_names_as_they_are(logged: tuple[Runner, str]) -> None:
@@ -160,3 +169,19 @@ def test_events_show_names(logged: tuple[Runner, str], cluster: Cluster) -> None
     for text in texts:
         check_clean(text)
     assert [text for text in texts if visible(HOSTILE) in text]
+
+
+def test_a_value_is_shown_up_to_a_length_and_a_curve_whole(logged: tuple[Runner, str]) -> None:
+    """A cut can be seen; one in a path would draw another curve."""
+    runner, _ = logged
+    start = datetime.now(UTC) - timedelta(hours=1)
+    trend = tuple(
+        TrendSample(at=start + timedelta(seconds=number), violated=number % 2, above=0, skew=0)
+        for number in range(3_000)
+    )
+    page = structs.replace(page_of(runner.state), acting="x" * 10_000, trend=trend)
+    body = page_routes(lambda *_, **__: page, local=False)["/"](Request({})).body.decode()
+    assert f'<p class="acting">{"x" * 4_095}…</p>' in body
+    (curve,) = re.findall(r'class="curve[^"]*" d="([^"]+)"', body)
+    assert curve.count("V") > 1_000
+    assert curve.endswith("H342")
