@@ -5,7 +5,7 @@ CliError          exit 1: the message says what is wrong and what to do
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 from rebalancer.model.visible import visible_lines
@@ -46,6 +46,15 @@ def warn(warnings: Iterable[str]) -> None:
     """Write warnings to standard error."""
     for warning in warnings:
         write_error([f"warning: {warning}"])
+
+
+def traceback_lines(error: BaseException, *, most: int | None = None) -> Iterator[str]:
+    """Yield the lines of a traceback, of the last `most` calls; a message is one line, a call has lines of its own."""
+    import traceback  # noqa: PLC0415  # it takes longer than the rest of a command that prints its help
+
+    for part in traceback.format_exception(error, limit=most and -most):
+        text = part.strip("\n")
+        yield from text.split("\n") if text.startswith("  File ") else [text]
 
 
 def write_error(lines: Iterable[str]) -> None:

@@ -8,7 +8,6 @@ tokens among them.
 
 import logging
 import sys
-import traceback
 from collections.abc import Mapping
 from typing import Final, Literal, TextIO
 
@@ -16,6 +15,7 @@ import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, ExcInfo, Processor
 
+from rebalancer.cli.errors import traceback_lines
 from rebalancer.model.visible import visible
 
 _MOST_FRAMES: Final = 20
@@ -116,8 +116,5 @@ def _cleaned(value: object) -> object:
 
 
 def _print_exception(output: TextIO, exception: ExcInfo) -> None:
-    """Write an exception below its line, indented; a message is one line, and a call has lines of its own."""
-    for part in traceback.format_exception(*exception, limit=-_MOST_FRAMES):
-        text = part.strip("\n")
-        lines = text.split("\n") if text.startswith("  File ") else [text]
-        output.writelines(f"\n    {visible(line)}" for line in lines)
+    """Write an exception below its line, indented."""
+    output.writelines(f"\n    {visible(line)}" for line in traceback_lines(exception[1], most=_MOST_FRAMES))

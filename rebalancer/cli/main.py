@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import PurePath
+from types import TracebackType
 
 from rebalancer import __version__
-from rebalancer.cli.errors import CliError, Exit, UsageError, write_error
+from rebalancer.cli.errors import CliError, Exit, UsageError, traceback_lines, write_error
 from rebalancer.cli.parsing import Parser, add_verbs, suggest_flag
 from rebalancer.cli.registry import VERBS, Verb
 
@@ -38,6 +39,7 @@ def collect_rarely() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; `argv` is without the program's name."""
     collect_rarely()
+    sys.excepthook = _show_exception
     prog = _program_name(sys.argv[0])
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = next((verb for verb in VERBS if arguments and verb.name == arguments[0]), None)
@@ -99,6 +101,11 @@ def _report_failure(*lines: str, code: Exit) -> Exit:
     first, *others = lines
     write_error([f"error: {first}", *others])
     return code
+
+
+def _show_exception(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
+    """Show a mistake of ours as Python does, but for what a terminal obeys in the message."""
+    write_error(traceback_lines(error))
 
 
 def _discard_output() -> None:
