@@ -28,7 +28,7 @@ _LARGEST_BMP: Final = 0xFFFF
 
 def visible(text: str, most: int | None = None) -> str:
     """Return a text as one line without a character that is obeyed; one of more than `most` characters ends in `…`."""
-    shown = _OBEYED.sub(_escape, text) if _OBEYED.search(text) else text
+    shown = text if text.isprintable() else _OBEYED.sub(_escape, text)  # printable has none, and is known at once
     return shown if most is None or len(shown) <= most else f"{shown[: most - 1]}…"
 
 

@@ -17,7 +17,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    style = None if visible(text) is text else '"'
+    style = None if visible(text) == text else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -137,7 +137,7 @@ def _mark(code: str) -> str:
 
 def finish_line(line: str) -> str:
     """Return a line as it is shown: with the codes of its colours, and nothing else that a terminal obeys."""
-    return _MARK_OR_OBEYED.sub(_finish, line)
+    return line if line.isprintable() else _MARK_OR_OBEYED.sub(_finish, line)
 
 
 def _finish(found: re.Match[str]) -> str:
