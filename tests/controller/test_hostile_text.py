@@ -26,6 +26,8 @@ from rebalancer.model.events import Event
 from rebalancer.model.visible import visible
 from rebalancer.reporting.documents.history import TrendSample
 from rebalancer.reporting.documents.overview import Selection
+from rebalancer.reporting.documents.status import TeamPolicyStatus
+from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import ApiServer, served
 from tests.controller.simulated import Simulation, eager
@@ -185,3 +187,22 @@ def test_a_value_is_shown_up_to_a_length_and_a_curve_whole(logged: tuple[Runner,
     (curve,) = re.findall(r'class="curve[^"]*" d="([^"]+)"', body)
     assert curve.count("V") > 1_000
     assert curve.endswith("H342")
+
+
+def test_the_problems_of_a_policy_are_boxes_of_their_own(logged: tuple[Runner, str]) -> None:
+    """The cluster's and a team's."""
+    runner, _ = logged
+    page = page_of(runner.state)
+    team = TeamPolicyStatus(namespace="shop", error="c\nd")
+    policy = structs.replace(page.status.policy, valid=False, error="a\nb", team_errors=(team,))
+    shown = structs.replace(page, status=structs.replace(page.status, policy=policy))
+    body = page_routes(lambda *_, **__: shown, local=False)["/"](Request({})).body.decode()
+    boxes = re.findall(r'<p class="box bad" role="alert">([^<]*)</p>', body)
+    assert boxes[:4] == [
+        "A newer policy is refused, the last valid one stays in force: a",
+        "b",
+        "Team policy of shop: c",
+        "d",
+    ]
+    lines = status_text(shown.status, datetime.now(UTC)).splitlines()
+    assert [line for line in lines if line in boxes] == boxes[:4]
