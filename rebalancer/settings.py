@@ -28,6 +28,7 @@ from rebalancer.locations import (
     parse_address,
     parse_policy_location,
 )
+from rebalancer.model.visible import visible_lines
 from rebalancer.model.words import format_duration
 from rebalancer.policy.base import unexpected
 from rebalancer.policy.durations import PositiveDuration, at_most
@@ -51,7 +52,7 @@ class SettingsError(Exception):
 
     def __str__(self) -> str:
         """Show one line a problem."""
-        return "\n".join(self.problems)
+        return visible_lines(self.problems)
 
 
 @dataclass(frozen=True, slots=True)

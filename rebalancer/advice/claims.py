@@ -27,6 +27,7 @@ from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.creation.replacement import replacement
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
+from rebalancer.model.visible import visible_lines
 from rebalancer.model.words import name_list
 from rebalancer.model.workloads import Workload, pod_ordinal
 from rebalancer.planning.plan import Plan
@@ -61,7 +62,7 @@ class ClaimRecipe(NamedTuple):
             "are made where the scheduler places the pods; on the model every node that it may pick leads to a "
             f"placement that satisfies all hard constraints. Delete these pods with their claims, {each}:"
         )
-        return "\n".join([why, *self._commands()])
+        return visible_lines([why, *self._commands()])
 
     def _commands(self) -> Iterator[str]:
         where = f"kubectl -n {self.namespace}"

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import yaml
-
 from rebalancer.assessment.assess import EvaluatedConstraint
 from rebalancer.assessment.guarantees import least_under, most_under
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.labels import LabelSelector, Operator
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.model.yaml_text import dump_yaml
 from rebalancer.policy import WORKLOAD
 
 _HARDENED: Final = "the scheduler enforces what the soft constraint only prefers"
@@ -44,7 +43,7 @@ class SuggestedSpread:
 def constraints_yaml(suggestions: Iterable[SuggestedSpread]) -> str:
     """Write constraints as YAML for a pod template."""
     constraints = [suggestion.constraint for suggestion in suggestions]
-    return yaml.safe_dump({"topologySpreadConstraints": constraints}, sort_keys=False).rstrip("\n")
+    return dump_yaml({"topologySpreadConstraints": constraints}).rstrip("\n")
 
 
 def combine(suggestions: Iterable[SuggestedSpread]) -> tuple[Sequence[SuggestedSpread], Sequence[SuggestedSpread]]:

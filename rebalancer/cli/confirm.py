@@ -5,7 +5,7 @@ import sys
 
 from rebalancer.cli.errors import UsageError
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.terminal import say
+from rebalancer.cli.terminal import ask, say
 
 
 def add_confirmation_arguments(parser: Parser) -> None:
@@ -25,9 +25,7 @@ def is_confirmed(args: argparse.Namespace, question: str) -> bool:
     if not args.dry_run:
         if not sys.stdin.isatty():
             raise UsageError("there is no terminal to ask in; add --yes to do it, or --dry-run to look")
-        sys.stdout.write(f"{question} [y/N] ")
-        sys.stdout.flush()
-        if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+        if ask(f"{question} [y/N]").strip().lower() in {"y", "yes"}:
             return True
     say(["Nothing was changed."])
     return False

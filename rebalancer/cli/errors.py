@@ -5,8 +5,10 @@ CliError          exit 1: the message says what is wrong and what to do
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
+
+from rebalancer.model.visible import visible_lines
 
 
 class Exit(IntEnum):
@@ -21,9 +23,17 @@ class Exit(IntEnum):
 
 
 class CliError(Exception):
-    """The command cannot be carried out; its text is shown on standard error, without a traceback."""
+    """The command cannot be carried out; its lines are shown on standard error, without a traceback."""
 
     exit_code = Exit.ERROR
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__(*lines)
+        self.lines = lines
+
+    def __str__(self) -> str:
+        """Show the lines."""
+        return visible_lines(self.lines)
 
 
 class UsageError(CliError):
@@ -35,4 +45,18 @@ class UsageError(CliError):
 def warn(warnings: Iterable[str]) -> None:
     """Write warnings to standard error."""
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)  # noqa: T201
+        write_error([f"warning: {warning}"])
+
+
+def traceback_lines(error: BaseException, *, most: int | None = None) -> Iterator[str]:
+    """Yield the lines of a traceback, of the last `most` calls; a message is one line, a call has lines of its own."""
+    import traceback  # noqa: PLC0415  # it takes longer than the rest of a command that prints its help
+
+    for part in traceback.format_exception(error, limit=most and -most):
+        text = part.strip("\n")
+        yield from text.split("\n") if text.startswith("  File ") else [text]
+
+
+def write_error(lines: Iterable[str]) -> None:
+    """Write lines to standard error."""
+    print(visible_lines(lines), file=sys.stderr)  # noqa: T201

@@ -183,4 +183,5 @@ def _listing_problems(name: str) -> Iterator[str]:
         yield source
     except PolicyError as error:
         number = len(error.problems) + error.unlisted
-        raise CliError(f"{source} is not a valid policy, {number} problem{'s'[: number > 1]}:\n{error}") from None
+        title = f"{source} is not a valid policy, {number} problem{'s'[: number > 1]}:"
+        raise CliError(title, *error.lines()) from None

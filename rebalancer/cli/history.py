@@ -20,6 +20,7 @@ from rebalancer.history.ring import ENTRIES_KEY, SEGMENT_MAPS, read_ring
 from rebalancer.history.trend import TREND_KEY, TREND_MAP, Trend, parse_trend
 from rebalancer.locations import controller_namespace
 from rebalancer.model.history import Entry
+from rebalancer.model.visible import visible_json
 from rebalancer.policy.durations import parse_duration
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.history import (
@@ -162,7 +163,7 @@ def _show_trend(document: TrendDocument, args: argparse.Namespace) -> str:
 def _show(document: HistoryDocument | TrendDocument, entries: Sequence[msgspec.Struct], output: str) -> str:
     match output:
         case "jsonl":
-            return "".join(f"{msgspec.json.encode(entry).decode()}\n" for entry in entries)
+            return "".join(f"{visible_json(msgspec.json.encode(entry).decode())}\n" for entry in entries)
         case "json":
             return to_json(document).decode()
         case _:

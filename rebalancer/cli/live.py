@@ -17,7 +17,7 @@ from rebalancer.adapters.web import CannotListen
 from rebalancer.cli.errors import CliError
 from rebalancer.cli.picture import draw, format_clock
 from rebalancer.cli.redraw import can_redraw, redrawing
-from rebalancer.cli.terminal import encodes_unicode, find_layout, say
+from rebalancer.cli.terminal import ask, encodes_unicode, find_layout, say
 from rebalancer.locations import Address, parse_address
 from rebalancer.simulator.page import SimulatedPage
 from rebalancer.simulator.play import ImpossibleChangeError
@@ -67,7 +67,7 @@ def watching(story: Story, *, page_address: Address | None, waits_for_enter: boo
         yield
         if page is not None and sys.stdin.isatty() and sys.stdout.isatty():
             say([""])
-            _await_enter(f"Status page, until you press Enter: {page.url} ")
+            _await_enter(f"Status page, until you press Enter: {page.url}")
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def _play(story: Story, page: SimulatedPage | None, *, waits_for_enter: bool) ->
             else:
                 redraw([*head, *draw(story, lines, find_layout("auto"), ascii_only=not encodes_unicode())])
             if waits_for_enter and any(line.ends_step for line in new) and not story.play.over:
-                _await_enter("Enter: continue   Ctrl-C: end ")
+                _await_enter("Enter: continue   Ctrl-C: end")
 
 
 def _at_pace(story: Story) -> Iterator[list[StoryLine]]:
@@ -121,9 +121,7 @@ def _at_pace(story: Story) -> Iterator[list[StoryLine]]:
 
 
 def _await_enter(prompt: str) -> None:
-    sys.stdout.write(prompt)
-    sys.stdout.flush()
-    sys.stdin.readline()  # the end of a file continues, too
+    ask(prompt)  # the end of a file continues, too
     if not sys.stdin.isatty():
         sys.stdout.write("\n")
 

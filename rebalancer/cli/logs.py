@@ -1,19 +1,22 @@
 """Structured logs on standard error, those of libraries (apscheduler, urllib3) in the same form.
 
 On a console a line is for people: empty and large fields are left out, and cycles that change nothing. JSON has all.
+Neither has a character that a terminal obeys, and an event is one line; JSON is ASCII.
 Exceptions are logged without the values of variables, which structlog adds by default: these are whole clusters, and
 tokens among them.
 """
 
 import logging
 import sys
-import traceback
 from collections.abc import Mapping
 from typing import Final, Literal, TextIO
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, ExcInfo, Processor
+
+from rebalancer.cli.errors import traceback_lines
+from rebalancer.model.visible import visible
 
 _MOST_FRAMES: Final = 20
 """Calls of an exception that are logged."""
@@ -41,6 +44,7 @@ def configure_logs(*, level: str, form: Literal["json", "console"]) -> None:
         if form == "json"
         else [
             _shorten,
+            _clean,
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_print_exception),
         ]
     )
@@ -93,5 +97,24 @@ def _shown(value: object) -> object:
     return ", ".join(f"{name} {one}" for name, one in value.items())
 
 
+def _clean(logger: object, method: str, event: EventDict) -> EventDict:
+    """Make visible what a terminal obeys, in every text of an event; a stack is of our own lines."""
+    del logger, method
+    return {visible(name): value if name == "stack" else _cleaned(value) for name, value in event.items()}
+
+
+def _cleaned(value: object) -> object:
+    match value:
+        case str():
+            return visible(value)
+        case list() | set() | frozenset():
+            return list(map(_cleaned, value))
+        case tuple() if not any(isinstance(one, BaseException) for one in value):
+            return tuple(map(_cleaned, value))
+        case _:
+            return value
+
+
 def _print_exception(output: TextIO, exception: ExcInfo) -> None:
-    traceback.print_exception(*exception, limit=-_MOST_FRAMES, file=output)
+    """Write an exception below its line, indented."""
+    output.writelines(f"\n    {visible(line)}" for line in traceback_lines(exception[1], most=_MOST_FRAMES))

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import PurePath
+from types import TracebackType
 
 from rebalancer import __version__
-from rebalancer.cli.errors import CliError, Exit, UsageError
+from rebalancer.cli.errors import CliError, Exit, UsageError, traceback_lines, write_error
 from rebalancer.cli.parsing import Parser, add_verbs, suggest_flag
 from rebalancer.cli.registry import VERBS, Verb
 
@@ -38,6 +39,7 @@ def collect_rarely() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; `argv` is without the program's name."""
     collect_rarely()
+    sys.excepthook = _show_exception
     prog = _program_name(sys.argv[0])
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = next((verb for verb in VERBS if arguments and verb.name == arguments[0]), None)
@@ -47,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse: help, version, or a usage message that it has already shown
         return stop.code if isinstance(stop.code, int) else Exit.ERROR
     except CliError as error:
-        return _report_failure(str(error), code=error.exit_code)
+        return _report_failure(*error.lines, code=error.exit_code)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED if verb is None else verb.interrupted
     except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
@@ -91,13 +93,19 @@ def _program_name(path: str) -> str:
     return "kubectl rebalance" if PurePath(path).name.startswith("kubectl-rebalance") else "rebalancer"
 
 
-def _report_failure(message: str, *, code: Exit) -> Exit:
+def _report_failure(*lines: str, code: Exit) -> Exit:
     try:
         sys.stdout.flush()
     except OSError:
         _discard_output()
-    print(f"error: {message}", file=sys.stderr)  # noqa: T201
+    first, *others = lines
+    write_error([f"error: {first}", *others])
     return code
+
+
+def _show_exception(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
+    """Show a mistake of ours as Python does, but for what a terminal obeys in the message."""
+    write_error(traceback_lines(error))
 
 
 def _discard_output() -> None:

@@ -11,6 +11,8 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
+from rebalancer.model.visible import visible
+
 _WIDEST = 100
 
 
@@ -35,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         """End with one line that says what is wrong; argparse would show every flag before it."""
         unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0]
         hint = suggest_flag(unknown, self.list_flags())
-        self.exit(2, f"error: {message}; {hint}`{self.prog} --help` shows how it is used\n")
+        self.exit(2, f"{visible(f'error: {message}; {hint}`{self.prog} --help` shows how it is used')}\n")
 
 
 class _VerbParser(Parser):

@@ -14,6 +14,7 @@ from rebalancer.engine import Evaluation
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.visible import visible
 from rebalancer.model.words import plural, short_key
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.reporting.phrases import component_text, key_text
@@ -188,7 +189,7 @@ def _moves_in_flight(story: Story, layout: TextLayout) -> Iterable[str]:
 
 def _format_line(line: StoryLine, layout: TextLayout, *, ascii_only: bool) -> str:
     clock = f"{format_clock(line.at)}  "
-    text = line.text
+    text = visible(line.text)
     if layout.width is not None and len(clock) + len(text) > layout.width:
         ellipsis = "..." if ascii_only else "…"
         text = f"{text[: layout.width - len(clock) - len(ellipsis)]}{ellipsis}"

@@ -9,6 +9,7 @@ from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.load import load_cluster, select_workloads
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.terminal import write_lines
 from rebalancer.planning.plan import Eviction, narrow_plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import json_chunks, to_yaml
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         case "yaml":
             sys.stdout.write(to_yaml(plan_document(made, cluster.snapshot, relaxations, unknown)))
         case "name":
-            sys.stdout.writelines(f"{name}\n" for name in _name_pods(made.evictions))
+            write_lines(_name_pods(made.evictions))
         case _:
             view = PlanView(
                 acting=cluster.acting.line,

@@ -12,7 +12,8 @@ from rebalancer.admission.guards import Verdict
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.files import read_any_policy, read_policy, source_name
 from rebalancer.cli.parsing import Parser, add_verbs
-from rebalancer.cli.terminal import say
+from rebalancer.cli.terminal import say, write_lines
+from rebalancer.model.visible import visible_json
 from rebalancer.model.words import plural
 from rebalancer.policy import Guards, TeamPolicy, json_schema, team_json_schema
 
@@ -54,14 +55,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _validate(args: argparse.Namespace) -> int:
-    codes, wrong = [Exit.FINE], []
+    codes, wrong = [Exit.FINE], list[str]()
     for file in args.files:
         try:
             codes.append(_validate_file(file, live=args.live))
         except CliError as error:  # the others are checked, too
-            wrong.append(str(error))
+            first, *others = error.lines
+            wrong += [f"error: {first}" if wrong else first, *others]
     if wrong:
-        raise CliError("\nerror: ".join(wrong))
+        raise CliError(*wrong)
     return max(codes)
 
 
@@ -81,16 +83,17 @@ def _ask(guards: Guards, folder: Path) -> Exit:
     from rebalancer.adapters.prometheus import PrometheusQueries  # noqa: PLC0415  # validate alone needs no HTTP client
 
     if not guards.queries:
-        return _write("guards: no queries\n")
+        write_lines(["guards: no queries"])
+        return Exit.FINE
     answers = PrometheusQueries(folder=folder).ask(guards)
     words = {Verdict.GOOD: "ok", Verdict.BAD: "not good", Verdict.ERROR: "error"}
-    _write("".join(f"guard {answer.name}: {words[answer.verdict]}: {answer.message}\n" for answer in answers))
+    write_lines(f"guard {answer.name}: {words[answer.verdict]}: {answer.message}" for answer in answers)
     return Exit.FINE if all(answer.verdict is Verdict.GOOD for answer in answers) else Exit.ERROR
 
 
 def _schema(args: argparse.Namespace) -> int:
     schema = team_json_schema() if args.team else json_schema()
-    return _write(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
+    return _write(visible_json(json.dumps(schema, indent=2, ensure_ascii=False)) + "\n")
 
 
 def _show(args: argparse.Namespace) -> int:

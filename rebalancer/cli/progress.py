@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from rebalancer.model.visible import visible
+
 _PATIENCE: Final = 1.0
 """Seconds before anything is shown."""
 
@@ -33,7 +35,7 @@ def _show(doing: str, ended: threading.Event) -> None:
     began, shown = time.monotonic(), False
     wait = _PATIENCE
     while not ended.wait(wait):
-        sys.stderr.write(f"\r\x1b[K{doing} … {time.monotonic() - began:.0f}s")
+        sys.stderr.write(f"\r\x1b[K{visible(doing)} … {time.monotonic() - began:.0f}s")
         sys.stderr.flush()
         shown, wait = True, _INTERVAL
     if shown:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NoReturn
 
+from rebalancer.reporting.text.layout import finish_line, join_lines
+
 _ENTER: Final = "\x1b[?1049h"
 _LEAVE: Final = "\x1b[?1049l"
 _TO_TOP: Final = "\x1b[H"
@@ -35,7 +37,7 @@ def redrawing() -> Iterator[Callable[[Sequence[str]], None]]:
         nonlocal last
         last = lines
         height = shutil.get_terminal_size().lines
-        rows = "".join(f"{line}{_CLEAR_LINE}\n" for line in lines[: height - 1])
+        rows = "".join(f"{finish_line(line)}{_CLEAR_LINE}\n" for line in lines[: height - 1])
         _write(f"{_TO_TOP}{rows}{_CLEAR_BELOW}")
 
     _write(_ENTER)
@@ -44,7 +46,7 @@ def redrawing() -> Iterator[Callable[[Sequence[str]], None]]:
         yield show
     finally:
         signal.signal(signal.SIGTERM, before)
-        _write("".join((_LEAVE, *(f"{line}\n" for line in last))))
+        _write(f"{_LEAVE}{join_lines(last)}")
 
 
 def _end(number: int, _: object) -> NoReturn:

@@ -12,6 +12,7 @@ from rebalancer.cli.load import LoadedCluster, find_more_sizes, find_scale_down_
 from rebalancer.cli.objects import find_object, parse_object
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.terminal import write_lines
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
         case "yaml":
             sys.stdout.write(to_yaml(document))
         case "name":
-            sys.stdout.writelines(f"{name}\n" for name in _unsatisfied_names(document))
+            write_lines(_unsatisfied_names(document))
         case "junit":
             sys.stdout.write(report_junit(document))
         case _:

@@ -35,7 +35,7 @@ def load_flags(args: argparse.Namespace) -> Settings:
     try:
         return load_settings(given)
     except SettingsError as error:
-        raise CliError(f"the settings are wrong:\n{error}") from None
+        raise CliError("the settings are wrong:", *error.problems) from None
 
 
 def _help_form(field: FieldInfo) -> HelpText:

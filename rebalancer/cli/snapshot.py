@@ -17,6 +17,7 @@ from rebalancer.cli.progress import progress
 from rebalancer.cli.refusals import unreadable
 from rebalancer.decoding.reduction import reduced_list
 from rebalancer.locations import controller_namespace
+from rebalancer.model.visible import visible_json
 
 _EPILOG = (
     "The dump has the fields that Rebalancer reads and no others: no environment variables, commands, arguments, "
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _write(name: str, pieces: Iterable[bytes]) -> None:
     if name == "-":
-        sys.stdout.writelines(piece.decode() for piece in pieces)
+        sys.stdout.writelines(visible_json(piece.decode()) for piece in pieces)
         return
     with Path(name).open("wb") as file:
         file.writelines(pieces)

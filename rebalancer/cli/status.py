@@ -20,7 +20,7 @@ from rebalancer.cli.terminal import find_layout
 from rebalancer.reporting.acting import describe_controller, find_trouble
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.status import StatusDocument
-from rebalancer.reporting.text.status import status_text
+from rebalancer.reporting.text.status import status_lines, status_text
 
 _INTERVAL = 2.0
 """Seconds between two looks at the status with --watch; the controller writes it at the end of a cycle."""
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         elif args.output == "table" and can_redraw():
             with redrawing() as redraw:
                 for status in _read_again(transport, settings.namespace):
-                    redraw(_show(status, args).splitlines())
+                    redraw(status_lines(status, datetime.now(UTC), find_layout(args.color)))
         else:
             _show_changes(_read_again(transport, settings.namespace), args)
     except ClusterError as error:

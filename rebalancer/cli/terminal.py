@@ -5,7 +5,8 @@ import shutil
 import sys
 from collections.abc import Iterable
 
-from rebalancer.reporting.text.layout import TextLayout
+from rebalancer.model.visible import visible
+from rebalancer.reporting.text.layout import TextLayout, join_lines
 
 
 def find_layout(color: str) -> TextLayout:
@@ -28,5 +29,17 @@ def encodes_unicode() -> bool:
 def say(lines: Iterable[str]) -> None:
     """Write lines to standard output at once, broken between words where the terminal is narrower."""
     layout = find_layout("never")
-    sys.stdout.writelines(f"{row}\n" for line in lines for row in layout.wrap(line))
+    write_lines(row for line in lines for row in layout.wrap(line))
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Write lines to standard output at once, each whole."""
+    sys.stdout.write(join_lines(lines))
     sys.stdout.flush()
+
+
+def ask(question: str) -> str:
+    """Write a question to standard output, and return the line that is typed, "" at the end of the input."""
+    sys.stdout.write(f"{visible(question)} ")
+    sys.stdout.flush()
+    return sys.stdin.readline()

@@ -2,12 +2,12 @@
 
 import argparse
 import platform
-import sys
 
 from rebalancer import __version__
 from rebalancer.build import find_revision
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.terminal import write_lines
 from rebalancer.model.cluster import NEWEST, OLDEST
 
 
@@ -24,5 +24,5 @@ def run(_: argparse.Namespace) -> int:
         f"Python {platform.python_version()}",
         f"Kubernetes {OLDEST} to {NEWEST}",
     ]
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    write_lines(lines)
     return Exit.FINE

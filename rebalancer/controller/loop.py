@@ -337,7 +337,8 @@ def _publish(events: Iterable[Event]) -> Requests:
 def _handle_policy_refused(state: LoopState, event: PolicyRefused) -> tuple[LoopState, Requests]:
     if event.message == state.in_force.policy_error:
         return state, ()
-    note = f"policy {state.in_force.policy.cluster.hash} stays in force: {event.message}"
+    problems = event.message.replace("\n", "; ")  # a line each; a note is one line
+    note = f"policy {state.in_force.policy.cluster.hash} stays in force: {problems}"
     refused = replace(state, in_force=replace(state.in_force, policy_error=event.message))
     return refused, _publish_policy(state, EventReason.POLICY_INVALID, note)
 

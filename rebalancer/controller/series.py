@@ -8,6 +8,7 @@ from heapq import nsmallest
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rebalancer.model.reasons import State
+from rebalancer.model.visible import visible
 
 MOST_WORKLOADS: Final = 10_000
 """Up to this number of workloads, or of groups, every row is exported."""
@@ -40,13 +41,15 @@ class Series(NamedTuple, Generic[T]):
 def select_series(series: Iterable[Series[T]]) -> Sequence[Series[T]]:
     """Return one for each set of label values, the worst of those with equal values; of too many the worst only.
 
-    A workload has pods of two templates during a rollout; Prometheus refuses a scrape that has the same series twice.
+    A workload has pods of two templates during a rollout, and names may be equal as they are shown; Prometheus refuses
+    a scrape that has the same series twice.
     """
     worst: dict[tuple[str, ...], Series[T]] = {}
     for one in series:
-        known = worst.get(one.labels)
+        labels = tuple(map(visible, one.labels))
+        known = worst.get(labels)
         if known is None or one.headroom < known.headroom:
-            worst[one.labels] = one
+            worst[labels] = one._replace(labels=labels)
     unique = list(worst.values())
     if len({one.subject for one in unique}) <= MOST_WORKLOADS:
         return unique

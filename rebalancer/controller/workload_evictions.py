@@ -17,6 +17,7 @@ from prometheus_client import Counter
 
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.reasons import Cause
+from rebalancer.model.visible import visible
 from rebalancer.planning.plan import Plan
 
 MOST_WORKLOADS: Final = 5_000
@@ -56,6 +57,7 @@ class WorkloadEvictions:
                 self._counter.remove(*astuple(workload), cause)
 
     def _series(self, workload: Reference, cause: Cause, now: datetime) -> Counter:
+        workload = Reference(*map(visible, astuple(workload)))  # the same as shown: the same series
         own = len(self._last) - (OTHER in self._last)
         counted = workload if workload in self._last or own < MOST_WORKLOADS else OTHER
         self._last[counted] = max(now, self._last.get(counted, now))

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from rebalancer.history.words import cut
+from rebalancer.model.visible import visible_json
 
 ANNOTATION: Final = "rebalancer.dev/changed-by"
 
@@ -22,7 +23,7 @@ class Declaration(msgspec.Struct, frozen=True):
 
 def format_declaration(declaration: Declaration) -> str:
     """Return the text of the annotation."""
-    return msgspec.json.encode(declaration).decode()
+    return visible_json(msgspec.json.encode(declaration).decode())
 
 
 def read_declaration(text: str) -> Declaration:

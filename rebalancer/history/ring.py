@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from rebalancer.model.history import Entry
+from rebalancer.model.visible import visible_json
 
 SEGMENTS: Final = 8
 SEGMENT_MAPS: Final = tuple(f"rebalancer-history-{number}" for number in range(SEGMENTS))
@@ -65,7 +66,7 @@ def append_entries(segments: Sequence[str], entries: Iterable[Entry]) -> Mapping
     lines = [segments[place]]
     size = len(segments[place].encode())
     for entry in entries:
-        line = msgspec.json.encode(entry).decode() + "\n"
+        line = visible_json(msgspec.json.encode(entry).decode()) + "\n"
         length = len(line.encode())
         if size + length > SEGMENT_BYTES:
             place, lines, size = (place + 1) % len(segments), [], 0

@@ -6,9 +6,9 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, cast
 
-import yaml
 from pydantic import Field
 
+from rebalancer.model.yaml_text import dump_yaml
 from rebalancer.policy.base import Section
 from rebalancer.policy.breaker import Breaker
 from rebalancer.policy.capacity import Capacity
@@ -94,7 +94,7 @@ class Policy(Section):
 
     def to_yaml(self) -> str:
         """Return the document with every default filled in, as a file that `load_policy` reads back."""
-        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=120)
+        return dump_yaml(self.to_dict(), allow_unicode=True, width=120)
 
 
 def default_policy() -> Policy:

@@ -1,6 +1,9 @@
 """The errors of a policy file, as data and as lines of text."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from rebalancer.model.visible import visible_lines
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,7 +33,11 @@ class PolicyError(Exception):
 
     def __str__(self) -> str:
         """Show one line a problem, in the form editors can jump to: `policy.yaml:7: budgets.perNode: …`."""
-        lines = [f"{self.source}:{problem.line}: {problem}" for problem in self.problems]
+        return visible_lines(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """Yield one line a problem."""
+        for problem in self.problems:
+            yield f"{self.source}:{problem.line}: {problem}"
         if self.unlisted:
-            lines.append(f"{self.source}: and {self.unlisted} more")
-        return "\n".join(lines)
+            yield f"{self.source}: and {self.unlisted} more"

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.controllers import members
 from rebalancer.model.moves import NO_MEMORY, Reference
+from rebalancer.model.visible import visible_lines
 from rebalancer.model.workloads import pod_ordinal
 from rebalancer.policy import Policy, ScaleDownPrevention
 from rebalancer.prevention.findings import describe_risk, find_risks
@@ -64,7 +65,7 @@ def _explain_group(result: GroupResult, view: View, policy: Policy) -> ScaleDown
         if violated
         else "pods that are spread"
     )
-    return ScaleDownAnswer(_QUESTION, answer, "\n".join(lines))
+    return ScaleDownAnswer(_QUESTION, answer, visible_lines(lines))
 
 
 def _explain_stateful_set(group: PodGroup) -> ScaleDownAnswer:

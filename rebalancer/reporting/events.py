@@ -342,9 +342,8 @@ def team_events(
 def problem_events(problems: Mapping[str, str]) -> Iterator[Event]:
     """Yield an event for each problem, for a new leader: the last one's process may never have published it."""
     for namespace, problem in list(problems.items())[:_MOST_TEAM_EVENTS]:
-        yield _make_event(
-            namespace, EventReason.POLICY_INVALID, f"the team policy is not in force as written: {problem}"
-        )
+        lines = problem.replace("\n", "; ")  # a line each; a note is one line
+        yield _make_event(namespace, EventReason.POLICY_INVALID, f"the team policy is not in force as written: {lines}")
 
 
 def _describe(reading: TeamReading | None) -> str:

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from rebalancer.model.visible import visible
+
 PROGRAM = """
 import structlog
 from rebalancer.cli.logs import configure_logs
@@ -106,3 +108,32 @@ def test_json_has_every_cycle_with_every_field() -> None:
     cycles = [line for line in lines if line["event"] == "cycle"]
     assert [cycle["waiting_for"] for cycle in cycles] == [{}, {}, {"BlockedByBudget": 2, "TooYoung": 1}, {}]
     assert all({"breaker", "stale", "violated", "timestamp"} <= cycle.keys() for cycle in cycles)
+
+
+HOSTILE = """
+import structlog
+from rebalancer.cli.logs import configure_logs
+
+configure_logs(level="info", form="{form}")
+name = "web\\x1b[2J\\x7f\\u202e\\u2028\\r\\n2026-01-01 [info     ] forged"
+log = structlog.get_logger("test")
+log.info(name, pods=[name, (name,)], counts={{name: name}}, **{{name: name}})
+log.info("nested", pods={{name: [name]}}, names={{name}})
+try:
+    raise ValueError(name)
+except ValueError:
+    log.exception(name)
+"""
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_names_write_no_lines_and_no_control_characters(form: str) -> None:
+    """Wherever in an event they are, and in the message of an exception."""
+    program = HOSTILE.format(form=form)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=60)
+    text = run.stderr.decode()
+    assert text.count("forged") > 9
+    assert visible(text.replace("\n", "")) == text.replace("\n", "")
+    events = [line for line in text.splitlines() if not line.startswith("    ")]
+    assert len(events) == 3
+    assert not [line for line in text.splitlines() if line.strip().startswith("2026-01-01")]

@@ -167,3 +167,22 @@ def test_help_is_never_wider_than_a_hundred_columns(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COLUMNS", "250")
     parser = Parser(prog="x", description="word " * 100)
     assert max(map(len, parser.format_help().splitlines())) <= 100
+
+
+def test_a_mistake_of_ours_keeps_its_traceback_and_its_message_is_one_line() -> None:
+    """It may quote a name of the cluster."""
+    program = (
+        "from rebalancer.cli import main, version\n"
+        "def run(args): raise KeyError('web') from ValueError('\\x1b[2J\\nerror: forged')\n"
+        "version.run = run\n"
+        "main.main(['version'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == "ValueError: \\x1b[2J\\nerror: forged"
+    assert lines[1:3] == [
+        "The above exception was the direct cause of the following exception:",
+        "Traceback (most recent call last):",
+    ]
+    assert lines[-1] == "KeyError: 'web'"

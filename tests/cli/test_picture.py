@@ -12,7 +12,7 @@ import pytest
 from rebalancer.cli.logs import configure_logs
 from rebalancer.cli.picture import draw
 from rebalancer.policy import default_policy
-from rebalancer.reporting.text.layout import TextLayout
+from rebalancer.reporting.text.layout import TextLayout, join_lines
 from rebalancer.simulator import ZONE
 from rebalancer.simulator.changes import parse_change
 from rebalancer.simulator.scenario import Scenario, shipped_scenario
@@ -33,8 +33,7 @@ def picture_file(name: str) -> Path:
 
 
 def drawn(story: Story, lines: Sequence[StoryLine], *, width: int = 120, color: bool = False, plain: bool) -> str:
-    picture = draw(story, lines, TextLayout(width=width, color=color), ascii_only=plain)
-    return "".join(f"{line}\n" for line in picture)
+    return join_lines(draw(story, lines, TextLayout(width=width, color=color), ascii_only=plain))
 
 
 def pictures(name: str) -> str:

@@ -40,6 +40,7 @@ from rebalancer.model.moves import FailedPrediction, Memory, MoveState, SentRequ
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult, ReplicaCount
+from rebalancer.reporting.events import problem_events
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import FIRST_WAIT
 from tests.build import a_cluster, a_state
@@ -323,6 +324,15 @@ def test_policies() -> None:
     assert (reasons(requests), state.in_force.policy_error) == ({"PolicyReloaded"}, "")
     state, requests = after(state, PolicyLoaded(policy=eager(Mode.OBSERVE)))
     assert (reasons(requests), state.mode) == ({"PolicyReloaded"}, Mode.OBSERVE)
+
+
+def test_the_problems_of_a_policy_are_one_line_of_an_event() -> None:
+    """A line each where they are shown as a list; a note is one line."""
+    _, requests = after(led(policy=EVICTING), PolicyRefused(message="policy.yaml:3: a\npolicy.yaml:4: b"))
+    (event,) = (request.event for request in requests if isinstance(request, Publish))
+    assert event.note.endswith(" stays in force: policy.yaml:3: a; policy.yaml:4: b")
+    (team,) = problem_events({"shop": "rules.yaml:1: a\nrules.yaml:2: b"})
+    assert team.note == "the team policy is not in force as written: rules.yaml:1: a; rules.yaml:2: b"
 
 
 def test_the_process_can_only_restrain() -> None:

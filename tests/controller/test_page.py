@@ -180,7 +180,9 @@ def test_the_plan_that_waits_for_approval_is_shown_with_its_command(browser: Bro
     assert f"rebalancer approve {proposal.hash} shows it and asks" in text
     assert "; expires " in text
     assert re.search(
-        r'<th scope="row">shop/web-[\w-]+</th><td class="whole">a-\d</td><td>zone b/c, node [^<]*</td>', text
+        r'<th scope="row"><bdi>shop/web-[\w-]+</bdi></th><td class="whole"><bdi>a-\d</bdi></td>'
+        r"<td><bdi>zone b/c, node [^<]*</bdi></td>",
+        text,
     )
     approved = structs.replace(state.memory, proposal=structs.replace(proposal, approved=True))
     assert state.cycle is not None

@@ -17,6 +17,14 @@ def test_two_templates_of_one_workload_make_one_series_the_worse() -> None:
     assert select_series([better, worse]) == select_series([worse, better]) == [worse]
 
 
+def test_names_that_are_shown_alike_make_one_series_the_worse() -> None:
+    """All gauges of it are then of the same workload."""
+    better, worse = series("web\n", -2), series("web\\n", -3)
+    assert select_series([better, worse]) == select_series([worse, better]) == [worse]
+    (shown,) = select_series([better])
+    assert shown.labels == ("web\\n",)
+
+
 def test_a_very_large_cluster_has_the_series_that_are_broken_and_the_worst_others() -> None:
     """Above 10,000 workloads the number of series no longer grows with the cluster."""
     satisfied = [series(f"s{number:05}", 1 + number) for number in range(MOST_WORKLOADS + 1_000)]

@@ -96,6 +96,18 @@ def test_while_an_eviction_is_planned_its_series_does_not_end() -> None:
     assert list(series().values()) == [1]
 
 
+def test_names_that_are_shown_alike_are_counted_together_and_end_together() -> None:
+    """A name cannot write a line into the metrics, nor make Prometheus refuse a scrape."""
+    evictions, series = counting()
+    evictions.count(granted(Reference("default", "Own\x1b", "web")))
+    evictions.count(granted(Reference("default", "Own\\x1b", "web"), NOW + HOUR / 2))
+    assert series() == {("default", "Own\\x1b", "web", "SkewViolated"): 2}
+    evictions.end(NOW + HOUR)
+    assert list(series().values()) == [2]
+    evictions.end(NOW + HOUR + HOUR / 2)
+    assert not series()
+
+
 def test_every_reason_of_a_workload_ends_with_it() -> None:
     """They are read together."""
     evictions, series = counting()

@@ -334,3 +334,14 @@ def test_off_is_the_mode_off_with_and_without_quotes(written: str) -> None:
 @pytest.mark.parametrize("written", ["true", "On", "off course", "0"])
 def test_no_other_value_is_the_mode_off(written: str) -> None:
     assert refused(f"{HEAD}capacity: {{mode: {written}}}\n")
+
+
+def test_an_error_has_a_line_for_each_problem_whatever_a_message_quotes() -> None:
+    """The controller stores and reports it as text."""
+    problems = PolicyProblem(1, "groups", "found a\nb"), PolicyProblem(2, "", "\x1b[2J")
+    error = PolicyError(source="policy.yaml", problems=problems, unlisted=1)
+    assert str(error).splitlines() == [
+        "policy.yaml:1: groups: found a\\nb",
+        "policy.yaml:2: \\x1b[2J",
+        "policy.yaml: and 1 more",
+    ]

@@ -118,7 +118,7 @@ def steps_of(html: str) -> list[tuple[str, str]]:
     return [
         (number, pod)
         for number, step in re.findall(r'<li><span class="step [^"]*">(.*?)</span>(.*?)</li>', plan, re.DOTALL)
-        for pod in re.findall(r"<p>(\S+) <span", step)
+        for pod in re.findall(r"<p><bdi>(\S+)</bdi> <span", step)
     ]
 
 

@@ -13,8 +13,9 @@ import structlog
 from kubernetes import client
 
 from rebalancer.adapters.kubernetes.transport import MERGE_PATCH, ClusterError, RequestRefused, Transport
-from rebalancer.model.events import Event
+from rebalancer.model.events import NOTE_LIMIT, Event
 from rebalancer.model.moments import micro_time
+from rebalancer.model.visible import visible
 
 CONTROLLER = "rebalancer.dev/rebalancer"
 _QUEUED = 1000
@@ -139,17 +140,23 @@ class Recorder:
             # The client writes no digits for a whole second, and the API server wants six.
             "eventTime": micro_time(now.replace(microsecond=now.microsecond or 1)),
             "reportingController": CONTROLLER,
-            "reportingInstance": self._instance[:128],
+            "reportingInstance": visible(self._instance)[:128],
             "action": event.action,
             "reason": str(event.reason),
             "type": event.type,
-            "note": event.note,
-            "regarding": {key: value for key, value in reference.items() if value},
+            "note": _cut(visible(event.note)),
+            "regarding": {key: visible(value) for key, value in reference.items() if value},
         }
+
+
+def _cut(note: str) -> str:
+    """Shorten a note visibly to the bytes that the API server takes."""
+    data = note.encode()
+    return note if len(data) <= NOTE_LIMIT else f"{data[: NOTE_LIMIT - 3].decode(errors='ignore')}…"
 
 
 def _make_name(event: Event) -> str:
     """Return an event's name: a hash of its content, which the API server does not allow to change later."""
     regarding = event.regarding
     content = f"{regarding.kind}\0{regarding.uid}\0{event.reason}\0{event.note}"
-    return f"{regarding.name[:230]}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    return f"{visible(regarding.name)[:230]}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"

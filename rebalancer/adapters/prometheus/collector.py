@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from rebalancer.adapters.prometheus.declarations import Gauge, Row
+from rebalancer.model.visible import visible
 
 
 class ProcessView(Protocol):
@@ -50,7 +51,7 @@ class GaugeCollector(Collector, Generic[V]):
         """Return what the rows are made for, and the rows: the last ones if that is the same object."""
         source = gauge.once_for(view) if gauge.once_for is not None else view
         known = self._published[1].get(gauge.name)
-        return known if known is not None and known[0] is source else (source, tuple(gauge.rows(view)))
+        return known if known is not None and known[0] is source else (source, _clean(gauge.rows(view)))
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Return nothing: names need no check for duplicates, so that registration collects nothing."""
@@ -63,11 +64,20 @@ class GaugeCollector(Collector, Generic[V]):
         for gauge in self._gauges:
             if gauge.leader_only and not view.leads:
                 continue
-            rows = gauge.rows(view) if gauge.once_for is None else made.get(gauge.name, (None, ()))[1]
+            rows = _clean(gauge.rows(view)) if gauge.once_for is None else made.get(gauge.name, (None, ()))[1]
             family = GaugeMetricFamily(gauge.name, gauge.help, labels=gauge.labels)
             for labels, value in _add_zeros(gauge, rows) if gauge.values else rows:
                 family.add_metric(labels, value)
             yield family
+
+
+def _clean(rows: Iterable[Row]) -> Sequence[Row]:
+    """Return rows with label values as they are shown; of those that are equal then, the one with the largest value."""
+    cleaned: dict[tuple[str, ...], float] = {}
+    for labels, value in rows:
+        shown = tuple(map(visible, labels))
+        cleaned[shown] = max(value, cleaned.get(shown, value))
+    return tuple(cleaned.items())
 
 
 def _add_zeros(gauge: Gauge[V], rows: Iterable[Row]) -> Iterator[Row]:

@@ -1,6 +1,6 @@
 """The status page: HTML that works without JavaScript, its style, and the same content as JSON. All of it is read-only.
 
-Whatever names have in them is escaped, and headers let the browser load and run nothing.
+Whatever names have in them is escaped or made visible, and headers let the browser load and run nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from rebalancer.adapters.web.page_address import REFRESH_SECONDS, PageAddress
 from rebalancer.adapters.web.page_view import PageView
 from rebalancer.adapters.web.routes import Request, Response, Route, text_response
+from rebalancer.model.visible import visible
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.overview import Selection
 from rebalancer.reporting.documents.page import PageDocument
@@ -22,6 +23,9 @@ _HEADERS: Final = (
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
 )
+_LONGEST: Final = 4_096
+"""Characters of one value; an address with a filter of each kind has fewer."""
+
 _VIEWS: Final = {
     "/": "overview",
     "/workloads": "workloads",
@@ -54,7 +58,12 @@ def page_routes(
     """
     loader = PackageLoader("rebalancer.adapters.web")
     environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader,
+        autoescape=True,
+        finalize=_finish,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     style = loader.get_source(environment, "style.css")[0].encode()
 
@@ -93,6 +102,14 @@ def page_routes(
 
     views = {path: guarded(show(path)) for path in _VIEWS}
     return {**views, "/status.json": guarded(send_json), "/style.css": guarded(send_style)}
+
+
+def _finish(value: object) -> object:
+    """Return what a template writes of a value: of text no character that a browser obeys, and not without end.
+
+    The output of a macro is made of values that have been here, and the curve of a trend of numbers.
+    """
+    return visible(value, _LONGEST) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _is_local(host: str) -> bool:

@@ -277,11 +277,15 @@ class PageView:
         status = self._page.status
         return [
             *(
-                [f"A newer policy is refused, the last valid one stays in force: {status.policy.error}"]
+                f"A newer policy is refused, the last valid one stays in force: {status.policy.error}".split("\n")
                 if not status.policy.valid
                 else []
             ),
-            *(f"Team policy of {team.namespace}: {team.error}" for team in status.policy.team_errors),
+            *(
+                line
+                for team in status.policy.team_errors
+                for line in f"Team policy of {team.namespace}: {team.error}".split("\n")
+            ),
             *(f"{blocked.refusal.reason}: {blocked.refusal}" for blocked in status.breaker.namespaces),
             *(f"{entry.refusal.reason}: {entry.pod}: {entry.refusal}" for entry in status.refused_evictions[:FIRST]),
             *(

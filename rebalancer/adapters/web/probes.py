@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 
 from rebalancer.adapters.web.routes import Request, Response, Route, text_response
+from rebalancer.model.visible import visible_lines
 
 Check = Callable[[], str]
 """Returns why the check fails, "" if it passes."""
@@ -33,7 +34,8 @@ def run_checks(checks: Checks, path: str, *, verbose: bool) -> tuple[bool, str]:
     if passed and not verbose:
         return True, "ok\n"
     lines = [f"[-]{name} failed: {wrong}" if wrong else f"[+]{name} ok" for name, wrong in failures.items()]
-    return passed, "\n".join([*lines, f"{path} check {'passed' if passed else 'failed'}", ""])
+    last = f"{path} check {'passed' if passed else 'failed'}"
+    return passed, f"{visible_lines([*lines, last])}\n"
 
 
 def _run_check(check: Check) -> str:

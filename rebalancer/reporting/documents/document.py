@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
-import yaml
 from msgspec import Meta, Struct
 
 from rebalancer.assessment.sizes.layout import join_sizes
 from rebalancer.model.moves import Reference
+from rebalancer.model.visible import visible_json
+from rebalancer.model.yaml_text import dump_yaml
 
 API_VERSION = "rebalancer.dev/v1alpha1"
 
@@ -57,7 +58,7 @@ def workload_name(reference: Reference) -> WorkloadName:
 
 def to_json(document: Struct) -> bytes:
     """Encode a document as JSON; equal documents give equal bytes."""
-    return msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=2) + b"\n"
+    return f"{_encode(document, '')}\n".encode()
 
 
 def fit_json(document: CamelCaseStruct, lists: Sequence[str], most: int) -> bytes:
@@ -99,14 +100,14 @@ def json_chunks(document: Struct) -> Iterator[str]:
 
 
 def _encode(value: object, indent: str) -> str:
-    text = msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode()
-    return text.replace("\n", f"\n{indent}")
+    text = visible_json(msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode())
+    return text.replace("\n", f"\n{indent}") if indent else text
 
 
 def to_yaml(document: Struct) -> str:
     """Encode a document as YAML."""
     plain = msgspec.json.decode(msgspec.json.encode(document))
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+    return dump_yaml(plain, allow_unicode=True, width=120)
 
 
 def document_schema(document: type[Struct]) -> dict[str, Any]:

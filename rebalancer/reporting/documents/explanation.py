@@ -25,6 +25,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.visible import visible_lines
 from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.model.workloads import pod_ordinal, reference_of
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
@@ -73,6 +74,11 @@ class Answer(CamelCaseStruct, frozen=True, kw_only=True):
     question: Text
     answer: Text
     evidence: str
+
+
+def _answer(question: str, answer: str, *evidence: str) -> Answer:
+    """Return an answer; each piece of evidence is one line."""
+    return Answer(question=question, answer=answer, evidence=visible_lines(evidence))
 
 
 class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
@@ -186,7 +192,7 @@ def _blocked_answers(details: ExplanationDetails) -> Iterator[Answer]:
     """Yield why nothing is evicted in the namespace: it concerns what is not planned now, too."""
     if details.blocked is not None:
         evidence = str(details.blocked)
-        yield Answer(question="Is anything evicted in its namespace?", answer=details.blocked.reason, evidence=evidence)
+        yield _answer("Is anything evicted in its namespace?", details.blocked.reason, evidence)
 
 
 class _WorkloadPlan:
@@ -212,12 +218,12 @@ class _WorkloadPlan:
         """Yield which pods are evicted now, which wait and why, and why not more are."""
         names = [eviction.pod.name for eviction in self.going or [wait.eviction for wait in self.waiting]]
         answer = f"{len(self.going)} now, {len(self.waiting)} waiting"
-        yield Answer(question="Which of its pods are evicted?", answer=answer, evidence=name_list(names))
+        yield _answer("Which of its pods are evicted?", answer, name_list(names))
         yield from _waiting_answers(self.waiting, self._made_at)
         question = "Why is only part of it repaired?" if names else "Why is it not repaired now?"
         for group in self._obstacles:
             evidence = component_text(group, self._relaxations)
-            yield Answer(question=question, answer=str(group.reason), evidence=evidence)
+            yield _answer(question, str(group.reason), evidence)
             waits = {wait.refusal for wait in self.waiting}
             if group.state is State.VIOLATED and group.refusal is not None and group.refusal not in waits:
                 yield _end_answer(group.refusal, self._made_at)
@@ -230,13 +236,13 @@ def _waiting_answers(waiting: Sequence[Waiting], made_at: datetime) -> Iterator[
         pods.setdefault(wait.refusal, []).append(wait.eviction.pod.name)
     for refusal, names in pods.items():
         verb = "does" if len(names) == 1 else "do"
-        yield Answer(question=f"Why {verb} {name_list(names)} wait?", answer=refusal.reason, evidence=str(refusal))
+        yield _answer(f"Why {verb} {name_list(names)} wait?", refusal.reason, str(refusal))
         yield _end_answer(refusal, made_at)
 
 
 def _end_answer(refusal: Refusal, made_at: datetime) -> Answer:
     """Say when a wait ends."""
-    return Answer(question="When does that end?", answer=wait_end(refusal, made_at), evidence="")
+    return _answer("When does that end?", wait_end(refusal, made_at))
 
 
 def _method_answers(reference: Reference, plan: Plan, details: ExplanationDetails) -> Iterator[Answer]:
@@ -244,12 +250,12 @@ def _method_answers(reference: Reference, plan: Plan, details: ExplanationDetail
     for group in plan.components:
         if details.verbose and reference in group.workloads and group.attempts:
             question = "Which method found the step?"
-            yield Answer(question=question, answer=group.method or "none", evidence="\n".join(method_lines(group)))
+            yield _answer(question, group.method or "none", *method_lines(group))
 
 
 def _scale_down_answers(details: ExplanationDetails) -> Iterator[Answer]:
     for question, answer, evidence in details.scale_downs:
-        yield Answer(question=question, answer=answer, evidence=evidence)
+        yield _answer(question, answer, *evidence.split("\n"))
 
 
 def _refusal_answers(reference: Reference, plan: Plan) -> Iterator[Answer]:
@@ -259,7 +265,7 @@ def _refusal_answers(reference: Reference, plan: Plan) -> Iterator[Answer]:
         if refusal.workload == reference and refusal.pod is not None:
             staying.setdefault((refusal.reason, str(refusal.refusal)), []).append(refusal.pod)
     for (reason, message), pods in staying.items():
-        yield Answer(question=f"Why not {name_list(pods)}?", answer=reason, evidence=message)
+        yield _answer(f"Why not {name_list(pods)}?", reason, message)
 
 
 def _claim_answers(details: ExplanationDetails) -> Iterator[Answer]:
@@ -267,7 +273,7 @@ def _claim_answers(details: ExplanationDetails) -> Iterator[Answer]:
     recipe = details.claims
     if recipe is not None:
         answer = f"giving up {name_list(recipe.claims)}" if isinstance(recipe, ClaimRecipe) else "nothing is known"
-        yield Answer(question="What would repair it in spite of its volumes?", answer=answer, evidence=str(recipe))
+        yield _answer("What would repair it in spite of its volumes?", answer, *str(recipe).split("\n"))
 
 
 def _groups_of(reference: Reference, assessment: Assessment) -> Sequence[EvaluatedGroup]:
@@ -299,10 +305,10 @@ def _state_answers(
         )
         state, _, message, _ = reasons.for_limit(limit)
         is_unknown = state is State.UNKNOWN
-        yield Answer(
-            question=f"Is limit {name} satisfied?",
-            answer=f"{state}; {guarantee}" if limit.guaranteed and not is_unknown else str(state),
-            evidence=message if is_unknown else limit.message,
+        yield _answer(
+            f"Is limit {name} satisfied?",
+            f"{state}; {guarantee}" if limit.guaranteed and not is_unknown else str(state),
+            message if is_unknown else limit.message,
         )
 
 
@@ -310,10 +316,10 @@ def _missing_domain_answers(reference: Reference, assessment: Assessment) -> Ite
     """Yield the domains that constraints do not count because they have no node."""
     for workload, row in worst_rows(assessment.domains_without_nodes):
         if workload == reference and row.would_violate:
-            yield Answer(
-                question=f"Which {row.topology_key} has no node?",
-                answer=f"{row.domain.value} ({describe_source(row.domain)})",
-                evidence=describe_domain_without_nodes(row),
+            yield _answer(
+                f"Which {row.topology_key} has no node?",
+                f"{row.domain.value} ({describe_source(row.domain)})",
+                describe_domain_without_nodes(row),
             )
 
 
@@ -327,14 +333,14 @@ def _repair_answers(reference: Reference, plan: Plan, snapshot: Snapshot) -> Ite
         before, after = current_counts(group.component), expected_counts(group, evictions, snapshot)
         lines = [f"{short_key(key)} {counts_change(counts, after.get(key, {}))}" for key, counts in before.items()]
         lines += [limit_change(limit, evictions, snapshot) for limit in unsatisfied_limits(group.limits)]
-        yield Answer(
-            question="How many evictions does the repair take?",
-            answer=repair_cost(group, numbers[group.name]),
-            evidence="\n".join(lines),
+        yield _answer(
+            "How many evictions does the repair take?",
+            repair_cost(group, numbers[group.name]),
+            *lines,
         )
         why = why_no_fewer(group)
         if why:
-            yield Answer(question="Why not fewer?", answer=why, evidence="")
+            yield _answer("Why not fewer?", why)
 
 
 def _constraint_suggestions(
@@ -346,14 +352,12 @@ def _constraint_suggestions(
     if combined:
         this = "this constraint" if len(combined) == 1 else "these constraints"
         effects = "; ".join(spread.effect for spread in combined)
-        yield Answer(
-            question=question, answer=f"with {this}, {effects}", evidence=constraints.constraints_yaml(combined)
-        )
+        yield _answer(question, f"with {this}, {effects}", *constraints.constraints_yaml(combined).split("\n"))
     for spread in alternatives:
-        yield Answer(
-            question=f"Which one instead over {short_key(spread.topology_key)}, for pods that match {spread.selector}?",
-            answer=f"with this constraint, {spread.effect}",
-            evidence=constraints.constraints_yaml([spread]),
+        yield _answer(
+            f"Which one instead over {short_key(spread.topology_key)}, for pods that match {spread.selector}?",
+            f"with this constraint, {spread.effect}",
+            *constraints.constraints_yaml([spread]).split("\n"),
         )
     not_forced = any(group.reason is Reason.NOT_FORCED and reference in group.workloads for group in plan.components)
     if not_forced and not combined:
@@ -361,7 +365,7 @@ def _constraint_suggestions(
             "its constraints are hard already; with domains of equal size, or a larger maxSkew, the scheduler can be "
             "forced"
         )
-        yield Answer(question=question, answer="none", evidence=evidence)
+        yield _answer(question, "none", evidence)
 
 
 def _enforcing_spreads(
@@ -376,10 +380,10 @@ def _enforcing_spreads(
 
 
 def _no_constraint_answer() -> Answer:
-    return Answer(
-        question="Which topology spread constraints apply?",
-        answer="none",
-        evidence="kube-scheduler does not spread these pods",
+    return _answer(
+        "Which topology spread constraints apply?",
+        "none",
+        "kube-scheduler does not spread these pods",
     )
 
 
@@ -388,13 +392,13 @@ def _constraint_answer(evaluated: EvaluatedConstraint, state: StateReason, label
     action = "hard" if constraint.hard else f"soft, {constraint.origin}"
     question = f"Is {constraint.key} (maxSkew {constraint.max_skew}, {action}) satisfied?"
     if state.state is State.UNKNOWN:
-        return Answer(question=question, answer=str(state.state), evidence=state.message)
+        return _answer(question, str(state.state), state.message)
     domain = labels.get(constraint.key)
     this_pod = f"; this pod is in {domain!r}" if domain is not None else ""
-    return Answer(
-        question=question,
-        answer=f"{state.state}: skew {evaluated.counts.skew}",
-        evidence=f"{_list_domains(evaluated.counts.by_domain)}{this_pod}",
+    return _answer(
+        question,
+        f"{state.state}: skew {evaluated.counts.skew}",
+        f"{_list_domains(evaluated.counts.by_domain)}{this_pod}",
     )
 
 
@@ -410,7 +414,7 @@ def _replacement_answers(pod: Pod, view: View) -> Iterator[Answer]:
     question = "What would replace it?"
     new_pod = replacement(pod, view)
     if isinstance(new_pod, Unpredictable):
-        yield Answer(question=question, answer=new_pod.reason, evidence=new_pod.message)
+        yield _answer(question, new_pod.reason, new_pod.message)
         return
     same_name = new_pod.name == pod.name
     when = "once it is gone" if same_name else "while it is still terminating"
@@ -420,24 +424,24 @@ def _replacement_answers(pod: Pod, view: View) -> Iterator[Answer]:
         template = (
             f"the owner's template of revision {owner.revision_at(ordinal)}, at which its partition keeps the pod"
         )
-    yield Answer(question=question, answer=f"a pod from {template}, {when}", evidence=str(new_pod))
+    yield _answer(question, f"a pod from {template}, {when}", str(new_pod))
     state = view.without([pod]) if same_name else view.terminating([pod])
     prediction = predict(new_pod, state)
     if new_pod.least is not None:
         smallest = structs.replace(new_pod, spec=structs.replace(new_pod.spec, requests=new_pod.least))
-        yield Answer(
-            question="Where would kube-scheduler place that?",
-            answer=f"not known: on one of {len(predict(smallest, state).feasible | prediction.feasible)} nodes",
-            evidence=(
+        yield _answer(
+            "Where would kube-scheduler place that?",
+            f"not known: on one of {len(predict(smallest, state).feasible | prediction.feasible)} nodes",
+            (
                 "its template, its namespace and the newest pod say different things of what it will request; with "
                 f"the most, {len(prediction.feasible)} nodes admit it"
             ),
         )
         return
-    yield Answer(
-        question="Where would kube-scheduler place that?",
-        answer=prediction_summary(prediction),
-        evidence=_rejections(prediction),
+    yield _answer(
+        "Where would kube-scheduler place that?",
+        prediction_summary(prediction),
+        _rejections(prediction),
     )
 
 
@@ -474,20 +478,18 @@ def _eviction_answer(
     question = "Is it evicted?"
     for eviction in plan.evictions:
         if eviction.pod.uid == pod.uid:
-            evidence = f"{eviction_text(eviction)}\n{_target_text(eviction)}"
-            return MOVES, eviction.cause, Answer(question=question, answer="now", evidence=evidence)
+            return MOVES, eviction.cause, _answer(question, "now", eviction_text(eviction), _target_text(eviction))
     for waiting in plan.waiting:
         if waiting.eviction.pod.uid == pod.uid:
-            evidence = (
-                f"{waiting.refusal}\nIt {wait_end(waiting.refusal, plan.made_at)}.\n{_target_text(waiting.eviction)}"
-            )
-            return WAITS, waiting.reason, Answer(question=question, answer=waiting.reason, evidence=evidence)
+            end = f"It {wait_end(waiting.refusal, plan.made_at)}."
+            lines = str(waiting.refusal), end, _target_text(waiting.eviction)
+            return WAITS, waiting.reason, _answer(question, waiting.reason, *lines)
     for refusal in plan.refusals:
         if refusal.workload == reference and refusal.pod in {None, pod.name}:
             evidence = str(refusal.refusal)
-            return STAYS, refusal.reason, Answer(question=question, answer=refusal.reason, evidence=evidence)
+            return STAYS, refusal.reason, _answer(question, refusal.reason, evidence)
     reason, evidence = _why_it_stays(reference, plan, details, otherwise)
-    return STAYS, reason, Answer(question=question, answer=reason or "no", evidence=evidence)
+    return STAYS, reason, _answer(question, reason or "no", evidence)
 
 
 def _why_it_stays(

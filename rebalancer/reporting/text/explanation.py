@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebalancer.reporting.documents.explanation import MOVES, STAYS, WAITS, ExplanationDocument
-from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines
 from rebalancer.reporting.text.map import map_lines, rule_lines
 
 _STYLES: Final = {MOVES: Style.MOVING, WAITS: Style.CAUTION, STAYS: Style.HEADING}
@@ -20,10 +20,10 @@ def explanation_text(document: ExplanationDocument, layout: TextLayout = PLAIN, 
     for answer in document.path:
         lines += ["", *(layout.heading(line) for line in layout.wrap(answer.question))]
         lines += layout.wrap(answer.answer, "  ")
-        for line in answer.evidence.splitlines():
+        for line in answer.evidence.split("\n") if answer.evidence else ():
             # What is to be pasted, such as YAML, begins with spaces or a dash and is not wrapped.
             fixed = line.startswith((" ", "- ")) or line.endswith(":")
             lines += [f"  {line}"] if fixed else layout.wrap(line, "  ")
     if foot:
         lines += ["", *(line for text in foot for line in layout.wrap(text))]
-    return "".join(f"{line}\n" for line in lines)
+    return join_lines(lines)

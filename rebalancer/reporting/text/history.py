@@ -5,7 +5,7 @@ from typing import Final
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.reporting.documents.history import HistoryDocument, HistoryEntry, TrendDocument
-from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines
 
 _HEAD: Final = ("TIME", "KIND", "WHAT")
 _TREND: Final = ("TIME", "VIOLATED WORKLOADS", "PODS ABOVE BOUNDS", "LARGEST SKEW")
@@ -30,7 +30,7 @@ def history_text(document: HistoryDocument, layout: TextLayout = PLAIN) -> str:
         (f"{entry.at:%Y-%m-%d %H:%M:%SZ}", layout.paint(entry.kind, _find_style(entry)), entry.text)
         for entry in document.entries
     ]
-    return "".join(f"{line}\n" for line in layout.table(_HEAD, rows))
+    return join_lines(layout.table(_HEAD, rows))
 
 
 def _find_style(entry: HistoryEntry) -> Style | None:
@@ -47,4 +47,4 @@ def trend_text(document: TrendDocument, layout: TextLayout = PLAIN) -> str:
         (f"{sample.at:%Y-%m-%d %H:%M:%SZ}", str(sample.violated), str(sample.above), str(sample.skew))
         for sample in document.samples
     ]
-    return "".join(f"{line}\n" for line in layout.table(_TREND, rows))
+    return join_lines(layout.table(_TREND, rows))

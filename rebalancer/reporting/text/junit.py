@@ -6,10 +6,12 @@ from xml.sax.saxutils import quoteattr
 
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.model.visible import visible
 from rebalancer.model.words import plural
 from rebalancer.reporting.documents.report import ReportDocument, ReportedFailure
 from rebalancer.reporting.phrases import key_text
 from rebalancer.reporting.text.failures import loss_text
+from rebalancer.reporting.text.layout import join_lines
 
 _MOST: Final = 5
 """So many sets of pods are listed in the message on one domain; the rest is counted."""
@@ -53,7 +55,7 @@ def report_junit(document: ReportDocument) -> str:
         )
         lines += [line for case in cases for line in _case_lines(case)]
         lines.append("  </testsuite>")
-    return "\n".join([*lines, "</testsuites>", ""])
+    return join_lines([*lines, "</testsuites>"])
 
 
 def _constraint_cases(document: ReportDocument) -> Iterator[_Case]:
@@ -121,6 +123,5 @@ def _case_lines(case: _Case) -> Iterator[str]:
 
 
 def _quote(value: object) -> str:
-    """Quote an attribute; characters that XML does not allow are left out."""
-    text = str(value)
-    return quoteattr("".join(character for character in text if character.isprintable()))
+    """Quote an attribute; characters that XML does not allow are made visible."""
+    return quoteattr(visible(str(value)))

@@ -2,8 +2,12 @@
 
 Own code and not a library's: rich breaks words, or leaves columns out, where the terminal is narrow.
 Where the output is no terminal it is not wrapped, so that a line can be searched for, and has no colour.
+
+Every text ends in `join_lines`, the only place that writes a line break or a colour: what names of the cluster have in
+them is made visible there. A colour is until then a mark that nobody outside this process can guess.
 """
 
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,8 +16,11 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from rebalancer.model.reasons import State
+from rebalancer.model.visible import OBEYED, visible
 
-_CODES: Final = re.compile("\x1b\\[[0-9;]*m")
+_TOKEN: Final = os.urandom(8).hex()
+_MARK: Final = re.compile(f"\x1b{_TOKEN}\\[([0-9]+)m")
+_MARK_OR_OBEYED: Final = re.compile(f"{_MARK.pattern}|{OBEYED}")
 _GAP: Final = "  "
 _NARROWEST: Final = 24
 """With less room than this for the last column of a table, it gets lines of its own below each row."""
@@ -51,8 +58,8 @@ class TextLayout(NamedTuple):
     bar: str = ""
 
     def paint(self, text: str, style: Style | None) -> str:
-        """Give a text its colour."""
-        return f"\x1b[{style}m{text}\x1b[0m" if self.color and style is not None and text else text
+        """Mark a text with its colour, for `join_lines`."""
+        return f"{_mark(style)}{text}{_mark('0')}" if self.color and style is not None and text else text
 
     def heading(self, text: str) -> str:
         """Return a heading."""
@@ -120,8 +127,26 @@ def _padded(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 
 def visible_width(text: str) -> int:
-    """Return how many columns a text takes, without the codes of its colours."""
-    return len(_CODES.sub("", text)) if "\x1b" in text else len(text)
+    """Return how many columns a text takes where it is shown: without the marks of its colours."""
+    return len(visible(_MARK.sub("", text) if "\x1b" in text else text))
+
+
+def _mark(code: str) -> str:
+    return f"\x1b{_TOKEN}[{code}m"
+
+
+def finish_line(line: str) -> str:
+    """Return a line as it is shown: with the codes of its colours, and nothing else that a terminal obeys."""
+    return line if line.isprintable() else _MARK_OR_OBEYED.sub(_finish, line)
+
+
+def _finish(found: re.Match[str]) -> str:
+    return visible(found[0]) if found[1] is None else f"\x1b[{found[1]}m"
+
+
+def join_lines(lines: Iterable[str]) -> str:
+    """Return lines as the text that is shown."""
+    return "".join(f"{finish_line(line)}\n" for line in lines)
 
 
 def more_text(number: int) -> str:

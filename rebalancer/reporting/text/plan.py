@@ -31,7 +31,7 @@ from rebalancer.reporting.phrases import (
 )
 from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, is_repairable
 from rebalancer.reporting.searches import method_lines
-from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, more_text, sections
+from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 
 _MOST_DOMAINS = 4
 """So many target domains of an eviction are listed; the rest is counted."""
@@ -78,7 +78,7 @@ class PlanView(NamedTuple):
 
 def plan_text(plan: Plan, snapshot: Snapshot, view: PlanView, layout: TextLayout = PLAIN) -> str:
     """Show a plan."""
-    return "".join(f"{line}\n" for line in _PlanText(plan, snapshot, view, layout).lines())
+    return join_lines(_PlanText(plan, snapshot, view, layout).lines())
 
 
 class _PlanText:

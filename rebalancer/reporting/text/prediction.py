@@ -3,7 +3,7 @@
 from typing import Final
 
 from rebalancer.reporting.phrases import prediction_summary
-from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines
 from rebalancer.scheduling.predict import NodePrediction, Prediction
 
 _WIDEST: Final = 90
@@ -20,7 +20,7 @@ def prediction_text(prediction: Prediction, layout: TextLayout = PLAIN) -> str:
         (layout.paint(name, Style.GOOD if total != "-" else None), total.rjust(right), why) for name, total, why in rows
     ]
     table = layout.table(("NODE", "TOTAL".rjust(right), "WHY"), painted)
-    return "".join(f"{line}\n" for line in (*layout.wrap(prediction_summary(prediction)), "", *table))
+    return join_lines((*layout.wrap(prediction_summary(prediction)), "", *table))
 
 
 def _row(node: NodePrediction) -> tuple[str, str, str]:

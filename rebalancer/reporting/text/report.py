@@ -13,7 +13,7 @@ from rebalancer.reporting.domain_counts import ListedCounts
 from rebalancer.reporting.local_storage import local_storage_line
 from rebalancer.reporting.phrases import listed_text, workload_names
 from rebalancer.reporting.text.failures import failure_lines
-from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, more_text, sections
+from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 from rebalancer.reporting.text.limits import limit_sections
 from rebalancer.reporting.text.map import map_lines, rule_lines
 
@@ -55,7 +55,7 @@ def report_text(
         *limit_sections(document.limits, layout, most),
         failure_lines(document, layout),
     ]
-    return "".join(f"{line}\n" for line in sections(parts))
+    return join_lines(sections(parts))
 
 
 def report_map_text(
@@ -72,7 +72,7 @@ def report_map_text(
         map_lines(drawn, layout),
         rule_lines(drawn, layout) if rules else [],
     ]
-    return "".join(f"{line}\n" for line in sections(parts))
+    return join_lines(sections(parts))
 
 
 def _summary(document: ReportDocument) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.reporting.documents.simulation import DomainLoss, DomainLossesDocument, SimulationDocument, WorstMoments
 from rebalancer.reporting.phrases import key_text, proof_text
-from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines, sections
 from rebalancer.reporting.text.report import report_text
 
 _SHOWN: Final = frozenset(
@@ -29,7 +29,7 @@ def simulation_text(document: SimulationDocument, note: str, layout: TextLayout 
         _events(document, layout, wide=wide),
         [layout.heading("AT THE END")],
     ]
-    text = "".join(f"{line}\n" for line in sections(parts))
+    text = join_lines(sections(parts))
     return f"{text}{report_text(document.report, (), layout, wide=wide)}"
 
 
@@ -63,7 +63,7 @@ def losses_text(document: DomainLossesDocument, note: str, layout: TextLayout = 
         layout.table(head, rows),
         layout.wrap(f"Without any loss: {remains}.", hang="  ") if remains else [],
     ]
-    return "".join(f"{line}\n" for line in sections(parts))
+    return join_lines(sections(parts))
 
 
 def format_seconds(seconds: float) -> str:

@@ -11,7 +11,7 @@ from rebalancer.reporting.acting import describe_controller, slow_start_text
 from rebalancer.reporting.documents.status import ApprovalStatus, MoveEntry, StatusDocument
 from rebalancer.reporting.headline import Sign, headline
 from rebalancer.reporting.phrases import ago, domains_text, proof_text
-from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines, sections
 from rebalancer.reporting.text.map import map_lines
 from rebalancer.reporting.wait_sentences import (
     approval_sentences,
@@ -38,6 +38,11 @@ _MOST_MOVES: Final = 10
 
 def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAIN) -> str:
     """Show a status."""
+    return join_lines(status_lines(status, now, layout))
+
+
+def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLAIN) -> list[str]:
+    """Return the lines of a status, to be shown again and again."""
     head = [layout.heading(line) for line in layout.wrap(f"Controller: {describe_controller(status, now)}")]
     parts = [
         [*head, *_figures(status, now, layout), *(line for text in _facts(status) for line in layout.wrap(text))],
@@ -55,7 +60,7 @@ def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAI
         ),
         [layout.paint(line, Style.BAD) for text in _problems(status) for line in layout.wrap(text)],
     ]
-    return "".join(f"{line}\n" for line in sections(parts))
+    return sections(parts)
 
 
 def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Iterator[str]:
@@ -111,9 +116,9 @@ def _problems(status: StatusDocument) -> Iterator[str]:
     if more > 0:
         yield f"Admission control refused {plural(more, 'more eviction')}; --output json lists them."
     if not status.policy.valid:
-        yield f"A newer policy is refused, the last valid one stays in force: {status.policy.error}"
+        yield from f"A newer policy is refused, the last valid one stays in force: {status.policy.error}".split("\n")
     for team in status.policy.team_errors:
-        yield f"Team policy of {team.namespace}: {team.error}"
+        yield from f"Team policy of {team.namespace}: {team.error}".split("\n")
     if status.forbidden_kinds:
         yield f"Not allowed to list {', '.join(status.forbidden_kinds)}; the roles of this version have the right."
 

@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import yaml
-
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import plural
+from rebalancer.model.yaml_text import dump_yaml
 from rebalancer.reporting.documents.document import SizeRange
 from rebalancer.reporting.documents.suggestion import SuggestedConstraint, SuggestionDocument
-from rebalancer.reporting.text.layout import PLAIN, TextLayout
+from rebalancer.reporting.text.layout import PLAIN, TextLayout, join_lines
 
 _COLUMNS: Final = ("MAXSKEW", "WORST CASE", "GUARANTEED HERE", "GUARANTEED FROM")
 _MOST_SHOWN: Final = 12
@@ -52,7 +51,7 @@ def suggestion_text(document: SuggestionDocument, layout: TextLayout = PLAIN) ->
     lines += [line for text in _size_lines(document) for line in layout.wrap(text)]
     lines += [line for text in _deadlock_lines(document) for line in layout.wrap(text)]
     ending = _yaml_lines(document, hard[-1]) if document.attainable else layout.wrap(_way_out(document))
-    return "\n".join([*lines, "", *ending, ""])
+    return join_lines([*lines, "", *ending])
 
 
 def _way_out(document: SuggestionDocument) -> str:
@@ -109,7 +108,7 @@ def _yaml_lines(document: SuggestionDocument, hard: SuggestedConstraint) -> Sequ
         }
         for key, max_skew, action in rows
     ]
-    text: str = yaml.safe_dump({"topologySpreadConstraints": constraints}, sort_keys=False)
+    text = dump_yaml({"topologySpreadConstraints": constraints})
     comments = (
         "Replace LABEL: VALUE with labels that all of these pods have, and no others.",
         *_caveats(document, hard),

@@ -1,5 +1,6 @@
 """Events that come again are one object with a count, whoever published them first."""
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from rebalancer.adapters.kubernetes import events
 from rebalancer.adapters.kubernetes.events import Recorder
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.model.events import Event, EventReason, Regarding
+from rebalancer.model.visible import visible
 from tests.adapters.kubernetes.fake_server import ApiServer, answer, served
 from tests.control_plane.api import wait_until
 
@@ -144,3 +146,20 @@ def test_an_event_that_cannot_be_sent_does_not_end_the_thread() -> None:
         recorder.record(event())
     assert counts(server) == [1]
     assert [(line["event"], line["log_level"]) for line in logs] == [("event not published", "error")]
+
+
+def test_names_are_shown_in_an_event_and_its_note_is_as_long_as_the_api_server_takes() -> None:
+    """Kubectl prints both; the limit is in bytes, of what is shown."""
+    hostile = "web\x1b[2J\u202e\n"
+    regarding = Regarding(kind=hostile, namespace="shop", name=hostile, uid="u-1")
+    server = ApiServer()
+    with served(server) as transport, recording(transport) as recorder:
+        recorder.record(event(hostile, regarding=regarding))
+        recorder.record(event("\n" * 1024))
+        recorder.record(event("é" * 1024))
+    texts = [json.dumps(stored, ensure_ascii=False) for stored in server.objects.values()]
+    assert [visible(text) for text in texts] == texts
+    named, *long = server.objects.values()
+    assert (named["note"], named["regarding"]["name"]) == ("web\\x1b[2J\\u202e\\n",) * 2
+    assert [len(stored["note"].encode()) for stored in long] == [1024, 1023]
+    assert all(stored["note"].endswith("…") for stored in long)

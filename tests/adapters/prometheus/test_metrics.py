@@ -1,5 +1,6 @@
 """What is declared becomes what Prometheus reads, with gauges and counters of the tests' own."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
@@ -142,3 +143,14 @@ def test_the_process_itself_is_exported_and_not_when_counters_were_made() -> Non
     assert "process_resident_memory_bytes" in exported
     assert "python_gc_objects_collected_total" in exported
     assert "_created" not in exported
+
+
+@pytest.mark.parametrize("once_for", [None, lambda shop: shop.apples])
+def test_names_that_are_shown_alike_have_one_series_with_the_worst_value(
+    once_for: Callable[[Shop], object] | None,
+) -> None:
+    """Prometheus would refuse the whole scrape; what a terminal obeys is shown."""
+    metrics = metrics_of(replace(APPLES, values=(), once_for=once_for))
+    metrics.publish(Shop(apples=(("a\x1b\n", 3), ("a\\x1b\\n", 1), ("b\u202e", 1), ("b\\u202e", 5))))
+    shown = lines(metrics)[:2]
+    assert shown == ['shop_apples{color="a\\\\x1b\\\\n"} 3.0', 'shop_apples{color="b\\\\u202e"} 5.0']

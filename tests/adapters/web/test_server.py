@@ -95,6 +95,12 @@ def test_a_check_that_breaks_has_failed() -> None:
         made.server.stop()
 
 
+def test_what_a_check_quotes_is_in_its_line(served: Served) -> None:
+    """People read it with curl."""
+    troubles["watches"] = "Pod: \x1b[2J\n[+]forged ok"
+    assert served.ask("/readyz")[1].splitlines()[0] == "[-]watches failed: Pod: \\x1b[2J\\n[+]forged ok"
+
+
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/healthz/x", "/favicon.ico", "/../metrics", "/%00"])
 def test_other_paths_are_not_found(served: Served, path: str) -> None:
     status, text = served.ask(path)

@@ -5,7 +5,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, sections, visible_width
+from rebalancer.model.visible import visible
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, finish_line, join_lines, sections, visible_width
 
 WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=12), min_size=1, max_size=30)
 CELLS = st.text("abcdefgh", min_size=1, max_size=9)
@@ -24,7 +25,8 @@ def test_colours_change_no_line(words: list[str], width: int) -> None:
     """Without the codes the text is the same."""
     plain, colored = TextLayout(width=width), TextLayout(width=width, color=True)
     painted = " ".join(colored.paint(word, Style.BAD) for word in words)
-    assert [re.sub("\x1b\\[[0-9;]*m", "", line) for line in colored.wrap(painted)] == plain.wrap(" ".join(words))
+    shown = map(finish_line, colored.wrap(painted))
+    assert [re.sub("\x1b\\[[0-9;]*m", "", line) for line in shown] == plain.wrap(" ".join(words))
 
 
 @given(st.lists(st.tuples(CELLS, CELLS, WORDS.map(" ".join)), min_size=1, max_size=5), st.integers(30, 120))
@@ -73,7 +75,7 @@ def test_without_a_terminal_nothing_is_wrapped_or_coloured() -> None:
     """A line can be searched for as a whole."""
     assert PLAIN.wrap("word " * 99) == ["word " * 99]
     assert PLAIN.heading("Plan") == "Plan"
-    assert TextLayout(color=True).heading("Plan") == "\x1b[1mPlan\x1b[0m"
+    assert join_lines([TextLayout(color=True).heading("Plan")]) == "\x1b[1mPlan\x1b[0m\n"
 
 
 def test_a_word_wider_than_the_terminal_has_a_line_of_its_own() -> None:
@@ -84,3 +86,18 @@ def test_a_word_wider_than_the_terminal_has_a_line_of_its_own() -> None:
 def test_sections_are_divided_by_an_empty_line() -> None:
     """Empty ones leave none."""
     assert sections([[], ["a"], [], ["b", "c"]]) == ["a", "", "b", "c"]
+
+
+@given(st.lists(st.text(max_size=12) | st.just("\x1b[31m"), max_size=5), st.booleans())
+def test_a_text_has_the_line_breaks_and_colours_that_we_give_it_and_no_other(texts: list[str], color: bool) -> None:
+    """Whatever its lines are made of: a name with the code of a colour, or with a line break, is shown."""
+    layout = TextLayout(color=color)
+    shown = join_lines(f"{layout.paint(text, Style.BAD)}{text}" for text in texts)
+    codes = ("\x1b[31m", "\x1b[0m") if color else ("", "")
+    expected = [f"{codes[0]}{visible(text)}{codes[1]}{visible(text)}" if text else "" for text in texts]
+    assert shown.split("\n") == [*expected, ""]
+
+
+def test_a_column_is_as_wide_as_its_cells_are_shown() -> None:
+    """What is made visible takes more columns than it has characters."""
+    assert TextLayout(width=40).table(("A", "B"), [("\x1b[2J", "b")])[0] == "A        B"

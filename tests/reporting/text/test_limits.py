@@ -8,6 +8,7 @@ from msgspec import structs
 
 from rebalancer.engine import evaluate
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.visible import visible
 from rebalancer.reporting.documents.report import LostGroup, ReportDocument, ReportedFailure
 from rebalancer.reporting.text.failures import loss_text
 from rebalancer.reporting.text.junit import report_junit
@@ -139,12 +140,12 @@ def test_failures_that_were_not_requested_have_no_suite() -> None:
     assert "failures" not in {suite.attrib["name"] for suite in suites}
 
 
-@pytest.mark.parametrize("text", ['a"b', "a<b", "a&b", "a\x00b"])
+@pytest.mark.parametrize("text", ['a"b', "a<b", "a&b", "a\x00b", "a\ufffeb"])
 def test_junit_is_xml_whatever_a_message_holds(text: str) -> None:
-    """Messages quote names that people chose."""
+    """Messages quote names that people chose; characters that XML does not allow are shown."""
     row = report(SKEWED).limits[0]
     document = structs.replace(
         report(SKEWED), constraints=(), limits=(structs.replace(row, message=text, obstacle=""),)
     )
     suites = ET.fromstring(report_junit(document))
-    assert suites[1][0][0].attrib["message"] == text.replace("\x00", "")
+    assert suites[1][0][0].attrib["message"] == visible(text)
