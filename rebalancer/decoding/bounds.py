@@ -28,15 +28,23 @@ LONGEST_TEXT: Final = 1_024
 """Characters of a text of people or programs that is kept, such as the message of a condition."""
 _MOST_LABELS: Final = 4_096
 """Labels, and namespaces, by which it is noted whom the terms of one pod may select that are not read."""
-LONGEST_ANNOTATION: Final = 4_096
-"""Characters of an annotation that are kept: one lists the volumes of a pod."""
+LONGEST_ANNOTATION: Final = 256
+"""Characters of an annotation that are kept."""
+LONGEST_VOLUME_LIST: Final = 4_096
+"""The same of the annotation that lists the volumes of a pod."""
 
+_VOLUME_LIST: Final = "safe-to-evict-local-volumes"
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 def shorten(text: str, most: int) -> str:
     """Return a text of at most `most` characters; one that is cut ends in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def shorten_annotation(key: str, text: str) -> str:
+    """Return the value of an annotation as it is kept."""
+    return shorten(text, LONGEST_VOLUME_LIST if key.endswith(_VOLUME_LIST) else LONGEST_ANNOTATION)
 
 
 def find_excess(source: wire.PodSpec, owners: Iterable[wire.OwnerReference] = ()) -> str:

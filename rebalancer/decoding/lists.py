@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from rebalancer.decoding import wire
+from rebalancer.decoding import bounds, wire
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
@@ -72,6 +72,7 @@ def _explain(kind: ResourceKind, data: bytes | msgspec.Raw) -> str:
 
 
 def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
+    message = bounds.shorten(message, bounds.LONGEST_TEXT)
     try:
         names = _IDENTITY.decode(data).metadata
         return Fault(kind=kind, namespace=str(names.namespace), name=str(names.name), message=message)

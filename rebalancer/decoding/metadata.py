@@ -42,7 +42,7 @@ def decode_annotations(source: Mapping[str, str] | None) -> Labels:
     if not source:
         return NO_LABELS
     relevant = {
-        key: bounds.shorten(value, bounds.LONGEST_ANNOTATION)
+        key: bounds.shorten_annotation(key, value)
         for key, value in source.items()
         if key in _ANNOTATIONS or key.startswith(_ANNOTATION_PREFIXES)
     }

@@ -14,6 +14,7 @@ from rebalancer.decoding.bounds import (
     LONGEST_KIND,
     LONGEST_NAME,
     LONGEST_TEXT,
+    LONGEST_VOLUME_LIST,
     MOST_TERMS,
 )
 from rebalancer.decoding.constraints import decode_pod_affinity
@@ -115,9 +116,11 @@ def test_texts_that_are_kept_are_cut_where_they_end_in_an_ellipsis() -> None:
     long = "x" * 300_000
     image = decoded("spec.containers.0.image", long).spec.images[0]
     scheduler = decoded("spec.schedulerName", long).spec.scheduler
-    annotation = decoded("metadata.annotations", {"rebalancer.dev/exclude": long}).annotations["rebalancer.dev/exclude"]
-    assert [len(text) for text in (image, scheduler, annotation)] == [LONGEST_TEXT, LONGEST_NAME, LONGEST_ANNOTATION]
-    assert all(text.endswith("…") for text in (image, scheduler, annotation))
+    volumes = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+    kept = decoded("metadata.annotations", {"rebalancer.dev/exclude": long, volumes: long}).annotations
+    texts = (image, scheduler, kept["rebalancer.dev/exclude"], kept[volumes])
+    assert [*map(len, texts)] == [LONGEST_TEXT, LONGEST_NAME, LONGEST_ANNOTATION, LONGEST_VOLUME_LIST]
+    assert all(text.endswith("…") for text in texts)
 
 
 KEYS, VALUES, NAMESPACES = st.sampled_from("abc"), st.sampled_from("xy"), ("one", "two", "three")
