@@ -89,6 +89,7 @@ def _make_move(eviction: Eviction, replicas: int, now: datetime) -> Move:
         workload=eviction.workload,
         owner_uid=eviction.owner_uid,
         replicas=replicas,
+        template=pod.revision,
         cause=eviction.cause,
         group=eviction.group,
         targets=tuple(target for target in eviction.targets if len(target.values) <= _MOST_TARGETS),

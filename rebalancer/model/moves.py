@@ -25,6 +25,7 @@ _NOT_ARRIVED: Final[Mapping[str, Any]] = {
     "arrived": False,
     "counted": False,
     "unstarted": None,
+    "own_failure": None,
     "victim_seen": None,
 }
 """What became of a move, which admission alone reads."""
@@ -86,6 +87,17 @@ NEVER_GRANTED = frozenset({MoveState.REFUSED, MoveState.GONE})
 _IN_FLIGHT = frozenset({MoveState.PLANNED, MoveState.EVICTED, MoveState.PENDING})
 
 
+class OwnFailure(StrEnum):
+    """What of its namespace keeps a replacement from running, so that it says nothing about the cluster."""
+
+    OBJECT = "object"
+    """A quota, a LimitRange, a Pod Security level or a missing service account refuses the pod."""
+    IMAGE = "image"
+    """Its image cannot be pulled, runs in no other namespace, and the registry serves others."""
+    TEMPLATE = "template"
+    """It crashes, and no pod of its template has run."""
+
+
 class Target(Struct, frozen=True, gc=False):
     """Where a replacement is predicted: for one topology key the domains that it may be placed in."""
 
@@ -97,6 +109,7 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """One eviction. `uid` is the victim's and identifies the move; `owner_uid` that of its controller.
 
     `replicas` is how many pods its owner wanted then. `group` is the name of the group that the eviction repairs.
+    `template` is the revision of the victim's template, "" where it has none.
     """
 
     uid: str
@@ -106,6 +119,7 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     workload: Reference
     owner_uid: str
     replicas: int = 0
+    template: str = ""
     group: str = ""
     cause: Cause
     targets: tuple[Target, ...] = ()
@@ -127,6 +141,8 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """Whether its arrival has let the windows of slow start grow: one that crashes and runs again does so once."""
     unstarted: str | None = None
     """Set while a replacement was created and does not run: why."""
+    own_failure: OwnFailure | None = None
+    """What of its namespace keeps an overdue replacement from running; None where it is the cluster's failure."""
     victim_seen: Moment | None = None
     """When the evicted pod was last seen to end within its grace period, where that is longer than a minute."""
     deferred_until: Moment | None = None
