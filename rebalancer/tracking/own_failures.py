@@ -5,8 +5,8 @@ a LimitRange, a Pod Security level, a service account that is missing); its imag
 serves others; it crashes and is of a template that never ran. Webhooks, policies, registries and nodes are the
 cluster's, and so is whatever is in doubt.
 
-That the registry serves others is shown by a pod of another namespace that was created no earlier than the one that
-fails and runs an image of the same registry, in the same zone: the network may have failed for the other zone. The
+That the registry serves others is shown by a pod of another namespace that was created no earlier than the first one
+that lacks the image and runs one of the same registry, in the same zone: the network may have failed for one zone. Its
 image must be new on that node, as one that is there is not pulled again; the node does not say whether an earlier pod
 has left it. Where pods of several namespaces lack images on one node, that node itself has to be the one that is
 served. An image that runs in another namespace may be had, so that it is not the image that is wrong.
@@ -167,11 +167,16 @@ def _lacks_image_alone(pod: Pod, snapshot: Snapshot) -> bool:
 
 
 def _is_registry_serving(pod: Pod, snapshot: Snapshot) -> bool:
-    """Return whether the registry of the image that a pod lacks has served another namespace since, and near it."""
+    """Return whether the registry has served another namespace since the image that a pod lacks was first missing.
+
+    That is since the creation of the first pod in its namespace that lacks it, and near that one.
+    """
     registry = _find_registry(pod.failed_image)
     return any(
-        _is_new(image, other, pod, snapshot)
-        for other in _find_newer(pod, snapshot)
+        _is_new(image, other, lacking, snapshot)
+        for lacking in snapshot.pods_in[pod.namespace]
+        if lacking.start_failure in _IMAGE and lacking.failed_image == pod.failed_image
+        for other in _find_newer(lacking, snapshot)
         for image in other.spec.images
         if _find_registry(image) == registry
     )

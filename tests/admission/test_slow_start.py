@@ -25,7 +25,7 @@ from rebalancer.admission.slow_start import (
 )
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
-from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, Proposal, Reference, StartWindow
+from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, OwnFailure, Proposal, Reference, StartWindow
 from rebalancer.model.pods import Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -314,6 +314,36 @@ def test_a_probe_goes_beside_overdue_replacements_where_there_is_no_other_place(
         uids = [one.pod.uid for one in PLAN.evictions if one.pod.namespace == beside.evictions[0].pod.namespace]
         rest = [one.eviction.pod.uid for one in beside.waiting if one.eviction.pod.uid in uids]
         assert [beside.evictions[0].pod.uid, *rest] == uids, "the rest of the step waits, in its order"
+
+
+@given(st.lists(st.integers(0, 3), min_size=3, max_size=3), st.integers(0, 20))
+def test_a_probe_goes_where_the_fewest_have_failed(failures: list[int], turn: int) -> None:
+    """Untouched namespaces first, then by the number of failures, own ones included, then by name."""
+    failed = [
+        under_way(
+            f"{space}-{number}",
+            space,
+            workload=Reference(space, "Deployment", "db"),
+            state=MoveState.PENDING,
+            unstarted="ImagePullBackOff",
+            own_failure=OwnFailure.IMAGE if number else None,
+        )
+        for space, count in zip(("team-0", "team-1", "team-2"), failures, strict=True)
+        for number in range(count)
+    ]
+    moves = (*DOWN, *failed)
+    state = held_cluster(*moves, now=NOW)
+    admission = admitted(Memory(moves=moves), breaker=state, now=NOW + FIRST_PROBE, turn=turn)
+    assert list(spaces(admission)) == [f"team-{failures.index(min(failures))}"]
+
+
+def test_own_failures_open_no_breaker() -> None:
+    """However many namespaces have some; beside them the cluster's own count as ever."""
+    own = tuple(structs.replace(one, own_failure=OwnFailure.OBJECT) for one in DOWN)
+    assert held_cluster(*own, now=NOW) == CLOSED
+    assert held_cluster(*own, DOWN[0], now=NOW) == CLOSED
+    (cause,) = held_cluster(structs.replace(own[0], uid="z", namespace="three"), *DOWN, now=NOW).causes
+    assert (cause.part, cause.total) == (2, 3)
 
 
 def test_in_mode_approve_a_probe_is_of_what_a_person_has_approved() -> None:

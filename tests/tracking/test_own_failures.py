@@ -1,6 +1,6 @@
 """Whose failure an overdue replacement is: its namespace's own only where the cause is seen to lie there."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -146,6 +146,17 @@ def test_an_image_that_is_gone_is_the_namespaces_own_if_the_registry_serves_othe
     assert find_own_failure(unstarted(), snapshot(*without_labels)) is OwnFailure.IMAGE
 
 
+def test_an_image_that_has_been_missing_since_before_is_missing_still() -> None:
+    """A second pod lacks it later than the registry has served others; one that lacks another image says nothing."""
+    first = structs.replace(failing(at=NOW - 9 * SECOND), uid="first", name="first")
+    served = structs.replace(OTHER, created=NOW - SECOND)
+    assert find_own_failure(unstarted(), snapshot(first, failing(), served)) is OwnFailure.IMAGE
+    another = structs.replace(first, failed_image="registry.example/shop/db:1")
+    assert find_own_failure(unstarted(), snapshot(another, failing(), served)) is None
+    crashes = structs.replace(first, start_failure="CrashLoopBackOff")
+    assert find_own_failure(unstarted(), snapshot(crashes, failing(), served)) is None
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -264,21 +275,24 @@ def registry(image: str) -> str:
     return "registry.example" if image.startswith("registry.example/") else "docker.io"
 
 
-def is_own_by_definition(others: Iterable[Pod]) -> bool:
+def is_own_by_definition(others: Sequence[Pod]) -> bool:
     """Say it of GONE in namespace shop, on node c1 in zone c, from the definition, without a shortcut."""
     foreign = [other for other in others if other.namespace != "shop"]
     running = [other for other in foreign if other.phase is PodPhase.RUNNING]
     if any(other.spec.images == (GONE,) for other in running):
         return False
-    bad_node = any(other.node == "c1" and other.start_failure for other in foreign)
-    near = {"c1"} if bad_node else {"c1", "c2"}
-    for witness in running:
-        cached = any(
-            other.node == witness.node and other.spec == witness.spec and other.created < NOW for other in others
-        )
-        serves = registry(witness.spec.images[0]) == "registry.example"
-        if serves and witness.created >= NOW and witness.node in near and not cached:
-            return True
+    lacking = [("c1", NOW)]
+    lacking += [(str(one.node), one.created) for one in others if one.failed_image == GONE and one.namespace == "shop"]
+    for on, since in lacking:
+        bad_node = any(other.node == on and other.start_failure for other in foreign)
+        near = {on} if bad_node or on == "b1" else {"c1", "c2"}
+        for witness in running:
+            cached = any(
+                other.node == witness.node and other.spec == witness.spec and other.created < since for other in others
+            )
+            serves = registry(witness.spec.images[0]) == "registry.example"
+            if serves and witness.created >= since and witness.node in near and not cached:
+                return True
     return False
 
 
@@ -300,6 +314,7 @@ def test_an_image_is_the_namespaces_own_exactly_by_the_definition(
                 phase=PodPhase.RUNNING if runs else PodPhase.PENDING,
                 ready=runs,
                 start_failure=state if state == "ImagePullBackOff" else "",
+                failed_image=image if state == "ImagePullBackOff" else "",
             )
         )
     own = find_own_failure(unstarted(), snapshot(failing(), *others))
