@@ -2,7 +2,8 @@
 
 Whatever lies between an eviction and a running replacement and cannot be seen beforehand (a webhook that refuses pods,
 a controller manager that is frozen, a registry that does not answer) then costs a few pods, and not one of every
-workload. `tracking.arrivals` says when a replacement has arrived, `tracking.windows` how the windows grow.
+workload. `tracking.arrivals` says when a replacement has arrived, `tracking.windows` how the windows grow. A move that
+gets no further for two minutes takes a place of its namespace alone: one tenant's pods do not hold up all others.
 
 A step that needs several concurrent evictions may exceed a window, once nothing else is under way there. So that it
 gets its turn, nothing overtakes it after `PATIENCE`. Some repairs have a replacement wait without a node until their
@@ -22,7 +23,7 @@ from rebalancer.model.words import plural
 from rebalancer.planning.plan import Eviction
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.arrivals import is_under_way
+from rebalancer.tracking.arrivals import is_under_way, keeps_cluster_place
 from rebalancer.tracking.windows import first_size
 
 PATIENCE: Final = timedelta(minutes=2)
@@ -200,7 +201,7 @@ class Windows:
         """How many of those under way are moves of a group whose replacement no node admits, by group."""
         moves = [move for move in memory.moves if is_under_way(move, snapshot, now)]
         for move in moves:
-            for namespace in ("", move.namespace):
+            for namespace in ("", move.namespace) if keeps_cluster_place(move, now) else (move.namespace,):
                 self.under_way[namespace] += 1
                 self._unplaceable[move.group][namespace] += move.uid in unplaceable
         self._unexecuted = memory.unexecuted_pods & {move.uid for move in moves}
