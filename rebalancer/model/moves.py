@@ -6,7 +6,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final
 
-from msgspec import Struct, field, structs
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from rebalancer.model.breaker import CLOSED, BreakerState
 from rebalancer.model.history import Entry, Noted
@@ -25,7 +25,7 @@ _NOT_ARRIVED: Final[Mapping[str, Any]] = {
     "arrived": False,
     "counted": False,
     "unstarted": None,
-    "own_failure": None,
+    "own": UNSET,
     "victim_seen": None,
 }
 """What became of a move, which admission alone reads."""
@@ -109,7 +109,7 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """One eviction. `uid` is the victim's and identifies the move; `owner_uid` that of its controller.
 
     `replicas` is how many pods its owner wanted then. `group` is the name of the group that the eviction repairs.
-    `template` is the revision of the victim's template, "" where it has none.
+    `template` is the revision of the victim's template where its owner creates pods of another one, else UNSET.
     """
 
     uid: str
@@ -119,7 +119,7 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     workload: Reference
     owner_uid: str
     replicas: int = 0
-    template: str = ""
+    template: str | UnsetType = UNSET
     group: str = ""
     cause: Cause
     targets: tuple[Target, ...] = ()
@@ -141,8 +141,8 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """Whether its arrival has let the windows of slow start grow: one that crashes and runs again does so once."""
     unstarted: str | None = None
     """Set while a replacement was created and does not run: why."""
-    own_failure: OwnFailure | None = None
-    """What of its namespace keeps an overdue replacement from running; None where it is the cluster's failure."""
+    own: OwnFailure | UnsetType = UNSET
+    """What of its namespace keeps an overdue replacement from running; UNSET, and not stored, of most moves."""
     victim_seen: Moment | None = None
     """When the evicted pod was last seen to end within its grace period, where that is longer than a minute."""
     deferred_until: Moment | None = None
@@ -165,6 +165,11 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     def in_flight(self) -> bool:
         """Whether it is not over, and its pod counts as evicted."""
         return not self.state.over and not self.unexecuted
+
+    @property
+    def own_failure(self) -> OwnFailure | None:
+        """What of its namespace keeps the replacement from running; None where that is the cluster's, or none is."""
+        return self.own or None
 
     @property
     def overdue(self) -> bool:

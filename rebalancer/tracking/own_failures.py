@@ -19,14 +19,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 
 from rebalancer.model.creation import ResourceQuota
 from rebalancer.model.moves import Move, OwnFailure
 from rebalancer.model.nodes import BETA_ZONE, ZONE
 from rebalancer.model.pods import Pod, PodPhase, Resources
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.workloads import Workload
+from rebalancer.model.workloads import Workload, pod_ordinal
 from rebalancer.scheduling.image_locality import normalize_image_name
 
 _OF_NAMESPACE: Final = re.compile(
@@ -52,6 +52,12 @@ _DEFAULT_REGISTRY: Final = "docker.io"
 """Where an image is pulled from whose name begins with no host."""
 
 
+def find_other_template(pod: Pod, owner: Workload | None) -> str | UnsetType:
+    """Return the revision of a pod's template if its owner creates the next one of another template, else UNSET."""
+    following = owner.revision_at(pod_ordinal(pod.name)) if owner is not None else ""
+    return pod.revision if pod.revision and following and pod.revision != following else UNSET
+
+
 def note_own_failure(move: Move, snapshot: Snapshot) -> Move:
     """Return a move with whose failure it is that its replacement is overdue, as a snapshot shows it.
 
@@ -63,7 +69,7 @@ def note_own_failure(move: Move, snapshot: Snapshot) -> Move:
         own = move.own_failure if move.unstarted in _IMAGE | _CRASH else None
     else:
         own = find_own_failure(move, snapshot)
-    return move if own is move.own_failure else structs.replace(move, own_failure=own)
+    return move if own is move.own_failure else structs.replace(move, own=own or UNSET)
 
 
 def find_own_failure(move: Move, snapshot: Snapshot) -> OwnFailure | None:
@@ -143,7 +149,7 @@ def _measure(requests: Resources) -> dict[str, int]:
 def _never_ran(move: Move, pod: Pod, snapshot: Snapshot) -> bool:
     """Return whether no pod has run, as far as is known, of the template of a replacement that crashes."""
     template = pod.revision
-    if pod.owner is None or not template or move.template in {"", template}:
+    if pod.owner is None or not template or move.template in {UNSET, template}:
         return False
     others = (other for other in snapshot.pods_of.get(pod.owner.uid, ()) if other.uid != pod.uid)
     return not any(other.revision == template and (other.ready or _is_running(other)) for other in others)

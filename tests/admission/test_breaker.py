@@ -275,7 +275,7 @@ def test_moves_that_failed() -> None:
     assert opened(cluster(), ended(*[MoveState.LOST] * 9, ago=5 * MINUTE)) == {}
     verified = ended(*[MoveState.VERIFIED] * 20, ago=SECOND)
     assert opened(cluster(), [*failures, *verified]) == {}
-    own = [structs.replace(one, own_failure=OwnFailure.IMAGE) for one in failures]
+    own = [structs.replace(one, own=OwnFailure.IMAGE) for one in failures]
     assert opened(cluster(), [*own, *others]) == {}, "a namespace's own failures say nothing about the cluster"
     more = ended(*[MoveState.LOST] * 2, ago=SECOND)
     assert opened(cluster(), [*failures, *own, *more]) == {BreakerCause.FAILED_MOVES: (7, 7, 20, "")}

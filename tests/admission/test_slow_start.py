@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from rebalancer.admission.admit import Admission, AdmissionContext, BreakerOpen, admit
 from rebalancer.admission.breaker import update_breaker
@@ -375,7 +375,7 @@ def test_a_probe_goes_where_the_fewest_have_failed(failures: list[int], turn: in
             workload=Reference(space, "Deployment", "db"),
             state=MoveState.PENDING,
             unstarted="ImagePullBackOff",
-            own_failure=OwnFailure.IMAGE if number else None,
+            own=OwnFailure.IMAGE if number else UNSET,
         )
         for space, count in zip(("team-0", "team-1", "team-2"), failures, strict=True)
         for number in range(count)
@@ -388,7 +388,7 @@ def test_a_probe_goes_where_the_fewest_have_failed(failures: list[int], turn: in
 
 def test_own_failures_open_no_breaker() -> None:
     """However many namespaces have some; beside them the cluster's own count as ever."""
-    own = tuple(structs.replace(one, own_failure=OwnFailure.OBJECT) for one in DOWN)
+    own = tuple(structs.replace(one, own=OwnFailure.OBJECT) for one in DOWN)
     assert held_cluster(*own, now=NOW) == CLOSED
     assert held_cluster(*own, DOWN[0], now=NOW) == CLOSED
     (cause,) = held_cluster(structs.replace(own[0], uid="z", namespace="three"), *DOWN, now=NOW).causes

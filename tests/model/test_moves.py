@@ -50,8 +50,6 @@ NEW_IN_MOVES = {
     "bound_since": None,
     "arrived": False,
     "unstarted": None,
-    "own_failure": None,
-    "template": "",
     "victim_seen": None,
     "deferred_until": None,
     "counted": False,

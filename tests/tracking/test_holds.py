@@ -89,7 +89,7 @@ def test_the_cluster_holds_where_replacements_are_overdue_in_two_namespaces() ->
 @pytest.mark.parametrize("own", OwnFailure)
 def test_a_namespaces_own_failures_do_not_hold_the_cluster(own: OwnFailure) -> None:
     """Two tenants without quota are no sign of a cluster in trouble; a webhook that is down is."""
-    full = (overdue("a", "shop", own_failure=own), overdue("b", "cart", own_failure=own))
+    full = (overdue("a", "shop", own=own), overdue("b", "cart", own=own))
     assert find_unreplaced(full, None) == ()
     assert find_unreplaced((*full, overdue("c", "api", uncreated=DOWN)), None) == ()
     assert len(find_unreplaced((*full, overdue("c", "api", uncreated=DOWN), unstarted("d", "web")), None)) == 2
@@ -154,7 +154,7 @@ def test_a_probe_that_fails_by_its_namespaces_own_failure_lengthens_nobodys_wait
     """It says nothing about others: the next one may go at once."""
     two = (overdue("a", "shop"), overdue("b", "cart"))
     since = at(10)
-    own = overdue("p", "api", seconds=70, own_failure=OwnFailure.IMAGE)
+    own = overdue("p", "api", seconds=70, own=OwnFailure.IMAGE)
     assert find_next_probe((*two, own), seen(), since, at(80)) == since + FIRST_PROBE
     assert find_next_probe((*two, overdue("p", "api", seconds=70)), seen(), since, at(80)) == at(70) + 2 * FIRST_PROBE
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from rebalancer.model.creation import QuotaScope, ResourceQuota, ServiceAccount
 from rebalancer.model.labels import Labels
@@ -17,7 +17,7 @@ from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec, Resour
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import PodTemplate, Workload
 from rebalancer.tracking.arrivals import UNSCHEDULABLE
-from rebalancer.tracking.own_failures import find_own_failure, is_in_doubt, note_own_failure
+from rebalancer.tracking.own_failures import find_other_template, find_own_failure, is_in_doubt, note_own_failure
 from tests.scheduling.build import NOW, ZONE, node
 from tests.tracking.build import move
 
@@ -235,10 +235,23 @@ def test_a_crash_of_a_template_that_never_ran_is_the_namespaces_own() -> None:
     assert find_own_failure(moved, snapshot(crash(), old, new)) is None
     assert find_own_failure(moved, snapshot(crash(), structs.replace(new, ready=False))) is None
     assert find_own_failure(structs.replace(moved, template="2"), snapshot(crash(), old)) is None
-    assert find_own_failure(structs.replace(moved, template=""), snapshot(crash(), old)) is None
+    assert find_own_failure(structs.replace(moved, template=UNSET), snapshot(crash(), old)) is None
     assert find_own_failure(moved, snapshot(structs.replace(crash(), labels=Labels({})), old)) is None
     assert find_own_failure(moved, snapshot(structs.replace(crash(), owner=None), old)) is None
     assert not is_in_doubt(moved, snapshot(crash(), old))
+
+
+def test_the_template_of_a_pod_is_stored_where_its_owner_creates_another() -> None:
+    """As a StatefulSet does whose pods get the new one once they are deleted; within a partition it creates the old."""
+    old = pod("web-1", labels=Labels({"controller-revision-hash": "1"}))
+    on_delete = structs.replace(WEB, revision="2", current_revision="1", on_delete=True, replicas=3)
+    assert find_other_template(old, on_delete) == "1"
+    assert find_other_template(old, structs.replace(on_delete, revision="1")) is UNSET
+    partitioned = structs.replace(on_delete, on_delete=False, partition=2)
+    assert find_other_template(old, partitioned) is UNSET
+    for unknown in (None, WEB):
+        assert find_other_template(old, unknown) is UNSET
+    assert find_other_template(structs.replace(old, labels=Labels({})), on_delete) is UNSET
 
 
 def test_a_failure_is_noted_for_as_long_as_it_lasts() -> None:
