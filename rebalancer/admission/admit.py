@@ -5,6 +5,7 @@ a pause, windows, the breaker, how long a violation has lasted, back-off, the ra
 has approved in mode Approve. A step is admitted whole, as a prefix, or not at all.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -623,14 +624,14 @@ def _probe(
     memory: Memory,
     context: AdmissionContext,
 ) -> None:
-    """Let one eviction go, to see whether the cluster replaces pods: if possible in a namespace without overdue ones.
+    """Let one eviction go, to see whether the cluster replaces pods: in the namespace where the fewest have failed.
 
     Where every step needs several concurrent evictions, as many go as the first of them needs. The rest of the step,
     and all other steps, wait as before.
     """
     causes = tuple(known for known in context.breaker.causes if known.cause is not BreakerCause.REPLACEMENTS)
     without = _find_obstacles(steps, holds, memory, replace(context, breaker=BreakerState(causes)))
-    avoided = {move.namespace for move in memory.moves if move.overdue}
+    failures = Counter(move.namespace for move in memory.moves if move.overdue)
     approved = memory.proposal.uids if memory.proposal is not None and memory.proposal.approved else None
     possible = [
         index
@@ -638,12 +639,18 @@ def _probe(
         if without[index] is None and (approved is None or step[0].pod.uid in approved)
     ]
     if possible:
-        index = min(possible, key=lambda one: (steps[one][0].needed, steps[one][0].pod.namespace in avoided))
+        index = min(possible, key=lambda one: _rank_probe(steps[one][0], failures))
         step, number = steps[index], steps[index][0].needed
         if step[number:]:
             steps.insert(index + 1, step[number:])
             obstacles.insert(index + 1, obstacles[index])
         steps[index], obstacles[index] = step[:number], None
+
+
+def _rank_probe(first: Eviction, failures: Mapping[str, int]) -> tuple[int, int, str]:
+    """Return the rank of a step, by its first eviction: few failures by namespace, few evictions, then by name."""
+    namespace = first.pod.namespace
+    return failures.get(namespace, 0), first.needed, namespace
 
 
 def _find_obstacle(

@@ -7,8 +7,9 @@ once, and closes for it once the cause has been absent for `breaker.clearAfter`,
 open and close it in every cycle. After an outage of the API server that time begins with the first view that is fresh
 again.
 
-The cause `replacements` is another one: no percentage, but overdue replacements in two namespaces, while nothing that
-was requested after them was replaced (`tracking.holds`). It lasts as long as that does; a probe shows whether it does.
+The cause `replacements` is another one: no percentage, but overdue replacements in two namespaces that are not the
+namespaces' own failures (`tracking.own_failures`), while nothing that was requested after them was replaced
+(`tracking.holds`). It lasts as long as that does; a probe shows whether it does.
 
 A cordoned node is neither Ready nor unready here: somebody works on it, or on its whole zone, and knows it. Nor is one
 that has just joined and was never Ready (`breaker.unreadyFor`): every scale-up has such nodes.
@@ -39,7 +40,7 @@ _LONGEST_NOTE: Final = 200
 
 _FAILED: Final = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
 _ENDED: Final = _FAILED | {MoveState.VERIFIED}
-"""A refused eviction moved nothing, so it is no move that failed."""
+"""A refused eviction moved nothing, so it is no move that failed; a namespace's own failure says nothing of others."""
 
 _LEAST: Final[Mapping[BreakerCause, int]] = {
     BreakerCause.UNREADY_NODES: 2,
@@ -95,7 +96,11 @@ def observe_cluster(
     are those of the last hour.
     """
     known = tuple(moves)
-    ended = [move.state for move in known if move.state in _ENDED and now - move.changed_at < bounds.window]
+    ended = [
+        move.state
+        for move in known
+        if move.state in _ENDED and move.own_failure is None and now - move.changed_at < bounds.window
+    ]
     return (
         *_read_nodes(snapshot.nodes, now - bounds.unready_for),
         _read_pods(snapshot, frozenset(move.replacement for move in known), bounds, now, view, changes),

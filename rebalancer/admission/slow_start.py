@@ -2,7 +2,8 @@
 
 Whatever lies between an eviction and a running replacement and cannot be seen beforehand (a webhook that refuses pods,
 a controller manager that is frozen, a registry that does not answer) then costs a few pods, and not one of every
-workload. `tracking.arrivals` says when a replacement has arrived, `tracking.windows` how the windows grow.
+workload. `tracking.arrivals` says when a replacement has arrived, `tracking.windows` how the windows grow. A move that
+gets no further for two minutes takes a place of its namespace alone: one tenant's pods do not hold up all others.
 
 A step that needs several concurrent evictions may exceed a window, once nothing else is under way there. So that it
 gets its turn, nothing overtakes it after `PATIENCE`. Some repairs have a replacement wait without a node until their
@@ -15,26 +16,42 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from rebalancer.model.facts import End, Refusal
-from rebalancer.model.moves import Memory, Move, MoveState, Reference, StartWindow, make_token
+from rebalancer.model.moves import Memory, Move, MoveState, OwnFailure, Reference, StartWindow, make_token
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import plural
 from rebalancer.planning.plan import Eviction
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.arrivals import is_under_way
+from rebalancer.tracking.arrivals import is_under_way, keeps_cluster_place
 from rebalancer.tracking.windows import first_size
 
 PATIENCE: Final = timedelta(minutes=2)
 
 
+_OWN: Final[Mapping[OwnFailure, str]] = {
+    OwnFailure.OBJECT: "its quota, LimitRange, Pod Security level or service account refuses the pod",
+    OwnFailure.IMAGE: "no other namespace runs the image, and the registry serves others",
+    OwnFailure.TEMPLATE: "no pod of this template has run",
+}
+
+
+def _describe_own(own: OwnFailure | None, namespace: str) -> str:
+    """Return the sentence that says whose failure it is, "" where it is the cluster's or not known."""
+    return "" if own is None else f". The failure is namespace {namespace}'s own, and holds up no other: {_OWN[own]}"
+
+
 class ReplacementNotCreated(Refusal):
-    """A workload of the namespace has no pod in place of an evicted one; `failure` says why, "" if nobody does."""
+    """A workload of the namespace has no pod in place of an evicted one; `failure` says why, "" if nobody does.
+
+    `own` is what of the namespace is the cause, None where the failure is the cluster's.
+    """
 
     reason = Reason.CANNOT_CREATE
     workload: Reference
     pod: str
     failure: str
+    own: OwnFailure | None = None
 
     def _end(self) -> End:
         return End(event=f"when {self.workload} has a pod in place of {self.pod}")
@@ -42,7 +59,7 @@ class ReplacementNotCreated(Refusal):
     def __str__(self) -> str:
         namespace = self.workload.namespace
         missing = f"{self.workload} has no pod in place of {self.pod}, which was evicted"
-        held = f"nothing is evicted in namespace {namespace} until it has"
+        held = f"nothing is evicted in namespace {namespace} until it has{_describe_own(self.own, namespace)}"
         if not self.failure:
             return (
                 f"{missing}; {held}. See kubectl get events -n {namespace} for the reason, or scale the workload down"
@@ -52,13 +69,14 @@ class ReplacementNotCreated(Refusal):
 
 def not_created(move: Move) -> Refusal:
     """Return why nothing is evicted in the namespace of a move whose replacement is overdue."""
-    return ReplacementNotCreated(move.workload, move.pod, move.uncreated or "")
+    return ReplacementNotCreated(move.workload, move.pod, move.uncreated or "", move.own_failure)
 
 
 class ReplacementNotRunning(Refusal):
     """The replacement of an evicted pod was created and does not run; `why` is what its kubelet says.
 
     The pod's workload waits, and where `holds_namespace` the whole namespace: this is so in several of its workloads.
+    `own` is what of the namespace is the cause, None where the failure is the cluster's.
     """
 
     reason = Reason.SLOW_START
@@ -66,6 +84,7 @@ class ReplacementNotRunning(Refusal):
     pod: str
     why: str
     holds_namespace: bool
+    own: OwnFailure | None = None
 
     def _end(self) -> End:
         return End(event=f"when the replacement of pod {self.pod} runs")
@@ -74,7 +93,7 @@ class ReplacementNotRunning(Refusal):
         return (
             f"the replacement of pod {self.pod} of {self.workload} does not run: {self.why}. Nothing more is evicted "
             f"in the {'namespace, in which this is so in several workloads,' if self.holds_namespace else 'workload'} "
-            "until it does"
+            f"until it does{_describe_own(self.own, self.workload.namespace)}"
         )
 
 
@@ -97,7 +116,7 @@ def overdue_replacement(move: Move, *, holds_namespace: bool) -> Refusal:
         return not_created(move)
     if move.unstarted is None:
         return PodEnding(move.pod)
-    return ReplacementNotRunning(move.workload, move.pod, move.unstarted, holds_namespace)
+    return ReplacementNotRunning(move.workload, move.pod, move.unstarted, holds_namespace, move.own_failure)
 
 
 class WindowFull(Refusal):
@@ -200,7 +219,7 @@ class Windows:
         """How many of those under way are moves of a group whose replacement no node admits, by group."""
         moves = [move for move in memory.moves if is_under_way(move, snapshot, now)]
         for move in moves:
-            for namespace in ("", move.namespace):
+            for namespace in ("", move.namespace) if keeps_cluster_place(move, now) else (move.namespace,):
                 self.under_way[namespace] += 1
                 self._unplaceable[move.group][namespace] += move.uid in unplaceable
         self._unexecuted = memory.unexecuted_pods & {move.uid for move in moves}

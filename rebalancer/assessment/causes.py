@@ -13,9 +13,10 @@ from typing import Final
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import PodController
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.creation.replacement import NODE_LABELS, REVISION_LABELS
+from rebalancer.creation.replacement import NODE_LABELS
 from rebalancer.model.moves import ObservedChange, PlanningMemory, make_token
 from rebalancer.model.nodes import Node
+from rebalancer.model.pods import REVISION_LABELS
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.scheduling.pod_topology_spread import Counts, DomainCounts, counts
 from rebalancer.scheduling.spread_constraints import constraints_of

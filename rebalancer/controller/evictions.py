@@ -29,6 +29,7 @@ from rebalancer.controller.state import (
 )
 from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import Memory, Move, MoveState, Reference
+from rebalancer.model.workloads import Workload
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
@@ -36,6 +37,7 @@ from rebalancer.reporting.events import move_events
 from rebalancer.reporting.phrases import preempted_text
 from rebalancer.tracking.backoff import forget_refusals, record_refusal
 from rebalancer.tracking.moves import MoveEvent, advance_move
+from rebalancer.tracking.own_failures import find_other_template
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
 
 MOST_SILENT_NAMESPACES = 3
@@ -72,14 +74,14 @@ def queue_evictions(state: LoopState, evictions: tuple[Eviction, ...], now: date
     for eviction in evictions:
         owner = state.cycle.snapshot.workload.get(eviction.owner_uid) if state.cycle is not None else None
         goal = eviction.repair.goal if eviction.repair.extra else None
-        move = _make_move(eviction, owner.replicas if owner is not None else 0, now)
+        move = _make_move(eviction, owner, now)
         memory = record_request(memory, move, extra_goal=goal)
     return replace(
         state, queue=replace(state.queue, evictions=evictions, sent={}, silent=frozenset()), memory=memory
     ), (Save(),)
 
 
-def _make_move(eviction: Eviction, replicas: int, now: datetime) -> Move:
+def _make_move(eviction: Eviction, owner: Workload | None, now: datetime) -> Move:
     pod = eviction.pod
     return Move(
         uid=pod.uid,
@@ -88,7 +90,8 @@ def _make_move(eviction: Eviction, replicas: int, now: datetime) -> Move:
         node=pod.node or "",
         workload=eviction.workload,
         owner_uid=eviction.owner_uid,
-        replicas=replicas,
+        replicas=owner.replicas if owner is not None else 0,
+        template=find_other_template(pod, owner),
         cause=eviction.cause,
         group=eviction.group,
         targets=tuple(target for target in eviction.targets if len(target.values) <= _MOST_TARGETS),

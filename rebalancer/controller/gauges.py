@@ -185,6 +185,14 @@ GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
         rows=_number(lambda view: sum(move.overdue for move in view.state.memory.moves)),
     ),
     Gauge(
+        name="rebalancer_own_failures",
+        help="Of the overdue replacements those that fail by something of their namespace, which hold up no other: "
+        "its quota, an image of its own, a template that never ran.",
+        rows=_number(
+            lambda view: sum(move.overdue and move.own_failure is not None for move in view.state.memory.moves)
+        ),
+    ),
+    Gauge(
         name="rebalancer_policy_last_reload_successful",
         help="1 if the newest policy is in force, 0 if it is invalid and an older one stays in force.",
         rows=_number(lambda view: not view.state.in_force.policy_error),

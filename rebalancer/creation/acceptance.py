@@ -14,11 +14,10 @@ from rebalancer.creation.named_objects import find_missing
 from rebalancer.creation.next_requests import find_last_change, find_targets
 from rebalancer.creation.pod_security import refuse_by_security
 from rebalancer.creation.quotas import find_charges, quotas_of, refuse_by, refuse_unwritten
-from rebalancer.creation.replacement import REVISION_LABELS
 from rebalancer.creation.webhooks import find_unreachable
 from rebalancer.model.containers import PodRequests
 from rebalancer.model.facts import Refusal
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import REVISION_LABELS, Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 

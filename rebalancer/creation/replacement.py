@@ -13,7 +13,7 @@ from rebalancer.creation.next_requests import AS_CREATED
 from rebalancer.creation.next_spec import make_next
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import REGION, ZONE
-from rebalancer.model.pods import Pod, PodPhase
+from rebalancer.model.pods import REVISION_LABELS, Pod, PodPhase
 from rebalancer.model.reasons import Reason
 from rebalancer.model.runs import Run
 from rebalancer.model.workloads import PodTemplate, Workload, pod_ordinal
@@ -22,7 +22,6 @@ from rebalancer.scheduling.view import View
 
 _CREATED: Final = attrgetter("created")
 
-REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
 QUEUE_LABELS: Final = ("kueue.x-k8s.io/managed", "kueue.x-k8s.io/queue-name")
 """Labels of pods that a queueing system manages: its webhook gates each of them until there is quota."""
 NODE_LABELS: Final = frozenset({ZONE, REGION})

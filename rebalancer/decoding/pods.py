@@ -145,6 +145,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         )
     )
     shared = intern.convert(text, partial(_convert_shared, intern))
+    start_failure, failed_image = _read_start_failure(spec, status, conditions)
     annotations, own_cost = intern.annotations(metadata.annotations or {}, _read_annotations)
     namespace = sys.intern(metadata.namespace)
     return Pod(
@@ -174,7 +175,8 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         local_volumes=intern(local) if local else (),
         evicted_at=conditions.evicted_at,
         preempted=conditions.preempted,
-        start_failure=_read_start_failure(status, conditions),
+        start_failure=start_failure,
+        failed_image=failed_image,
         bound_at=bound_at,
         started_at=bound_at if status.start_time == bound_at else status.start_time,
         has_sandbox=conditions.has_sandbox,
@@ -205,17 +207,19 @@ class _Conditions(NamedTuple):
     bound_at: datetime | None
 
 
-def _read_start_failure(status: wire.RawPodStatus, conditions: _Conditions) -> str:
-    """Return why a container of a pod does not run, as its kubelet says it; "" where nothing is wrong."""
+def _read_start_failure(spec: wire.RawPodSpec, status: wire.RawPodStatus, conditions: _Conditions) -> tuple[str, str]:
+    """Return why a container of a pod does not run, as its kubelet says it, and its image; "" if nothing is wrong."""
     if conditions.ready:
-        return ""
+        return "", ""
     if _is_rejected(status):
-        return sys.intern(status.reason)
+        return sys.intern(status.reason), ""
     for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = container.state.waiting if container.state is not None else None
         if waiting is not None and waiting.reason in _START_FAILURES:
-            return sys.intern(waiting.reason)
-    return NO_SANDBOX if conditions.has_sandbox is False else ""
+            every = (*(spec.init_containers or ()), *spec.containers)
+            images = (one.image for one in every if one.name == container.name)
+            return sys.intern(waiting.reason), sys.intern(next(images, ""))
+    return (NO_SANDBOX if conditions.has_sandbox is False else ""), ""
 
 
 def _is_rejected(status: wire.RawPodStatus) -> bool:

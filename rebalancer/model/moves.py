@@ -6,7 +6,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final
 
-from msgspec import Struct, field, structs
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from rebalancer.model.breaker import CLOSED, BreakerState
 from rebalancer.model.history import Entry, Noted
@@ -25,6 +25,7 @@ _NOT_ARRIVED: Final[Mapping[str, Any]] = {
     "arrived": False,
     "counted": False,
     "unstarted": None,
+    "own": UNSET,
     "victim_seen": None,
 }
 """What became of a move, which admission alone reads."""
@@ -86,6 +87,17 @@ NEVER_GRANTED = frozenset({MoveState.REFUSED, MoveState.GONE})
 _IN_FLIGHT = frozenset({MoveState.PLANNED, MoveState.EVICTED, MoveState.PENDING})
 
 
+class OwnFailure(StrEnum):
+    """What of its namespace keeps a replacement from running, so that it says nothing about the cluster."""
+
+    OBJECT = "object"
+    """A quota, a LimitRange, a Pod Security level or a missing service account refuses the pod."""
+    IMAGE = "image"
+    """Its image cannot be pulled, runs in no other namespace, and the registry serves others."""
+    TEMPLATE = "template"
+    """It crashes, and no pod of its template has run."""
+
+
 class Target(Struct, frozen=True, gc=False):
     """Where a replacement is predicted: for one topology key the domains that it may be placed in."""
 
@@ -97,6 +109,7 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """One eviction. `uid` is the victim's and identifies the move; `owner_uid` that of its controller.
 
     `replicas` is how many pods its owner wanted then. `group` is the name of the group that the eviction repairs.
+    `template` is the revision of the victim's template where its owner creates pods of another one, else UNSET.
     """
 
     uid: str
@@ -106,6 +119,7 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     workload: Reference
     owner_uid: str
     replicas: int = 0
+    template: str | UnsetType = UNSET
     group: str = ""
     cause: Cause
     targets: tuple[Target, ...] = ()
@@ -127,6 +141,8 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """Whether its arrival has let the windows of slow start grow: one that crashes and runs again does so once."""
     unstarted: str | None = None
     """Set while a replacement was created and does not run: why."""
+    own: OwnFailure | UnsetType = UNSET
+    """What of its namespace keeps an overdue replacement from running; UNSET, and not stored, of most moves."""
     victim_seen: Moment | None = None
     """When the evicted pod was last seen to end within its grace period, where that is longer than a minute."""
     deferred_until: Moment | None = None
@@ -149,6 +165,11 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     def in_flight(self) -> bool:
         """Whether it is not over, and its pod counts as evicted."""
         return not self.state.over and not self.unexecuted
+
+    @property
+    def own_failure(self) -> OwnFailure | None:
+        """What of its namespace keeps the replacement from running; None where that is the cluster's, or none is."""
+        return self.own or None
 
     @property
     def overdue(self) -> bool:

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -9,6 +10,9 @@ from rebalancer.model.affinity import NodeAffinity, PodAffinity, Toleration
 from rebalancer.model.containers import PodRequests
 from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.spread import SpreadConstraint
+
+REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
+"""With which owners mark the pods of one version of their template."""
 
 NO_SANDBOX = "PodReadyToStartContainers is False"
 """Of a pod that is bound: its node has made no sandbox and network for it. So it is for some seconds in every start."""
@@ -121,7 +125,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     scheduling, so they are no part of the spec. `deleted` is its deletionTimestamp: such a pod is terminating.
     `own_deletion_cost` is the cost that the rebalancer itself has written, 0 if none; it is not among `annotations`.
     `finished` means Succeeded or Failed. `start_failure` is why a container of it does not run, as the kubelet says it
-    (`ImagePullBackOff`), or `NO_SANDBOX`; "" where nothing is wrong. `grace_seconds` is its
+    (`ImagePullBackOff`), or `NO_SANDBOX`; "" where nothing is wrong. `failed_image` is the image of that container, ""
+    without one. `grace_seconds` is its
     terminationGracePeriodSeconds. `bound_at` is when it got its node, None where its status does not say so.
     `has_sandbox` is whether its node has made a sandbox and network for it, None where its kubelet does not say.
     `unstarted_since` is since when it has none, of a pod on a node; of one that its kubelet refused to run when that
@@ -164,6 +169,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     started_at: datetime | None = None
     preempted: bool = False
     start_failure: str = ""
+    failed_image: str = ""
     bound_at: datetime | None = None
     has_sandbox: bool | None = None
     unstarted_since: datetime | None = None
@@ -188,6 +194,11 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
         if self.phase is PodPhase.FAILED:  # its kubelet says nothing of the sandbox of one that it rejected
             return self.has_sandbox is not None and self.unstarted_since is None
         return self.phase is PodPhase.SUCCEEDED or (self.phase is PodPhase.PENDING and self.has_sandbox is True)
+
+    @property
+    def revision(self) -> str:
+        """The version of its owner's template, "" where it has no label that names one."""
+        return next((self.labels[label] for label in REVISION_LABELS if label in self.labels), "")
 
     @property
     def terminating(self) -> bool:

@@ -53,11 +53,22 @@ class Kubelets:
 
     def _start(self, uid: str) -> None:
         pod = self._get_running(uid)
-        if pod is not None and not pod.terminating:
+        if pod is None or pod.terminating:
+            return
+        missing = next((image for image in pod.spec.images if image in self._state.missing_images), "")
+        if missing:  # storing it is what the kubelet's next attempt comes from
+            self._state.store.pods.put(structs.replace(pod, start_failure="ImagePullBackOff", failed_image=missing))
+        else:
             self._state.note(TraceKind.STARTED, f"Pod {pod}", f"on {pod.node}")
             self._state.store.pods.put(
                 structs.replace(
-                    pod, phase=PodPhase.RUNNING, ready=True, ready_since=self._state.stamp, starting_since=None
+                    pod,
+                    phase=PodPhase.RUNNING,
+                    ready=True,
+                    ready_since=self._state.stamp,
+                    starting_since=None,
+                    start_failure="",
+                    failed_image="",
                 )
             )
 

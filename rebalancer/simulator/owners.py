@@ -270,6 +270,7 @@ class PodSets(Controller):
                         preempted=False,
                         has_sandbox=None,
                         start_failure="",
+                        failed_image="",
                         generation=1,
                     )
                 )

@@ -30,6 +30,8 @@ class ClusterState:
     trace: list[TraceEntry] = field(default_factory=list)
     refused_pods: dict[str, str] = field(default_factory=dict)
     """Why the API server refuses new pods, by namespace: a quota, say."""
+    missing_images: set[str] = field(default_factory=set)
+    """Images that no registry has: pods that run go on, new ones do not start."""
 
     @property
     def stamp(self) -> datetime:

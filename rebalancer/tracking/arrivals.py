@@ -33,6 +33,12 @@ SANDBOX: Final = timedelta(minutes=2)
 LONG_GRACE: Final = timedelta(minutes=1)
 """A pod that still terminates after this time keeps no place in the windows of slow start, only its workload waits."""
 
+CLUSTER_PLACE: Final = timedelta(minutes=2)
+"""A move that gets no further for this long keeps no place in the cluster's window, only in its namespace's.
+
+No less than `SANDBOX`: what the cluster itself fails at is overdue by then, with `breaker.pendingFor` up to this.
+"""
+
 UNANSWERED: Final = timedelta(seconds=10)
 """Without an answer for this long, and with its pod as it was, an eviction was probably not granted."""
 
@@ -128,6 +134,16 @@ def is_under_way(move: Move, snapshot: Snapshot, now: datetime) -> bool:
     return move.state is not MoveState.PLANNED or now - move.requested_at < UNANSWERED
 
 
+def keeps_cluster_place(move: Move, now: datetime) -> bool:
+    """Return whether a move that is under way takes a place in the cluster's window as well as in its namespace's."""
+    return now < _leaves_cluster_window(move)
+
+
+def _leaves_cluster_window(move: Move) -> datetime:
+    """Return when a move leaves the cluster's window if it gets no further: from its last state, or its binding, on."""
+    return max(move.changed_at, move.bound_since or move.changed_at) + CLUSTER_PLACE
+
+
 def is_ending(move: Move, snapshot: Snapshot, now: datetime) -> bool:
     """Return whether a move's victim still terminates, after a time in which most pods are gone."""
     if move.state is not MoveState.EVICTED or now - move.changed_at < LONG_GRACE:
@@ -156,10 +172,12 @@ def find_next_change(moves: Iterable[Move], pending_for: timedelta, now: datetim
 
 
 def _deadlines(move: Move, pending_for: timedelta) -> Iterator[datetime]:
-    """Yield when a replacement has arrived, or is overdue, and when a victim has terminated for long."""
+    """Yield when a replacement has arrived, is overdue, or leaves the cluster's window; when a victim ends for long."""
     if move.state is MoveState.PLANNED:
         yield move.requested_at + UNANSWERED
-    elif move.bound_since is not None:
+        return
+    yield _leaves_cluster_window(move)
+    if move.bound_since is not None:
         yield from (move.bound_since + ARRIVAL, move.bound_since + SANDBOX)
     elif move.state is MoveState.PENDING:
         yield move.changed_at + pending_for

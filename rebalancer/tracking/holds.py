@@ -2,12 +2,12 @@
 
 A replacement that does not run holds its workload: its other pods run, and nothing says that they would again. One that
 cannot be created holds its namespace, and so do replacements of two of its workloads that do not run. Where they stand
-in two namespaces, for no reason that concerns a namespace alone, and nothing that was requested after them has been
-replaced anywhere, the cluster does not replace pods: nothing is evicted but a probe, after a minute, then after twice
-the time of the last one.
+in two namespaces, none of them the namespace's own failure (`tracking.own_failures`), and nothing that was requested
+after them has been replaced anywhere, the cluster does not replace pods: nothing is evicted but a probe, after a
+minute, then after twice the time of the last one. Where nothing fails but images that no other namespace runs, it may
+be their own failure: the first probe goes after five seconds.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -18,18 +18,14 @@ from msgspec import structs
 from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.arrivals import is_ending, is_proof
+from rebalancer.tracking.own_failures import is_in_doubt
 from rebalancer.tracking.uncreated import find_uncreated
 
 FIRST_PROBE: Final = timedelta(minutes=1)
-LONGEST_PROBE: Final = timedelta(hours=1)
+PROBE_IN_DOUBT: Final = timedelta(seconds=5)
+"""The first wait where every failure may be its namespace's own."""
 
-_OF_NAMESPACE: Final = re.compile(
-    r"exceeded quota: |failed quota: |violates PodSecurity "
-    r"|(maximum|minimum) \S+ (usage|limit|request) per (Container|Pod)|limit to request ratio per (Container|Pod)"
-)
-"""How the API server words why a pod cannot be created where the reason is the namespace's own: its ResourceQuota, its
-LimitRange, its Pod Security level. Source: `plugin/pkg/admission/resourcequota`, `plugin/pkg/admission/limitranger`,
-`staging/src/k8s.io/pod-security-admission`."""
+LONGEST_PROBE: Final = timedelta(hours=1)
 
 _NO_ANSWER: Final = frozenset({MoveState.REFUSED, MoveState.GONE, MoveState.OVERTAKEN})
 """Moves that say nothing about replacements."""
@@ -90,9 +86,7 @@ def find_unreplaced(moves: Collection[Move], replaced_at: datetime | None) -> tu
         (
             move
             for move in moves
-            if move.overdue
-            and (replaced_at is None or move.requested_at > replaced_at)
-            and not _OF_NAMESPACE.search(move.uncreated or "")
+            if move.overdue and (replaced_at is None or move.requested_at > replaced_at) and move.own_failure is None
         ),
         key=_age,
     )
@@ -102,14 +96,18 @@ def find_unreplaced(moves: Collection[Move], replaced_at: datetime | None) -> tu
 def find_next_probe(moves: Iterable[Move], snapshot: Snapshot, since: datetime, now: datetime) -> datetime | None:
     """Return when an eviction may show whether a cluster that is held `since` replaces pods; None while one is tried.
 
-    Each one whose replacement is overdue doubles the wait. One whose pod takes long to end shows nothing for as long.
+    Each one whose replacement is overdue doubles the wait, unless that is its namespace's own failure: it says nothing
+    about others. One whose pod takes long to end shows nothing for as long.
     """
-    last, failed = since, 0
+    last, failed, in_doubt = since, 0, True
     for move in moves:
+        if move.own_failure is not None:
+            continue
+        in_doubt = in_doubt and (not move.overdue or is_in_doubt(move, snapshot))
         if move.requested_at > since and move.state not in _NO_ANSWER:
             is_tried = not (move.overdue or move.state is MoveState.LOST or is_proof(move, now))
             if is_tried and not is_ending(move, snapshot, now):
                 return None
             last, failed = max(last, move.requested_at), failed + move.overdue
-    wait: timedelta = FIRST_PROBE * 2 ** min(failed, 10)
+    wait: timedelta = (PROBE_IN_DOUBT if in_doubt else FIRST_PROBE) * 2 ** min(failed, 10)
     return last + min(wait, LONGEST_PROBE)

@@ -35,6 +35,7 @@ from rebalancer.model.moves import NEVER_GRANTED, Memory, Move, MoveState, Refer
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.arrivals import note_arrival, note_victim
 from rebalancer.tracking.motion import merge_motion
+from rebalancer.tracking.own_failures import note_own_failure
 from rebalancer.tracking.replacements import Replacements
 from rebalancer.tracking.requests import resume_first, sent_request
 from rebalancer.tracking.uncreated import note_creation
@@ -130,6 +131,7 @@ def observe_moves(
             current = after
         current = note_creation(current, move, replacements, snapshot, now)
         current = note_arrival(current, move, snapshot, pending_for, now)
+        current = note_own_failure(current, snapshot)
         followed.append(note_victim(current, snapshot, now))
     over = [move for move in followed if move.state.over and not move.overdue]
     old = over[:-ENDED_MOVES_STORED]

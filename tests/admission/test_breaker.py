@@ -15,7 +15,7 @@ from rebalancer.admission.breaker import Reading, RequestCounts, observe_cluster
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
 from rebalancer.model.labels import Labels
-from rebalancer.model.moves import Move, MoveState, ObservedChange
+from rebalancer.model.moves import Move, MoveState, ObservedChange, OwnFailure
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import OwnerReference, Pod, PodPhase, PodSpec
 from rebalancer.model.reasons import ViolationCause
@@ -275,6 +275,10 @@ def test_moves_that_failed() -> None:
     assert opened(cluster(), ended(*[MoveState.LOST] * 9, ago=5 * MINUTE)) == {}
     verified = ended(*[MoveState.VERIFIED] * 20, ago=SECOND)
     assert opened(cluster(), [*failures, *verified]) == {}
+    own = [structs.replace(one, own=OwnFailure.IMAGE) for one in failures]
+    assert opened(cluster(), [*own, *others]) == {}, "a namespace's own failures say nothing about the cluster"
+    more = ended(*[MoveState.LOST] * 2, ago=SECOND)
+    assert opened(cluster(), [*failures, *own, *more]) == {BreakerCause.FAILED_MOVES: (7, 7, 20, "")}
 
 
 def test_a_bound_of_100_percent_is_switched_off() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from rebalancer.admission.admit import Admission, AdmissionContext, BreakerOpen, admit
 from rebalancer.admission.breaker import update_breaker
@@ -25,14 +25,14 @@ from rebalancer.admission.slow_start import (
 )
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
-from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, Proposal, Reference, StartWindow
+from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, OwnFailure, Proposal, Reference, StartWindow
 from rebalancer.model.pods import Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Amount, Breaker, Budgets, Mode, Policy
 from rebalancer.simulator import HOSTNAME, ZONE
-from rebalancer.tracking.arrivals import UNSCHEDULABLE
+from rebalancer.tracking.arrivals import CLUSTER_PLACE, UNSCHEDULABLE
 from rebalancer.tracking.holds import FIRST_PROBE
 from rebalancer.tracking.windows import grow_windows
 from tests.build import a_cluster, without_node
@@ -150,6 +150,55 @@ def test_moves_that_have_not_arrived_take_the_places() -> None:
         assert len(admitted(Memory(moves=(under_way("x", "elsewhere", **fields),))).evictions) == 2
     waits = admitted(Memory(moves=(under_way("x", "elsewhere"),)))
     assert waits.next_try == NOW + 10 * SECOND, "when its replacement is overdue"
+
+
+def test_a_move_that_gets_no_further_leaves_the_places_of_others_after_two_minutes() -> None:
+    """Its replacement may wait for a node for ten minutes, where the policy says so; its own namespace waits for it."""
+    patient = POLICY.model_copy(update={"breaker": Breaker(pending_for=timedelta(minutes=10))})
+    stuck = tuple(under_way(name, "team-0", state=MoveState.PENDING, replacement=name) for name in "xy")
+    before = admitted(Memory(moves=stuck), policy=patient, now=NOW + CLUSTER_PLACE - SECOND)
+    assert (before.evictions, before.next_try) == ((), NOW + CLUSTER_PLACE)
+    after = admitted(Memory(moves=stuck), policy=patient, now=NOW + CLUSTER_PLACE)
+    assert spaces(after) == {"team-1": 1, "team-2": 1}
+    assert WindowFull("team-0", 1, 2) in causes(after) or WindowFull("", 2, 2) in causes(after)
+    only = structs.replace(PLAN, evictions=tuple(one for one in PLAN.evictions if one.pod.namespace == "team-0"))
+    assert causes(admitted(Memory(moves=stuck), policy=patient, made=only, now=NOW + CLUSTER_PLACE)) == {
+        WindowFull("team-0", 1, 2)
+    }
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["team-0", "team-1"]),
+            st.sampled_from([MoveState.EVICTED, MoveState.PENDING]),
+            st.integers(0, 300),
+            st.none() | st.integers(0, 300),
+        ),
+        max_size=6,
+    )
+)
+def test_the_clusters_window_counts_what_got_further_within_two_minutes(
+    drawn: list[tuple[str, MoveState, int, int | None]],
+) -> None:
+    """A namespace's counts all that is under way: over any moves, by an independent count."""
+    now = NOW + timedelta(seconds=300)
+    moves = [
+        under_way(
+            str(number),
+            space,
+            state=state,
+            changed_at=NOW + changed * SECOND,
+            bound_since=None if bound is None else NOW + bound * SECOND,
+        )
+        for number, (space, state, changed, bound) in enumerate(drawn)
+    ]
+    uses = describe_windows(Memory(moves=tuple(moves)), SNAPSHOT, now)
+    assert uses.cluster.under_way == sum(max(changed, bound or 0) > 180 for _, _, changed, bound in drawn)
+    limited = tuple(StartWindow(namespace=space, size=1, limited=True, moved_at=now) for space in ("team-0", "team-1"))
+    known = describe_windows(Memory(moves=tuple(moves), windows=limited), SNAPSHOT, now).namespaces
+    for space in ("team-0", "team-1"):
+        assert known[space].under_way == sum(one == space for one, _, _, _ in drawn)
 
 
 def test_ramping_doubles() -> None:
@@ -314,6 +363,36 @@ def test_a_probe_goes_beside_overdue_replacements_where_there_is_no_other_place(
         uids = [one.pod.uid for one in PLAN.evictions if one.pod.namespace == beside.evictions[0].pod.namespace]
         rest = [one.eviction.pod.uid for one in beside.waiting if one.eviction.pod.uid in uids]
         assert [beside.evictions[0].pod.uid, *rest] == uids, "the rest of the step waits, in its order"
+
+
+@given(st.lists(st.integers(0, 3), min_size=3, max_size=3), st.integers(0, 20))
+def test_a_probe_goes_where_the_fewest_have_failed(failures: list[int], turn: int) -> None:
+    """Untouched namespaces first, then by the number of failures, own ones included, then by name."""
+    failed = [
+        under_way(
+            f"{space}-{number}",
+            space,
+            workload=Reference(space, "Deployment", "db"),
+            state=MoveState.PENDING,
+            unstarted="ImagePullBackOff",
+            own=OwnFailure.IMAGE if number else UNSET,
+        )
+        for space, count in zip(("team-0", "team-1", "team-2"), failures, strict=True)
+        for number in range(count)
+    ]
+    moves = (*DOWN, *failed)
+    state = held_cluster(*moves, now=NOW)
+    admission = admitted(Memory(moves=moves), breaker=state, now=NOW + FIRST_PROBE, turn=turn)
+    assert list(spaces(admission)) == [f"team-{failures.index(min(failures))}"]
+
+
+def test_own_failures_open_no_breaker() -> None:
+    """However many namespaces have some; beside them the cluster's own count as ever."""
+    own = tuple(structs.replace(one, own=OwnFailure.OBJECT) for one in DOWN)
+    assert held_cluster(*own, now=NOW) == CLOSED
+    assert held_cluster(*own, DOWN[0], now=NOW) == CLOSED
+    (cause,) = held_cluster(structs.replace(own[0], uid="z", namespace="three"), *DOWN, now=NOW).causes
+    assert (cause.part, cause.total) == (2, 3)
 
 
 def test_in_mode_approve_a_probe_is_of_what_a_person_has_approved() -> None:

@@ -240,6 +240,46 @@ def test_two_tenants_with_full_quotas_stop_themselves_alone(cluster: ControlPlan
         assert controller.log("cycle")[-1]["waiting_for"].keys() == {"CannotCreate"}
 
 
+def skewed_with_image(name: str, space: str, image: str, number: int, **labels: str) -> Workload:
+    """Return a Deployment as `skewed` does, with an image of its own."""
+    on = [f"{zone}-{(number + index) % 6}" for zone in "ab" for index in range(2)]
+    container = {"name": "app", "image": image, "resources": {"requests": {"cpu": "10m"}}}
+    spreads = [spread(ZONE, labels={"app": name})]
+    own = {"app": name, **labels}
+    return deployment(name, on, namespace=space, labels=own, containers=[container], topologySpreadConstraints=spreads)
+
+
+@pytest.mark.invariant("own-failures")
+def test_a_tenants_missing_images_do_not_hold_up_others(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Three namespaces, each with an image that cannot be pulled: twelve workloads of others are repaired in a minute.
+
+    Before, none of them was after 100 s. The tenant's namespaces lose a pod each, and their names come first.
+    """
+    install(cluster, "base", "evict")
+    missing = [(f"acme-{n}", f"registry.example.com/acme-{n}:1", {NO_IMAGE_ON: "c"}) for n in range(3)]
+    bad = [skewed_with_image("web-0", space, image, n, **labels) for n, (space, image, labels) in enumerate(missing)]
+    honest = [
+        skewed_with_image(f"web-{n}", f"team-{n % 4}", f"registry.example.com/team-{n % 4}:1", n) for n in range(12)
+    ]
+    lay_out_many(cluster, [*bad, *honest])
+    with Controller(cluster, tmp_path, SHIPPED) as controller:
+        controller.wait_for("eviction")
+        began = time.monotonic()
+        wait_until(lambda: len(repaired(cluster.api)) == 12, what="the repair of the others", timeout=90)
+        print(f"12 workloads were repaired {time.monotonic() - began:.1f} s after the first eviction")
+        assert time.monotonic() - began <= 60
+        wait_until(
+            lambda: sum(name.startswith("acme") for name in evictions(cluster).elements()) == 3,
+            what="one eviction in each of the tenant's namespaces",
+            timeout=60,
+        )
+        time.sleep(20)
+        hurt = {name: number for name, number in evictions(cluster).items() if name.startswith("acme")}
+        print(f"evictions of the tenant: {hurt}; own failures: {controller.metrics()['rebalancer_own_failures']}")
+        assert hurt == {f"acme-{n}/web-0": 1 for n in range(3)}
+        assert controller.metrics()["rebalancer_own_failures"] >= 1
+
+
 @pytest.mark.thorough
 def test_a_pod_that_ends_within_a_long_grace_period_is_no_lost_move(cluster: ControlPlane, tmp_path: Path) -> None:
     """Twenty minutes, of which a finalizer keeps it for one and a half. Its workload waits, others are repaired."""

@@ -68,6 +68,23 @@ def test_why_a_pod_does_not_run(status: dict[str, Any], expected: str) -> None:
     assert [pod.start_failure for pod in decoded(status)] == [expected] * 2
 
 
+def test_the_image_of_the_container_that_does_not_run() -> None:
+    """By the container's name: kubelets list containers in another order than the spec does."""
+    spec = {
+        "initContainers": [{"name": "setup", "image": "setup:1"}],
+        "containers": [{"name": "app", "image": "app:1"}, {"name": "proxy", "image": "proxy:1"}],
+    }
+    running = {"name": "proxy", "state": {"running": {}}}
+    pulling = {"containerStatuses": [running, waiting("ErrImagePull")]}
+    assert [pod.failed_image for pod in decoded(pulling, **spec)] == ["app:1"] * 2
+    init = {"initContainerStatuses": [{**waiting("ErrImagePull"), "name": "setup"}]}
+    assert [pod.failed_image for pod in decoded(init, **spec)] == ["setup:1"] * 2
+    unknown = {"containerStatuses": [{**waiting("ErrImagePull"), "name": "other"}]}
+    assert [pod.failed_image for pod in decoded(unknown, **spec)] == [""] * 2
+    for status in ({"containerStatuses": [running]}, {**pulling, "conditions": [READY]}):
+        assert [pod.failed_image for pod in decoded(status, **spec)] == [""] * 2
+
+
 def condition(kind: str, status: str, minute: int | None = None) -> dict[str, Any]:
     at = {} if minute is None else {"lastTransitionTime": f"2026-01-02T03:{minute:02}:00Z"}
     return {"type": kind, "status": status, **at}

@@ -16,14 +16,14 @@ from msgspec import Struct, structs
 
 from rebalancer import admission, assessment, capacity, planning, scheduling
 from rebalancer.admission.admit import BackingOff, BreakerOpen
-from rebalancer.admission.slow_start import ReplacementNotCreated, WindowFull
+from rebalancer.admission.slow_start import ReplacementNotCreated, ReplacementNotRunning, WindowFull
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.assessment.starts import NothingStarts
 from rebalancer.capacity.decision import CapacityBackingOff, CapacityNeeded, CapacityObserves
 from rebalancer.model.breaker import BreakerCause, OpenCause
 from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
-from rebalancer.model.moves import DomainName, Reference
+from rebalancer.model.moves import DomainName, OwnFailure, Reference
 from rebalancer.model.pods import LocalStorage, LocalVolume, Resources
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.diagnosis.obstacles import NoPlacement, NoPlacementOfClasses, PodsStay
@@ -171,6 +171,9 @@ FURTHER: tuple[Fact, ...] = (
     CapacityNeeded((DomainName(ZONE, "c"),), 2, 2, Resources(cpu=1500, memory=3 << 30), CapacityObserves()),
     CapacityBackingOff(DomainName(ZONE, "c"), "", 2, 0.5 * SECOND),
     ReplacementNotCreated(CART, "web-1", ""),
+    ReplacementNotCreated(CART, "web-1", "exceeded quota: pods", OwnFailure.OBJECT),
+    ReplacementNotRunning(CART, "web-1", "ImagePullBackOff", False, OwnFailure.IMAGE),
+    ReplacementNotRunning(CART, "web-1", "CrashLoopBackOff", True, OwnFailure.TEMPLATE),
     WindowFull("", 4, 2),
     BreakerOpen((_excess(BreakerCause.UNREADY_ZONE, 2, 3, 50, zone="c"),), NINE + MINUTE, 5 * MINUTE),
     BreakerOpen(

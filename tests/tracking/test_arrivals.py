@@ -205,7 +205,8 @@ def test_the_next_change_by_time_alone() -> None:
     cases = [
         ((EVICTED,), 0, 10),
         ((EVICTED,), 10, 60),
-        ((EVICTED,), 60, None),
+        ((EVICTED,), 60, 120),
+        ((EVICTED,), 120, None),
         ((db,), 0, 35),
         ((pending,), 0, 60),
         ((structs.replace(pending, bound_since=at(3)),), 4, 18),

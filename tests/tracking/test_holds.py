@@ -5,11 +5,13 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec import structs
 
-from rebalancer.model.moves import Memory, Move, MoveState, Reference
+from rebalancer.model.moves import Memory, Move, MoveState, OwnFailure, Reference
+from rebalancer.model.pods import PodPhase, PodSpec
 from rebalancer.tracking.arrivals import PROOF
 from rebalancer.tracking.holds import (
     FIRST_PROBE,
     LONGEST_PROBE,
+    PROBE_IN_DOUBT,
     find_held_namespaces,
     find_holds,
     find_next_probe,
@@ -18,18 +20,10 @@ from rebalancer.tracking.holds import (
 )
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
-from tests.tracking.test_moves import OLD, moved, seen
+from tests.tracking.test_moves import OLD, moved, new, seen
 
 PULLING = "ImagePullBackOff"
 DOWN = 'Internal error occurred: failed calling webhook "pods.example.com"'
-REAL_REFUSALS = [
-    'pods "web-x" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=60, limited: pods=60',
-    'pods "web-x" is forbidden: failed quota: cpu: must specify limits.cpu for: app',
-    'pods "web-x" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false',
-    'pods "web-x" is forbidden: maximum cpu usage per Container is 500m, but limit is 1',
-    'pods "web-x" is forbidden: [minimum memory usage per Pod is 1Gi, but request is 1Mi]',
-    'pods "web-x" is forbidden: cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000',
-]
 
 
 def at(seconds: float) -> datetime:
@@ -92,10 +86,10 @@ def test_the_cluster_holds_where_replacements_are_overdue_in_two_namespaces() ->
     assert [one.uid for one in find_unreplaced(two, None)] == ["a", "b"]
 
 
-@pytest.mark.parametrize("refusal", REAL_REFUSALS)
-def test_what_concerns_a_namespace_alone_does_not_hold_the_cluster(refusal: str) -> None:
+@pytest.mark.parametrize("own", OwnFailure)
+def test_a_namespaces_own_failures_do_not_hold_the_cluster(own: OwnFailure) -> None:
     """Two tenants without quota are no sign of a cluster in trouble; a webhook that is down is."""
-    full = (overdue("a", "shop", uncreated=refusal), overdue("b", "cart", uncreated=refusal))
+    full = (overdue("a", "shop", own=own), overdue("b", "cart", own=own))
     assert find_unreplaced(full, None) == ()
     assert find_unreplaced((*full, overdue("c", "api", uncreated=DOWN)), None) == ()
     assert len(find_unreplaced((*full, overdue("c", "api", uncreated=DOWN), unstarted("d", "web")), None)) == 2
@@ -154,3 +148,30 @@ def test_a_probe_goes_after_a_minute_and_each_that_fails_doubles_the_wait() -> N
     assert find_next_probe((*two, lost), seen(), since, at(800)) == at(70) + FIRST_PROBE
     many = (*two, *(overdue(str(number), f"s{number}", seconds=100 + number) for number in range(30)))
     assert find_next_probe(many, seen(), since, at(200)) == at(129) + LONGEST_PROBE
+
+
+def test_a_probe_that_fails_by_its_namespaces_own_failure_lengthens_nobodys_wait() -> None:
+    """It says nothing about others: the next one may go at once."""
+    two = (overdue("a", "shop"), overdue("b", "cart"))
+    since = at(10)
+    own = overdue("p", "api", seconds=70, own=OwnFailure.IMAGE)
+    assert find_next_probe((*two, own), seen(), since, at(80)) == since + FIRST_PROBE
+    assert find_next_probe((*two, overdue("p", "api", seconds=70)), seen(), since, at(80)) == at(70) + 2 * FIRST_PROBE
+
+
+def test_where_all_failures_may_be_their_namespaces_own_the_first_probe_goes_soon() -> None:
+    """That is where nothing fails but images that no other namespace runs. Each that fails doubles the wait as ever."""
+    known, moves = [], []
+    for second, space in enumerate(("shop", "cart", "api")):
+        image = f"registry.example/{space}:1"
+        bad = new(space, namespace=space, ready=False, phase=PodPhase.PENDING, start_failure=PULLING)
+        known.append(structs.replace(bad, failed_image=image, spec=PodSpec(images=(image,))))
+        moves.append(structs.replace(unstarted(f"old-{space}", space, seconds=20 * second), replacement=space))
+    since = at(10)
+    assert find_next_probe(moves[:2], seen(*known), since, at(15)) == at(20) + 2 * PROBE_IN_DOUBT
+    assert find_next_probe(moves[:2], seen(*known), at(25), at(30)) == at(25) + PROBE_IN_DOUBT
+    assert find_next_probe(moves, seen(*known), at(25), at(50)) == at(40) + 2 * PROBE_IN_DOUBT
+    other = overdue("x", "web", seconds=-1, uncreated=DOWN)
+    assert find_next_probe((*moves, other), seen(*known), at(25), at(50)) == at(40) + 2 * FIRST_PROBE
+    arrived = replaced("y", "web", seconds=-1)
+    assert find_next_probe((*moves[:2], arrived), seen(*known), at(25), at(30)) == at(25) + PROBE_IN_DOUBT

@@ -9,11 +9,11 @@ from typing import Final
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.assessment.too_large import refuse_terms
 from rebalancer.creation.acceptance import find_refusals
-from rebalancer.creation.replacement import REVISION_LABELS, is_of_template
+from rebalancer.creation.replacement import is_of_template
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moments import Clock
-from rebalancer.model.pods import LocalStorage, LocalVolume, OwnerReference, Pod
+from rebalancer.model.pods import REVISION_LABELS, LocalStorage, LocalVolume, OwnerReference, Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_duration, format_rest, name_list, plural

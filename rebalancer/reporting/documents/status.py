@@ -17,7 +17,7 @@ from rebalancer.admission.slow_start import ReplacementNotCreated, ReplacementNo
 from rebalancer.model.breaker import BreakerCause, BreakerState
 from rebalancer.model.events import NOTE_LIMIT
 from rebalancer.model.facts import Refusal
-from rebalancer.model.moves import Memory, Move, Proposal, Reference
+from rebalancer.model.moves import Memory, Move, OwnFailure, Proposal, Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.plan import Plan, Waiting
 from rebalancer.policy import Policy
@@ -108,7 +108,9 @@ class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
     """A namespace in which nothing is evicted until a workload has a pod in place of `pod`.
 
     `failure` says why that pod cannot be created, as the workload's condition says it, "" if nothing does. `since` is
-    when `pod` was evicted. `not_running` is why a pod that was created does not run, "" where none was.
+    when `pod` was evicted. `not_running` is why a pod that was created does not run, "" where none was. `own_failure`
+    is what of the namespace is the cause, so that it holds up no other: object, image or template; "" where it is the
+    cluster's failure.
     """
 
     namespace: Text
@@ -117,14 +119,16 @@ class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
     since: datetime
     failure: str
     not_running: str = ""
+    own_failure: str = ""
 
     @property
     def refusal(self) -> Refusal:
         """Why its evictions wait."""
         workload = Reference(self.namespace, self.workload.kind, self.workload.name)
+        own = OwnFailure(self.own_failure) if self.own_failure else None
         if self.not_running:
-            return ReplacementNotRunning(workload, self.pod, self.not_running, holds_namespace=True)
-        return ReplacementNotCreated(workload, self.pod, self.failure)
+            return ReplacementNotRunning(workload, self.pod, self.not_running, holds_namespace=True, own=own)
+        return ReplacementNotCreated(workload, self.pod, self.failure, own)
 
 
 class RefusedEviction(CamelCaseStruct, frozen=True, kw_only=True):
@@ -306,6 +310,7 @@ def blocked_namespaces(moves: Iterable[Move]) -> tuple[BlockedNamespace, ...]:
             since=move.requested_at,
             failure=move.uncreated or "",
             not_running=move.unstarted or "" if move.uncreated is None else "",
+            own_failure=move.own_failure or "",
         )
         for namespace, move in overdue
     )

@@ -33,6 +33,7 @@ from rebalancer.model.moves import (
     MoveState,
     ObservedChange,
     OthersEvictions,
+    OwnFailure,
     Proposal,
     Reference,
     RefusedRequest,
@@ -129,6 +130,14 @@ def test_a_memory_of_an_older_release() -> None:
     request = RefusedRequest("g", 1, NOW, timedelta(minutes=1))
     older = structs.replace(MEMORY, settling=(), moves=(MOVE, plain), refused=(request,))
     assert parse_memory(json.dumps(envelope)) == older
+
+
+def test_whose_failure_it_is_is_stored() -> None:
+    """With the move; of a move without one nothing is, as in documents of before."""
+    others = structs.replace(MOVE, uid="2")
+    own = structs.replace(MOVE, own=OwnFailure.IMAGE, template="1")
+    assert parse_memory(memory_text(Memory(moves=(own, others)))).moves == (own, others)
+    assert b'"own"' not in msgspec.json.encode(others)
 
 
 def test_an_unexecuted_move_is_stored() -> None:

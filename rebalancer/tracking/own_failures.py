@@ -1,0 +1,233 @@
+"""Whose failure it is that a replacement was not created or does not run: its namespace's own, or the cluster's.
+
+A failure is the namespace's own only if what causes it lies there: an object of the namespace refuses the pod (a quota,
+a LimitRange, a Pod Security level, a service account that is missing); its image cannot be pulled while the registry
+serves others; it crashes and is of a template that never ran. Webhooks, policies, registries and nodes are the
+cluster's, and so is whatever is in doubt.
+
+That the registry serves others is shown by a pod of another namespace that was created no earlier than the first one
+that lacks the image and runs one of the same registry, in the same zone: the network may have failed for one zone. Its
+image must be new on that node, as one that is there is not pulled again; the node does not say whether an earlier pod
+has left it. Where pods of several namespaces lack images on one node, that node itself has to be the one that is
+served. An image that runs in another namespace may be had, so that it is not the image that is wrong.
+
+Whether a template never ran is known where the evicted pod was of another one, and no other pod of the same has run.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from msgspec import UNSET, UnsetType, structs
+
+from rebalancer.model.creation import ResourceQuota
+from rebalancer.model.moves import Move, OwnFailure
+from rebalancer.model.nodes import BETA_ZONE, ZONE
+from rebalancer.model.pods import Pod, PodPhase, Resources
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import Workload, pod_ordinal
+from rebalancer.scheduling.image_locality import normalize_image_name
+
+_OF_NAMESPACE: Final = re.compile(
+    r'(pods "[^"]*" is forbidden: )?\[?'
+    r"(exceeded quota: |failed quota: |violates PodSecurity |error looking up service account "
+    r"|(maximum|minimum) \S+ (usage|limit|request) per (Container|Pod) "
+    r"|\S+ max limit to request ratio per (Container|Pod) )"
+)
+"""How the API server words why a pod cannot be created where the reason is the namespace's own: its ResourceQuota, its
+LimitRange, its Pod Security level, its ServiceAccounts. A webhook or policy that uses such words says first that it is
+one. Source: `plugin/pkg/admission/resourcequota`, `limitranger` and `serviceaccount`,
+`staging/src/k8s.io/pod-security-admission`."""
+
+_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
+"""Why a container waits whose image cannot be had."""
+
+_CRASH: Final = frozenset(
+    {"CrashLoopBackOff", "RunContainerError", "CreateContainerError", "CreateContainerConfigError"}
+)
+"""Why a container waits that has its image and does not run."""
+
+_DEFAULT_REGISTRY: Final = "docker.io"
+"""Where an image is pulled from whose name begins with no host."""
+
+
+def find_other_template(pod: Pod, owner: Workload | None) -> str | UnsetType:
+    """Return the revision of a pod's template if its owner creates the next one of another template, else UNSET."""
+    following = owner.revision_at(pod_ordinal(pod.name)) if owner is not None else ""
+    return pod.revision if pod.revision and following and pod.revision != following else UNSET
+
+
+def note_own_failure(move: Move, snapshot: Snapshot) -> Move:
+    """Return a move with whose failure it is that its replacement is overdue, as a snapshot shows it.
+
+    What a container does between two attempts to start says nothing. A move that has failed stays what it was.
+    """
+    if not move.overdue:
+        own = move.own_failure if move.state.over else None
+    elif move.uncreated is None and not _find_failing(move, snapshot):
+        own = move.own_failure if move.unstarted in _IMAGE | _CRASH else None
+    else:
+        own = find_own_failure(move, snapshot)
+    return move if own is move.own_failure else structs.replace(move, own=own or UNSET)
+
+
+def find_own_failure(move: Move, snapshot: Snapshot) -> OwnFailure | None:
+    """Return what of its namespace keeps the replacement of a move from running; None if it is the cluster's."""
+    if move.uncreated is not None:
+        return OwnFailure.OBJECT if _is_refused_by_object(move, move.uncreated, snapshot) else None
+    pod = _find_failing(move, snapshot)
+    if pod is None:
+        return None
+    if pod.start_failure in _CRASH:
+        return OwnFailure.TEMPLATE if _never_ran(move, pod, snapshot) else None
+    is_own = _lacks_image_alone(pod, snapshot) and _is_registry_serving(pod, snapshot)
+    return OwnFailure.IMAGE if is_own else None
+
+
+def is_in_doubt(move: Move, snapshot: Snapshot) -> bool:
+    """Return whether a failure is its namespace's own if the registry serves others, which nothing has to show."""
+    pod = _find_failing(move, snapshot) if move.uncreated is None else None
+    return pod is not None and _lacks_image_alone(pod, snapshot)
+
+
+def _find_failing(move: Move, snapshot: Snapshot) -> Pod | None:
+    """Return the replacement of a move if its kubelet says now why it does not run."""
+    pod = snapshot.pod.get(move.replacement)
+    return pod if pod is not None and pod.start_failure else None
+
+
+def _is_refused_by_object(move: Move, message: str, snapshot: Snapshot) -> bool:
+    """Return whether an object of the namespace refuses a pod: the message says so, or without one the objects."""
+    if message:
+        return _OF_NAMESPACE.match(message) is not None
+    owner = snapshot.workload.get(move.owner_uid)
+    return owner is not None and (_lacks_account(owner, snapshot) or _is_full(owner, snapshot))
+
+
+def _lacks_account(owner: Workload, snapshot: Snapshot) -> bool:
+    if "ServiceAccount" not in snapshot.known or owner.template is None:
+        return False
+    return owner.template.service_account not in snapshot.service_account_names.get(owner.namespace, ())
+
+
+def _is_full(owner: Workload, snapshot: Snapshot) -> bool:
+    """Return whether a quota has no place for a further pod of an owner, by its status and by the pods that are there.
+
+    The status alone may be out of date: it is the controller manager that takes evicted pods out of it.
+    """
+    if owner.template is None:
+        return False
+    needed = _measure(owner.template.requests)
+    there = Counter[str]()
+    for pod in snapshot.pods_in.get(owner.namespace, ()):
+        if not pod.finished and not pod.terminating:
+            there.update(_measure(pod.requests))
+    return any(_exceeds(quota, needed, there) for quota in snapshot.quotas_in.get(owner.namespace, ()))
+
+
+def _exceeds(quota: ResourceQuota, needed: Mapping[str, int], there: Mapping[str, int]) -> bool:
+    """Return whether a quota without scopes is exceeded by what is needed besides what is there."""
+    used = dict(quota.used)
+    return not quota.scopes and any(
+        needed.get(name, 0) > max(0, hard - min(used.get(name, 0), there[name])) for name, hard in quota.hard
+    )
+
+
+def _measure(requests: Resources) -> dict[str, int]:
+    """Return what a pod counts as in quotas, by the names that they use."""
+    return {
+        "pods": 1,
+        "count/pods": 1,
+        "cpu": requests.cpu,
+        "requests.cpu": requests.cpu,
+        "memory": requests.memory,
+        "requests.memory": requests.memory,
+    }
+
+
+def _never_ran(move: Move, pod: Pod, snapshot: Snapshot) -> bool:
+    """Return whether no pod has run, as far as is known, of the template of a replacement that crashes."""
+    template = pod.revision
+    if pod.owner is None or not template or move.template in {UNSET, template}:
+        return False
+    others = (other for other in snapshot.pods_of.get(pod.owner.uid, ()) if other.uid != pod.uid)
+    return not any(other.revision == template and (other.ready or _is_running(other)) for other in others)
+
+
+def _is_running(pod: Pod) -> bool:
+    """Return whether all containers of a pod have their images and run."""
+    return pod.phase is PodPhase.RUNNING and not pod.start_failure
+
+
+def _lacks_image_alone(pod: Pod, snapshot: Snapshot) -> bool:
+    """Return whether a pod lacks an image that no other namespace runs."""
+    if pod.start_failure not in _IMAGE or not pod.failed_image:
+        return False
+    image = _canonical(pod.failed_image)
+    return not any(
+        image in map(_canonical, run.pods[0].spec.images) and any(map(_is_running, run.pods))
+        for run in snapshot.runs
+        if run.pods[0].namespace != pod.namespace
+    )
+
+
+def _is_registry_serving(pod: Pod, snapshot: Snapshot) -> bool:
+    """Return whether the registry has served another namespace since the image that a pod lacks was first missing.
+
+    That is since the creation of the first pod in its namespace that lacks it, and near that one.
+    """
+    registry = _find_registry(pod.failed_image)
+    return any(
+        _is_new(image, other, lacking, snapshot)
+        for lacking in snapshot.pods_in[pod.namespace]
+        if lacking.start_failure in _IMAGE and lacking.failed_image == pod.failed_image
+        for other in _find_newer(lacking, snapshot)
+        for image in other.spec.images
+        if _find_registry(image) == registry
+    )
+
+
+def _find_newer(pod: Pod, snapshot: Snapshot) -> Iterator[Pod]:
+    """Yield the pods of other namespaces that run near a pod and are no older."""
+    here = snapshot.pods_on.get(pod.node or "", ())
+    shared = any(other.start_failure in _IMAGE and other.namespace != pod.namespace for other in here)
+    zone = _find_zone(pod, snapshot)
+    for other in snapshot.pods:
+        if other.created >= pod.created and other.namespace != pod.namespace and _is_running(other):
+            is_near = other.node == pod.node if shared else _find_zone(other, snapshot) == zone
+            if is_near:
+                yield other
+
+
+def _find_zone(pod: Pod, snapshot: Snapshot) -> str | None:
+    """Return the zone of a pod's node, "" without the label; None of a pod whose node is not known."""
+    node = snapshot.node.get(pod.node or "")
+    return None if node is None else node.labels.get(ZONE, node.labels.get(BETA_ZONE, ""))
+
+
+def _is_new(image: str, other: Pod, pod: Pod, snapshot: Snapshot) -> bool:
+    """Return whether no pod on the node of `other` has had an image from before `pod` was created."""
+    name = _canonical(image)
+    return not any(
+        earlier.created < pod.created and name in map(_canonical, earlier.spec.images)
+        for earlier in snapshot.pods_on.get(other.node or "", ())
+    )
+
+
+def _canonical(image: str) -> str:
+    """Return the full name of an image: with its registry and its tag."""
+    named = normalize_image_name(image)
+    registry = _find_registry(image)
+    if named.startswith(f"{registry}/"):
+        named = named[len(registry) + 1 :]
+    if registry == _DEFAULT_REGISTRY and "/" not in named:
+        named = f"library/{named}"
+    return f"{registry}/{named}"
+
+
+def _find_registry(image: str) -> str:
+    """Return the host that an image is pulled from (`reference.ParseNormalizedNamed` of distribution)."""
+    first, slash, _ = image.partition("/")
+    is_host = slash and ("." in first or ":" in first or first == "localhost")
+    return first if is_host else _DEFAULT_REGISTRY
