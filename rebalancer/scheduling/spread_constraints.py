@@ -90,7 +90,7 @@ def constraints_of(pod: Pod, view: View) -> Constraints:
         keys = {key for constraint in spread for key in constraint.match_label_keys}
         values = tuple([(key, pod.labels[key]) for key in sorted(keys) if key in pod.labels]) if keys else ()
         return view.memo(("constraints", spread, values), lambda: _apply_label_keys(spread, dict(values)))
-    if view.profile.default_constraints == ():
+    if pod.spec.unread or view.profile.default_constraints == ():  # it may well have constraints of its own
         return NO_CONSTRAINTS
     owner = (pod.owner.kind, pod.owner.group, pod.owner.name) if pod.owner is not None else None
     return view.memo(("defaults", pod.namespace, pod.labels, owner), lambda: _make_default_constraints(pod, view))
