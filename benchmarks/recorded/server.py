@@ -4,8 +4,9 @@
 
 Writes the kubeconfig, then serves until it is ended. Nothing is computed for an answer: pages are slices of a file that
 is mapped into memory. Writes are accepted and forgotten, except the controller's ConfigMaps and its Lease, which are
-stored. `--events` sends so many changes of pods a second to a watch of pods. With `--live` pods can be evicted, and
-nodes lost: see `benchmarks.recorded.live`.
+stored. `--events` sends so many changes of pods a second to a watch of pods; with `--churn` these are new pods, each of
+which is deleted again, and it ends after so many. With `--live` pods can be evicted, and nodes lost: see
+`benchmarks.recorded.live`.
 """
 
 import argparse
@@ -43,6 +44,9 @@ SENT: Final = "/recorded/sent"
 """Answers how many changes watches have been sent."""
 
 _BOOKMARK_SECONDS: Final = 5.0
+_AT_A_TIME: Final = 1_000
+"""Pods of a churn that are there at a time."""
+_JOB: Final = {"apiVersion": "batch/v1", "kind": "Job", "controller": True}
 _JSON: Final = "application/json"
 _EVICTIONS: Final = {
     "name": "pods/eviction",
@@ -117,6 +121,29 @@ class Recording:
                     item["status"]["conditions"][2]["status"] = ready
                     yield json.dumps({"type": "MODIFIED", "object": item}, separators=(",", ":")).encode() + b"\n"
 
+    def churn(self, path: str, number: int) -> Iterator[bytes]:
+        """Yield events of pods that come and, `_AT_A_TIME` pods later, go again, as those of Jobs do."""
+        page = self.page(path, "json", 0)
+        assert page is not None
+        version, made = int(VERSION), json.loads(bytes(page))["items"][0]
+        for one in range(number + _AT_A_TIME):
+            for what, pod in (("ADDED", one), ("DELETED", one - _AT_A_TIME)):
+                if 0 <= pod < number:
+                    version += 1
+                    metadata = {
+                        **made["metadata"],
+                        "name": f"job-{pod}",
+                        "uid": f"job-{pod}",
+                        "labels": {
+                            "job-name": f"job-{pod // 10}",
+                            "batch.kubernetes.io/controller-uid": f"c-{pod // 10}",
+                        },
+                        "ownerReferences": [{**_JOB, "name": f"job-{pod // 10}", "uid": f"c-{pod // 10}"}],
+                        "resourceVersion": str(version),
+                    }
+                    item = {**made, "metadata": metadata}
+                    yield json.dumps({"type": what, "object": item}, separators=(",", ":")).encode() + b"\n"
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -124,6 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = 1 << 16
     recording: ClassVar[Recording]
     events: ClassVar[float] = 0.0
+    churn: ClassVar[int] = 0
     live: ClassVar[LiveCluster | None] = None
 
     def log_message(self, *_: Any) -> None:
@@ -181,7 +209,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_changes(self, path: str) -> None:
         began = time.monotonic()
-        for sent, event in enumerate(self.recording.changes(path)):
+        changes = self.recording.churn(path, self.churn) if self.churn else self.recording.changes(path)
+        for sent, event in enumerate(changes):
             ahead = sent / self.events - (time.monotonic() - began)
             if ahead > 0.01:
                 time.sleep(ahead)
@@ -297,7 +326,9 @@ def write_kubeconfig(path: Path, port: int, certificate: Path) -> None:
 
 
 @contextmanager
-def served(folder: Path, work: Path, *, events: float = 0.0, live: Sequence[str] = ()) -> Iterator[Path]:
+def served(
+    folder: Path, work: Path, *, events: float = 0.0, churn: int = 0, live: Sequence[str] = ()
+) -> Iterator[Path]:
     """Serve a recorded folder from a process of its own as long as the block runs; gives the kubeconfig.
 
     `live` are the scenario and the size of a cluster in which pods can be evicted and nodes lost.
@@ -312,6 +343,8 @@ def served(folder: Path, work: Path, *, events: float = 0.0, live: Sequence[str]
         str(kubeconfig),
         "--events",
         str(events),
+        "--churn",
+        str(churn),
         *(("--live", *live) if live else ()),
     ]
     process = subprocess.Popen(command)
@@ -333,6 +366,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("kubeconfig", type=Path)
     parser.add_argument("--events", type=float, default=0.0)
+    parser.add_argument("--churn", type=int, default=0)
     parser.add_argument("--live", nargs=2, metavar=("SCENARIO", "SIZE"))
     options = parser.parse_args(arguments)
     certificate, key = make_certificate(options.kubeconfig.parent)
@@ -342,7 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.live:
         scenario, size = options.live
         live = LiveCluster(SCENARIOS[scenario](*SIZES[size]))
-    members = {"recording": Recording(options.folder), "events": options.events, "live": live}
+    members = {"recording": Recording(options.folder), "events": options.events, "churn": options.churn, "live": live}
     server = _Server(context, type("_RecordedHandler", (_Handler,), members))
     write_kubeconfig(options.kubeconfig, server.server_address[1], certificate)
     threading.Thread(target=server.serve_forever).start()
