@@ -3,9 +3,10 @@
 The adapter for a real cluster and the simulator implement the same Protocols, so every run can be simulated.
 """
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -15,6 +16,7 @@ from rebalancer.history.contents import Contents, Write
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.placeholders import Placeholder
+from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Capacity, Guards
 from rebalancer.prevention.plan import PodPatch
@@ -85,11 +87,34 @@ class ReadForbiddenError(ReadFailedError):
     """This identity may not read it: that does not pass by itself."""
 
 
+class PlacedPod(NamedTuple):
+    """A pod's name and its node, "" where it is not bound yet."""
+
+    name: str
+    node: str
+
+
 class ReplicaCount(Struct, frozen=True):
-    """How many pods a workload wants, and how many of its pods are Ready."""
+    """How many pods a workload wants, and how many of its pods are Ready.
+
+    `pods` are its pods by UID, but those that have ended or are terminating; None where they are not known.
+    """
 
     wanted: int
     ready: int
+    pods: Mapping[str, PlacedPod] | None = None
+
+
+def place_pods(pods: Iterable[Pod]) -> Mapping[str, PlacedPod]:
+    """Return which pods are where; see `ReplicaCount`."""
+    left = (pod for pod in pods if not pod.terminating and not pod.finished)
+    return {pod.uid: PlacedPod(pod.name, pod.node or "") for pod in left}
+
+
+def count_pods(wanted: int, pods: Iterable[Pod]) -> ReplicaCount:
+    """Count the pods of a workload."""
+    pods = tuple(pods)
+    return ReplicaCount(wanted, sum(pod.ready and not pod.terminating for pod in pods), place_pods(pods))
 
 
 STATUS_KEY, MEMORY_KEY, PLAN_KEY = "status.json", "memory.json", "plan.json"
@@ -131,7 +156,7 @@ class Cluster(Protocol):
         ...
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
-        """Read from the API server how many pods a workload wants and has; raise ReadFailedError where that fails."""
+        """Read from the API server how many pods a workload wants and which it has; raise ReadFailedError."""
         ...
 
     def pod_remains(self, move: Move) -> bool:

@@ -32,7 +32,7 @@ from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.planning.diagnosis.relaxation import Relaxations
 from rebalancer.planning.plan import Eviction, Plan
 from rebalancer.planning.planner import find_relaxations
-from rebalancer.ports import ReplicaCount
+from rebalancer.ports import ReplicaCount, count_pods
 from rebalancer.reporting.cluster_map import stored_map
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.map import MapDocument
@@ -103,11 +103,11 @@ class Cycle:
         return self.evaluation.causes
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
-        """Return how many pods a workload wants, and how many are Ready in the snapshot and not terminating."""
+        """Return how many pods a workload wants, and which it has in the snapshot."""
         top = self._workloads[workload]
         owners = (top, *self.snapshot.owned_by.get(top.uid, ()))
         pods = (pod for owner in owners for pod in self.snapshot.pods_of.get(owner.uid, ()))
-        return ReplicaCount(wanted=top.replicas, ready=sum(pod.ready and not pod.terminating for pod in pods))
+        return count_pods(top.replicas, pods)
 
     def sharers(self, eviction: Eviction) -> frozenset[Reference]:
         """Return the workloads whose unavailable pods count against this eviction by the policy.

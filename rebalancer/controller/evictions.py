@@ -29,6 +29,7 @@ from rebalancer.controller.state import (
 )
 from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import Memory, Move, MoveState, Reference
+from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.plan import Eviction
 from rebalancer.policy import Mode
@@ -187,15 +188,26 @@ def _expected(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, Re
     That is the evicted pod's workload, and where the policy limits the moves of its group those of the whole group.
     """
     assert state.cycle is not None
-    snapshot = state.cycle.snapshot
-    taken: Counter[Reference] = Counter()
-    for move in state.memory.moves:
-        pod = snapshot.pod.get(move.uid)
-        granted = move.state is MoveState.EVICTED or any(request.uid == move.uid for request in state.queue.under_way)
-        if granted and pod is not None and pod.ready and not pod.terminating:
-            taken[move.workload] += 1
+    under_way = {request.uid for request in state.queue.under_way}
+    taken = {
+        move.uid: move.workload
+        for move in state.memory.moves
+        if move.state is MoveState.EVICTED or move.uid in under_way
+    }
     counts = ((workload, state.cycle.count_replicas(workload)) for workload in sorted(state.cycle.sharers(eviction)))
-    return tuple((workload, ReplicaCount(count.wanted, count.ready - taken[workload])) for workload, count in counts)
+    return tuple((workload, _without(state.cycle.snapshot, workload, count, taken)) for workload, count in counts)
+
+
+def _without(
+    snapshot: Snapshot, workload: Reference, count: ReplicaCount, taken: Mapping[str, Reference]
+) -> ReplicaCount:
+    """Return what a workload has without the pods that we have evicted."""
+    ready = 0
+    for uid, owner in taken.items():
+        pod = snapshot.pod.get(uid)
+        ready += owner == workload and pod is not None and pod.ready and not pod.terminating
+    pods = {uid: pod for uid, pod in (count.pods or {}).items() if uid not in taken}
+    return ReplicaCount(count.wanted, count.ready - ready, pods)
 
 
 def handle_saved(state: LoopState, event: Saved, now: datetime) -> tuple[LoopState, Requests]:

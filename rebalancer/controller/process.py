@@ -21,6 +21,7 @@ from rebalancer.adapters.kubernetes.history import HistoryMaps
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.listing import server_version
 from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
+from rebalancer.adapters.kubernetes.standstill import elapsed
 from rebalancer.adapters.kubernetes.transport import Transport, connect
 from rebalancer.adapters.prometheus import PrometheusQueries
 from rebalancer.controller.election import Election
@@ -60,6 +61,9 @@ LOOP_STOP_SECONDS = 4.0
 _LEASE_RELEASE_SECONDS = 2.0
 """The part of it that is left for the release of the Lease when the history is written."""
 
+_SHORTEST_STOP = 1.0
+"""Seconds; for less than that a busy machine may not run a thread."""
+
 _TEAM_POLICY_SECONDS = 5.0
 """How long reading one team policy may take."""
 
@@ -72,7 +76,8 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-SYSTEM_CLOCKS = Clocks(now=_now, monotonic=time.monotonic)
+SYSTEM_CLOCKS = Clocks(now=_now, monotonic=elapsed)
+"""A Lease runs out while the machine is suspended, too."""
 
 
 class StartError(Exception):
@@ -186,6 +191,7 @@ class _Controller:
             scope=frozenset(settings.workload_namespaces) or None,
         )
         self._cluster.follow_owners(policy.policy.eligibility.foreign_owners)
+        self._notice_stops()
         identity = Identity(name=self._identity, policy_source=policy.name)
         self._elector = self._make_elector()
         self._history = HistoryWriter(
@@ -260,6 +266,14 @@ class _Controller:
             count_requests=self._telemetry.requests.read,
             memory_saved=self._history.take,
         )
+
+    def _notice_stops(self) -> None:
+        """Have the view renewed after the process was stopped for as long as a leader may lose the Lease in.
+
+        With short intervals, for as long as two cycles.
+        """
+        longest = min(2 * self._interval, self._settings.renew_deadline)
+        self._cluster.notice_stops(max(_SHORTEST_STOP, longest.total_seconds()))
 
     def _load_memory(self) -> Memory:
         policy, now = self._runner.state.in_force.policy, self._clocks.now()
@@ -395,6 +409,7 @@ class _Controller:
         self._runner.ask_cycle_within(LATEST * self._interval.total_seconds())
         if (interval := self._fixed_interval or state.in_force.policy.interval) != self._interval:
             self._interval = interval
+            self._notice_stops()
             self._scheduler.reschedule_job(_CYCLE, trigger=_make_trigger(interval.total_seconds()))
 
     def wait(self, stopping: threading.Event) -> None:

@@ -402,8 +402,9 @@ class Runner:
             self._observer.answered(outcome.answer.result)
         self.tell(outcome)
         is_granted = isinstance(outcome, Answered) and outcome.answer.result is EvictionResult.EVICTED
-        if not is_granted and any(window.limited for window in self.state.memory.windows):
-            self.ask_cycle_within(EARLY_SECONDS)  # the place in the window is free for another eviction
+        is_place_free = not is_granted and any(window.limited for window in self.state.memory.windows)
+        if is_place_free or (isinstance(outcome, NotSent) and outcome.plans_again):
+            self.ask_cycle_within(EARLY_SECONDS)
 
     def _create(self, request: CreatePlaceholders) -> None:
         self.tell(self._jobs.create(request, self.state.in_force.policy.capacity))

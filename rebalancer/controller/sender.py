@@ -7,6 +7,7 @@ switch (`kill_switch`).
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -14,7 +15,15 @@ import structlog
 
 from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
-from rebalancer.ports import Cluster, EvictionAnswer, EvictionResult, ReadFailedError, ReadForbiddenError
+from rebalancer.ports import (
+    Cluster,
+    EvictionAnswer,
+    EvictionResult,
+    PlacedPod,
+    ReadFailedError,
+    ReadForbiddenError,
+    ReplicaCount,
+)
 
 OVERLOAD_WAIT: Final = 5.0
 """Seconds for which nothing is sent after an overloaded server's answer, or as long as the server asks."""
@@ -104,6 +113,9 @@ class Sender:
                 differs = f"{count.ready} pods of {workload} are Ready, {expected.ready}"
             if differs:
                 return _hold(request, f"{differs} when it was planned; waiting for the next plan")
+            if moved := _find_moved(expected, count, request.move.uid):
+                held = _hold(request, f"{workload}: {moved} when it was planned; waiting for the next plan")
+                return replace(held, plans_again=True)
         return None
 
     def _check_permission(self, request: Evict, read_at: float) -> NotSent | None:
@@ -122,6 +134,26 @@ class Sender:
         if request.expected and age > PLAN_VALID_FOR.total_seconds():
             return _hold(request, "its plan is too old; waiting for the next one")
         return None
+
+
+def _find_moved(planned: ReplicaCount, read: ReplicaCount, victim: str) -> str:
+    """Say which pod is not where the plan assumes it, "" if every one is; the victim may be gone."""
+    if planned.pods is None or read.pods is None:
+        return ""
+    left = planned.pods.keys() & read.pods.keys()
+    for uid, pod in sorted(planned.pods.items()):
+        if uid not in left and uid != victim:
+            return f"pod {pod.name} is gone, it was on {_where(pod)}"
+        if uid in left and pod.node and read.pods[uid].node != pod.node:
+            return f"pod {pod.name} is on {_where(read.pods[uid])}, it was on {_where(pod)}"
+    created = sorted(pod for uid, pod in read.pods.items() if uid not in left)
+    if len(created) > max(0, read.wanted - len(left)):  # its owner creates as many as it lacks
+        return f"pod {created[0].name} on {_where(created[0])} was not there"
+    return ""
+
+
+def _where(pod: PlacedPod) -> str:
+    return f"node {pod.node}" if pod.node else "no node"
 
 
 def _hold(request: Evict, why: str, held: Held = Held.GROUP) -> NotSent:

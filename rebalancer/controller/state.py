@@ -88,13 +88,14 @@ class Held(StrEnum):
 class NotSent:
     """A requested eviction was not sent, because it is no longer certain that it is allowed.
 
-    `term` is that of the request.
+    `term` is that of the request. With `plans_again` the view was wrong, and a cycle is to follow.
     """
 
     uid: str
     why: str
     term: int
     held: Held = Held.GROUP
+    plans_again: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,9 +239,9 @@ LoopEvent = (
 class Evict:
     """Request the eviction of the move's pod; the shell answers with `Answered` or `NotSent`.
 
-    `expected` says of each workload concerned how many pods it must want at the API server, and how many of them must
-    be Ready at least, before it is sent; it is empty within a step that has begun and needs this eviction. `term` is
-    the one in which it was planned.
+    `expected` says of each workload concerned how many pods it must want at the API server, how many of them must be
+    Ready at least, and which pods it must have on which nodes, before it is sent. It is empty within a step that has
+    begun and needs this eviction. `term` is the one in which it was planned.
     """
 
     move: Move

@@ -28,6 +28,7 @@ from rebalancer.ports import (
     ReadFailedError,
     ReplicaCount,
     SaveAnswer,
+    count_pods,
 )
 from rebalancer.prevention.plan import PodPatch
 from rebalancer.scheduling.place import Choose
@@ -196,14 +197,13 @@ class SimulatedCluster:
         return self.pause
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
-        """Count a workload's pods that are Ready at the present time; ReadFailedError if the workload is gone."""
+        """Count a workload's pods at the present time; ReadFailedError if the workload is gone."""
         store = self.state.store
         top = next((item for item in store.workloads if reference_of(item) == workload), None)
         if top is None:
             raise ReadFailedError(f"{workload}: not found")
         owned = [item.uid for item in store.workloads if item.owner is not None and item.owner.uid == top.uid]
-        ready = sum(pod.ready and not pod.terminating for uid in (top.uid, *owned) for pod in store.pods.of(uid))
-        return ReplicaCount(wanted=top.replicas, ready=ready)
+        return count_pods(top.replicas, (pod for uid in (top.uid, *owned) for pod in store.pods.of(uid)))
 
     def pod_remains(self, move: Move) -> bool:
         """Return whether a move's pod exists at the present time and is not terminating."""

@@ -44,10 +44,8 @@ class Bookmarkless(Proxy):
 
 
 @contextmanager
-def observing(plane: ControlPlane, folder: Path, stale_after: float) -> Iterator[tuple[Controller, Bookmarkless]]:
-    """Run a controller in mode Observe behind such a proxy, in a cluster that is skewed and busy."""
-    install(plane, "base", "evict")
-    skewed(plane)
+def behind_proxy(plane: ControlPlane, folder: Path) -> Iterator[tuple[Bookmarkless, str]]:
+    """Run such a proxy; yield it, and the flag that leads a controller to it."""
     loop = Loop()
     with closing(loop), ExitStack() as stack:
         context = ssl.create_default_context(cafile=str(plane.ca_file))
@@ -56,10 +54,19 @@ def observing(plane: ControlPlane, folder: Path, stale_after: float) -> Iterator
         stack.callback(proxy.stop)
         access = folder / "kubeconfig"
         access.write_text(plane.kubeconfig(ACCOUNT).read_text().replace(plane.url, proxy.url))
+        yield proxy, f"--kubeconfig={access}"
+
+
+@contextmanager
+def observing(plane: ControlPlane, folder: Path, stale_after: float) -> Iterator[tuple[Controller, Bookmarkless]]:
+    """Run a controller in mode Observe behind such a proxy, in a cluster that is skewed and busy."""
+    install(plane, "base", "evict")
+    skewed(plane)
+    with behind_proxy(plane, folder) as (proxy, access), ExitStack() as stack:
         command = (sys.executable, "-m", "tests.cluster.launch", f"--stale-after={stale_after}")
         text = policy("Observe", interval="1s")
         stack.enter_context(repeated(lambda number: touch_pod(plane, number)))
-        controller = Controller(plane, folder, text, f"--kubeconfig={access}", command=command)
+        controller = Controller(plane, folder, text, access, command=command)
         stack.enter_context(controller)
         controller.wait_for("cycle", count=2)
         yield controller, proxy

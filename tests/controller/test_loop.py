@@ -39,7 +39,7 @@ from rebalancer.model.events import Regarding
 from rebalancer.model.moves import FailedPrediction, Memory, MoveState, SentRequest
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
-from rebalancer.ports import Denial, EvictionAnswer, EvictionResult, ReplicaCount
+from rebalancer.ports import Denial, EvictionAnswer, EvictionResult, PlacedPod, ReplicaCount
 from rebalancer.reporting.events import problem_events
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import FIRST_WAIT
@@ -658,12 +658,14 @@ def test_three_silent_namespaces_tear_no_step() -> None:
 
 
 def test_what_is_read_before_a_step() -> None:
-    """As many pods as were Ready in the snapshot, less those that were evicted since, must be Ready at the server."""
+    """The pods of the snapshot, and as many of them Ready, less those that were evicted since."""
     state, first = evicting()
-    assert first.expected == ((first.move.workload, ReplicaCount(12, 12)),)
+    pods = {pod.uid: PlacedPod(pod.name, pod.node or "") for pod in SNAPSHOT.pods}
+    assert first.expected == ((first.move.workload, ReplicaCount(12, 12, pods)),)
     state, requests = after(state, answered(first))
     (second,) = evictions(requests)
-    assert second.expected == ((first.move.workload, ReplicaCount(12, 11)),)
+    del pods[first.move.uid]
+    assert second.expected == ((first.move.workload, ReplicaCount(12, 11, pods)),)
 
 
 def test_a_memory_that_was_not_saved() -> None:

@@ -10,7 +10,15 @@ from rebalancer.controller.kill_switch import ANSWER_SERVES, ANSWER_USABLE
 from rebalancer.controller.sender import PLAN_VALID_FOR, Sender
 from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
 from rebalancer.model.moves import Move, Reference
-from rebalancer.ports import EvictionAnswer, EvictionResult, ReadFailedError, ReadForbiddenError, ReplicaCount
+from rebalancer.ports import (
+    EvictionAnswer,
+    EvictionResult,
+    PlacedPod,
+    ReadFailedError,
+    ReadForbiddenError,
+    ReplicaCount,
+    place_pods,
+)
 from rebalancer.simulator import SimulatedCluster
 from tests.controller.test_loop import SNAPSHOT
 from tests.tracking.build import move
@@ -30,6 +38,9 @@ class Shaky(SimulatedCluster):
         self.takes = 0.0
         self.broken = ""
         self.stale = ""
+        self.hidden: set[str] = set()
+        self.extra: dict[str, PlacedPod] = {}
+        """What is read of the pods is without these UIDs, and with these pods."""
         self.answers: list[EvictionAnswer] = []
         """Of the next evictions, in the place of the cluster's."""
 
@@ -48,7 +59,9 @@ class Shaky(SimulatedCluster):
             raise ReadForbiddenError("deployments is forbidden")
         if workload.name == "unreadable":
             raise ReadFailedError("HTTP 500")
-        return super().count_replicas(workload)
+        count = super().count_replicas(workload)
+        pods = {uid: pod for uid, pod in (count.pods or {}).items() if uid not in self.hidden}
+        return ReplicaCount(count.wanted, count.ready, {**pods, **self.extra})
 
     def staleness(self) -> str:
         return self.stale
@@ -95,6 +108,70 @@ def test_pods_that_are_not_as_planned(expected: tuple[tuple[Reference, ReplicaCo
     outcome = Sending().send(expected)
     assert isinstance(outcome, NotSent)
     assert (why in outcome.why, outcome.held) == (True, Held.GROUP)
+
+
+PODS = place_pods(SNAPSHOT.pods)
+VICTIM, OTHER, THIRD = (SNAPSHOT.pods[index].uid for index in range(3))
+
+
+def without(*uids: str) -> dict[str, PlacedPod]:
+    return {uid: pod for uid, pod in PODS.items() if uid not in uids}
+
+
+@pytest.mark.parametrize(
+    ("planned", "difference"),
+    [
+        ({**PODS, "uid": PlacedPod("web-x", "b-1")}, "pod web-x is gone, it was on node b-1"),
+        ({**PODS, "uid": PlacedPod("web-x", "")}, "pod web-x is gone, it was on no node"),
+        (
+            {**PODS, OTHER: PlacedPod("web-y", "elsewhere")},
+            f"pod web-y is on node {PODS[OTHER].node}, it was on node elsewhere",
+        ),
+        (
+            {**without(OTHER), "uid": PlacedPod("web-x", "b-1")},
+            "pod web-x is gone, it was on node b-1",
+        ),
+    ],
+)
+def test_pods_that_are_not_where_the_plan_assumes_them(planned: dict[str, PlacedPod], difference: str) -> None:
+    """As many may be Ready as planned, and the plan is wrong all the same: a cycle is to follow at once."""
+    outcome = Sending().send(((WEB, ReplicaCount(12, 12, planned)),))
+    assert isinstance(outcome, NotSent)
+    assert outcome.why == f"default/web (Deployment): {difference} when it was planned; waiting for the next plan"
+    assert (outcome.held, outcome.plans_again) == (Held.GROUP, True)
+
+
+def test_a_pod_more_than_the_owner_wants_is_of_somebody_else() -> None:
+    """A rollout has begun, say: none of the plan's pods is gone yet, and there is one that it does not know."""
+    sending = Sending()
+    sending.cluster.extra = {"uid": PlacedPod("web-new", "c-1")}
+    outcome = sending.send(((WEB, ReplicaCount(12, 12, PODS)),))
+    assert isinstance(outcome, NotSent)
+    assert "pod web-new on node c-1 was not there" in outcome.why
+
+
+@pytest.mark.parametrize(
+    "planned",
+    [
+        PODS,
+        {**PODS, OTHER: PlacedPod(PODS[OTHER].name, "")},
+        without(OTHER),
+        without(OTHER, THIRD),
+        None,
+    ],
+    ids=["the same", "bound since", "a replacement", "two replacements", "not known"],
+)
+def test_what_a_repair_changes_itself_does_not_hold_it(planned: dict[str, PlacedPod] | None) -> None:
+    """Replacements of what we have evicted, as many as the owner lacks, and pods that have got a node."""
+    assert isinstance(Sending().send(((WEB, ReplicaCount(12, 10, planned)),)), Answered)
+
+
+def test_a_victim_that_is_gone_is_for_the_server_to_say() -> None:
+    """Its eviction has the UID, so that it evicts nothing else; its replacement is none too many."""
+    sending = Sending()
+    sending.cluster.hidden = {VICTIM}
+    sending.cluster.extra = {"uid": PlacedPod("web-new", "c-1")}
+    assert isinstance(sending.send(((WEB, ReplicaCount(12, 12, PODS)),)), Answered)
 
 
 def test_a_workload_that_may_not_be_read_is_no_right_to_evict() -> None:

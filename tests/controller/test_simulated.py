@@ -5,16 +5,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from rebalancer.admission.pause import Pause
+from rebalancer.controller.runner import EARLY_SECONDS
 from rebalancer.controller.state import ApprovalRead, Leading, LoopEvent, LoopState, PauseRead, Saved
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.moves import Move, MoveState
@@ -37,6 +38,7 @@ from tests.controller.simulated import Simulation, Watching, eager, skewed
 from tests.drawing import examples
 from tests.planning.build import softly
 from tests.planning.states import CACHE, bounds, state
+from tests.tracking.build import move
 
 ZONES = "abc"
 PLACEHOLDER = Placeholder(name="p-1", token="p", requests=NOTHING, node_affinity=NodeAffinity())
@@ -105,6 +107,54 @@ def test_restarts_lost_answers_and_stale_watches(
     after = min_evictions(state(standing(snapshot, counts)), bounds(1, 1), 0, CACHE)
     if before is not None and after is not None:
         assert gone <= before - after + 1
+
+
+class FrozenView(SimulatedCluster):
+    """A cluster of which the controller sees an old state, as if it had been stopped since."""
+
+    view: Snapshot | None = None
+
+    def snapshot(self, now: datetime) -> Snapshot:
+        return super().snapshot(now) if self.view is None else self.view.at(now)
+
+
+@given(layout, st.integers(0, 2**32), st.booleans())
+@examples(20)
+def test_an_old_view_evicts_nothing_that_the_true_state_does_not_need(
+    counts: list[list[int]], seed: int, stateful: bool
+) -> None:
+    """Another process repairs while this one stands still: by its old view it evicts no pod."""
+    cluster = FrozenView(skewed(counts, 1, 1, stateful=stateful).snapshot(), seed=seed)
+    old = cluster.snapshot(cluster.now)
+    another = Simulation(cluster, eager())
+    another.cycles(2 * (min_evictions(state(counts), bounds(1, 1), 0, CACHE) or 2) + 4, apart=30)
+    assume(another.evictions > 0)
+    cluster.advance(120)
+    cluster.view = old
+    simulation = Simulation(cluster, eager())
+    simulation.cycles(3)
+    assert simulation.evictions == 0
+
+
+def test_a_step_on_an_old_view_has_a_cycle_follow() -> None:
+    """It says which pod is not where it was, and a second later there is another plan, long before the interval."""
+    cluster = FrozenView(skewed([[3, 3], [3, 3], [0, 0]], 1, 9, budget=None).snapshot(), seed=1)
+    cluster.view = cluster.snapshot(cluster.now)
+    gone = cluster.view.pods[-1]
+    cluster.evict(move(gone.uid, cluster.now, namespace=gone.namespace, pod=gone.name))
+    cluster.advance(30)
+    simulation = Simulation(cluster, eager())
+    with capture_logs() as logs:
+        simulation.runner.tick()
+        simulation.runner.drain()
+    (why,) = {entry["why"] for entry in logs if entry["event"] == "eviction held back"}
+    assert f"pod {gone.name} is gone, it was on node {gone.node}" in why
+    assert simulation.evictions == 0
+    assert simulation.runner.time_to_cycle() == EARLY_SECONDS
+    cluster.view = None
+    cluster.advance(EARLY_SECONDS)
+    simulation.runner.tick()
+    assert simulation.evictions > 0
 
 
 def test_a_scheduler_that_is_never_as_predicted_ends_the_repair() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import is_
 from threading import Thread
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from rebalancer.adapters.kubernetes.listing import FORBIDDEN
 from rebalancer.adapters.kubernetes.owner_kinds import OwnerWatches
 from rebalancer.adapters.kubernetes.pages import read_pages
 from rebalancer.adapters.kubernetes.reflector import STALE_AFTER, Contents, Reflector
+from rebalancer.adapters.kubernetes.standstill import Standstill
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.admission.pause import Pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS
@@ -51,6 +52,7 @@ from rebalancer.ports import (
     ReadForbiddenError,
     ReplicaCount,
     SaveAnswer,
+    place_pods,
 )
 from rebalancer.prevention.plan import PodPatch
 
@@ -115,8 +117,22 @@ class KubernetesCluster:
         self._all = (*self.reflectors.values(), *self._optional, *scoped, *unneeded)
         self._owners = OwnerWatches(transport, scope, is_stale=_is_out_of_date)
         self._slices = ServiceSlices(transport)
+        self._standstill = Standstill(self._renew)
+        self._stood_still = 0.0
+        """For how many seconds the process was stopped the last time."""
         self._last: tuple[tuple[object, ...], Snapshot] | None = None
         """The last snapshot, with what it was made of."""
+
+    def notice_stops(self, seconds: float) -> None:
+        """From now on, list every kind again after the process was stopped or suspended for longer than this."""
+        self._standstill.set_limit(seconds)
+
+    def _renew(self, seconds: float) -> None:
+        """Trust nothing that was received before: the process has just been stopped for so many seconds."""
+        self._stood_still = seconds
+        self._slices.forget()
+        for reflector in (*self._all, *self._owners.watches):
+            reflector.renew()
 
     def follow_owners(self, kinds: Iterable[tuple[str, str]]) -> None:
         """Watch the foreign owners of these kinds and groups from now on, and no others; nothing waits for them."""
@@ -130,10 +146,12 @@ class KubernetesCluster:
             reflector.observe = observe
             reflector.start()
         self._slices.start()
+        self._standstill.start()
 
     def stop(self, timeout: float = 2.0) -> None:
         """End every watch and publish the queued events, within so many seconds; the transport is of no use then."""
         deadline = time.monotonic() + timeout
+        self._standstill.stop()
         for reflector in self._all:
             reflector.stop()
         self._owners.stop()
@@ -153,7 +171,7 @@ class KubernetesCluster:
     @property
     def threads(self) -> list[Thread]:
         """The threads that run from `start` to `stop`."""
-        own = (self._recorder.thread, self._slices.thread, self._owners.thread)
+        own = (self._recorder.thread, self._slices.thread, self._owners.thread, self._standstill.thread)
         return [*own, *(reflector.thread for reflector in self._all)]
 
     @property
@@ -166,7 +184,11 @@ class KubernetesCluster:
         return next((reflector.error for reflector in self.reflectors.values() if reflector.status in FORBIDDEN), "")
 
     def staleness(self) -> str:
-        """Say why the snapshot is stale, "" if it is not; optional kinds decide no placement."""
+        """Say why the snapshot is stale, "" if it is not; optional kinds decide no placement.
+
+        After a stop every kind that is known must have been listed again, the optional ones too while they can be.
+        """
+        self._standstill.check()
         read = {
             f"{reflector.kind.name} in {name}": reflector
             for name, watched in self._scoped.items()
@@ -178,11 +200,21 @@ class KubernetesCluster:
                 return f"{name}: not listed yet{f' ({reflector.error})' if reflector.error else ''}"
             if reflector.failing > FAILING_AFTER:
                 return f"{name}: the watch has failed for {_span(reflector.failing)}: {reflector.error}"
+            if reflector.is_behind:
+                return self._describe_behind(reflector)
             if reflector.undelivered:
                 return f"{name}: the watch did not deliver {plural(reflector.undelivered, 'change')} that a list shows"
             if reflector.is_stale:
                 return f"{name}: no watch event from the API server for {_span(reflector.age)}"
-        return ""
+        behind = (
+            reflector
+            for reflector in (*self._all, *self._owners.watches)
+            if reflector.is_behind and reflector.has_listed and reflector.failing <= FAILING_AFTER
+        )
+        return next(map(self._describe_behind, behind), "")
+
+    def _describe_behind(self, reflector: Reflector) -> str:
+        return f"{reflector.kind.name}: not listed again since the process was stopped for {_span(self._stood_still)}"
 
     def snapshot(self, now: datetime) -> Snapshot:
         """Return all objects that the watches have received; nothing is made anew if nothing was.
@@ -303,16 +335,18 @@ class KubernetesCluster:
 
     def _replica_sets_of(self, namespace: str, kind: str, name: str) -> list[Workload]:
         """Return the ReplicaSets of a workload that is not watched itself."""
-        held = [self.reflectors.get(_REPLICA_SET), *(one for watched in self._scoped.values() for one in watched)]
         return [
             owned
-            for reflector in held
-            if reflector is not None and reflector.kind.name == _REPLICA_SET
+            for reflector in self._replica_set_watches
             for owned in reflector.contents().objects
             if owned.namespace == namespace
             and owned.owner is not None
             and (owned.owner.kind, owned.owner.name) == (kind, name)
         ]
+
+    @property
+    def _replica_set_watches(self) -> list[Reflector]:
+        return [reflector for reflector in self.watches if reflector.kind.name == _REPLICA_SET]
 
     def read_pause(self) -> Pause | None:
         """Read the kill switch from the API server, whatever its watch has received."""
@@ -323,7 +357,7 @@ class KubernetesCluster:
         return find_pause(config_map) if config_map is not None else None
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
-        """Read the wanted number of pods from a workload's spec, and count its pods that are Ready.
+        """Read the wanted number of pods from a workload's spec, and its pods.
 
         A status alone is a second old, or more: it may count a pod as Ready that we have just evicted, in the place of
         one that has failed. It only ever lowers the count.
@@ -339,7 +373,12 @@ class KubernetesCluster:
                 f"{workload.kind}. Remove the kind from eligibility.owners"
             )
         counts = [self._count(KIND_NAMED[_REPLICA_SET], reference_of(owned)) for owned in below if owned.replicas]
-        return ReplicaCount(wanted=sum(one.wanted for one in counts), ready=sum(one.ready for one in counts))
+        pods = [one.pods for one in counts if one.pods is not None]
+        return ReplicaCount(
+            wanted=sum(one.wanted for one in counts),
+            ready=sum(one.ready for one in counts),
+            pods={uid: pod for one in pods for uid, pod in one.items()} if len(pods) == len(counts) else None,
+        )
 
     def _count(self, kind: ResourceKind, workload: Reference) -> ReplicaCount:
         path = f"{kind.path_in(workload.namespace)}/{workload.name}"
@@ -353,16 +392,21 @@ class KubernetesCluster:
             raise ReadFailedError(str(error)) from error
         if not isinstance(read, Workload):
             raise ReadFailedError(f"{workload}: {read}")
-        return ReplicaCount(wanted=read.replicas, ready=min(read.ready, self._count_ready(read)))
+        pods = self._list_pods(read)
+        if pods is None:
+            return ReplicaCount(wanted=read.replicas, ready=read.ready)
+        ready = sum(pod.ready and not pod.terminating for pod in pods)
+        own = [pod for pod in pods if not self._is_of_another(read, pod)]
+        return ReplicaCount(wanted=read.replicas, ready=min(read.ready, ready), pods=place_pods(own))
 
-    def _count_ready(self, workload: Workload) -> int:
-        """List the pods that a workload selects, and count those that are its own, Ready and not terminating.
+    def _list_pods(self, workload: Workload) -> list[Pod] | None:
+        """List the pods that a workload selects and that are its own; None where they cannot be told from others.
 
         Where it selects none, as some foreign owners do, its pods are looked for among all of the namespace.
         """
         selected = workload.selector is not None and not workload.selector.empty
         if not selected and not workload.is_foreign:
-            return workload.ready
+            return None
         owners = {workload.uid}
         if workload.is_foreign:
             below = self._replica_sets_of(workload.namespace, workload.kind, workload.name)
@@ -376,9 +420,18 @@ class KubernetesCluster:
         )
         try:
             of_any = workload.kind == "Deployment"  # its selector selects no other's pods
-            return sum(_is_ready_pod_of(owners, pod, of_any=of_any) for page in pages for pod in page.objects)
+            return [pod for page in pages for pod in page.objects if _is_pod_of(owners, pod, of_any=of_any)]
         except (ClusterError, UnreadableList) as error:
             raise ReadFailedError(str(error)) from error
+
+    def _is_of_another(self, workload: Workload, pod: Pod) -> bool:
+        """Return whether a pod is of a ReplicaSet of another Deployment, whose selector selects the same pods."""
+        if workload.kind != "Deployment" or pod.owner is None:
+            return False
+        known = (one.get(pod.namespace, pod.owner.name) for one in self._replica_set_watches)
+        return any(
+            isinstance(one, Workload) and one.owner is not None and one.owner.uid != workload.uid for one in known
+        )
 
     def pod_remains(self, move: Move) -> bool:
         """List the one pod of a move's name, from etcd: there is a right to list pods, and none to get one."""
@@ -429,9 +482,9 @@ def _list_webhooks(held: Iterable[tuple[Reflector, Contents]]) -> Iterator[Webho
             yield from contents.objects
 
 
-def _is_ready_pod_of(owners: Collection[str], pod: object, *, of_any: bool) -> bool:
-    """Return whether a pod is Ready and one of these owners', or with `of_any` of any ReplicaSet."""
-    if not isinstance(pod, Pod) or not pod.ready or pod.terminating or pod.owner is None:
+def _is_pod_of(owners: Collection[str], pod: object, *, of_any: bool) -> TypeGuard[Pod]:
+    """Return whether it is a pod of these owners, or with `of_any` of any ReplicaSet."""
+    if not isinstance(pod, Pod) or pod.owner is None:
         return False
     return pod.owner.uid in owners or (of_any and pod.owner.kind == "ReplicaSet")
 

@@ -93,6 +93,11 @@ class ServiceSlices:
             self._stopping = True
             self._changed.notify_all()
 
+    def forget(self) -> None:
+        """Forget what was listed, and list it again when it is wanted."""
+        with self._changed:
+            self._entries = {}
+
     def join(self, timeout: float) -> None:
         """Wait for the thread's end; it need not have been started."""
         if self.thread.is_alive():
@@ -136,6 +141,8 @@ class ServiceSlices:
 
     def _list(self, service: Service) -> None:
         """List the slices of a Service; until that has ended, it is due."""
+        with self._changed:
+            wanted = self._entries.get(service)
         began, contents, wait = self._clock(), None, _AGAIN_SECONDS
         try:
             contents = list_slices(self._transport, service)
@@ -145,7 +152,7 @@ class ServiceSlices:
             self._report(service, error, is_refused=wait == FORBIDDEN_WAIT)
         with self._changed:
             entry = self._entries.get(service)
-            if entry is not None:
+            if entry is not None and entry is wanted:  # else it was forgotten meanwhile
                 entry.due = began + wait
                 entry.listed_at = began if contents is not None else None
                 entry.contents = contents or _NOTHING

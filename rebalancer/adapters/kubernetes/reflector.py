@@ -15,6 +15,9 @@ What such a list shows and the watch has not sent is applied as if it had, and t
 sends something, or `_EQUAL_LISTS` lists in a row show nothing new, its contents are stale, however young the list. Else
 a dead watch and a list now and then would look like a live one, and each list is old when the next change happens. A
 change in the moment between the end of a watch and its list looks the same, and costs a pause of a bookmark's time.
+
+After the process was stopped for a while, whatever comes from a watch may have waited in a buffer since before. Only a
+list that is begun afterwards is sure to be new (`Reflector.renew`).
 """
 
 import random
@@ -32,6 +35,7 @@ import urllib3
 from urllib3.response import BaseHTTPResponse
 
 from rebalancer.adapters.kubernetes.pages import read_pages
+from rebalancer.adapters.kubernetes.standstill import elapsed
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import OPTIONAL_KINDS, ResourceKind
@@ -142,6 +146,8 @@ class Reflector:
         self._failing_since: float | None = None
         self._opened_at: float | None = None
         """Since when the present watch is open."""
+        self._listed_from = self._renewed_at = elapsed()
+        """When the last list was begun that has succeeded, and since when another one is needed."""
         self.observe: Callable[[object, object], None] | None = None
         """Called with each object of the watch before and after its change, None where there is none."""
         self.synced = threading.Event()
@@ -164,6 +170,14 @@ class Reflector:
     def stop(self) -> None:
         """Ask the thread to end; it ends at once even in the middle of a watch."""
         self._stopping.set()
+        self._end_watch()
+
+    def renew(self) -> None:
+        """List again, now: until a list that is begun from here on has succeeded, what is held is stale."""
+        self._renewed_at = elapsed()
+        self._end_watch()
+
+    def _end_watch(self) -> None:
         response = self._response
         if response is not None:
             try:
@@ -185,9 +199,14 @@ class Reflector:
         return time.monotonic() - self._known_at
 
     @property
+    def is_behind(self) -> bool:
+        """Whether what it holds was received before the last `renew`, or may have been."""
+        return self._listed_from < self._renewed_at
+
+    @property
     def is_stale(self) -> bool:
         """Whether the contents are too old to go by, or the watch does not deliver."""
-        return self.age > STALE_AFTER or self.undelivered > 0
+        return self.age > STALE_AFTER or self.undelivered > 0 or self.is_behind
 
     @property
     def failing(self) -> float:
@@ -220,12 +239,8 @@ class Reflector:
     def _run(self) -> None:
         wait = _FIRST_WAIT
         while not self._stopping.is_set():
-            began = time.monotonic()
             try:
-                if not self._version or self._is_to_be_compared():
-                    self._list()
-                was_silent = self._watch()
-                failed = not was_silent and time.monotonic() - began < _SHORTEST_WATCH
+                failed = self._follow()
             except RequestRefused as error:
                 if self._optional and error.status in _NOT_SERVED:
                     self._wait_until_served(error)
@@ -244,6 +259,16 @@ class Reflector:
                 self.synced.set()
             if failed:
                 self._stopping.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+
+    def _follow(self) -> bool:
+        """List where that is due, then watch; return whether the watch has ended too soon."""
+        began = time.monotonic()
+        if self.is_behind:
+            self._version = ""  # nothing to compare with: what the watch has sent is not read to its end
+        if not self._version or self._is_to_be_compared():
+            self._list()
+        was_silent = self._watch()
+        return not was_silent and not self.is_behind and time.monotonic() - began < _SHORTEST_WATCH
 
     def _wait_until_served(self, error: RequestRefused) -> None:
         self.has_listed, self.error = False, str(error)
@@ -282,7 +307,7 @@ class Reflector:
         It is read from etcd, so that the contents are the server's as of the request. Objects that have not changed
         stay the very same.
         """
-        requested = time.monotonic()
+        requested, begun = time.monotonic(), elapsed()
         objects: dict[tuple[str, str], Any] = {}
         version = ""
         for page in read_pages(self._transport, self.kind, self._path, query=self._query, intern=self._intern):
@@ -300,6 +325,7 @@ class Reflector:
                 self._contents = None
         self._bound_interner(is_new=not before)
         self._note_list(requested, len(changes) if is_comparison else None)
+        self._listed_from = begun
         if self.has_listed and self.observe is not None:
             for change in changes:
                 self.observe(*change)
@@ -349,18 +375,20 @@ class Reflector:
         response = self._transport.stream(self._path, query=query, read_timeout=STALE_AFTER / 2)
         self._response, self._opened_at = response, (opened := time.monotonic())
         try:
-            if self._stopping.is_set():  # `stop` came before there was a response that it could shut down
-                return False
+            if self._stopping.is_set() or self.is_behind:  # that came before there was a response to shut down
+                return True
             for line in _split_lines(response):
                 self._apply(_EVENT.decode(line))
                 self._heard_at = self._known_at = time.monotonic()
                 self._silence, self._failing_since, self.error = 0.0, None, ""
                 self._trust()
-                if self._stopping.is_set():
+                if self._stopping.is_set() or self.is_behind:
                     return False
-            if self._heard_at < opened and time.monotonic() - opened < _SHORTEST_WATCH:
+            if self._heard_at < opened and time.monotonic() - opened < _SHORTEST_WATCH and not self.is_behind:
                 raise ClusterError(f"watch of {self.kind.plural}: it ended at once, without an event")
-        except urllib3.exceptions.ReadTimeoutError:
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            if not self.is_behind and not isinstance(error, urllib3.exceptions.ReadTimeoutError):
+                raise
             return True
         finally:
             self._silence += time.monotonic() - max(opened, self._heard_at)

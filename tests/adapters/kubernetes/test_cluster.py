@@ -29,7 +29,7 @@ from rebalancer.model.creation import EndpointSlice
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import Reference
 from rebalancer.model.snapshot import OPTIONAL
-from rebalancer.ports import STATUS_BYTES, Document, ReadFailedError, ReplicaCount, SaveAnswer
+from rebalancer.ports import STATUS_BYTES, Document, PlacedPod, ReadFailedError, ReplicaCount, SaveAnswer
 from tests.adapters.kubernetes.fake_server import ApiServer, answer, begin_stream, chunk, served, write_kubeconfig
 from tests.controller.waiting import until
 
@@ -151,6 +151,33 @@ def test_a_cluster_that_cannot_be_watched_is_stale(monkeypatch: pytest.MonkeyPat
             assert time.monotonic() < limit
             time.sleep(0.05)
         assert cluster.synced
+        cluster.stop()
+
+
+def test_after_a_stop_everything_is_stale_until_it_was_listed_again() -> None:
+    """Whoever asks first notices it; a kind that may not be listed, or fails, holds nothing but itself."""
+    server = ApiServer()
+    now = [0.0]
+    with served(server) as transport:
+        cluster = make_cluster(transport)
+        cluster._standstill._clock = lambda: now[0]
+        cluster.notice_stops(10.0)
+        cluster.start()
+        until(lambda: cluster.synced and not cluster.staleness(), "the first lists")
+        lists = [request for request in server.requests if request[0] == "GET"]
+        for path in ("/api/v1/pods", "/api/v1/resourcequotas"):
+            server.answers["GET", path] = 503, "not now"
+        now[0] += 9.0
+        assert cluster.staleness() == ""
+        now[0] += 45.0
+        assert "not listed again since the process was stopped for 45s" in cluster.staleness()
+        until(lambda: cluster.staleness().startswith("Pod: "), "all others but the pods")
+        del server.answers["GET", "/api/v1/pods"]
+        until(lambda: cluster.staleness().startswith("ResourceQuota: "), "the pods")
+        del server.answers["GET", "/api/v1/resourcequotas"]
+        until(lambda: cluster.staleness() == "", "the quotas")
+        again = [request for request in server.requests if request[0] == "GET"][len(lists) :]
+        assert {path for _, path in again} >= {path for _, path in lists}, "every kind is listed again"
         cluster.stop()
 
 
@@ -617,15 +644,28 @@ def owned(name: str, *, kind: str = "ReplicaSet", uid: str = "rs", ready: bool =
 
 
 @pytest.mark.parametrize(
-    ("kind", "in_status", "expected"), [("Deployment", 5, 3), ("Deployment", 2, 2), ("StatefulSet", 5, 1)]
+    ("kind", "in_status", "expected", "names"),
+    [
+        ("Deployment", 5, 3, ["five", "four", "one", "two"]),
+        ("Deployment", 2, 2, ["five", "four", "one", "two"]),
+        ("StatefulSet", 5, 1, ["six"]),
+    ],
 )
-def test_pods_are_counted_as_they_are_and_not_as_a_status_has_them(kind: str, in_status: int, expected: int) -> None:
-    """On every page; a pod that terminates, is not Ready or somebody else's is none. A lower status holds."""
+def test_pods_are_counted_as_they_are_and_not_as_a_status_has_them(
+    kind: str, in_status: int, expected: int, names: list[str]
+) -> None:
+    """On every page; a pod that terminates, is not Ready or somebody else's is none. A lower status holds.
+
+    Those that do not terminate are named with their nodes, Ready or not, but none that has ended.
+    """
     uid = "cart" if kind == "StatefulSet" else "deployment"
     pages = {
         "": [owned("one"), owned("two"), owned("three", ends=True)],
         "2": [owned("four", ready=False), owned("five"), owned("six", kind="StatefulSet", uid="cart")],
     }
+    failed = owned("seven", ready=False)
+    failed["status"]["phase"] = "Failed"
+    pages[""].append(failed)
     queries: list[dict[str, list[str]]] = []
 
     def handle(request: BaseHTTPRequestHandler) -> None:
@@ -639,8 +679,32 @@ def test_pods_are_counted_as_they_are_and_not_as_a_status_has_them(kind: str, in
 
     with served(handle) as transport:
         count = make_cluster(transport).count_replicas(Reference("shop", kind, "cart"))
-    assert count == ReplicaCount(wanted=6, ready=expected)
+    assert count == ReplicaCount(wanted=6, ready=expected, pods={name: PlacedPod(name, "a-1") for name in names})
     assert [query["labelSelector"] for query in queries] == [["app=cart"]] * 2
+
+
+def test_pods_of_another_deployment_are_none_of_this_one() -> None:
+    """Two Deployments whose selectors select the same pods would else find pods that no plan knows, for ever."""
+    server = ApiServer()
+    server.put(CART, **owner("cart", 6))
+    for name, uid in (("mine", "cart"), ("theirs", "another")):
+        above = {"apiVersion": "apps/v1", "kind": "Deployment", "name": uid, "uid": uid, "controller": True}
+        metadata = {"namespace": "shop", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        server.put(
+            f"/apis/apps/v1/namespaces/shop/replicasets/{name}",
+            metadata={**metadata, "ownerReferences": [above]},
+            spec={"replicas": 1, "selector": {"matchLabels": {"app": "cart"}}},
+        )
+        pod = owned(f"pod-{name}", uid=name)
+        pod["metadata"]["ownerReferences"][0]["name"] = name
+        server.put(f"/api/v1/namespaces/shop/pods/pod-{name}", **pod)
+    with served(server) as transport:
+        cluster = make_cluster(transport)
+        cluster.start()
+        until(lambda: cluster.synced, "the watches")
+        count = cluster.count_replicas(Reference("shop", "Deployment", "cart"))
+        cluster.stop()
+    assert count == ReplicaCount(6, 2, {"pod-mine": PlacedPod("pod-mine", "a-1")})
 
 
 @pytest.mark.parametrize(("code", "body", "names"), [(503, "not now", "not now"), (200, b'{"items": [', "not a list")])

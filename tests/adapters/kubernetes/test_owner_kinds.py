@@ -21,7 +21,7 @@ from rebalancer.decoding.reduction import reduced_list
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import Reference
-from rebalancer.ports import ReplicaCount
+from rebalancer.ports import PlacedPod, ReplicaCount
 from tests.adapters.kubernetes.fake_server import ApiServer, served
 from tests.controller.waiting import until
 
@@ -272,12 +272,14 @@ class TestWatching:
             )
         with watching(server, CLONE_SET) as cluster:
             until(lambda: bool(names(cluster)), "the owner")
-            assert cluster.count_replicas(Reference("shop", "CloneSet", "web")) == ReplicaCount(3, 2)
+            pods = {f"pod-{at}": PlacedPod(f"web-{at}", "a") for at in range(3)}
+            assert cluster.count_replicas(Reference("shop", "CloneSet", "web")) == ReplicaCount(3, 2, pods)
             stranger = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "x", "controller": True}
             server.objects[OBJECT]["status"] = {}
             web = server.objects["/api/v1/namespaces/shop/pods/web-0"]
             web["metadata"] = {**web["metadata"], "ownerReferences": [stranger]}
-            assert cluster.count_replicas(Reference("shop", "CloneSet", "web")) == ReplicaCount(3, 1)
+            del pods["pod-0"]
+            assert cluster.count_replicas(Reference("shop", "CloneSet", "web")) == ReplicaCount(3, 1, pods)
 
     def test_an_event_regards_the_owner_in_its_own_group(self) -> None:
         server = a_server()
@@ -329,7 +331,8 @@ class TestAboveReplicaSets:
             status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
         )
         with watching(server) as cluster:
-            assert cluster.count_replicas(Reference("shop", "Rollout", "pay")) == ReplicaCount(2, 1)
+            pods = {"pod": PlacedPod("pay-1", "a")}
+            assert cluster.count_replicas(Reference("shop", "Rollout", "pay")) == ReplicaCount(2, 1, pods)
             regarding = Regarding(kind="Rollout", namespace="shop", name="pay")
             cluster.record(Event(reason=EventReason.REBALANCE_PAUSED, note="n", regarding=regarding))
             events = "/apis/events.k8s.io/v1/namespaces/shop/events/"

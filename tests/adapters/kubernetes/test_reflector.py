@@ -499,3 +499,77 @@ def test_an_optional_kind_that_fails_keeps_nobody_waiting() -> None:
         assert not names(reflector)
         reflector.stop()
         reflector.join(5)
+
+
+class TestRenewing:
+    """What a watch delivers after the process was stopped may be from before: only a new list is sure to be new."""
+
+    def test_it_is_behind_until_a_list_that_was_begun_afterwards(self) -> None:
+        """The watch ends at once, and neither its events nor a list that was under way makes the store new."""
+        script = Script([page(pod("a", "1")), page(pod("b", "2"), version="20")], [], silence=20.0)
+        with served(script) as transport, capture_logs() as logs:
+            reflector = following(transport)
+            until(lambda: len(script.watched) == 1, "the watch")
+            began = time.monotonic()
+            reflector.renew()
+            until(lambda: not reflector.is_behind, "the list")
+            assert time.monotonic() - began < 0.4, "no failure, after which it would wait"
+            assert names(reflector) == ["b"]
+            assert not reflector.is_stale
+            assert (reflector.undelivered, reflector.failing) == (0, 0.0), "nothing that the watch had to deliver"
+            until(lambda: script.watched == ["10", "20"], "the next watch")
+            ended(reflector)
+        assert logs == []
+
+    def test_an_event_from_the_buffer_makes_nothing_new(self) -> None:
+        """What has been sent before is applied in order, and the store stays behind: the list is refused."""
+        sent = [event("ADDED", pod(f"p{number}", str(11 + number))) for number in range(3)]
+        refused = 503, {"message": "not now"}
+        script = Script([page(pod("a", "1")), *[refused] * 50], [[*sent, b""]])
+        with served(script) as transport:
+            reflector = Reflector(transport, PODS)
+            reflector.observe = lambda *_: reflector.renew()  # it was stopped right before the line was read
+            reflector.start()
+            until(lambda: "not now" in reflector.error, "the list after it")
+            assert reflector.is_behind
+            assert reflector.is_stale
+            ended(reflector)
+
+    @pytest.mark.usefixtures("impatient")
+    def test_it_stays_behind_while_lists_fail(self) -> None:
+        """And is new with the first that succeeds."""
+        refused = 503, {"message": "not now"}
+        script = Script([page(pod("a", "1")), refused, refused, page(pod("b", "2"))], [], silence=20.0)
+        with served(script) as transport:
+            reflector = following(transport)
+            until(lambda: len(script.watched) == 1, "the watch")
+            reflector.renew()
+            until(lambda: "not now" in reflector.error, "the failure")
+            assert reflector.is_behind
+            until(lambda: not reflector.is_behind, "the list")
+            assert names(reflector) == ["b"]
+            ended(reflector)
+
+    def test_a_list_that_was_under_way_is_not_new(self) -> None:
+        """Its answer may have waited in a buffer, too: another one follows."""
+        behind: list[bool] = []
+        pages = [page(pod("a", "1")), page(pod("b", "2"), version="20")]
+
+        def handle(request: BaseHTTPRequestHandler) -> None:
+            if "watch=" in request.path:
+                begin_stream(request)
+                time.sleep(1)
+                request.wfile.write(b"0\r\n\r\n")
+                return
+            if len(pages) == 2:
+                reflector.renew()
+            behind.append(reflector.is_behind)
+            answer(request, 200, pages.pop(0))
+
+        with served(handle) as transport:
+            reflector = Reflector(transport, PODS)
+            reflector.start()
+            until(lambda: names(reflector) == ["b"], "the second list")
+            until(lambda: not reflector.is_behind, "the new state")
+            assert behind == [True, True]
+            ended(reflector)
