@@ -83,6 +83,7 @@ def _list_constraints(cycle: Cycle) -> Iterable[Series[EvaluatedConstraint]]:
                 if workload.kind == "Pod":
                     continue  # a bare pod is in the report; names of pods are no labels
                 yield Series(
+                    namespace=workload.namespace,
                     labels=(*astuple(workload), constraint.key, constraint.when_unsatisfiable),
                     subject=workload,
                     headroom=evaluated.max_skew - evaluated.skew,
@@ -96,6 +97,7 @@ def _list_limits(cycle: Cycle) -> Iterable[Series[EvaluatedLimit]]:
     for limit in cycle.assessment.limits:
         key = "/".join(limit.key.values())
         yield Series(
+            namespace=limit.namespace,
             labels=(limit.group, limit.limit, limit.namespace, key, limit.topology_key),
             subject=(limit.group, limit.namespace, key),
             headroom=limit.headroom,

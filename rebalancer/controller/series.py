@@ -1,8 +1,10 @@
 """Limits the number of series: all series of an ordinary cluster, only the worst of a very large one.
 
-A Prometheus that fails because of too many series raises no alerts.
+A Prometheus that fails because of too many series raises no alerts. Where not all fit, namespaces take turns, each with
+the worst of its own: a namespace with thousands of violations must not hide the one of another, nor end its alert.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from heapq import nsmallest
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -28,9 +30,11 @@ T = TypeVar("T")
 class Series(NamedTuple, Generic[T]):
     """The series of something that has a bound: `labels` are the values, `subject` the workload or group.
 
-    `headroom` is the distance to the bound, below 0 where it is violated; `of` is what is evaluated.
+    `namespace` is that of its pods, `headroom` the distance to the bound, below 0 where it is violated, and `of` what
+    is evaluated.
     """
 
+    namespace: str
     labels: tuple[str, ...]
     subject: Hashable
     headroom: int
@@ -59,5 +63,16 @@ def select_series(series: Iterable[Series[T]]) -> Sequence[Series[T]]:
 
 
 def take_worst(series: Iterable[Series[T]], number: int) -> Sequence[Series[T]]:
-    """Return the worst, by headroom, then by labels: the same ones as long as nothing changes."""
-    return nsmallest(number, series, key=lambda one: (one.headroom, one.labels))
+    """Return the worst of each namespace in turn: first the worst of each, then the second of each, and so on.
+
+    Worse is what has less headroom, then what comes first by its labels: the same ones as long as nothing changes.
+    """
+    by_namespace: defaultdict[str, list[Series[T]]] = defaultdict(list)
+    for one in series:
+        by_namespace[one.namespace].append(one)
+    ranked = ((rank, one) for own in by_namespace.values() for rank, one in enumerate(sorted(own, key=_order)))
+    return [one for _, one in nsmallest(number, ranked, key=lambda pair: (pair[0], _order(pair[1])))]
+
+
+def _order(one: Series[T]) -> tuple[int, tuple[str, ...]]:
+    return one.headroom, one.labels

@@ -3,12 +3,14 @@
 A series begins at 0 when an eviction is planned, so that `increase()` sees the first one, unless it is planned and
 granted between two scrapes. It ends an hour after an
 eviction of the workload was last planned or granted: a value that somebody may still look at must not begin anew. The
-number of workloads is limited; the rest are counted together.
+number of workloads is limited; the rest are counted together. A namespace takes another series only while it has fewer
+than are free, so that no namespace has more than half of what it found free, and something is left for the others.
 
 After a lost Lease nothing begins or grows, and the series stay for their hour, as the other counters stay: the last
 evictions may not have been scraped yet, and a sum over all replicas counts each of them once.
 """
 
+from collections import Counter as Tally
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -37,6 +39,8 @@ class WorkloadEvictions:
         self._counter = counter
         self._last: dict[Reference, datetime] = {}
         """When each workload with series was last planned or evicted."""
+        self._held: Tally[str] = Tally()
+        """How many workloads of each namespace have series of their own."""
 
     def plan(self, plan: Plan, now: datetime) -> None:
         """Begin the series of evictions that a plan has decided; those that go now come first where not all fit."""
@@ -53,12 +57,22 @@ class WorkloadEvictions:
         """End the series of workloads that nothing has happened to for an hour."""
         for workload in [workload for workload, last in self._last.items() if now - last >= RETENTION]:
             del self._last[workload]
+            if workload != OTHER:
+                self._held[workload.namespace] -= 1
             for cause in Cause:
                 self._counter.remove(*astuple(workload), cause)
+        self._held = +self._held  # without the namespaces that have none any more
 
     def _series(self, workload: Reference, cause: Cause, now: datetime) -> Counter:
         workload = Reference(*map(visible, astuple(workload)))  # the same as shown: the same series
-        own = len(self._last) - (OTHER in self._last)
-        counted = workload if workload in self._last or own < MOST_WORKLOADS else OTHER
-        self._last[counted] = max(now, self._last.get(counted, now))
-        return self._counter.labels(*astuple(counted), cause)
+        if workload not in self._last:
+            if self._has_place(workload.namespace):
+                self._held[workload.namespace] += 1
+            else:
+                workload = OTHER
+        self._last[workload] = max(now, self._last.get(workload, now))
+        return self._counter.labels(*astuple(workload), cause)
+
+    def _has_place(self, namespace: str) -> bool:
+        free = MOST_WORKLOADS - (len(self._last) - (OTHER in self._last))
+        return self._held[namespace] < free

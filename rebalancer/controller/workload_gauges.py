@@ -1,7 +1,6 @@
 """The gauges with series for each workload, limit or domain: made once for each cycle, and limited in number."""
 
 from collections.abc import Iterable
-from heapq import nsmallest
 from typing import Final
 
 from msgspec.structs import astuple
@@ -27,6 +26,7 @@ def _mark_workloads(workloads: Iterable[Reference], marked: frozenset[Reference]
     """Yield 1 for the marked workloads and 0 for the others; names of bare pods are no labels."""
     series = (
         Series(
+            namespace=workload.namespace,
             labels=astuple(workload),
             subject=workload,
             headroom=-int(workload in marked),
@@ -61,26 +61,46 @@ def _list_worst_domains(view: GaugeView) -> Iterable[Row]:
 def _list_domains_without_nodes(view: GaugeView) -> Iterable[Row]:
     """Mark the domains without nodes in which the skew with a node would be above maxSkew, the worst first."""
     rows = worst_rows(view.cycle.assessment.domains_without_nodes) if view.cycle is not None else ()
-    headrooms = (
-        (row.max_skew - row.skew, (*astuple(workload), row.topology_key, row.domain.value))
+    series = (
+        Series(
+            namespace=workload.namespace,
+            labels=(*astuple(workload), row.topology_key, row.domain.value),
+            subject=workload,
+            headroom=row.max_skew - row.skew,
+            state=State.VIOLATED if row.skew > row.max_skew else State.SATISFIED,
+            of=row.skew > row.max_skew,
+        )
         for workload, row in rows
         if workload.kind != "Pod"
     )
-    for headroom, labels in nsmallest(MOST_DOMAINS, headrooms):
-        yield labels, headroom < 0
+    for one in take_worst(series, MOST_DOMAINS):
+        yield one.labels, one.of
 
 
 def _count_sizes(view: GaugeView) -> Iterable[Row]:
     """Count the sizes without a placement of each workload that a HorizontalPodAutoscaler scales."""
+    sizes = view.cycle.assessment.sizes if view.cycle is not None else ()
+    return _count_by_workload((one.workload, one.verdict.number) for one in sizes)
+
+
+def _count_evicted_by_others(view: GaugeView) -> Iterable[Row]:
+    """Count the pods of each workload that others have evicted, one soon after the other."""
+    evicted = view.cycle.assessment.evicted_by_others if view.cycle is not None else ()
+    return _count_by_workload((one.evictions.workload, one.evictions.number) for one in evicted)
+
+
+def _count_by_workload(numbers: Iterable[tuple[Reference, int]]) -> Iterable[Row]:
+    """Yield the number of each workload; above 0 is a violation, the more the worse."""
     series = (
         Series(
-            labels=astuple(sizes.workload),
-            subject=sizes.workload,
-            headroom=-sizes.verdict.number,
-            state=State.VIOLATED if sizes.verdict.number else State.SATISFIED,
-            of=sizes.verdict.number,
+            namespace=workload.namespace,
+            labels=astuple(workload),
+            subject=workload,
+            headroom=-number,
+            state=State.VIOLATED if number else State.SATISFIED,
+            of=number,
         )
-        for sizes in (view.cycle.assessment.sizes if view.cycle is not None else ())
+        for workload, number in numbers
     )
     for one in select_series(series):
         yield one.labels, one.of
@@ -161,6 +181,14 @@ WORKLOAD_GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
         "leave no placement, or none that pods reach one by one.",
         labels=_WORKLOAD,
         rows=_count_sizes,
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_evicted_by_others",
+        help="Pods of the workload that others have evicted one soon after the other; no series ten minutes after the "
+        "last one.",
+        labels=_WORKLOAD,
+        rows=_count_evicted_by_others,
         once_for=cycle_of,
     ),
     Gauge(

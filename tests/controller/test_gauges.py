@@ -20,7 +20,7 @@ from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, LoopState
 from rebalancer.controller.telemetry import METRICS
 from rebalancer.model.cluster import Autoscaler
-from rebalancer.model.moves import MoveState, Reference
+from rebalancer.model.moves import Memory, MoveState, OthersEvictions, Reference
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode, Topology
 from rebalancer.prevention.report import PreventionReport
@@ -42,7 +42,9 @@ def full_state() -> LoopState:
     snapshot = replace(blueprint.snapshot(), autoscalers=(scaler,))
     now = snapshot.taken_at
     policy = eager(topology=Topology(domains={ZONE: frozenset({"c"})}), slow_start=True)
-    state, _ = step(a_state(policy, now), CycleDue(snapshot=snapshot), now + timedelta(minutes=1))
+    beside = OthersEvictions(workload=DB, since=now, last=now, number=2, pods=("db-1", "db-2"))
+    before = replace(a_state(policy, now), memory=Memory(evicted_by_others=(beside,)))
+    state, _ = step(before, CycleDue(snapshot=snapshot), now + timedelta(minutes=1))
     overdue = move("lost", now, state=MoveState.EVICTED, uncreated="quota", workload=DB)
     state = replace(state, memory=structs.replace(state.memory, moves=(overdue,)))
     state = replace(state, in_force=replace(state.in_force, team_problems={"pay": "line 1"}, pause=Pause()))
@@ -118,6 +120,7 @@ def test_only_the_leader_shows_the_cluster() -> None:
         ("scale_down_unsafe", {structs.astuple(WEB): 1, structs.astuple(DB): 0}),
         ("sizes_without_placement", {structs.astuple(WEB): 0}),
         ("replacement_blocked", {structs.astuple(WEB): 0, structs.astuple(DB): 0}),
+        ("evicted_by_others", {structs.astuple(DB): 2}),
         ("prevention_left", {(): 6}),
         ("prevention_stopped", {(): 1}),
         ("replacements_overdue", {(): 1}),

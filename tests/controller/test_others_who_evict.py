@@ -1,6 +1,6 @@
 """The loop beside others who evict: they are named, and stop it for ten minutes at most."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import structs
 
@@ -17,6 +17,7 @@ from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import ZONE, Faults, SimulatedCluster, Span, Timings
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
+from tests.reports import rows_of
 from tests.tracking.build import move
 
 EVERY = 4
@@ -148,6 +149,23 @@ def test_the_moves_go_on_when_the_other_one_stops() -> None:
     assert simulation.findings()
     list(simulation.run(WAIT, evicted=""))
     assert (simulation.findings(), simulation.runs) == ([], ())
+
+
+def test_a_gauge_counts_the_evicted_pods_of_the_workload_until_ten_minutes_after_the_last() -> None:
+    """A workload that nobody touches has no series, as it has no finding."""
+    simulation = Beside(Recording("web", "api"))
+
+    def evicted() -> Mapping[tuple[str, ...], float]:
+        return rows_of(simulation.runner.state, "rebalancer_evicted_by_others")
+
+    assert evicted() == {}
+    list(simulation.run(60))
+    (run,) = simulation.runs
+    assert evicted() == {("default", "Deployment", "web"): run.number} == {("default", "Deployment", "web"): 14}
+    list(simulation.run(WAIT - 10, evicted=""))
+    assert evicted()
+    list(simulation.run(20, evicted=""))
+    assert evicted() == {}
 
 
 def test_a_moment_in_which_all_pods_are_ready_is_enough() -> None:

@@ -1,12 +1,15 @@
 """Evictions are counted by workload: from 0, in a limited number of series, and for an hour after the last one."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter as Tally
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 from prometheus_client import Counter
 
@@ -22,6 +25,7 @@ from rebalancer.policy import Mode
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
+from tests.drawing import examples
 from tests.tracking.build import move
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -47,8 +51,12 @@ def counting() -> tuple[WorkloadEvictions, Callable[[], Exported]]:
     return WorkloadEvictions(counter), lambda: exported(counter)
 
 
-def named(number: int) -> Reference:
-    return Reference("default", "Deployment", f"w{number:04}")
+def named(number: int, namespace: str = "default") -> Reference:
+    return Reference(namespace, "Deployment", f"w{number:04}")
+
+
+def in_namespaces_of_their_own(*numbers: int) -> Sequence[Reference]:
+    return [named(number, f"n{number:04}") for number in numbers]
 
 
 def planned(*workloads: Reference) -> Plan:
@@ -122,7 +130,7 @@ def test_every_reason_of_a_workload_ends_with_it() -> None:
 def test_beyond_5000_workloads_the_rest_are_counted_together() -> None:
     """Also when they are planned at once; those that go first have series of their own."""
     evictions, series = counting()
-    everything = [named(number) for number in range(MOST_WORKLOADS + 30)]
+    everything = in_namespaces_of_their_own(*range(MOST_WORKLOADS + 30))
     evictions.plan(planned(*everything), NOW)
     assert len(series()) == MOST_WORKLOADS + 1 == 5_001
     assert series()[OTHER] == 0
@@ -130,23 +138,53 @@ def test_beyond_5000_workloads_the_rest_are_counted_together() -> None:
         evictions.count(granted(workload))
     assert len(series()) == 5_001
     assert series()[OTHER] == 30
-    assert series()["default", "Deployment", "w4999", "SkewViolated"] == 1
+    assert series()["n4999", "Deployment", "w4999", "SkewViolated"] == 1
 
 
 def test_a_place_that_is_free_again_is_given_away() -> None:
     """A workload that was counted among the others has a series of its own from then on; the others keep theirs."""
     evictions, series = counting()
     later = NOW + HOUR / 2
-    evictions.plan(planned(named(0)), NOW)
-    evictions.plan(planned(*(named(number) for number in range(1, MOST_WORKLOADS + 1))), later)
+    evictions.plan(planned(*in_namespaces_of_their_own(0)), NOW)
+    evictions.plan(planned(*in_namespaces_of_their_own(*range(1, MOST_WORKLOADS + 1))), later)
     evictions.end(NOW + HOUR)
     assert len(series()) == MOST_WORKLOADS
-    evictions.plan(planned(named(MOST_WORKLOADS), named(MOST_WORKLOADS + 1)), later)
+    evictions.plan(planned(*in_namespaces_of_their_own(MOST_WORKLOADS, MOST_WORKLOADS + 1)), later)
     assert len(series()) == MOST_WORKLOADS + 1
     assert series()[OTHER] == 0
-    assert ("default", "Deployment", "w5000", "SkewViolated") in series()
+    assert ("n5000", "Deployment", "w5000", "SkewViolated") in series()
     evictions.end(later + HOUR)
     assert not series()
+
+
+def test_a_namespace_that_evicts_from_thousands_of_workloads_has_half_of_the_series() -> None:
+    """And all of its places again an hour after they are free."""
+    evictions, series = counting()
+    flood = [named(number) for number in range(MOST_WORKLOADS)]
+    for _ in range(2):
+        evictions.plan(planned(*flood), NOW)
+        assert len(series()) == MOST_WORKLOADS / 2 + 1
+        evictions.plan(planned(named(0, "shop")), NOW)
+        assert series()["shop", "Deployment", "w0000", "SkewViolated"] == 0
+        evictions.end(NOW + HOUR)
+        assert not series()
+
+
+@examples(50)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3_000)), max_size=6))
+def test_a_namespace_gets_a_series_only_while_it_has_fewer_than_are_free(drawn: list[tuple[str, int]]) -> None:
+    """Whoever comes, in whatever order: nobody has more than half of what it found free, and all stay within 5,000."""
+    evictions, series = counting()
+    number = 0
+    for namespace, wanted in drawn:
+        held = Tally(place for place, *_ in series() if place)
+        free = MOST_WORKLOADS - held.total()
+        evictions.plan(planned(*(named(number + one, namespace) for one in range(wanted))), NOW)
+        number += wanted
+        now_held = Tally(place for place, *_ in series() if place)
+        # It takes x of f places while held + x < f - x.
+        expected = min(wanted, max(0, -((held[namespace] - free) // 2)))
+        assert now_held == held + Tally({namespace: expected})
 
 
 def telemetry() -> tuple[Telemetry, Callable[[], Exported]]:
