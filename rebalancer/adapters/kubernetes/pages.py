@@ -20,7 +20,9 @@ from rebalancer.decoding.lists import DividedPage, Page, decode_items, divide_pa
 
 T = TypeVar("T")
 
-_LIMIT: Final = "500"
+_LIMIT: Final = 500
+_PAGE_BYTES: Final = 16 * 1024 * 1024
+"""What a page may have; after one that has more, the next ones have fewer objects. An object may have 1.5 MiB."""
 
 
 def read_pages(
@@ -46,14 +48,18 @@ def request_pages(
 ) -> Iterator[T]:
     """Yield what `read` makes of each page of a list."""
 
-    def begin(token: str) -> Callable[[], bytes]:
-        part = {**query, "limit": _LIMIT, **({"continue": token} if token else {})}
+    def begin(token: str, limit: int) -> Callable[[], bytes]:
+        part = {**query, "limit": str(limit), **({"continue": token} if token else {})}
         return transport.begin("GET", path, query=part, timeout=timeout)
 
-    body = begin("")
+    limit = _LIMIT
+    body = begin("", limit)
     while True:
-        page = divide_page(body())
-        following = _start(partial(begin, page.continue_token)) if page.continue_token else None
+        data = body()
+        limit = max(1, min(_LIMIT, limit * _PAGE_BYTES // max(1, len(data))))
+        page = divide_page(data)
+        del data
+        following = _start(partial(begin, page.continue_token, limit)) if page.continue_token else None
         made = read(page)
         if following is None:
             yield made

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from rebalancer.adapters.kubernetes import pages as pages_module
 from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
 from rebalancer.adapters.kubernetes.transport import RequestRefused
 from rebalancer.decoding.kinds import KIND_NAMED
@@ -26,13 +27,14 @@ class Pages:
 
     def __init__(self, *, refused: str = "", tail: bool = False, padding: int = 0) -> None:
         self.tokens: list[str] = []
+        self.limits: list[int] = []
         self.requested = threading.Condition()
         self._refused, self._tail, self._padding = refused, tail, padding
 
     def __call__(self, request: BaseHTTPRequestHandler) -> None:
         query = parse_qs(urlsplit(request.path).query)
         token = query.get("continue", ["0"])[0]
-        assert query["limit"] == ["500"]
+        self.limits.append(int(query["limit"][0]))
         with self.requested:
             self.tokens.append(token)
             self.requested.notify_all()
@@ -105,3 +107,15 @@ def test_a_list_that_is_left_holds_nobody() -> None:
         next(reading)
         assert pages.wait_for("1")
         assert all(thread.daemon for thread in threading.enumerate() if thread.name == "next page")
+
+
+@pytest.mark.parametrize(("padding", "limits"), [(0, [500] * 5), (40 * 2**20, [500, 199, 79, 31, 12])])
+def test_after_a_large_page_fewer_objects_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, padding: int, limits: list[int]
+) -> None:
+    """A page that is two and a half times as large as it may be halves the next one, and so on."""
+    monkeypatch.setattr(pages_module, "_PAGE_BYTES", 2**20)
+    pages = Pages(padding=padding // 16)
+    with served(pages) as transport:
+        assert sum(len(page.objects) for page in read_pages(transport, NAMESPACES, PATH)) == 5
+    assert pages.limits == limits
