@@ -19,10 +19,9 @@ from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, read_config_map
 from rebalancer.adapters.kubernetes.history import HistoryMaps
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
-from rebalancer.adapters.kubernetes.listing import server_version
 from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
 from rebalancer.adapters.kubernetes.standstill import elapsed
-from rebalancer.adapters.kubernetes.transport import Transport, connect
+from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.adapters.prometheus import PrometheusQueries
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
@@ -40,7 +39,7 @@ from rebalancer.controller.takeover import find_remaining
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
 from rebalancer.history.people import Acts
-from rebalancer.model.cluster import ConfigMap, Version, describe_unmodelled
+from rebalancer.model.cluster import ConfigMap, describe_unmodelled
 from rebalancer.model.events import Regarding
 from rebalancer.model.moves import Memory, Proposal
 from rebalancer.policy import Mode, select_team_namespaces
@@ -50,7 +49,10 @@ from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.settings import Settings
 
 SYNC_SECONDS = 120.0
-"""How long the first lists may take before the process exits and Kubernetes starts it again."""
+"""How long the version and the first lists may take before the process exits and Kubernetes starts it again."""
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 10.0
+"""Seconds between two requests for the version, at first and at most."""
 
 STOP_SECONDS = 8.0
 """How long the process may take from a signal to the release of the Lease; then the watches end, in two seconds."""
@@ -143,22 +145,15 @@ def _run(
         policy = replace(policy, policy=fixed, read=None)
     _log.info("starting", settings=settings.describe(), policy=policy.policy.to_dict(), policy_hash=policy.policy.hash)
     controller = _Controller(settings, clocks, transport, policy, interval, approved, viewer)
-    for number in (signal.SIGTERM, signal.SIGINT):  # from here on a signal ends the process in order
-        signal.signal(number, lambda *_: stopping.set())
     try:
+        controller.listen()
+        for number in (signal.SIGTERM, signal.SIGINT):  # from here on a signal ends the process in order
+            signal.signal(number, lambda *_: stopping.set())
         controller.start(stopping)
         controller.wait(stopping)
     finally:
         controller.stop()
     _log.info("ended")
-
-
-def _read_version(transport: Transport) -> Version:
-    """Return the API server's version; warn of one whose scheduler is not modelled."""
-    version = server_version(transport)
-    if unmodelled := describe_unmodelled(version):
-        _log.warning(unmodelled)
-    return version
 
 
 class _Controller:
@@ -186,7 +181,6 @@ class _Controller:
             transport,
             namespace=settings.namespace,
             instance=self._identity,
-            version=_read_version(transport),
             control=watch_pauses(transport, settings.namespace, self._tell),
             scope=frozenset(settings.workload_namespaces) or None,
         )
@@ -235,6 +229,7 @@ class _Controller:
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         self._run_once = RunOnce() if settings.once else None
+        self._synced_by = time.monotonic() + SYNC_SECONDS
         self._done = threading.Event()
         self._ending = False
 
@@ -329,6 +324,32 @@ class _Controller:
     def _read_team_policy(self, namespace: str) -> ConfigMap | None:
         return read_config_map(self._transport, namespace, POLICY_MAP, timeout=_TEAM_POLICY_SECONDS)
 
+    def listen(self) -> None:
+        """Serve the probes, and wait until the API server says its version, through a bad moment of it.
+
+        Raises ClusterError where waiting does not help, or has taken too long.
+        """
+        self._telemetry.start()
+        wait = _FIRST_WAIT
+        while (error := self._read_version()) is not None:
+            left = self._synced_by - time.monotonic()
+            if not error.passes or left <= 0:
+                raise error
+            seconds = min(max(wait, error.retry_after), _LONGEST_WAIT, left)
+            _log.warning("waiting for the API server", error=str(error), next_in=round(seconds, 1))
+            time.sleep(seconds)
+            wait *= 2
+
+    def _read_version(self) -> ClusterError | None:
+        """Read the API server's version; warn of one whose scheduler is not modelled. Return what went wrong."""
+        try:
+            version = self._cluster.read_version()
+        except ClusterError as error:
+            return error
+        if unmodelled := describe_unmodelled(version):
+            _log.warning(unmodelled)
+        return None
+
     def start(self, stopping: threading.Event) -> None:
         """Fill the caches, then take part in the election and begin the cycles."""
         self._telemetry.watch_threads(
@@ -342,7 +363,6 @@ class _Controller:
             self._prevention,
             self._history,
         )
-        self._telemetry.start()
         self._cluster.start(self._runner.observe)
         self._approvals.start()
         self._await_sync(stopping)
@@ -368,12 +388,11 @@ class _Controller:
         self._scheduler.add_job(signal, _make_trigger(seconds), id=name, **options)
 
     def _await_sync(self, stopping: threading.Event) -> None:
-        began = time.monotonic()
         while not self._cluster.synced and not stopping.wait(0.05):
             forbidden = self._cluster.forbidden()
             if forbidden:
                 raise StartError(f"{forbidden}; deploy/ has the ClusterRole and the Role that it needs")
-            if time.monotonic() - began > SYNC_SECONDS:
+            if time.monotonic() > self._synced_by:
                 raise StartError(f"the cluster could not be listed: {self._cluster.staleness()}")
 
     def _leads(self) -> bool:

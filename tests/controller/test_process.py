@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 import urllib3
 from apscheduler.triggers.interval import IntervalTrigger
+from kubernetes.client import Configuration
 from structlog.testing import capture_logs
 
-from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.adapters.kubernetes.transport import NotConnected, RequestRefused, Transport, Unreachable
 from rebalancer.cli.main import main
 from rebalancer.controller import process
 from rebalancer.controller.policy_source import POLL_SECONDS, open_policy
@@ -253,6 +254,96 @@ def test_run_once_listens_where_an_address_is_given(run: Callable[..., None], ta
         run(ApiServer(), metrics_address=f"127.0.0.1:{taken_port}")
 
 
+VERSION = ("GET", "/version")
+PODS = ("GET", "/api/v1/pods")
+
+
+@pytest.mark.parametrize("request_of_it", [VERSION, PODS], ids=["version", "first lists"])
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_a_start_survives_a_bad_moment_of_the_api_server(
+    run: Callable[..., None], request_of_it: tuple[str, str], code: int
+) -> None:
+    """It asks again, with a word in the log for each time; then all is as ever."""
+    server = ApiServer()
+    server.answers[request_of_it] = code, "not now"
+    threading.Timer(1.8, server.answers.clear).start()
+    with capture_logs() as logs:
+        run(server, mode="Observe")
+    waits = [entry["error"] for entry in logs if entry["event"] in {"waiting for the API server", "watch failed"}]
+    assert waits.count(f"GET {request_of_it[1]}: HTTP {code}: not now") >= 2
+    assert logs[-1]["event"] == "ended"
+
+
+def test_a_start_survives_refused_connections(monkeypatch: pytest.MonkeyPatch, insecure: str) -> None:
+    """It waits longer each time, and after two minutes it ends, for Kubernetes to start it again."""
+    assert process.SYNC_SECONDS == 120
+    monkeypatch.setattr(process, "SYNC_SECONDS", 2.0)
+    settings = load_settings({"kubeconfig": insecure, "metrics_address": ANY_PORT, "page_address": ANY_PORT})
+    with capture_logs() as logs, pytest.raises(Unreachable, match="GET /version: no response"):
+        process.run(settings)
+    waits = [entry["next_in"] for entry in logs if entry["event"] == "waiting for the API server"]
+    assert waits[:2] == [0.5, 1.0]
+    assert "listening" in [entry["event"] for entry in logs]
+
+
+@pytest.mark.parametrize("code", [401, 403, 404])
+def test_wrong_credentials_end_a_start_at_once(run: Callable[..., None], code: int) -> None:
+    """With the server's words, at the version and at the first list; so does a server that is none of Kubernetes."""
+    began = time.monotonic()
+    server = ApiServer()
+    server.answers[VERSION] = code, "who are you?"
+    with pytest.raises(RequestRefused, match=f"GET /version: HTTP {code}: who are you"):
+        run(server)
+    if code != 404:
+        server = ApiServer()
+        server.answers[PODS] = code, "who are you?"
+        with pytest.raises(process.StartError, match=f"GET /api/v1/pods: HTTP {code}: who are you"):
+            run(server)
+    assert time.monotonic() - began < 4
+
+
+def test_a_tls_error_ends_a_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate or a protocol that is wrong stays wrong."""
+    monkeypatch.setenv("REBALANCER_METRICS_ADDRESS", ANY_PORT)
+    monkeypatch.setenv("REBALANCER_PAGE_ADDRESS", ANY_PORT)
+    began = time.monotonic()
+    with served(ApiServer()) as transport:
+        address = transport.host.replace("http://", "https://")
+        monkeypatch.setattr(
+            process, "connect", lambda **_: Transport(Configuration(host=address, retries=False), read_timeout=2.0)
+        )
+        with pytest.raises(NotConnected, match=r"GET /version: no response from https://.*SSL"):
+            process.run(load_settings({"namespace": HOME}))
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("request_of_it", [VERSION, PODS], ids=["version", "first lists"])
+def test_readiness_says_what_a_start_waits_for(
+    run: Callable[..., None], terminate: Terminate, request_of_it: tuple[str, str]
+) -> None:
+    """Whoever reads the probe need not read the log; the process is alive meanwhile, and ends at once."""
+    server = ApiServer()
+    server.answers[request_of_it] = 503, "etcd is away"
+    said: list[tuple[int, str]] = []
+    with capture_logs() as logs:
+
+        def ready() -> bool:
+            port = next((entry["port"] for entry in logs if entry["event"] == "listening"), None)
+            if port is None:
+                return False
+            for path in ("/healthz", "/readyz"):
+                answered = urllib3.request("GET", f"http://127.0.0.1:{port}{path}", retries=False)
+                said.append((answered.status, answered.data.decode()))
+            return "etcd is away" in said[-1][1]
+
+        sent = terminate(ready)
+        run(server, once=False)
+    assert time.monotonic() - sent[0] < 4
+    (healthy, _), (code, text) = said[-2:]
+    assert (healthy, code) == (200, 503)
+    assert f"GET {request_of_it[1]}: HTTP 503: etcd is away" in text
+
+
 @pytest.fixture
 def insecure(tmp_path: Path) -> str:
     """Write a kubeconfig whose server's certificate is not verified; nothing listens there."""
@@ -265,10 +356,14 @@ NOT_VERIFIED = (
 )
 
 
-def test_an_unverified_certificate_is_one_warning_of_the_process(insecure: str) -> None:
+def test_an_unverified_certificate_is_one_warning_of_the_process(
+    insecure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The controller logs it once; urllib3's own warning, one for each request, is off."""
+    monkeypatch.setattr(process, "SYNC_SECONDS", 0.0)
+    settings = load_settings({"kubeconfig": insecure, "metrics_address": ANY_PORT, "page_address": ANY_PORT})
     with capture_logs() as logs, pytest.raises(Exception, match="no response"):
-        process.run(load_settings({"kubeconfig": insecure}))
+        process.run(settings)
     assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [NOT_VERIFIED]
     warnings.warn("each request", urllib3.exceptions.InsecureRequestWarning, stacklevel=1)  # an error if it were shown
 
@@ -304,6 +399,7 @@ def test_a_clock_that_is_set_back_stops_neither_cycles_nor_the_reading_of_the_po
         clocks, interval = process.SYSTEM_CLOCKS, timedelta(seconds=0.2)
         controller = process._Controller(settings, clocks, transport, policy, interval)
         try:
+            controller.listen()
             controller.start(threading.Event())
             until(lambda: controller._runner.state.turn >= 4, "four cycles")
             file.write_text(file.read_text() + "eligibility: {minAge: 7m}\n")
@@ -342,6 +438,7 @@ def test_a_change_in_the_cluster_has_a_cycle_follow() -> None:
             settings, process.SYSTEM_CLOCKS, transport, policy, interval=timedelta(hours=1)
         )
         try:
+            controller.listen()
             controller.start(threading.Event())
             until(lambda: controller._runner.state.turn > 0, "the first cycle")
             time.sleep(0.5)  # what has begun with the process is over
@@ -367,6 +464,7 @@ def test_the_end_of_any_thread_is_seen(tmp_path: Path) -> None:
         policy = open_policy(settings, transport)
         controller = process._Controller(settings, process.SYSTEM_CLOCKS, transport, policy, None)
         try:
+            controller.listen()
             controller.start(threading.Event())
             until(lambda: controller._runner.state.turn >= 1, "a cycle")
             watched = {*controller._cluster.threads, *controller._telemetry._threads}

@@ -15,7 +15,7 @@ from rebalancer.adapters.kubernetes.deletion_costs import find_missing_restricti
 from rebalancer.adapters.kubernetes.endpoint_slices import ServiceSlices
 from rebalancer.adapters.kubernetes.events import API_VERSIONS, Recorder
 from rebalancer.adapters.kubernetes.evictions import evict
-from rebalancer.adapters.kubernetes.listing import FORBIDDEN
+from rebalancer.adapters.kubernetes.listing import FORBIDDEN, server_version
 from rebalancer.adapters.kubernetes.owner_kinds import OwnerWatches
 from rebalancer.adapters.kubernetes.pages import read_pages
 from rebalancer.adapters.kubernetes.reflector import STALE_AFTER, Contents, Reflector
@@ -83,7 +83,8 @@ def _are_same(before: Sequence[object], parts: Sequence[object]) -> bool:
 class KubernetesCluster:
     """A cluster that is watched as long as the process runs.
 
-    `control` watches the ConfigMap with the kill switch: without it the snapshot counts as stale, too. Workloads are
+    Without a `version`, `read_version` comes before the first snapshot. `control` watches the ConfigMap with the kill
+    switch: without it the snapshot counts as stale, too. Workloads are
     those of `scope`, the names of namespaces; None means all. A namespace whose workloads may not be read, since it or
     its RoleBinding does not exist, say, is left out, and concerns no other.
     """
@@ -94,12 +95,13 @@ class KubernetesCluster:
         *,
         namespace: str,
         instance: str,
-        version: Version,
         control: Reflector,
+        version: Version | None = None,
         scope: frozenset[str] | None = None,
     ) -> None:
         self._transport = transport
         self._version = version
+        self._version_error = ""
         self._is_scoped = scope is not None
         self._recorder = Recorder(transport, instance=instance)
         self._status = StatusMap(transport, namespace)
@@ -133,6 +135,15 @@ class KubernetesCluster:
         self._slices.forget()
         for reflector in (*self._all, *self._owners.watches):
             reflector.renew()
+
+    def read_version(self) -> Version:
+        """Request the API server's version; raise ClusterError where that fails. Until it is known, all is stale."""
+        try:
+            self._version = server_version(self._transport)
+        except ClusterError as error:
+            self._version_error = str(error)
+            raise
+        return self._version
 
     def follow_owners(self, kinds: Iterable[tuple[str, str]]) -> None:
         """Watch the foreign owners of these kinds and groups from now on, and no others; nothing waits for them."""
@@ -188,6 +199,9 @@ class KubernetesCluster:
 
         After a stop every kind that is known must have been listed again, the optional ones too while they can be.
         """
+        if self._version is None:
+            why = f" ({self._version_error})" if self._version_error else ""
+            return f"the API server has not said its version yet{why}"
         self._standstill.check()
         read = {
             f"{reflector.kind.name} in {name}": reflector
@@ -221,6 +235,7 @@ class KubernetesCluster:
 
         It waits for EndpointSlices, for a second at most.
         """
+        assert self._version is not None
         # Before the contents are read, and after: only what is listed all the while is known.
         listed = {reflector for reflector in self._all if reflector.has_listed and not _is_out_of_date(reflector)}
         held, unread = self._read_watches()

@@ -39,6 +39,7 @@ CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 30.0
 
 _FORBIDDEN: Final = 403
+_TOO_MANY: Final = 429
 
 _AUTHENTICATION = ["BearerToken"]
 
@@ -57,19 +58,31 @@ _WRAPPER: Final = re.compile(r"^(?:\w+Error\n|(?:<[^>]*>|\w+\(.*?\)): )")
 class ClusterError(Exception):
     """A request failed; the message has method, path and result."""
 
+    passes = False
+    """Whether the same request may succeed a little later, without anybody's help."""
+
+    retry_after = 0.0
+    """For how many seconds the server asked not to try again, 0 if it did not say."""
+
 
 class Unreachable(ClusterError):  # noqa: N818  # it names the state, as callers read it
     """No response: whether the request arrived is not known."""
 
+    passes = True
+
+
+class NotConnected(Unreachable):
+    """The request was not sent: there are no credentials to be had, or TLS has refused the connection."""
+
+    passes = False
+
 
 class RequestRefused(ClusterError):  # noqa: N818
-    """A response with an error. `status` is the HTTP code, `details` the Status body, empty if there was none.
-
-    `retry_after` is for how many seconds the server asked not to try again, 0 if it did not say.
-    """
+    """A response with an error. `status` is the HTTP code, `details` the Status body, empty if there was none."""
 
     def __init__(self, message: str, status: int, details: Mapping[str, Any], retry_after: float = 0.0) -> None:
         super().__init__(message)
+        self.passes = status == _TOO_MANY or status >= 500
         self.status = status
         self.details = details
         self.retry_after = retry_after
@@ -167,13 +180,13 @@ class Transport(ApiClient):
         return response
 
     def param_serialize(self, method: str, resource_path: str, *args: Any, **fields: Any) -> _Request:
-        """Make a request; raise Unreachable where its authentication fails, such as a token that cannot be read."""
+        """Make a request; raise NotConnected where its authentication fails, such as a token that cannot be read."""
         try:
             return super().param_serialize(method, resource_path, *args, **fields)
         except (OSError, ConfigException) as error:
             path = resource_path.format_map(fields.get("path_params") or {})
             self.on_answer(method, path, 0, False, 0.0)
-            raise Unreachable(f"{method} {path}: not sent to {self.host}: {error}") from error
+            raise NotConnected(f"{method} {path}: not sent to {self.host}: {error}") from error
 
     def call_api(  # the client's signature
         self,
@@ -213,7 +226,12 @@ class Transport(ApiClient):
             waited = time.monotonic() - began
             self.on_answer(method, path, 0, False, waited)
             why = f"timed out after {limit:g}s" if waited >= limit else _find_cause(error)
-            raise Unreachable(f"{method} {path}: no response from {self.host}: {why}") from error
+            # Of the client's own errors only TLS has one here.
+            is_tls = isinstance(error, ApiException) or isinstance(
+                getattr(error, "reason", error), urllib3.exceptions.SSLError
+            )
+            refusal = NotConnected if is_tls else Unreachable
+            raise refusal(f"{method} {path}: no response from {self.host}: {why}") from error
         response: BaseHTTPResponse = answer.response
         return response, exchange
 
