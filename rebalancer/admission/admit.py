@@ -25,6 +25,7 @@ from rebalancer.admission.approval import (
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.canary import Canaries
 from rebalancer.admission.guards import NO_ANSWERS, GuardLimit, GuardState
+from rebalancer.admission.misplaced import misplaced_replacement
 from rebalancer.admission.opening import OutsideWindow, find_opening
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rates import Rates
@@ -365,10 +366,10 @@ def admit(
     unplaceable = find_unplaceable(memory, snapshot, view)
     holds = find_holds(memory.moves, snapshot, context.now, unplaceable)
     held = context.breaker.find(BreakerCause.REPLACEMENTS)
-    obstacles = _find_obstacles(steps, holds, memory, context)
+    obstacles = _find_obstacles(steps, holds, snapshot, memory, context)
     probe_at = find_next_probe(memory.moves, snapshot, held.since, context.now) if held is not None else None
     if probe_at is not None and context.now >= probe_at:
-        _probe(steps, obstacles, holds, memory, context)
+        _probe(steps, obstacles, holds, snapshot, memory, context)
     windows = _open_windows(snapshot, memory, holds, unplaceable, context)
     if _carries_out(memory, context):
         steps, obstacles = _put_first(steps, obstacles, windows)
@@ -395,11 +396,12 @@ def _open_windows(
 ) -> Windows:
     """Return the windows of slow start; those of held namespaces begin anew, and all while the cluster holds."""
     is_held = context.breaker.find(BreakerCause.REPLACEMENTS) is not None
+    held = holds.namespaces.keys() | holds.misplaced.keys()
     return Windows(
         memory,
         snapshot,
         context.now,
-        known=[] if is_held else [one for one in memory.windows if one.namespace not in holds.namespaces],
+        known=[] if is_held else [one for one in memory.windows if one.namespace not in held],
         enabled=context.policy.budgets.slow_start,
         unplaceable=unplaceable,
     )
@@ -590,20 +592,24 @@ def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
 
 
 def _find_obstacles(
-    steps: Sequence[tuple[Eviction, ...]], holds: Holds, memory: Memory, context: AdmissionContext
+    steps: Sequence[tuple[Eviction, ...]],
+    holds: Holds,
+    snapshot: Snapshot,
+    memory: Memory,
+    context: AdmissionContext,
 ) -> list[Refusal | None]:
     """Return for each step what other than a limit keeps it from being admitted."""
     since, common = dict(memory.seen), find_common_obstacle(context)
     return [
-        _find_overdue(step, holds, common)
+        _find_hold(step, holds, snapshot, common)
         or _find_obstacle(step[0], common, since, memory, context)
         or _find_undecided(step, memory)
         for step in steps
     ]
 
 
-def _find_overdue(step: Sequence[Eviction], holds: Holds, common: Refusal | None) -> Refusal | None:
-    """Return why a step has to wait if a replacement is overdue that holds the namespace or workload of its pods."""
+def _find_hold(step: Sequence[Eviction], holds: Holds, snapshot: Snapshot, common: Refusal | None) -> Refusal | None:
+    """Return why a step has to wait if a replacement is overdue, or elsewhere, that holds its namespace or workload."""
     # That replacements do not arrive is why moves fail, for which the breaker opens, too: it would hide why.
     if common is not None and common.reason is not Reason.BREAKER_OPEN:
         return None
@@ -614,6 +620,9 @@ def _find_overdue(step: Sequence[Eviction], holds: Holds, common: Refusal | None
         of_workload = holds.workloads.get(eviction.workload)
         if of_workload is not None:
             return overdue_replacement(of_workload, holds_namespace=False)
+        elsewhere = holds.misplaced.get(eviction.pod.namespace)
+        if elsewhere is not None:
+            return misplaced_replacement(elsewhere, snapshot)
     return None
 
 
@@ -621,6 +630,7 @@ def _probe(
     steps: list[tuple[Eviction, ...]],
     obstacles: list[Refusal | None],
     holds: Holds,
+    snapshot: Snapshot,
     memory: Memory,
     context: AdmissionContext,
 ) -> None:
@@ -630,7 +640,7 @@ def _probe(
     and all other steps, wait as before.
     """
     causes = tuple(known for known in context.breaker.causes if known.cause is not BreakerCause.REPLACEMENTS)
-    without = _find_obstacles(steps, holds, memory, replace(context, breaker=BreakerState(causes)))
+    without = _find_obstacles(steps, holds, snapshot, memory, replace(context, breaker=BreakerState(causes)))
     failures = Counter(move.namespace for move in memory.moves if move.overdue)
     approved = memory.proposal.uids if memory.proposal is not None and memory.proposal.approved else None
     possible = [

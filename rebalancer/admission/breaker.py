@@ -30,6 +30,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Breaker, Percentage
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.holds import find_unreplaced
+from rebalancer.tracking.moves import find_old
 
 _ZONE_LABELS: Final = (ZONE, BETA_ZONE)
 """The label of a node's zone and the name that it had before, as Kubernetes' node controller reads them."""
@@ -96,10 +97,15 @@ def observe_cluster(
     are those of the last hour.
     """
     known = tuple(moves)
+    # Those for which a namespace waits outlive the others: counted, they would make failures of a few out of many.
+    outlived = {move.uid for move in find_old(known) if move.state is MoveState.INEFFECTIVE}
     ended = [
         move.state
         for move in known
-        if move.state in _ENDED and move.own_failure is None and now - move.changed_at < bounds.window
+        if move.state in _ENDED
+        and move.uid not in outlived
+        and move.own_failure is None
+        and now - move.changed_at < bounds.window
     ]
     return (
         *_read_nodes(snapshot.nodes, now - bounds.unready_for),

@@ -35,7 +35,7 @@ from rebalancer.reporting.documents.status import (
     slow_start_status,
     team_errors,
 )
-from rebalancer.reporting.documents.waits import HoldStatus, find_holds, find_usual, find_waits
+from rebalancer.reporting.documents.waits import HoldStatus, find_holds, find_misplaced_holds, find_usual, find_waits
 from rebalancer.reporting.plan_numbers import PlanNumbers, plan_numbers
 
 _MOST_EVICTIONS = 200
@@ -145,5 +145,7 @@ def _find_holds(state: LoopState) -> tuple[HoldStatus, ...]:
     if cycle is None:
         return ()
     context = replace(cycle.context, pause=state.in_force.pause)
-    held = {one.namespace: (one.since, one.refusal) for one in blocked_namespaces(state.memory.moves)}
-    return find_holds(context, cycle.assessment.unsettled_domains, held)
+    moves = state.memory.moves
+    misplaced = find_misplaced_holds(moves, cycle.view.snapshot, cycle.context.now)
+    overdue = {one.namespace: (one.since, one.refusal) for one in blocked_namespaces(moves)}
+    return find_holds(context, cycle.assessment.unsettled_domains, misplaced | overdue)

@@ -41,6 +41,17 @@ class NextSpec(NamedTuple):
     least: Resources | None
 
 
+def find_witness(pods: Sequence[Pod]) -> Pod | None:
+    """Return the pod of a template that shows best what admission makes of it: the newest that was not changed."""
+    newest_first = _sort(pods)
+    return next((pod for pod in newest_first if pod.generation <= AS_CREATED), next(iter(newest_first), None))
+
+
+def _sort(pods: Sequence[Pod]) -> Sequence[Pod]:
+    """Return the newest first, of equally old ones the first."""
+    return sorted(pods, key=_CREATED, reverse=True)
+
+
 def make_next(
     owner: Workload, template: PodTemplate | None, pods: Sequence[Pod], view: View
 ) -> NextSpec | Unpredictable:
@@ -48,8 +59,8 @@ def make_next(
 
     The template is None where it is not known, or where a partition keeps the pod at an older one.
     """
-    newest_first = sorted(pods, key=_CREATED, reverse=True)  # a stable sort: of equally old ones the first
-    witness = next((pod for pod in newest_first if pod.generation <= AS_CREATED), next(iter(newest_first), None))
+    newest_first = _sort(pods)
+    witness = find_witness(newest_first)
     if template is None and witness is not None and witness.generation > AS_CREATED:
         return Unpredictable(
             Reason.NOT_PREDICTABLE,

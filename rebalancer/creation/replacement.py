@@ -9,8 +9,9 @@ from operator import attrgetter
 from typing import Final
 
 from rebalancer.creation.defaults import merge_label_keys
+from rebalancer.creation.mutating_policies import find_unshown_policy
 from rebalancer.creation.next_requests import AS_CREATED
-from rebalancer.creation.next_spec import make_next
+from rebalancer.creation.next_spec import find_witness, make_next
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import REGION, ZONE
 from rebalancer.model.pods import REVISION_LABELS, Pod, PodPhase
@@ -75,7 +76,7 @@ def _make_replacement(pod: Pod, owner: Workload, view: View) -> Pod | Unpredicta
     if not stateful and any(_is_ephemeral(pod, claim, view) for claim in pod.claims):
         return Unpredictable(Reason.NOT_PREDICTABLE, "it has ephemeral volumes, and the new ones do not exist yet")
     labelled = siblings[0] if siblings else pod
-    return Pod(
+    new = Pod(
         namespace=pod.namespace,
         name=pod.name if stateful else f"{owner.name}-(new)",
         uid=f"{pod.uid}+",
@@ -90,6 +91,7 @@ def _make_replacement(pod: Pod, owner: Workload, view: View) -> Pod | Unpredicta
         requested=made.requested,
         least=made.least,
     )
+    return find_unshown_policy(new, find_witness(siblings), view.snapshot) or new
 
 
 def _is_ephemeral(pod: Pod, claim: str, view: View) -> bool:

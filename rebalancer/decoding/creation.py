@@ -1,7 +1,8 @@
-"""What decides about new pods: quotas, limit ranges, service accounts, classes, webhooks, vertical autoscalers.
+"""What decides about new pods: quotas, limit ranges, service accounts, classes, webhooks, policies, autoscalers.
 
 Sources: for the defaults of absent fields `pkg/apis/*/v1/defaults.go` of Kubernetes, for the rules of webhooks
-`rules.Matcher` of `k8s.io/apiserver`, for vertical autoscalers `pkg/utils/vpa/api.go` and `capping.go` of theirs.
+`rules.Matcher` of `k8s.io/apiserver`, for those of policies its `policy/matching`, for vertical autoscalers
+`pkg/utils/vpa/api.go` and `capping.go` of theirs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,9 @@ from rebalancer.model.creation import (
     EndpointSlice,
     LimitRange,
     LimitRangeItem,
+    MutatingBinding,
+    MutatingPolicy,
+    NewPods,
     PodWebhook,
     QuotaScope,
     ResourceQuota,
@@ -165,6 +169,41 @@ def _decode_configuration(source: wire.WebhookConfiguration, *, mutating: bool) 
             )
         )
     return WebhookConfiguration(name=source.metadata.name, mutating=mutating, webhooks=tuple(webhooks))
+
+
+def decode_mutating_policy(source: wire.MutatingAdmissionPolicy, _: Interner) -> MutatingPolicy:
+    """Convert a MutatingAdmissionPolicy to the model's; one without `matchConstraints` matches nothing."""
+    constraints = source.spec.match_constraints
+    return MutatingPolicy(
+        name=source.metadata.name,
+        pods=_decode_new_pods(constraints, "spec.matchConstraints") if constraints is not None else None,
+        changed=find_last_change(source.metadata.managed_fields),
+    )
+
+
+def decode_mutating_binding(source: wire.MutatingAdmissionPolicyBinding, _: Interner) -> MutatingBinding:
+    """Convert a MutatingAdmissionPolicyBinding to the model's; one without `matchResources` matches all."""
+    return MutatingBinding(
+        name=source.metadata.name,
+        policy=source.spec.policy_name,
+        pods=_decode_new_pods(source.spec.match_resources or wire.MatchResources(), "spec.matchResources"),
+        changed=find_last_change(source.metadata.managed_fields),
+    )
+
+
+def _decode_new_pods(source: wire.MatchResources, field: str) -> NewPods | None:
+    """Return which new pods are matched, None where none is; without rules every resource is.
+
+    `resourceNames` may match: the names of most new pods are generated, and a pod that they match is not excluded by
+    them for certain.
+    """
+    excluded = any(not rule.resource_names and _matches_new_pods(rule) for rule in source.exclude_resource_rules or ())
+    if excluded or (source.resource_rules and not any(map(_matches_new_pods, source.resource_rules))):
+        return None
+    return NewPods(
+        decode_selector(source.namespace_selector, f"{field}.namespaceSelector") or LabelSelector(),
+        decode_selector(source.object_selector, f"{field}.objectSelector") or LabelSelector(),
+    )
 
 
 def _matches_new_pods(rule: wire.Rule) -> bool:

@@ -134,6 +134,38 @@ class WebhookConfiguration(Wire, frozen=True):
     webhooks: list[Webhook] | None = None
 
 
+class NamedRule(Rule, frozen=True):
+    resource_names: list[str] | None = None
+
+
+class MatchResources(Wire, frozen=True):
+    resource_rules: list[NamedRule] | None = None
+    exclude_resource_rules: list[NamedRule] | None = None
+    namespace_selector: LabelSelector | None = None
+    object_selector: LabelSelector | None = None
+
+
+class MutatingPolicySpec(Wire, frozen=True):
+    """Without its expressions: what they make of a pod, a pod shows."""
+
+    match_constraints: MatchResources | None = None
+
+
+class MutatingAdmissionPolicy(Wire, frozen=True):
+    metadata: DatedMetadata
+    spec: MutatingPolicySpec = MutatingPolicySpec()
+
+
+class MutatingBindingSpec(Wire, frozen=True):
+    policy_name: str = ""
+    match_resources: MatchResources | None = None
+
+
+class MutatingAdmissionPolicyBinding(Wire, frozen=True):
+    metadata: DatedMetadata
+    spec: MutatingBindingSpec = MutatingBindingSpec()
+
+
 class SliceLabels(Wire, frozen=True):
     service: str = field(default="", name="kubernetes.io/service-name")
 

@@ -215,6 +215,20 @@ OPTIONAL_KINDS = (
     ),
     make_kind(creation_wire.ServiceAccount, creation.decode_service_account, "v1/serviceaccounts", "service_accounts"),
     *WEBHOOKS,
+    make_kind(
+        creation_wire.MutatingAdmissionPolicy,
+        creation.decode_mutating_policy,
+        "admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
+        "mutating_policies",
+        namespaced=False,
+    ),
+    make_kind(
+        creation_wire.MutatingAdmissionPolicyBinding,
+        creation.decode_mutating_binding,
+        "admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
+        "mutating_bindings",
+        namespaced=False,
+    ),
     ENDPOINT_SLICES,
     make_kind(
         creation_wire.VerticalPodAutoscaler,

@@ -1,4 +1,4 @@
-"""What decides about the pods that are created in a namespace: quotas, limits, classes, webhooks, vertical autoscalers.
+"""What decides about the pods that are created in a namespace: quotas, limits, classes, webhooks, policies, scalers.
 
 `changed` is when an object was changed last, its status apart, None where that is not known: files that kubectl has
 printed say nothing about it unless it was asked to show managed fields.
@@ -7,6 +7,7 @@ printed say nothing about it unless it was asked to show managed fields.
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -106,6 +107,43 @@ class WebhookConfiguration(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     mutating: bool = False
     webhooks: tuple[PodWebhook, ...] = ()
+
+
+class NewPods(Struct, frozen=True, gc=False):
+    """New pods by labels of their namespaces and by their own."""
+
+    namespaces: LabelSelector = LabelSelector()
+    objects: LabelSelector = LabelSelector()
+
+
+class MutatingPolicy(Struct, frozen=True, gc=False, kw_only=True):
+    """A MutatingAdmissionPolicy: which new pods it may change, None: none. Its match conditions are not read."""
+
+    name: str
+    pods: NewPods | None = None
+    changed: datetime | None = None
+
+
+class MutatingBinding(Struct, frozen=True, gc=False, kw_only=True):
+    """A MutatingAdmissionPolicyBinding: for which of the new pods that its policy matches that is in force."""
+
+    name: str
+    policy: str
+    pods: NewPods | None = None
+    changed: datetime | None = None
+
+
+class BoundPolicy(NamedTuple):
+    """A policy that may change new pods: those that both match."""
+
+    policy: MutatingPolicy
+    binding: MutatingBinding
+
+    def last_change(self) -> datetime | None:
+        """Return when one of the two was changed last, None if that of one is not known."""
+        changes = (self.policy.changed, self.binding.changed)
+        known = [moment for moment in changes if moment is not None]
+        return max(known) if len(known) == len(changes) else None
 
 
 def find_needed_services(configurations: Iterable[WebhookConfiguration]) -> frozenset[tuple[str, str]]:

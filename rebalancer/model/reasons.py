@@ -226,7 +226,13 @@ class Reason(StrEnum):
             "guard and what came back."
         ),
     )
-    BACK_OFF = "BackOff", "An earlier move of the group failed, or the API server did not grant its last requests."
+    BACK_OFF = (
+        "BackOff",
+        (
+            "An earlier move of the group failed, a replacement in the namespace became Ready elsewhere than "
+            "predicted, or the API server did not grant the last requests for the group."
+        ),
+    )
     REFUSED_BY_ADMISSION = (
         "RefusedByAdmission",
         (

@@ -21,9 +21,12 @@ from rebalancer.model.cluster import (
     Version,
 )
 from rebalancer.model.creation import (
+    BoundPolicy,
     ClusterQuota,
     EndpointSlice,
     LimitRange,
+    MutatingBinding,
+    MutatingPolicy,
     PodWebhook,
     ResourceQuota,
     RuntimeClass,
@@ -58,6 +61,8 @@ OPTIONAL: Final = frozenset(
         "ServiceAccount",
         "ValidatingWebhookConfiguration",
         "MutatingWebhookConfiguration",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
         "EndpointSlice",
         "VerticalPodAutoscaler",
     }
@@ -141,6 +146,8 @@ class Snapshot:
     runtime_classes: Sequence[RuntimeClass] = ()
     service_accounts: Sequence[ServiceAccount] = ()
     webhooks: Sequence[WebhookConfiguration] = ()
+    mutating_policies: Sequence[MutatingPolicy] = ()
+    mutating_bindings: Sequence[MutatingBinding] = ()
     endpoint_slices: Sequence[EndpointSlice] = ()
     vertical_autoscalers: Sequence[VerticalAutoscaler] = ()
     known: frozenset[str] = frozenset()
@@ -332,6 +339,16 @@ class Snapshot:
         """Webhooks of a Service without whose answer no pod is created; not those with conditions on the request."""
         hooks = [hook for configuration in self.webhooks for hook in configuration.webhooks]
         return [hook for hook in hooks if hook.must_answer and hook.service is not None and not hook.is_conditional]
+
+    @_Index
+    def bound_policies(self) -> Sequence[BoundPolicy]:
+        """Mutating policies that may change new pods, with each of their bindings; one without does nothing."""
+        policies = {policy.name: policy for policy in self.mutating_policies if policy.pods is not None}
+        return [
+            BoundPolicy(policies[binding.policy], binding)
+            for binding in self.mutating_bindings
+            if binding.pods is not None and binding.policy in policies
+        ]
 
     @_Index
     def ready_endpoints(self) -> Mapping[tuple[str, str], int]:

@@ -18,6 +18,7 @@ from msgspec import structs
 from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.arrivals import is_ending, is_proof
+from rebalancer.tracking.misplaced import find_misplaced
 from rebalancer.tracking.own_failures import is_in_doubt
 from rebalancer.tracking.uncreated import find_uncreated
 
@@ -32,14 +33,18 @@ _NO_ANSWER: Final = frozenset({MoveState.REFUSED, MoveState.GONE, MoveState.OVER
 
 
 class Holds(NamedTuple):
-    """What waits for overdue replacements: for each namespace and each workload the move that holds it."""
+    """What waits for overdue replacements: for each namespace and each workload the move that holds it.
+
+    `misplaced` are the namespaces that wait because a replacement landed elsewhere.
+    """
 
     namespaces: Mapping[str, Move]
     workloads: Mapping[Reference, Move]
+    misplaced: Mapping[str, Move]
 
 
 def find_holds(moves: Collection[Move], snapshot: Snapshot, now: datetime, unplaceable: Collection[str] = ()) -> Holds:
-    """Return what waits for a replacement that is not created or does not run, or for a pod that takes long to end.
+    """Return what waits for a replacement that is not created, does not run or landed elsewhere, or for a pod's end.
 
     `unplaceable` are the UIDs of moves whose replacement no node admits: their own repair goes on, since planning knows
     of that pod, and the next evictions of the repair may be what makes its place.
@@ -48,7 +53,7 @@ def find_holds(moves: Collection[Move], snapshot: Snapshot, now: datetime, unpla
     for move in moves:
         if (move.overdue and move.uid not in unplaceable) or is_ending(move, snapshot, now):
             workloads.setdefault(move.workload, move)
-    return Holds(find_held_namespaces(moves), workloads)
+    return Holds(find_held_namespaces(moves), workloads, find_misplaced(moves, now))
 
 
 def find_held_namespaces(moves: Iterable[Move]) -> Mapping[str, Move]:

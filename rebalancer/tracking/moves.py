@@ -22,7 +22,7 @@ Watches lag behind the answers to eviction requests, so `overlay_moves` corrects
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -34,6 +34,7 @@ import msgspec
 from rebalancer.model.moves import NEVER_GRANTED, Memory, Move, MoveState, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.arrivals import note_arrival, note_victim
+from rebalancer.tracking.misplaced import find_misplaced
 from rebalancer.tracking.motion import merge_motion
 from rebalancer.tracking.own_failures import note_own_failure
 from rebalancer.tracking.replacements import Replacements
@@ -57,6 +58,10 @@ ENDED_MOVES_STORED = 20
 
 DEFERRED_MOVES_STORED = 100
 """How many refused moves besides are stored because they may still be carried out; the memory is bounded."""
+
+
+MISPLACED_MOVES_STORED = 100
+"""And how many besides because their namespace waits for them."""
 
 
 class MoveEvent(StrEnum):
@@ -116,8 +121,9 @@ def observe_moves(
     """Return the moves after a snapshot, several transitions at once where it shows them.
 
     `before` is the snapshot of the last cycle, None in the first cycle of a leader. The last `ENDED_MOVES_STORED` moves
-    that ended are included, and those whose pod a watch still shows, whose replacement is overdue or which were refused
-    and may still be carried out; older ones are dropped. `pending_for` is how long a replacement may wait for a node.
+    that ended are included, and those whose pod a watch still shows, whose replacement is overdue, which were refused
+    and may still be carried out, or for which their namespace waits; older ones are dropped. `pending_for` is how long
+    a replacement may wait for a node.
     """
     moves = tuple(_without_future(move, now) for move in moves)
     replacements = Replacements(moves, before, snapshot)
@@ -133,11 +139,16 @@ def observe_moves(
         current = note_arrival(current, move, snapshot, pending_for, now)
         current = note_own_failure(current, snapshot)
         followed.append(note_victim(current, snapshot, now))
-    over = [move for move in followed if move.state.over and not move.overdue]
-    old = over[:-ENDED_MOVES_STORED]
+    old = find_old(followed)
+    misplaced = {move.uid for move in [*find_misplaced(old, now).values()][-MISPLACED_MOVES_STORED:]}
     deferred = {move.uid for move in [move for move in old if is_deferred(move)][-DEFERRED_MOVES_STORED:]}
-    forgotten = {move.uid for move in old if not overlays(move, snapshot)} - deferred
+    forgotten = {move.uid for move in old if not overlays(move, snapshot)} - deferred - misplaced
     return tuple(move for move in followed if move.uid not in forgotten)
+
+
+def find_old(moves: Iterable[Move]) -> Sequence[Move]:
+    """Return the moves that have ended, but for the last `ENDED_MOVES_STORED`: few of them are stored, for a reason."""
+    return [move for move in moves if move.state.over and not move.overdue][:-ENDED_MOVES_STORED]
 
 
 def is_deferred(move: Move) -> bool:

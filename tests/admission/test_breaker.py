@@ -275,6 +275,8 @@ def test_moves_that_failed() -> None:
     assert opened(cluster(), ended(*[MoveState.LOST] * 9, ago=5 * MINUTE)) == {}
     verified = ended(*[MoveState.VERIFIED] * 20, ago=SECOND)
     assert opened(cluster(), [*failures, *verified]) == {}
+    outlived = ended(*[MoveState.INEFFECTIVE] * 9, ago=SECOND)
+    assert opened(cluster(), [*outlived, *verified]) == {}, "those that outlive the others are not counted"
     own = [structs.replace(one, own=OwnFailure.IMAGE) for one in failures]
     assert opened(cluster(), [*own, *others]) == {}, "a namespace's own failures say nothing about the cluster"
     more = ended(*[MoveState.LOST] * 2, ago=SECOND)

@@ -13,6 +13,7 @@ from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Budgets, Policy
+from rebalancer.tracking.misplaced import MISPLACED_WAIT
 from tests.admission.test_slow_start import NOW, PLAN, PLENTY, admitted, causes, needing, spaces
 from tests.controller.simulated import eager
 from tests.tracking.build import move
@@ -27,8 +28,9 @@ def ruled(canary: int) -> Policy:
 
 
 def moved(uid: str, state: MoveState, *, at: int = 0, owner: str = OWNER) -> Move:
-    """Return a move of the workload that changed so many seconds before."""
-    return structs.replace(move(uid, NOW - timedelta(seconds=at), namespace="team-0", state=state), owner_uid=owner)
+    """Return a move of the workload that changed so many seconds before, and for which its namespace has waited."""
+    changed = NOW - MISPLACED_WAIT - timedelta(seconds=at)
+    return structs.replace(move(uid, changed, namespace="team-0", state=state), owner_uid=owner)
 
 
 def gone(canary: int, *moves: Move, plan: Plan = ALONE, passed: tuple[str, ...] = ()) -> Admission:

@@ -142,6 +142,21 @@ DECIDERS: dict[tuple[str, str], dict[str, Any]] = {
             }
         ]
     },
+    ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"): {
+        "spec": {
+            "paramKind": {"apiVersion": "v1", "kind": f"{PRIVATE}kind"},
+            "matchConstraints": {"resourceRules": [{**RULE, "resourceNames": ["web-0"]}]},
+            "matchConditions": [{"name": "c", "expression": f"{PRIVATE}condition"}],
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": f"{PRIVATE}expression"}}],
+        },
+    },
+    ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding"): {
+        "spec": {
+            "policyName": "gate",
+            "paramRef": {"name": f"{PRIVATE}parameter"},
+            "matchResources": {"namespaceSelector": {"matchLabels": {"team": "red"}}},
+        },
+    },
     ("discovery.k8s.io/v1", "EndpointSlice"): {
         "addressType": "IPv4",
         "endpoints": [

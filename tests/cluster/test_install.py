@@ -26,7 +26,12 @@ from tests.cluster.controller import FAST, NAMESPACE, USER, policy
 from tests.cluster.installed import Installed, find_obstacle
 from tests.cluster.test_repair import MINIMUM, balanced, constraints, lay_out_shop
 from tests.control_plane.api import ApiError, TimedOutError, wait_until
-from tests.control_plane.build import karpenter_definitions, monitoring_definitions, serves_device_classes
+from tests.control_plane.build import (
+    karpenter_definitions,
+    monitoring_definitions,
+    serves_device_classes,
+    serves_mutating_policies,
+)
 from tests.control_plane.layout import lay_out, lose_nodes, nodes, return_nodes
 from tests.control_plane.manifests import ZONE, pod_template
 from tests.control_plane.plane import ControlPlane
@@ -367,6 +372,11 @@ FILE_ONLY = {("", "configmaps", "rebalancer-policy", "watch"), *RING}
 NOT_SERVED = {
     ("scheduling.k8s.io", "podgroups", "", "watch"),
     *(() if serves_device_classes() else [("resource.k8s.io", "deviceclasses", "", "watch")]),
+    *(
+        ("admissionregistration.k8s.io", resource, "", "watch")
+        for resource in ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
+        if not serves_mutating_policies()
+    ),
 }
 """What is listed is not there by default, or not in an older release; `test_pod_groups.py` watches it where it is."""
 

@@ -17,7 +17,7 @@ from tests.cluster.controller import ACCOUNT, NAMESPACE, Controller, install, po
 from tests.cluster.test_install import GATE
 from tests.cluster.test_repair import balanced, lay_out_shop
 from tests.control_plane.api import wait_until
-from tests.control_plane.build import serves_device_classes
+from tests.control_plane.build import serves_device_classes, serves_mutating_policies
 from tests.control_plane.layout import lay_out, lose_nodes, nodes, return_nodes
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest, object_path
@@ -56,6 +56,7 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 NOT_SERVED = {
     *("NodePool", "VerticalPodAutoscaler", "ClusterResourceQuota", "PodGroup"),
     *(() if serves_device_classes() else ["DeviceClass"]),
+    *(() if serves_mutating_policies() else ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"]),
 }
 
 

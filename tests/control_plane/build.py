@@ -143,6 +143,11 @@ def serves_device_classes() -> bool:
     return int(kubernetes_release().split(".")[1]) >= 34
 
 
+def serves_mutating_policies() -> bool:
+    """Return whether the servers have MutatingAdmissionPolicies in v1, which came with 1.36."""
+    return int(kubernetes_release().split(".")[1]) >= 36
+
+
 def cache_root() -> Path:
     """Return the folder that has one folder for each version of the built programs."""
     return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")) / "rebalancer"

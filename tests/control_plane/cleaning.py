@@ -49,6 +49,7 @@ FIRST: Final = (
     "validatingwebhookconfigurations",
     "mutatingwebhookconfigurations",
     "validatingadmissionpolicybindings",
+    "mutatingadmissionpolicybindings",
     "cronjobs",
     "deployments",
     "statefulsets",

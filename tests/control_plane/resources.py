@@ -20,6 +20,8 @@ CLUSTER_KINDS: Final = frozenset(
         "DeviceClass",
         "FlowSchema",
         "IngressClass",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
         "MutatingWebhookConfiguration",
         "Namespace",
         "Node",

@@ -18,6 +18,9 @@ from rebalancer.model.creation import (
     EndpointSlice,
     LimitRange,
     LimitRangeItem,
+    MutatingBinding,
+    MutatingPolicy,
+    NewPods,
     PodWebhook,
     QuotaScope,
     ResourceQuota,
@@ -233,6 +236,55 @@ def test_a_webhook_is_called_for_new_pods_as_the_api_server_matches_rules(
 
 
 @pytest.mark.parametrize(
+    ("resources", "matches"),
+    [
+        ({}, True),
+        ({"resourceRules": [RULE]}, True),
+        ({"resourceRules": [{**RULE, "resourceNames": ["web-0"]}]}, True),
+        ({"resourceRules": [{**RULE, "operations": ["UPDATE"]}]}, False),
+        ({"resourceRules": [{**RULE, "resources": ["deployments"]}, RULE]}, True),
+        ({"excludeResourceRules": [RULE]}, False),
+        ({"resourceRules": [RULE], "excludeResourceRules": [{**RULE, "resources": ["pods/status"]}]}, True),
+        ({"resourceRules": [RULE], "excludeResourceRules": [{**RULE, "resourceNames": ["web-0"]}]}, True),
+        ({"resourceRules": [RULE], "excludeResourceRules": [{**RULE, "resources": ["*"]}]}, False),
+    ],
+)
+def test_a_mutating_policy_is_for_new_pods_as_the_api_server_matches_rules(
+    resources: dict[str, Any], matches: bool
+) -> None:
+    """Of a policy and of a binding alike; without rules all is matched, and names may match a generated name."""
+    policy = made("MutatingAdmissionPolicy", spec={"matchConstraints": resources})
+    binding = made("MutatingAdmissionPolicyBinding", spec={"policyName": "p", "matchResources": resources})
+    assert (policy.pods, binding.pods) == ((NewPods(), NewPods()) if matches else (None, None))
+
+
+def test_a_mutating_policy_has_its_selectors_and_the_time_of_its_last_change() -> None:
+    """A binding without `matchResources` is for all that its policy matches, a policy without constraints for none."""
+    selectors = {
+        "namespaceSelector": {"matchLabels": {"team": "red"}},
+        "objectSelector": {"matchLabels": {"app": "web"}},
+        "matchPolicy": "Exact",
+    }
+    dated = {"metadata": {"managedFields": [{"time": NOON}]}}
+    pods = NewPods(LabelSelector.of({"team": "red"}), LabelSelector.of({"app": "web"}))
+    changed = datetime.fromisoformat(NOON)
+    conditions = [{"name": "a", "expression": "true"}]
+    made_policy = made(
+        "MutatingAdmissionPolicy", spec={"matchConstraints": selectors, "matchConditions": conditions}, **dated
+    )
+    assert made_policy == MutatingPolicy(name="x", pods=pods, changed=changed)
+    made_binding = made(
+        "MutatingAdmissionPolicyBinding",
+        spec={"policyName": "p", "matchResources": selectors, "paramRef": {"name": "own"}},
+        **dated,
+    )
+    assert made_binding == MutatingBinding(name="x", policy="p", pods=pods, changed=changed)
+    assert made("MutatingAdmissionPolicy", spec={}) == MutatingPolicy(name="x")
+    unlimited = made("MutatingAdmissionPolicyBinding", spec={"policyName": "p"})
+    assert unlimited == MutatingBinding(name="x", policy="p", pods=NewPods())
+
+
+@pytest.mark.parametrize(
     ("fields", "expected"),
     [
         ({}, PodWebhook(configuration="x", name="w", namespaces=ALL, objects=ALL)),
@@ -380,6 +432,16 @@ def test_an_object_was_changed_when_its_last_manager_wrote(kind: str, entries: A
                 ]
             },
             "webhooks[0].objectSelector.matchExpressions[0].operator: 'Gt'",
+        ),
+        (
+            "MutatingAdmissionPolicy",
+            {"spec": {"matchConstraints": {"objectSelector": {"matchExpressions": [{"key": "a", "operator": "Gt"}]}}}},
+            "spec.matchConstraints.objectSelector.matchExpressions[0].operator: 'Gt'",
+        ),
+        (
+            "MutatingAdmissionPolicyBinding",
+            {"spec": {"matchResources": {"namespaceSelector": {"matchLabels": 5}}}},
+            "$.spec.matchResources.namespaceSelector.matchLabels",
         ),
         ("EndpointSlice", {"endpoints": {}}, "$.endpoints"),
         ("VerticalPodAutoscaler", {"spec": {"updatePolicy": {"updateMode": "Never"}}}, "'Never' is not one of Off"),

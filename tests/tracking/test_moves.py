@@ -202,7 +202,10 @@ def test_the_last_few_ended_moves_are_stored() -> None:
 
 @pytest.mark.parametrize("state", sorted(state for state in MoveState if state.over))
 def test_an_ended_move_is_stored_as_long_as_the_watch_shows_its_pod(state: MoveState) -> None:
-    """Else the pod would be a candidate again; but for one that was refused, and not for ever."""
+    """Else the pod would be a candidate again; but for one that was refused, and not for ever.
+
+    One that is ineffective is stored besides for its namespace, which waits.
+    """
     later = tuple(moved(MoveState.VERIFIED, uid=str(number)) for number in range(ENDED_MOVES_STORED))
 
     def is_stored(snapshot: Snapshot, **fields: object) -> bool:
@@ -214,7 +217,7 @@ def test_an_ended_move_is_stored_as_long_as_the_watch_shows_its_pod(state: MoveS
     limit = ANSWER_TIMEOUT if state is MoveState.GONE else REPLACEMENT_TIMEOUT
     assert not is_stored(seen(OLD), changed_at=LATER - limit)
     assert is_stored(seen(OLD), changed_at=LATER - limit + timedelta(seconds=1)) is (state is not MoveState.REFUSED)
-    assert not is_stored(seen())
+    assert is_stored(seen()) is (state is MoveState.INEFFECTIVE)
 
 
 def test_what_we_evicted_is_terminating() -> None:

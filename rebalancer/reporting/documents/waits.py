@@ -18,15 +18,18 @@ from rebalancer.admission.admit import (
     ModeObserves,
     find_common_obstacle,
 )
+from rebalancer.admission.misplaced import misplaced_replacement
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, MoveState, Reference, Target
 from rebalancer.model.reasons import State
+from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import limit_name, short_key
 from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.reporting.phrases import counts_change
+from rebalancer.tracking.misplaced import find_misplaced
 
 _MOST: Final = 20
 _MOST_VALUES: Final = 4
@@ -202,6 +205,14 @@ def find_holds(
         for domain in islice(unsettled, _MOST)
     ]
     return tuple(holds)
+
+
+def find_misplaced_holds(
+    moves: Iterable[Move], snapshot: Snapshot, now: datetime
+) -> dict[str, tuple[datetime, Refusal]]:
+    """Return the first namespaces that wait because a replacement landed elsewhere, each since when and why."""
+    held = islice(find_misplaced(moves, now).items(), _MOST)
+    return {namespace: (move.changed_at, misplaced_replacement(move, snapshot)) for namespace, move in held}
 
 
 def _hold(scope: str, refusal: Refusal, since: datetime | None, said: datetime) -> HoldStatus:

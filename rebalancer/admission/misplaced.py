@@ -1,0 +1,51 @@
+"""Why nothing is evicted in a namespace in which a replacement landed elsewhere than predicted."""
+
+from datetime import datetime
+
+from rebalancer.model.facts import End, Refusal
+from rebalancer.model.moves import Move, Reference, Target
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.words import name_list, short_key
+from rebalancer.tracking.misplaced import waits_until
+
+
+class ReplacementMisplaced(Refusal):
+    """The replacement of a pod of the namespace was Ready elsewhere than `expected`; its namespace waits `until` then.
+
+    `landed` is where, with one domain for each key; empty where that is not known any more.
+    """
+
+    reason = Reason.BACK_OFF
+    workload: Reference
+    pod: str
+    expected: tuple[Target, ...]
+    landed: tuple[Target, ...]
+    until: datetime
+
+    def _end(self) -> End:
+        return End(at=self.until)
+
+    def __str__(self) -> str:
+        landed = f"in {_name(self.landed)}" if self.landed else "somewhere else"
+        return (
+            f"the replacement of pod {self.pod} of {self.workload} was expected in {_name(self.expected)} and became "
+            f"Ready {landed}: a webhook or policy may change new pods of namespace {self.workload.namespace}. "
+            f"Nothing is evicted there until {self.until:%H:%M:%SZ}"
+        )
+
+
+def _name(targets: tuple[Target, ...]) -> str:
+    return ", ".join(f"{short_key(target.topology_key)} {name_list(target.values)}" for target in targets)
+
+
+def misplaced_replacement(move: Move, snapshot: Snapshot) -> ReplacementMisplaced:
+    """Return why the namespace of a move waits whose replacement landed elsewhere."""
+    pod = snapshot.pod.get(move.replacement)
+    node = snapshot.node.get(pod.node or "") if pod is not None else None
+    landed = (
+        Target(target.topology_key, (node.labels[target.topology_key],))
+        for target in move.targets
+        if node is not None and target.topology_key in node.labels
+    )
+    return ReplacementMisplaced(move.workload, move.pod, move.targets, tuple(landed), waits_until(move))

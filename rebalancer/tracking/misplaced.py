@@ -1,0 +1,32 @@
+"""Namespaces that wait because a replacement became Ready somewhere else than predicted.
+
+Something changes the pods there that snapshots do not show: a webhook, an expression or a parameter of a policy. What
+it did to one workload it may do to the next, so that a single such move holds its namespace, for ten minutes: as long
+as a replacement may take. One that lost its place to another pod looks the same, and costs the same wait. Nothing is
+stored for it: the moves say it, and of each namespace the last one is stored that long.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from rebalancer.model.moves import Move, MoveState
+
+MISPLACED_WAIT: Final = timedelta(minutes=10)
+"""How long nothing more is evicted in the namespace of such a move."""
+
+
+def find_misplaced(moves: Iterable[Move], now: datetime) -> Mapping[str, Move]:
+    """Return for each namespace that waits its last such move, those first that have waited longest."""
+    recent = [move for move in moves if move.state is MoveState.INEFFECTIVE and now < waits_until(move)]
+    last = {move.namespace: move for move in sorted(recent, key=_order)}
+    return {move.namespace: move for move in sorted(last.values(), key=_order)}
+
+
+def waits_until(move: Move) -> datetime:
+    """Return until when the namespace of a move waits whose replacement landed elsewhere."""
+    return move.changed_at + MISPLACED_WAIT
+
+
+def _order(move: Move) -> tuple[datetime, str]:
+    return move.changed_at, move.uid
