@@ -27,16 +27,16 @@ class ReplacementMisplaced(Refusal):
         return End(at=self.until)
 
     def __str__(self) -> str:
-        landed = f"in {_name(self.landed)}" if self.landed else "somewhere else"
         return (
-            f"the replacement of pod {self.pod} of {self.workload} was expected in {_name(self.expected)} and became "
-            f"Ready {landed}: a webhook or policy may change new pods of namespace {self.workload.namespace}. "
-            f"Nothing is evicted there until {self.until:%H:%M:%SZ}"
+            f"the replacement of pod {self.pod} of {self.workload} was expected {_name(self.expected)} and became "
+            f"Ready {_name(self.landed)}: a webhook or policy may change new pods of namespace "
+            f"{self.workload.namespace}. Nothing is evicted there until {self.until:%H:%M:%SZ}"
         )
 
 
 def _name(targets: tuple[Target, ...]) -> str:
-    return ", ".join(f"{short_key(target.topology_key)} {name_list(target.values)}" for target in targets)
+    named = ", ".join(f"{short_key(target.topology_key)} {name_list(target.values)}" for target in targets)
+    return f"in {named}" if named else "somewhere else"
 
 
 def misplaced_replacement(move: Move, snapshot: Snapshot) -> ReplacementMisplaced:

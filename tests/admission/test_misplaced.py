@@ -42,8 +42,8 @@ def test_the_refusal_names_the_move_where_it_was_expected_where_it_is_and_when_i
     assert (refusal.reason, refusal.end.at, refusal.passes) == (Reason.BACK_OFF, until, False)
     assert str(refusal) == (
         "the replacement of pod x of team-0/other (Deployment) was expected in zone c, node c-1, c-2 and became Ready "
-        "in zone b, node b-1: a webhook or policy may change new pods of namespace team-0. Nothing is evicted there until "
-        f"{until:%H:%M:%SZ}"
+        "in zone b, node b-1: a webhook or policy may change new pods of namespace team-0. Nothing is evicted there "
+        f"until {until:%H:%M:%SZ}"
     )
 
 
