@@ -78,6 +78,16 @@ class Elector:
         """
         return self.leads() and term == self._term
 
+    def confirms(self, term: int) -> bool:
+        """Return whether this process leads in a term and the Lease itself says so; an error where it cannot be read.
+
+        Called by the loop's thread; what this one knows stays as it is.
+        """
+        announced, read = self._announced, self._lease.read()
+        if announced is None or read is None or read.holder != self._election.identity:
+            return False
+        return _is_same_term(announced, read) and self.leads_in(term)
+
     @property
     def holder(self) -> str:
         """Who held the lease when it was last seen, "" for nobody."""

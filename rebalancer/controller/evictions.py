@@ -128,13 +128,8 @@ def _keep(state: LoopState, remaining: tuple[Eviction, ...]) -> LoopState:
 
 
 def _forget(state: LoopState, uid: str) -> LoopState:
-    """Forget a move that was not sent, and remember that the stored memory may know it."""
-    stored = {(move.uid, move.requested_at) for move in state.memory.moves if move.uid == uid}
-    return replace(
-        state,
-        queue=replace(state.queue, unsent=state.queue.unsent | stored),
-        memory=forget_request(state.memory, uid),
-    )
+    """Forget a move that was not sent."""
+    return replace(state, memory=forget_request(state.memory, uid))
 
 
 def _is_required(sent: Mapping[str, int], eviction: Eviction) -> bool:
@@ -215,7 +210,7 @@ def handle_saved(state: LoopState, event: Saved, now: datetime) -> tuple[LoopSta
     following = replace(state, queue=replace(state.queue, unsaved=event.problem))
     if event.problem:
         return drop_queue(following, finish_steps=True), ()
-    return request_evictions(replace(following, queue=replace(following.queue, unsent=frozenset())), now)
+    return request_evictions(following, now)
 
 
 def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[LoopState, Requests]:

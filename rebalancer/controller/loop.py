@@ -40,7 +40,6 @@ from rebalancer.controller.state import (
     Leading,
     LoopEvent,
     LoopState,
-    MemoryRead,
     NotSent,
     PauseRead,
     PlaceholdersCreated,
@@ -80,7 +79,7 @@ from rebalancer.reporting.events import (
     team_events,
 )
 from rebalancer.tracking.motion import Look
-from rebalancer.tracking.moves import adopt_moves, merge_memory, note_remaining
+from rebalancer.tracking.moves import merge_memory, note_remaining
 from rebalancer.tracking.track import watch
 
 
@@ -111,8 +110,6 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
             return handle_answer(state, event, now)
         case NotSent():
             return handle_unsent(state, event, now)
-        case MemoryRead():
-            return replace(state, memory=adopt_moves(state.memory, event.memory, state.queue.unsent)), ()
         case PolicyLoaded():
             return _handle_policy(state, event, now)
         case PolicyRefused():

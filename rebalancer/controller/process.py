@@ -51,6 +51,9 @@ from rebalancer.settings import Settings
 SYNC_SECONDS = 120.0
 """How long the version and the first lists may take before the process exits and Kubernetes starts it again."""
 
+ONCE_SECONDS = 10.0
+"""How long the version may take with `once`: somebody waits for the end."""
+
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 10.0
 """Seconds between two requests for the version, at first and at most."""
 
@@ -260,6 +263,7 @@ class _Controller:
             monitoring=PrometheusQueries(folder=self._policy.folder),
             count_requests=self._telemetry.requests.read,
             memory_saved=self._history.take,
+            holds_lease=self._elector.confirms,
         )
 
     def _notice_stops(self) -> None:
@@ -331,8 +335,9 @@ class _Controller:
         """
         self._telemetry.start()
         wait = _FIRST_WAIT
+        until = min(self._synced_by, time.monotonic() + ONCE_SECONDS) if self._settings.once else self._synced_by
         while (error := self._read_version()) is not None:
-            left = self._synced_by - time.monotonic()
+            left = until - time.monotonic()
             if not error.passes or left <= 0:
                 raise error
             seconds = min(max(wait, error.retry_after), _LONGEST_WAIT, left)

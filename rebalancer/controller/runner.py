@@ -23,6 +23,7 @@ from rebalancer.controller.capacity import CapacityReading, read_capacity, uses_
 from rebalancer.controller.cycle_timer import CycleTimer
 from rebalancer.controller.loop import step
 from rebalancer.controller.placeholders import PlaceholderJobs
+from rebalancer.controller.saver import Saver
 from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import (
     Answered,
@@ -35,7 +36,6 @@ from rebalancer.controller.state import (
     Held,
     LoopEvent,
     LoopState,
-    MemoryRead,
     NotSent,
     PauseRead,
     PlaceholdersCreated,
@@ -45,7 +45,6 @@ from rebalancer.controller.state import (
     Saved,
     Watched,
 )
-from rebalancer.controller.status import status_documents
 from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, find_awaited
 from rebalancer.model.events import Event
 from rebalancer.model.history import Entry
@@ -53,7 +52,6 @@ from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Guards, Mode
 from rebalancer.ports import (
-    MEMORY_KEY,
     Cluster,
     EvictionAnswer,
     EvictionResult,
@@ -61,7 +59,6 @@ from rebalancer.ports import (
     Placeholders,
     ReadFailedError,
 )
-from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.tracking.evicted import SeenEviction, find_evicted
 
@@ -137,7 +134,8 @@ class Runner:
     and instead of a cycle where another process leads. `placeholders` is where Jobs of placeholders are created, None:
     nowhere. `monitoring` answers the queries of guards; without it nothing is evicted where there are some.
     `count_requests` returns the requests to the API server within a time, for the breaker. `memory_saved` is given the
-    entries of the history that a saved memory has; it never blocks.
+    entries of the history that a saved memory has; it never blocks. `holds_lease` reads at the API server whether this
+    process holds the Lease in a term; without it nothing that somebody else has stored is overwritten.
     """
 
     def __init__(  # noqa: PLR0913  # all that a loop is connected to
@@ -155,13 +153,13 @@ class Runner:
         monitoring: Monitoring | None = None,
         count_requests: Callable[[timedelta], RequestCounts] = lambda _: NO_REQUESTS,
         memory_saved: Callable[[tuple[Entry, ...]], None] = lambda _: None,
+        holds_lease: Callable[[int], bool] = lambda _: False,
     ) -> None:
         self.state = state
         self._cluster = cluster
         self._clocks = clocks
         self._observer = observer
         self._may_act = may_act
-        self._identity = identity
         self._spawn = spawn
         self._cycle_ended = cycle_ended
         self._placeholders = placeholders
@@ -173,6 +171,7 @@ class Runner:
         self._jobs = PlaceholderJobs(placeholders, self._find_objection)
         self._count_requests = count_requests
         self._memory_saved = memory_saved
+        self._saver = Saver(cluster, clocks, holds_lease, identity=identity.name, policy_source=identity.policy_source)
         self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
         self._inbox: queue.SimpleQueue[LoopEvent | _CycleAt] = queue.SimpleQueue()
         self._timer = CycleTimer(clocks.monotonic)
@@ -435,18 +434,14 @@ class Runner:
         """Save memory and status, unless another process may lead: it has a memory of its own by now."""
         if not self._may_act(self.state.leadership.term):
             return [Saved(problem="this process no longer leads")]
-        answer = self._cluster.save(status_documents(self.state, self._identity.name, self._identity.policy_source))
+        answer = self._saver.save(self.state)
+        if answer is None:  # it is stored already
+            return [Saved()]
         if self.state.queue.unsaved and not answer.problem:  # nothing was admitted for this reason: plan again
             self.ask_cycle_within(EARLY_SECONDS)
         if not answer.problem:
             self._memory_saved(self.state.memory.outbox)
-        events: list[LoopEvent] = [Saved(problem=answer.problem)]
-        if answer.conflict:
-            try:
-                events.append(MemoryRead(memory=parse_memory(self._cluster.load(MEMORY_KEY))))
-            except Exception as error:  # noqa: BLE001  # the next attempt to save reads again
-                _log.warning("memory not read", error=str(error))
-        return events
+        return [Saved(problem=answer.problem)]
 
     def _report(self) -> None:
         cycle = self.state.cycle

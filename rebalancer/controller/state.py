@@ -106,13 +106,6 @@ class Saved:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryRead:
-    """The memory that another process has saved in the meantime."""
-
-    memory: Memory
-
-
-@dataclass(frozen=True, kw_only=True)
 class PolicyLoaded:
     """A valid policy was read; it is in force from now on."""
 
@@ -217,7 +210,6 @@ LoopEvent = (
     | Answered
     | NotSent
     | Saved
-    | MemoryRead
     | PolicyLoaded
     | PolicyRefused
     | PolicyAuthorRead
@@ -348,8 +340,6 @@ class Queue:
     """How many evictions of the present step were requested, by group."""
     silent: frozenset[str] = frozenset()
     """The namespaces of requests that had no answer or a server's error in this cycle."""
-    unsent: frozenset[tuple[str, datetime]] = frozenset()
-    """Moves, by UID and time, that were stored and then not sent, and may still be in the stored memory."""
     unsaved: str = ""
     """Why the memory could not be saved the last time, "" if it was."""
     overload: Overload | None = None

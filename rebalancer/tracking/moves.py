@@ -38,7 +38,7 @@ from rebalancer.tracking.misplaced import find_misplaced
 from rebalancer.tracking.motion import merge_motion
 from rebalancer.tracking.own_failures import note_own_failure
 from rebalancer.tracking.replacements import Replacements
-from rebalancer.tracking.requests import resume_first, sent_request
+from rebalancer.tracking.requests import resume_first
 from rebalancer.tracking.uncreated import note_creation
 
 ANSWER_TIMEOUT = timedelta(minutes=2)
@@ -223,25 +223,6 @@ def _choose(own: Move, saved: Move) -> Move:
     if own.state is saved.state is MoveState.PLANNED:
         return max(saved, own, key=attrgetter("requested_at"))
     return saved if saved.state.over or own.state is MoveState.PLANNED else own
-
-
-def adopt_moves(own: Memory, saved: Memory, unsent: Container[tuple[str, datetime]] = ()) -> Memory:
-    """Return the memory of a leader with the moves that somebody else has saved beside it: they are in flight too.
-
-    `unsent` are moves, by UID and time of the request, that this process has stored itself and did not send.
-    """
-    moves = {move.uid: move for move in own.moves}
-    others = {move.uid: move for move in saved.moves if _is_foreign(move, moves.get(move.uid), unsent)}
-    if not others:
-        return own
-    sent = tuple(sorted((*own.sent, *map(sent_request, others.values()))))
-    return msgspec.structs.replace(own, moves=tuple((moves | others).values()), sent=sent)
-
-
-def _is_foreign(move: Move, own: Move | None, unsent: Container[tuple[str, datetime]]) -> bool:
-    if move.state.over or (move.uid, move.requested_at) in unsent:
-        return False
-    return own is None or (own.state in NEVER_GRANTED and _choose(own, move) is move)
 
 
 def note_remaining(memory: Memory, remaining: Container[str]) -> Memory:

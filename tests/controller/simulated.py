@@ -65,7 +65,7 @@ class Simulation:
     """One controller, leading, on one simulated cluster.
 
     `telling` replaces `observer`; `ahead` is by how much its clock is ahead of the API server's; `monitoring` answers
-    guards.
+    guards; `holds_lease` is what the Lease says when somebody else has stored documents.
     """
 
     def __init__(
@@ -78,8 +78,10 @@ class Simulation:
         cycle_ended: Callable[[], None] = lambda: None,
         spawn: Spawn = run_at_once,
         monitoring: Monitoring | None = None,
+        holds_lease: bool = False,
     ) -> None:
         self.cluster = cluster
+        self._holds_lease = holds_lease
         self._ahead = ahead
         self._cycle_ended = cycle_ended
         self._spawn = spawn
@@ -101,6 +103,7 @@ class Simulation:
             spawn=self._spawn,
             placeholders=self.cluster,
             monitoring=self._monitoring,
+            holds_lease=lambda _: self._holds_lease,
         )
         memory = parse_memory(self.cluster.load(MEMORY_KEY))
         remaining = find_remaining(self.cluster, memory, self.cluster.seconds)

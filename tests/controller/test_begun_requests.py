@@ -41,18 +41,39 @@ def test_a_request_that_is_about_to_be_sent_is_held_back(event: LoopEvent, why: 
     assert simulation.runner.state.memory.in_flight == ()
 
 
-def test_what_another_process_has_stored_is_read_before_anything_is_stored_over_it() -> None:
-    """Nothing is sent in the cycle that finds it; then its moves are known too, and the repair goes on."""
+def test_what_another_process_has_stored_is_not_stored_over_without_the_lease() -> None:
+    """Nothing is sent either, however often it is tried: it may be the next leader's."""
     cluster = SimulatedCluster(skewed([[4], [0]], 1, 1).snapshot())
     simulation = Simulation(cluster, eager())
-    theirs = move("theirs", cluster.now, owner_uid="another", group="another")
-    cluster.documents = {MEMORY_KEY: memory_text(Memory(moves=(theirs,)))}
+    theirs = {MEMORY_KEY: memory_text(Memory(moves=(move("theirs", cluster.now),)))}
+    cluster.documents = theirs
+    simulation.cycles(3)
+    assert simulation.evictions == 0
+    assert cluster.documents == theirs
+    assert simulation.runner.state.memory.moves == ()
+
+
+def test_what_a_stranger_has_stored_is_stored_over_by_who_holds_the_lease() -> None:
+    """The repair goes on in the same cycle, and nothing of it is taken for a move of ours."""
+    cluster = SimulatedCluster(skewed([[4], [0]], 1, 1).snapshot())
+    simulation = Simulation(cluster, eager(), holds_lease=True)
+    cluster.documents = {MEMORY_KEY: memory_text(Memory(moves=(move("theirs", cluster.now),)))}
     simulation.runner.tick()
-    assert simulation.evictions == 0
-    assert simulation.runner.state.memory.moves == (theirs,)
-    simulation.cycles(1)  # stores it all
-    assert simulation.runner.state.queue.unsaved == ""
-    assert simulation.evictions == 0
-    simulation.cycles(1)
     assert simulation.evictions == 1
-    assert theirs.uid in {one.uid for one in parse_memory(cluster.load(MEMORY_KEY)).moves}
+    (own,) = parse_memory(cluster.load(MEMORY_KEY)).moves
+    assert own.uid != "theirs"
+
+
+def test_a_stranger_who_writes_between_all_cycles_stops_no_repair() -> None:
+    """As many evictions as without it, and the last memory is stored in the end."""
+    numbers = []
+    for disturbs in (False, True):
+        cluster = SimulatedCluster(skewed([[4, 4], [0, 4], [0, 0]], 1, 9).snapshot(), seed=3)
+        simulation = Simulation(cluster, eager(), holds_lease=True)
+        for _ in range(30):
+            if disturbs:
+                cluster.documents = {MEMORY_KEY: "of a stranger"}
+            simulation.cycles(1)
+        numbers.append(simulation.evictions)
+        assert simulation.runner.state.queue.unsaved == ""
+    assert numbers[0] == numbers[1] > 1

@@ -23,7 +23,6 @@ from rebalancer.controller.state import (
     LoopEvent,
     LoopRequest,
     LoopState,
-    MemoryRead,
     NotSent,
     PauseRead,
     PolicyLoaded,
@@ -782,35 +781,12 @@ def test_a_group_waits_as_long_as_the_server_asks() -> None:
         assert ("BackOff" in {one.reason for one in later.cycle.admission.waiting}) is waits
 
 
-def test_moves_of_another_process_are_in_flight_too() -> None:
-    """What somebody else has saved in the meantime is taken over, except what this process knows better."""
-    state, requested = evicting()
-    other = msgspec.structs.replace(requested.move, uid="another", state=MoveState.EVICTED)
-    older = msgspec.structs.replace(requested.move, targets=())
-    state, _ = after(state, MemoryRead(memory=Memory(moves=(older, other), sent=(SentRequest(NOW),))))
-    known = {move.uid: move for move in state.memory.moves}
-    assert (known["another"], known[older.uid]) == (other, requested.move)
-    assert len(state.memory.sent) == 5
-    same, _ = after(state, MemoryRead(memory=Memory(moves=(other,))))
-    assert same.memory == state.memory
-
-
 def test_another_group_is_first_in_each_cycle() -> None:
     """So a group whose requests hang or are refused cannot be first for ever."""
     state, requests = after(led(), CycleDue(snapshot=two_workloads()), Saved())
     first = evictions(requests)[0]
     state, _ = after(led(turn=state.turn), CycleDue(snapshot=two_workloads()), Saved())
     assert state.queue.under_way[0].group != first.move.group
-
-
-def test_moves_that_were_stored_and_not_sent_are_not_taken_over() -> None:
-    """A memory whose answer was lost, and that is read again after the conflict, holds nothing back."""
-    state, _ = after(led(), CycleDue(snapshot=SNAPSHOT))
-    stored = state.memory
-    state, _ = after(state, Saved(problem="no answer"), Saved(problem="HTTP 409"), MemoryRead(memory=stored))
-    assert state.memory.moves == ()
-    state, _ = after(state, Saved(), MemoryRead(memory=stored))
-    assert len(state.memory.moves) == 4, "once the memory was saved, what is read then comes from somebody else"
 
 
 def test_the_next_leader_requests_at_once_what_was_stored_and_never_requested() -> None:

@@ -12,7 +12,6 @@ from rebalancer.tracking.backoff import record_outcomes
 from rebalancer.tracking.moves import (
     ANSWER_TIMEOUT,
     MoveEvent,
-    adopt_moves,
     advance_move,
     merge_memory,
     note_remaining,
@@ -133,30 +132,16 @@ LATER = NOW + timedelta(minutes=2)
 def test_a_request_that_may_be_under_way_is_not_forgotten_for_one_that_was_refused(
     own: tuple[MoveState, datetime], saved: tuple[MoveState, datetime], holds: tuple[MoveState, datetime]
 ) -> None:
-    """Of one pod; it is evicted once, and what has ended is newer. Nor by a leader who reads what was saved since."""
+    """Of one pod; it is evicted once, and what has ended is newer."""
     one, other, expected = (
         structs.replace(MOVE, state=state, requested_at=moment) for state, moment in (own, saved, holds)
     )
     of_both = merge_memory(structs.replace(NO_MEMORY, moves=(one,)), structs.replace(NO_MEMORY, moves=(other,)))
     assert of_both.moves == (expected,)
-    adopted = adopt_moves(structs.replace(NO_MEMORY, moves=(one,)), structs.replace(NO_MEMORY, moves=(other,)))
-    takes_other = one.state in {MoveState.REFUSED, MoveState.GONE} and expected == other and not other.state.over
-    assert adopted.moves == ((other,) if takes_other else (one,))
-    assert adopted.sent == ((sent_request(other),) if takes_other else ())
 
 
 def replace_sent(*moments: datetime) -> Memory:
     return structs.replace(NO_MEMORY, sent=tuple(map(SentRequest, moments)))
-
-
-def test_moves_that_somebody_else_has_saved_are_in_flight_too() -> None:
-    """But not those that are over, that are known, or that this process has stored and did not send."""
-    saved = record_request(NO_MEMORY, MOVE, extra_goal=None)
-    assert adopt_moves(NO_MEMORY, saved) == structs.replace(NO_MEMORY, moves=saved.moves, sent=(sent_request(MOVE),))
-    assert adopt_moves(NO_MEMORY, saved, {(MOVE.uid, MOVE.requested_at)}) == NO_MEMORY
-    assert adopt_moves(saved, saved) == saved
-    over = tuple(structs.replace(move, state=MoveState.VERIFIED) for move in saved.moves)
-    assert adopt_moves(NO_MEMORY, structs.replace(saved, moves=over)) == NO_MEMORY
 
 
 def test_a_repeated_request_is_an_ordinary_one() -> None:

@@ -85,6 +85,7 @@ class Replica:
             spawn=self._spawn_request,
             cycle_ended=self._cycle_ended,
             placeholders=self.port if has_features else None,
+            holds_lease=self._holds_lease,
         )
         self.runner._sender._kill_switch._reading = HubLock(hub)  # type: ignore[assignment]  # between tasks here
         self.elector = Elector(
@@ -147,6 +148,9 @@ class Replica:
 
     def _may_act(self, term: int) -> bool:
         return self.elector.leads_in(term)
+
+    def _holds_lease(self, term: int) -> bool:
+        return self.elector.confirms(term)
 
     def _ready_at(self) -> float:
         return self.stopped_until

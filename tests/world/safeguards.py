@@ -15,7 +15,7 @@ import pytest
 from rebalancer import engine
 from rebalancer.admission import admit as admission
 from rebalancer.admission.approval import find_proposal
-from rebalancer.controller import cycle, evictions, kill_switch, loop, runner, sender
+from rebalancer.controller import cycle, evictions, kill_switch, loop, runner, saver, sender
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.evictions import handle_answer, handle_saved
@@ -71,7 +71,7 @@ def _memory_is_only_written_over_what_was_read(patch: pytest.MonkeyPatch) -> Non
 
 
 def _save_without_asking(self: Any) -> list[Saved]:
-    answer = self._cluster.save(status_documents(self.state, self._identity.name, ""))
+    answer = self._cluster.save(status_documents(self.state, "", ""))
     return [Saved(problem=answer.problem)]
 
 
@@ -179,7 +179,7 @@ def _moves_are_stored(patch: pytest.MonkeyPatch) -> None:
             source,
         )
 
-    patch.setattr(runner, "status_documents", documents)
+    patch.setattr(saver, "status_documents", documents)
 
 
 def _with_transient(memory: Any, move: Any) -> Any:

@@ -1,0 +1,111 @@
+"""The memory and the status, stored: no more often than they say something new, and through what others write.
+
+Whatever waits for the memory is stored at once, evictions first of all. What differs from the stored documents in times
+alone waits for a quarter of a minute: many events make many cycles, and each would be a write.
+
+If somebody else has written into the ConfigMap, that is either the next leader or a stranger. The Lease says which. Its
+version is read first, then the Lease, at the API server: while this process holds that in the term of what it stores,
+no other has led before the version was read, and nothing that a leader has stored is lost by writing over it. What a
+stranger has written is not read. Where the Lease is another's, or cannot be read, nothing is written.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from rebalancer.controller.state import Clocks, LoopState
+from rebalancer.controller.status import status_documents
+from rebalancer.ports import MEMORY_KEY, Cluster, Document, SaveAnswer
+
+SAME_AGAIN: Final = 15.0
+"""Seconds after which documents are stored that differ from the stored ones in times alone."""
+
+MOST_ATTEMPTS: Final = 10
+"""Writes for one request to save, each after somebody else's."""
+
+_MOMENT: Final = re.compile(r'"\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d)"')
+
+_log = structlog.get_logger("rebalancer")
+
+
+class _Stored(NamedTuple):
+    """What was stored last: in which term of leadership, without its times, and when."""
+
+    term: int
+    shape: tuple[str, ...]
+    at: float
+
+
+class Saver:
+    """Stores what a process has to store; called by the loop's thread.
+
+    `holds_lease` reads at the API server whether this process holds the Lease in a term of its leadership. `identity`
+    and `policy_source` are how it names itself and its policy.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clocks: Clocks,
+        holds_lease: Callable[[int], bool],
+        *,
+        identity: str,
+        policy_source: str,
+    ) -> None:
+        self._cluster = cluster
+        self._clocks = clocks
+        self._holds_lease = holds_lease
+        self._identity = identity
+        self._policy_source = policy_source
+        self._stored: _Stored | None = None
+        self._contested: int | None = None
+        """The term in which somebody else was found to have written, until the Lease was read."""
+
+    def save(self, state: LoopState) -> SaveAnswer | None:
+        """Store memory and status; None where nothing new would be stored, and nothing waits for it."""
+        documents, term = status_documents(state, self._identity, self._policy_source), state.leadership.term
+        shape, now = _find_shape(state, documents), self._clocks.monotonic()
+        stored = self._stored
+        is_awaited = state.queue.evictions or state.capacity.to_create or state.leadership.stopping
+        if not is_awaited and stored is not None and stored[:2] == (term, shape) and now - stored.at < SAME_AGAIN:
+            return None
+        self._stored = None  # without an answer nobody knows what is stored
+        answer = self._write(documents, term)
+        if not answer.problem:
+            self._stored = _Stored(term, shape, now)
+        return answer
+
+    def _write(self, documents: tuple[Document, ...], term: int) -> SaveAnswer:
+        """Write, again and again while somebody else does and the Lease is ours."""
+        answer = SaveAnswer("somebody else has written into the status ConfigMap, and the Lease may be theirs")
+        for _ in range(MOST_ATTEMPTS):
+            if self._contested == term and not self._may_overwrite(term):
+                return answer
+            self._contested = None
+            answer = self._cluster.save(documents)
+            if not answer.conflict:
+                return answer
+            self._contested = term
+        return answer
+
+    def _may_overwrite(self, term: int) -> bool:
+        """Read the version of what is stored, then the Lease; return whether nobody else has led until then."""
+        try:
+            self._cluster.load(MEMORY_KEY)
+            holds = self._holds_lease(term)
+        except Exception as error:  # noqa: BLE001  # nothing is overwritten, and the next request to save reads again
+            _log.warning("status not read", error=str(error))
+            return False
+        if holds:
+            _log.warning("status overwritten", why="somebody else has written it, and this process holds the Lease")
+        return holds
+
+
+def _find_shape(state: LoopState, documents: tuple[Document, ...]) -> tuple[str, ...]:
+    """Return what is to be stored without its times; the memory as it is before it is compressed."""
+    memory = msgspec.json.encode(state.memory).decode()
+    texts = (memory, *(document.text for document in documents if document.key != MEMORY_KEY))
+    return tuple(_MOMENT.sub("", text) for text in texts)
