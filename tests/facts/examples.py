@@ -18,7 +18,9 @@ from rebalancer import admission, assessment, capacity, planning, scheduling
 from rebalancer.admission.admit import BackingOff, BreakerOpen
 from rebalancer.admission.slow_start import ReplacementNotCreated, ReplacementNotRunning, WindowFull
 from rebalancer.assessment.assess import UnsettledDomain
+from rebalancer.assessment.shares import ConstraintsTooCostly
 from rebalancer.assessment.starts import NothingStarts
+from rebalancer.assessment.too_large import TooManyTerms
 from rebalancer.capacity.decision import CapacityBackingOff, CapacityNeeded, CapacityObserves
 from rebalancer.model.breaker import BreakerCause, OpenCause
 from rebalancer.model.facts import Fact, Refusal
@@ -39,6 +41,7 @@ from rebalancer.planning.scope.budgets import (
 from rebalancer.planning.scope.eligibility import Annotated, LocalVolumes, MirrorPod, OnDeleteRevision, TooYoung
 from rebalancer.planning.scope.lasting import CountsInMotion
 from rebalancer.planning.scope.settling import NodeChanged
+from rebalancer.planning.search.shares import PlanTooCostly
 from rebalancer.planning.single_class.proof import DomainCount, NamedBound, SingleClassProof
 from tests.scheduling.build import HOSTNAME, ZONE
 
@@ -147,6 +150,10 @@ FURTHER: tuple[Fact, ...] = (
     WorkloadLimitReached(8, 1, 0, (), PER_WORKLOAD, 2),
     WorkloadLimitReached(8, 2, 1, (), MAX_UNAVAILABLE, 2),
     WorkloadLimitReached(8, 2, 0, (), MAX_UNAVAILABLE, 2),
+    TooManyTerms("topologySpreadConstraints", 17, 16),
+    ConstraintsTooCostly("shop", 80_000, 40_000),
+    PlanTooCostly("shop", 30_000, 24_000, 24_000),
+    PlanTooCostly("shop", 9_000, 4_000, 24_000),
     StepExceedsBudget(3, 0),
     StepExceedsBudget(3, 2),
     StepExceedsBudget(3, 0, "shop/web (Deployment)"),

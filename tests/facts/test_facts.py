@@ -100,6 +100,7 @@ if __name__ == "__main__":
 
 STAYS = frozenset(
     [
+        "ConstraintsTooCostly",
         "DefinitionsDiffer",
         "DisruptedAsWhole",
         "EvictionResponders",
@@ -150,6 +151,7 @@ STAYS = frozenset(
         "TooFewDomains",
         "TooFewReplicas",
         "TooManyPlaceholders",
+        "TooManyTerms",
         "Unpredictable",
         "VolumeInUse",
         "VolumePinned",

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection
 
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import NOT_BY_ITSELF, End, Refusal
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.search.limits import SearchBudget
 
@@ -16,6 +16,10 @@ class PlanTooCostly(Refusal):
     cells: int
     left: int
     share: int
+
+    def _end(self) -> End:
+        never = self.cells > self.share
+        return NOT_BY_ITSELF if never else End(event="when it is its turn, in one of the next minutes")
 
     def __str__(self) -> str:
         return (
