@@ -3,7 +3,8 @@
 A Job whose pods wait for a type of node that the cluster does not have says nothing about the cluster's health, however
 many they are: nothing could run them before either. Waiting is a sign of trouble
 
-* where a node has capacity for the pod: kube-scheduler has had the time to bind it, and has not;
+* where a node has capacity for the pod: kube-scheduler has had the time to bind it, and has not. Of a pod that another
+  scheduler places, or whose claims decide, nobody can say that;
 * where the pod replaces one that was lost with its node: the cluster could run it before.
 
     free     a: 3 pods, b: 1 pod, no gpu        100 pods that request a gpu       count 0
@@ -27,6 +28,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.node_resources_fit import fits
 from rebalancer.scheduling.node_usage import Usage, add_usage, get_charge
+from rebalancer.scheduling.unpredictable import unpredictable
 from rebalancer.scheduling.view import View
 
 REPLACED_WITHIN: Final = timedelta(minutes=6)
@@ -93,10 +95,19 @@ class _Losses:
 
 
 def _find_bereaved(snapshot: Snapshot) -> frozenset[str]:
-    """Return the UIDs of owners with a pod on a node that is not Ready or does not exist, unless it has succeeded."""
+    """Return the UIDs of owners with a pod on a node that is not Ready or does not exist, unless it has succeeded.
+
+    Whoever creates a pod may name any node; on one that there never was, no kubelet has taken it on.
+    """
     ready = {node.name for node in snapshot.nodes if node.ready}
     samples = (run.pods[0] for run in snapshot.runs if not ready.issuperset(run.nodes))
-    return frozenset(pod.owner.uid for pod in samples if pod.owner is not None and pod.phase is not PodPhase.SUCCEEDED)
+    return frozenset(
+        pod.owner.uid
+        for pod in samples
+        if pod.owner is not None
+        and pod.phase is not PodPhase.SUCCEEDED
+        and (pod.phase is not PodPhase.PENDING or pod.started_at is not None)
+    )
 
 
 def _count_placeable(classes: Iterable[Sequence[Pod]], view: View, ready_before: datetime) -> int:
@@ -110,6 +121,8 @@ def _fill(pods: Sequence[Pod], view: View, taken: dict[str, Usage], ready_before
 
     `taken` is what is in use on the nodes on which pods were placed before, and is brought up to date.
     """
+    if unpredictable(pods[0], view) is not None:
+        return 0
     admitting = feasible(pods[0], view)
     if not admitting:
         return 0

@@ -93,11 +93,12 @@ def _list_terms(source: wire.PodSpec) -> Iterator[tuple[str, Sequence[Any]]]:
 
 
 def summarize_unread(source: wire.PodSpec) -> UnreadTerms | None:
-    """Return which pods the affinity and anti-affinity of a pod may select, without its terms; None where it has none.
+    """Return which pods the required anti-affinity of a pod may select, without its terms; None where it has none.
 
-    Preferred terms and those of affinity count, too: kube-scheduler scores nodes by the terms of pods that run there.
+    Other terms of a pod that runs close no node to others: they change scores alone, and nothing is forced by these.
     """
-    terms = [*_list_pod_terms(source)]
+    against = source.affinity.pod_anti_affinity if source.affinity is not None else None
+    terms = (against.required_during_scheduling_ignored_during_execution if against is not None else None) or ()
     if not terms:
         return None
     named = {name for term in terms for name in term.namespaces or ()}
@@ -109,15 +110,6 @@ def summarize_unread(source: wire.PodSpec) -> UnreadTerms | None:
         namespaces=frozenset() if many else frozenset(named),
         labels=frozenset({None}) if len(labels) > _MOST_LABELS else frozenset(labels),
     )
-
-
-def _list_pod_terms(source: wire.PodSpec) -> Iterator[wire.PodAffinityTerm]:
-    affinity = source.affinity
-    for pods in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ():
-        if pods is not None:
-            yield from pods.required_during_scheduling_ignored_during_execution or ()
-            preferred = pods.preferred_during_scheduling_ignored_during_execution or ()
-            yield from (term.pod_affinity_term for term in preferred)
 
 
 def _find_required_labels(selector: wire.LabelSelector | None) -> Iterable[tuple[str, str | None] | None]:

@@ -55,7 +55,7 @@ class PreferredPodTerm(Struct, frozen=True, gc=False):
 
 
 class UnreadTerms(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
-    """Which pods the terms of a pod may select that are too many or too large to be read (`PodSpec.unread`).
+    """Which pods the required anti-affinity of a pod may select, of which its terms are not read (`PodSpec.unread`).
 
     Pods of every namespace where `everywhere`, of the pod's own where `own`, and of `namespaces`, that have one of
     `labels`: a key with a value, or with any (None). None among them stands for pods with any labels.

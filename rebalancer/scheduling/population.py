@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from rebalancer.model.affinity import PodAffinity, UnreadTerms
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, UnreadTerms
 from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase
@@ -29,6 +29,10 @@ from rebalancer.scheduling.versions import VersionRules
 
 NO_AFFINITY = PodAffinity()
 NO_COUNTS: Mapping[str, int] = {}
+
+
+_Label = tuple[str, str | None] | None
+"""A label that a selector requires: a key with a value, or with any (None); None: it requires none."""
 
 
 class PlacedPod(NamedTuple):
@@ -192,9 +196,9 @@ class Population:
         return None
 
     @cached_property
-    def _unread(self) -> Mapping[tuple[str, str | None] | None, Mapping[str, UnreadTerms]]:
+    def _unread(self) -> Mapping[_Label, Mapping[str, UnreadTerms]]:
         """The affinity terms that are not read, by a label that they require, and by namespace all of its together."""
-        by_label: dict[tuple[str, str | None] | None, dict[str, UnreadTerms]] = {}
+        by_label: dict[_Label, dict[str, UnreadTerms]] = {}
         for namespace, kinds in self.affine.items():
             for affinity in kinds:
                 if (terms := affinity.unread) is not None:
@@ -203,30 +207,44 @@ class Population:
                         others[namespace] = _unite_unread(others.get(namespace), terms)
         return by_label
 
-    def repelling(self, namespace: str, labels: Labels) -> Iterable[PodAffinity]:
-        """Return the affinities in a namespace whose anti-affinity may select its pods with these labels.
+    def repelling(self, namespace: str, labels: Labels) -> Iterable[tuple[str, PodAffinity]]:
+        """Return the affinities, with their namespaces, whose anti-affinity may select a pod with these labels.
 
         The look-up goes by a label that a term requires: of thousands of workloads that keep their own pods apart, a
-        pod matches only its own.
+        pod matches only its own; and of thousands of terms that reach other namespaces, those about its labels.
         """
-        by_label = self._affinities_by_label.get(namespace)
-        if by_label is None:
+        own, reaching = self._affinities_by_label.get(namespace), self._reaching_by_label
+        if own is None and not reaching:
             return ()
-        affinities = dict.fromkeys(by_label.get(None, ()))
-        for label in labels.items():
-            affinities.update(dict.fromkeys(by_label.get(label, ())))
-        return affinities
+        found: dict[tuple[str, PodAffinity], None] = {}
+        for label in (None, *labels.items(), *((key, None) for key in labels)):
+            if own is not None:
+                found.update(((namespace, affinity), None) for affinity in own.get(label, ()))
+            found.update(dict.fromkeys(reaching.get(label, ())))
+        return found
 
     @cached_property
-    def _affinities_by_label(self) -> Mapping[str, Mapping[tuple[str, str] | None, Sequence[PodAffinity]]]:
+    def _affinities_by_label(self) -> Mapping[str, Mapping[_Label, Sequence[PodAffinity]]]:
         """Affinities with anti-affinity, by namespace and a label that a term requires; None: it requires none."""
-        by_namespace: dict[str, dict[tuple[str, str] | None, list[PodAffinity]]] = {}
+        by_namespace: dict[str, dict[_Label, list[PodAffinity]]] = {}
         for namespace, kinds in self.affine.items():
             for affinity in kinds:
                 for term in affinity.anti_required:
                     for label in _find_required_labels(term.selector):
                         by_namespace.setdefault(namespace, {}).setdefault(label, []).append(affinity)
         return by_namespace
+
+    @cached_property
+    def _reaching_by_label(self) -> Mapping[_Label, Sequence[tuple[str, PodAffinity]]]:
+        """Those of them with anti-affinity that may select pods of other namespaces, likewise."""
+        by_label: dict[_Label, list[tuple[str, PodAffinity]]] = {}
+        for namespace, kinds in self.reaching.items():
+            for affinity in kinds:
+                for term in affinity.anti_required:
+                    if reaches(term):
+                        for label in _find_required_labels(term.selector):
+                            by_label.setdefault(label, []).append((namespace, affinity))
+        return by_label
 
     @cached_property
     def claim_users(self) -> Mapping[tuple[str, str], int]:
@@ -279,14 +297,15 @@ class Population:
         return names
 
 
-def _find_required_labels(selector: LabelSelector | None) -> Sequence[tuple[str, str] | None]:
+def _find_required_labels(selector: LabelSelector | None) -> Sequence[_Label]:
     """Return labels of which a pod must have one to be selected; [None] means any pod, an empty result no pod."""
     if selector is None:
         return ()
     for requirement in selector.requirements:
         if requirement.operator is Operator.IN:
             return [(requirement.key, value) for value in requirement.values]
-    return (None,)
+    exists = next((one for one in selector.requirements if one.operator is Operator.EXISTS), None)
+    return (None,) if exists is None else ((exists.key, None),)
 
 
 def _unite_unread(one: UnreadTerms | None, other: UnreadTerms) -> UnreadTerms:
@@ -305,7 +324,12 @@ def reaches_out(affinity: PodAffinity) -> bool:
     """Say whether some term may select pods of other namespaces."""
     terms = [*affinity.required, *affinity.anti_required]
     terms += [preferred.term for preferred in (*affinity.preferred, *affinity.anti_preferred)]
-    return any(term.namespaces or term.namespace_selector is not None for term in terms)
+    return any(map(reaches, terms))
+
+
+def reaches(term: PodAffinityTerm) -> bool:
+    """Say whether a term may select pods of other namespaces."""
+    return bool(term.namespaces) or term.namespace_selector is not None
 
 
 class _Run(NamedTuple):

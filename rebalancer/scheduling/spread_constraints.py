@@ -4,7 +4,8 @@ Source: `podtopologyspread/plugin.go` (getConstraints), `common.go` (filterTopol
 buildDefaultConstraints) and `plugins/helper/spread.go` (DefaultSelector).
 """
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -161,12 +162,27 @@ def derive_default_selector(pod: Pod, view: View) -> LabelSelector:
     scheduler does; other kinds of owner (Job, DaemonSet) add nothing.
     """
     requirements: set[SelectorRequirement] = set()
-    for service in view.snapshot.services_in.get(pod.namespace, ()):
-        if service.selector is not None and service.selector.items() <= pod.labels.items():
-            requirements.update(LabelSelector.of(service.selector).requirements)
+    services = view.memo(("services by label", pod.namespace), lambda: _index_services(pod.namespace, view))
+    for label in (None, *pod.labels.items()):
+        for selector in services.get(label, ()):
+            if selector.items() <= pod.labels.items():
+                requirements.update(LabelSelector.of(selector).requirements)
     owner = pod.owner
     if owner is not None and (owner.group, owner.kind) in SELECTING_OWNERS:
         workload = view.owner_named(owner.group, owner.kind, pod.namespace, owner.name)
         if workload is not None and workload.selector is not None:
             requirements.update(workload.selector.requirements)
     return LabelSelector.of(None, requirements)
+
+
+def _index_services(namespace: str, view: View) -> Mapping[tuple[str, str] | None, Sequence[Mapping[str, str]]]:
+    """Return the selectors of a namespace's Services, by the label of each that the fewest have; None: it has none.
+
+    A pod that a Service selects has all of its labels, this one among them. Of thousands of Services, few are compared.
+    """
+    selectors = [one.selector for one in view.snapshot.services_in.get(namespace, ()) if one.selector is not None]
+    having = Counter(label for selector in selectors for label in selector.items())
+    index: defaultdict[tuple[str, str] | None, list[Mapping[str, str]]] = defaultdict(list)
+    for selector in selectors:
+        index[min(selector.items(), key=lambda label: (having[label], label), default=None)].append(selector)
+    return index

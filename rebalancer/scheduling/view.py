@@ -307,10 +307,7 @@ class View:
 
     def repelling(self, pod: Pod) -> Iterable[tuple[str, PodAffinity, Mapping[str, int]]]:
         """Yield pods whose anti-affinity may select this pod: (their namespace, terms, by node)."""
-        population, own = self._population, pod.namespace
-        meant = {(own, affinity) for affinity in population.repelling(own, pod.labels)}
-        meant.update((other, affinity) for other, known in population.reaching.items() for affinity in known)
-        meant.update(self._affine_changes)
+        meant = {*self._population.repelling(pod.namespace, pod.labels), *self._affine_changes}
         for other, affinity in meant:
             if affinity.anti_required:
                 yield other, affinity, self._count_by_node(other, affinity)

@@ -174,7 +174,15 @@ def test_pods_that_wait_for_a_type_of_node_that_is_not_there_do_not_open_it() ->
     both = with_pending(batch, 15)
     assert opened(both) == {BreakerCause.PENDING_PODS: (15, 145, 10, "")}
     owner = OwnerReference(group="batch", kind="Job", name="job", uid="job")
-    lost = Pod(namespace="default", name="lost", uid="lost", created=NOW - MINUTE, owner=owner, node="gone")
+    lost = Pod(
+        namespace="default",
+        name="lost",
+        uid="lost",
+        created=NOW - MINUTE,
+        owner=owner,
+        node="gone",
+        phase=PodPhase.RUNNING,
+    )
     with_owner = with_pending(batch, 15, spec=GPU, owner=owner)
     assert opened(with_owner) == {}
     assert opened(replace(with_owner, pods=(*with_owner.pods, lost))) == {BreakerCause.PENDING_PODS: (15, 145, 10, "")}

@@ -61,6 +61,22 @@ def test_pods_that_no_node_admits_are_no_sign_of_trouble(*, owned: bool) -> None
     assert count(pods("gpu", 100, owned=owned, spec=GPU), with_gpu) == 100
 
 
+def test_pods_whose_placement_nobody_can_say_are_no_sign_of_trouble() -> None:
+    """Another scheduler may not be there, and claims decide what the model does not know: a tenant makes such pods."""
+    assert count(pods("other", 100, spec=PodSpec(scheduler="nobody")), three_nodes()) == 0
+    assert count(pods("claims", 100, spec=PodSpec(unpredictable=("resourceClaims",))), three_nodes()) == 0
+    assert count(pods("usual", 100, spec=PodSpec()), three_nodes()) == 100
+
+
+def test_a_pod_on_a_node_that_there_never_was_is_no_lost_one() -> None:
+    """Whoever creates a pod may name any node; what a kubelet has taken on, or what ran, was lost."""
+    waiting = pods("job", 10, spec=GPU)
+    (ghost,) = pods("job", 1, node="ghost")
+    assert count(waiting, three_nodes(), [ghost]) == 0
+    for lost in (structs.replace(ghost, started_at=CREATED), structs.replace(ghost, phase=PodPhase.RUNNING)):
+        assert count(waiting, three_nodes(), [structs.replace(lost, uid="lost")]) == 10
+
+
 def test_as_many_count_as_there_is_capacity_for_and_all_owners_share_it() -> None:
     """In a full batch cluster a finished pod leaves one place: it is free for one of a hundred, not for each."""
     nodes = three_nodes()

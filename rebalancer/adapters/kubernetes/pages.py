@@ -13,7 +13,7 @@ from threading import Thread
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from rebalancer.adapters.kubernetes.transport import Transport
+from rebalancer.adapters.kubernetes.transport import AnswerTooLargeError, Transport
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import ResourceKind
 from rebalancer.decoding.lists import DividedPage, Page, decode_items, divide_page
@@ -22,7 +22,8 @@ T = TypeVar("T")
 
 _LIMIT: Final = 500
 _PAGE_BYTES: Final = 16 * 1024 * 1024
-"""What a page may have; after one that has more, the next ones have fewer objects. An object may have 1.5 MiB."""
+"""What a page may have; one that has more is asked for again with fewer objects, each of which may have 1.5 MiB."""
+_FEWER: Final = 8
 
 
 def read_pages(
@@ -50,16 +51,23 @@ def request_pages(
 
     def begin(token: str, limit: int) -> Callable[[], bytes]:
         part = {**query, "limit": str(limit), **({"continue": token} if token else {})}
-        return transport.begin("GET", path, query=part, timeout=timeout)
+        return transport.begin("GET", path, query=part, timeout=timeout, most=_PAGE_BYTES if limit > 1 else None)
 
-    limit = _LIMIT
-    body = begin("", limit)
+    token, limit = "", _LIMIT
+    body = begin(token, limit)
     while True:
-        data = body()
-        limit = max(1, min(_LIMIT, limit * _PAGE_BYTES // max(1, len(data))))
+        try:
+            data = body()
+        except AnswerTooLargeError:
+            limit = max(1, limit // _FEWER)
+            body = begin(token, limit)
+            continue
+        if len(data) * _FEWER < _PAGE_BYTES:  # what was large is over
+            limit = min(_LIMIT, limit * 2)
         page = divide_page(data)
         del data
-        following = _start(partial(begin, page.continue_token, limit)) if page.continue_token else None
+        token = page.continue_token
+        following = _start(partial(begin, token, limit)) if token else None
         made = read(page)
         if following is None:
             yield made

@@ -65,6 +65,10 @@ class ClusterError(Exception):
     """For how many seconds the server asked not to try again, 0 if it did not say."""
 
 
+class AnswerTooLargeError(ClusterError):
+    """The answer has more bytes than the caller wanted to read."""
+
+
 class Unreachable(ClusterError):  # noqa: N818  # it names the state, as callers read it
     """No response: whether the request arrived is not known."""
 
@@ -158,15 +162,22 @@ class Transport(ApiClient):
         return self.begin(method, path, query=query, timeout=timeout)()
 
     def begin(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        most: int | None = None,
     ) -> Callable[[], bytes]:
         """Send a request and await the header of its response; call the result, in any thread, for the body.
 
-        See `request`. Until the body is read, its connection serves no other request.
+        See `request`. Until the body is read, its connection serves no other request. A body of more than `most` bytes
+        is not read to its end: AnswerTooLargeError.
         """
         seconds = timeout or self._read_timeout
         response, exchange = self._send(self._make(method, path, query or {}), seconds, limit=seconds)
-        return lambda: self._read(method, path, response, exchange)
+        return lambda: self._read(method, path, response, exchange, most)
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> BaseHTTPResponse:
         """Start a request whose response is streamed; raise RequestRefused or Unreachable.
@@ -235,15 +246,20 @@ class Transport(ApiClient):
         response: BaseHTTPResponse = answer.response
         return response, exchange
 
-    def _read(self, method: str, path: str, response: BaseHTTPResponse, exchange: Exchange) -> bytes:
+    def _read(
+        self, method: str, path: str, response: BaseHTTPResponse, exchange: Exchange, most: int | None = None
+    ) -> bytes:
         """Read an answer to its end, count it, and raise what its server refuses."""
         data, why = b"", ""
         try:
-            data = response.data
+            data = response.data if most is None else response.read(most + 1, decode_content=True)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             why = _find_cause(error)
         finally:
             exchange.end()
+            is_cut = most is not None and len(data) > most
+            if is_cut:
+                response.close()  # what is left of the body is of no use
             response.release_conn()
         if exchange.is_late:  # shut at the deadline, an answer that does not say its length seems complete
             why = "timed out"
@@ -252,6 +268,8 @@ class Transport(ApiClient):
             raise Unreachable(f"{method} {path}: the response of {self.host} is incomplete: {why}")
         if 200 <= response.status < 300:
             self.on_answer(method, path, response.status, False, 0.0)
+            if is_cut:
+                raise AnswerTooLargeError(f"{method} {path}: the response of {self.host} has more than {most} bytes")
             return data
         refusal = _make_refusal(method, path, response.status, data, response.headers.get("Retry-After", ""))
         self.on_answer(method, path, response.status, refusal.is_meant, 0.0)

@@ -22,14 +22,14 @@ PATH = NAMESPACES.path
 class Pages:
     """Five pages of one namespace each; `refused` is the token whose page is refused, `tail` puts metadata last.
 
-    `padding` is how many bytes larger a page is.
+    `padding` is how many bytes larger the first `large` pages are.
     """
 
-    def __init__(self, *, refused: str = "", tail: bool = False, padding: int = 0) -> None:
+    def __init__(self, *, refused: str = "", tail: bool = False, padding: int = 0, large: int = 5) -> None:
         self.tokens: list[str] = []
         self.limits: list[int] = []
         self.requested = threading.Condition()
-        self._refused, self._tail, self._padding = refused, tail, padding
+        self._refused, self._tail, self._padding, self._large = refused, tail, padding, large
 
     def __call__(self, request: BaseHTTPRequestHandler) -> None:
         query = parse_qs(urlsplit(request.path).query)
@@ -43,7 +43,7 @@ class Pages:
             return
         number = int(token)
         metadata: dict[str, Any] = {"resourceVersion": "7", "continue": str(number + 1) if number < 4 else ""}
-        annotations = {"note": "x" * self._padding}
+        annotations = {"note": "x" * (self._padding if number < self._large else 0)}
         items = {"items": [{"metadata": {"name": f"team-{number}", "annotations": annotations}}]}
         body = {"kind": "NamespaceList", **items, "metadata": metadata}
         if not self._tail:
@@ -109,13 +109,23 @@ def test_a_list_that_is_left_holds_nobody() -> None:
         assert all(thread.daemon for thread in threading.enumerate() if thread.name == "next page")
 
 
-@pytest.mark.parametrize(("padding", "limits"), [(0, [500] * 5), (40 * 2**20, [500, 199, 79, 31, 12])])
-def test_after_a_large_page_fewer_objects_are_asked_for(
+@pytest.mark.parametrize(("padding", "limits"), [(0, [500] * 5), (2 * 2**20, [500, 62, 7, 1, 1, 1, 1, 1])])
+def test_a_page_that_is_too_large_is_asked_for_again_with_fewer_objects(
     monkeypatch: pytest.MonkeyPatch, padding: int, limits: list[int]
 ) -> None:
-    """A page that is two and a half times as large as it may be halves the next one, and so on."""
+    """Until one object is a page, which is read whatever it has: nothing is lost, and the others stay small, too."""
     monkeypatch.setattr(pages_module, "_PAGE_BYTES", 2**20)
-    pages = Pages(padding=padding // 16)
+    pages = Pages(padding=padding)
+    with served(pages) as transport:
+        names = [one.name for page in read_pages(transport, NAMESPACES, PATH) for one in page.objects]
+    assert names == [f"team-{number}" for number in range(5)]
+    assert pages.limits == limits
+
+
+def test_after_large_pages_more_objects_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One tenant's objects do not make the list of all others one of thousands of requests."""
+    monkeypatch.setattr(pages_module, "_PAGE_BYTES", 2**20)
+    pages = Pages(padding=2 * 2**20, large=1)
     with served(pages) as transport:
         assert sum(len(page.objects) for page in read_pages(transport, NAMESPACES, PATH)) == 5
-    assert pages.limits == limits
+    assert pages.limits == [500, 62, 7, 1, 1, 2, 4, 8]
