@@ -4,7 +4,9 @@ A problem is single-class, so that counting is enough, where all pods are of one
 all requirements count the same pods over topology keys that nest. Everything else is multi-class.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from msgspec import structs
@@ -41,6 +43,7 @@ from rebalancer.planning.scope.requirements import Requirement, requirement_of_l
 from rebalancer.planning.scope.topology import NODE_LEVEL, Topologies
 from rebalancer.planning.scope.victims import RankedPods
 from rebalancer.planning.search.cache import SearchCache
+from rebalancer.planning.search.limits import WorkMeter
 from rebalancer.planning.search.shares import CellShares
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.minimum import min_evictions
@@ -226,6 +229,7 @@ class ProblemBuilder:
         self._partitioner = PodPartitioner(view, self._eligibility, ledger, avoided)
         shares = CellShares(cache.limits.cells_of_namespace)
         self._classes = PodClassesBuilder(view, capacities, self._partitioner, shares)
+        self._meters = defaultdict[str, WorkMeter](lambda: WorkMeter(cache.limits.work_of_namespace))
         self._levels_of: dict[Hashable, _Levels | None] = {}
         self._explanations = Explanations(cache.limits.diagnosis_nodes_of_plan)
 
@@ -354,7 +358,9 @@ class ProblemBuilder:
             refusal = self._refuse_leaving(pod_class.capacity)
             if refusal is not None:
                 return refusal
-        return MultiClassProblem(classes=classes, view=self.view, cache=self._cache, explanations=self._explanations)
+        limits = replace(self._cache.limits, meter=self._meters[component.namespace])
+        cache = self._cache.within(limits)
+        return MultiClassProblem(classes=classes, view=self.view, cache=cache, explanations=self._explanations)
 
     def _refuse_unreadable(self, component: Component) -> Refusal | None:
         """Refuse where an object could not be read: any node, or an object of the component's namespace."""

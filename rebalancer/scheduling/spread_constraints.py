@@ -176,11 +176,12 @@ def derive_default_selector(pod: Pod, view: View) -> LabelSelector:
 
 
 def _index_services(namespace: str, view: View) -> Mapping[tuple[str, str] | None, Sequence[Mapping[str, str]]]:
-    """Return the selectors of a namespace's Services, by the label of each that the fewest have; None: it has none.
+    """Return the selectors of a namespace's Services, each once, by the label of each that the fewest have, or None.
 
     A pod that a Service selects has all of its labels, this one among them. Of thousands of Services, few are compared.
     """
-    selectors = [one.selector for one in view.snapshot.services_in.get(namespace, ()) if one.selector is not None]
+    services = view.snapshot.services_in.get(namespace, ())
+    selectors = {frozenset(one.selector.items()): one.selector for one in services if one.selector is not None}.values()
     having = Counter(label for selector in selectors for label in selector.items())
     index: defaultdict[tuple[str, str] | None, list[Mapping[str, str]]] = defaultdict(list)
     for selector in selectors:

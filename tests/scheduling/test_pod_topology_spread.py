@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.model.affinity import NodeAffinity, Toleration
@@ -24,7 +26,9 @@ from rebalancer.scheduling.pod_topology_spread import (
     ineffective,
 )
 from rebalancer.scheduling.profile import Profile
+from rebalancer.scheduling.spread_constraints import derive_default_selector
 from rebalancer.scheduling.view import View
+from tests.drawing import examples
 from tests.scheduling.build import HOSTNAME, NOW, ZONE, node, pod, selector, snapshot, spread, taint, term
 
 WEB = selector(app="web")
@@ -361,3 +365,26 @@ class TestDefaults:
         incoming, workload = self.owned()
         view = View(snapshot(zones("a"), workloads=[workload]), Profile(default_constraints=()))
         assert constraints_of(incoming, view) == ((), ())
+
+
+@examples(200)
+@given(
+    st.lists(st.none() | st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"), max_size=3), max_size=6),
+    st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"), max_size=3),
+)
+def test_the_services_of_a_pod_are_those_whose_every_label_it_has(
+    selectors: list[dict[str, str] | None], labels: dict[str, str]
+) -> None:
+    """However many a namespace has: they are found by a label, and compared whole."""
+    services = tuple(
+        Service(namespace="default", name=str(number), selector=None if one is None else Labels(one))
+        for number, one in enumerate(selectors)
+    )
+    expected = {
+        requirement
+        for one in selectors
+        if one is not None and one.items() <= labels.items()
+        for requirement in LabelSelector.of(one).requirements
+    }
+    view = View(snapshot(zones("a"), services=services))
+    assert set(derive_default_selector(pod(labels), view).requirements) == expected

@@ -177,7 +177,9 @@ def _run(program: Program, limits: SearchLimits, work: int) -> tuple[list[float]
         ("simplex_iteration_limit", limits.simplex_iterations),
     ):
         solver.setOptionValue(option, setting)
-    left = work // max(1, sum(len(factors) for _, _, factors in program.rows))
+    numbers = max(1, sum(len(factors) for _, _, factors in program.rows))
+    meter = limits.meter
+    most = left = (work if meter is None else min(work, meter.left)) // numbers
 
     def count_report(event: Any) -> None:
         nonlocal left
@@ -188,6 +190,8 @@ def _run(program: Program, limits: SearchLimits, work: int) -> tuple[list[float]
     solver.cbMipInterrupt += count_report
     solver.passModel(_to_highs(program))
     solver.run()
+    if meter is not None:
+        meter.left -= numbers * (most - max(0, left))
     info = solver.getInfo()
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         infeasible = solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible

@@ -292,6 +292,10 @@ def _displaced_by_node(
     return {name: displaced[sets] for name, sets in numbers.items()}
 
 
+_BURST: Final = 500
+"""Pods that the ReplicaSet controller creates at once, at most (`BurstReplicas` in `pkg/controller/replicaset`)."""
+
+
 def _pending_pods(view: View) -> Iterator[tuple[str, Pod, int]]:
     """Yield the pods without a node: (UID of the owner or of the pod itself, one of them, how many)."""
     snapshot = view.snapshot
@@ -303,7 +307,10 @@ def _pending_pods(view: View) -> Iterator[tuple[str, Pod, int]]:
         if snapshot.creates_no_pods(owner):
             continue
         unplaced = waiting.pop(owner.uid, None) or ()
-        times = owner.replicas - living.get(owner.uid, 0) + len(unplaced)
+        missing = owner.replicas - living.get(owner.uid, 0)
+        # Nothing is created where the API server refuses it; and what has come so far tells how fast the rest comes.
+        coming = 0 if owner.creation_failure else min(missing, max(_BURST, living.get(owner.uid, 0)))
+        times = coming + len(unplaced)
         if times > 0:
             samples = unplaced or snapshot.pods_of.get(owner.uid, ())
             if samples:

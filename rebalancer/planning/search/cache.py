@@ -5,7 +5,8 @@ nothing outlives a plan.
 """
 
 from collections.abc import Hashable
-from typing import Any, Generic, TypeVar
+from copy import copy
+from typing import Any, Generic, Self, TypeVar
 
 from rebalancer.planning.search.limits import SearchLimits
 
@@ -52,6 +53,12 @@ class SearchCache:
         self._numbers: dict[Hashable, int] = {}
         self.contingent_steps: dict[Hashable, Any] = {}
         """Never dropped: computing an answer again would spend the plan's budget again."""
+
+    def within(self, limits: SearchLimits) -> Self:
+        """Return a cache that shares the answers, for searches within other limits."""
+        other = copy(self)
+        other.limits = limits
+        return other
 
     def number(self, bounds: Hashable) -> int:
         """Return a number that stands for the bounds in the keys of answers."""

@@ -3,7 +3,14 @@
 A search that reaches a limit says so; nothing is concluded from what it did not visit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+class WorkMeter:
+    """What is left of the work that the integer programs of one namespace may take in a plan."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +67,10 @@ class SearchLimits:
 
     cells_of_namespace: int = 24_000
     """Pod classes times nodes of the integer programs that one namespace has in a plan: some 2 s and 150 MiB."""
+    work_of_namespace: int = 6_000_000
+    """Work of all integer programs that one namespace has in a plan: of one that is hard."""
+    meter: WorkMeter | None = field(default=None, compare=False)
+    """Counts it; None: nothing is counted."""
     solve_work: int = 6_000_000
     """Work of one integer program: some 20 s of a hard one."""
     nearest_work: int = 1_000_000

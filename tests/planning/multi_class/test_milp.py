@@ -1,6 +1,7 @@
 """Integer programs: a simplified program has the same answers, and no search goes on for ever."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from math import inf
 from random import Random
@@ -9,6 +10,7 @@ from benchmarks.component_states import hundred_nodes
 from rebalancer.planning.multi_class.milp import Program, Unsolved, minimize
 from rebalancer.planning.multi_class.solve import Solution, solve
 from rebalancer.planning.problem.multi_class import MultiClassProblem
+from rebalancer.planning.search.limits import WorkMeter
 from tests.planning.scenes import problems
 from tests.planning.states import LIMITS
 
@@ -93,3 +95,15 @@ def test_a_search_is_bounded_by_its_work() -> None:
     assert answers[0] == answers[1]
     assert isinstance(answers[0], Solution)
     assert 0 < answers[0].bound < answers[0].evictions
+
+
+def test_the_programs_of_a_namespace_share_its_work() -> None:
+    """What one has taken another does not have; with nothing left a hard one is not solved, and nothing is counted."""
+    scene = hundred_nodes(0, (23, 27))
+    (problem,) = problems(scene.snapshot(), scene.policy())
+    assert isinstance(problem, MultiClassProblem)
+    meter = WorkMeter(400_000)
+    first = solve(problem.classes, replace(LIMITS, meter=meter))
+    assert first == solve(problem.classes, LIMITS, work=400_000)
+    assert 0 <= meter.left < 100_000  # what is left is less than a report's numbers
+    assert solve(problem.classes, replace(LIMITS, meter=meter)) is Unsolved.LIMIT_REACHED

@@ -110,3 +110,16 @@ def test_pods_with_affinity_have_a_capacity_of_their_own() -> None:
 
     assert planned(change_specs(blueprint.snapshot(), avoid_others)).components[0].evictions == 1
     assert planned(change_specs(joined(two_classes()), avoid_others)).components[0].evictions == 3
+
+
+def test_for_pods_that_are_not_created_no_more_is_reserved_than_can_come_at_once() -> None:
+    """A ReplicaSet that asks for 100,000 keeps capacity for 500, where nothing refuses its pods; else for none."""
+    snapshot = a_cluster("ab", 1, {"a-1": 2}).snapshot()
+    asked = tuple(structs.replace(owner, replicas=100_000) for owner in snapshot.workloads)
+    for failure, expected in (("", 500), ("serviceaccount gone not found", 0)):
+        owners = tuple(structs.replace(owner, creation_failure=failure) for owner in asked)
+        state = replace(snapshot, workloads=owners)
+        view = View(with_allocatable(state, cpu=10**9, memory=10**15))
+        assert CapacityIndex(view).count_pending() == expected
+    few = tuple(structs.replace(owner, replicas=12) for owner in snapshot.workloads)
+    assert CapacityIndex(View(replace(snapshot, workloads=few))).count_pending() == 10
