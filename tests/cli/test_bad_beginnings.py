@@ -55,9 +55,10 @@ def test_a_missing_policy_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", [("run", *ANYWHERE), ("report",), ("plan",), ("resume",), ("pause", "--reason", "a test")]
+    "verb", [("run", "--once", *ANYWHERE), ("report",), ("plan",), ("resume",), ("pause", "--reason", "a test")]
 )
 def test_a_server_that_does_not_answer_is_named_in_one_line(tmp_path: Path, verb: tuple[str, ...]) -> None:
+    """Without `--once` a controller goes on to ask it (`tests/controller/test_process.py`)."""
     file = write_kubeconfig(tmp_path, "https://127.0.0.1:1")
     last = refused(*verb, "--kubeconfig", str(file)).strip().splitlines()[-1]
     assert last.startswith("error: ")

@@ -17,7 +17,7 @@ from tests.drawing import examples
 
 OBEYED: Final = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 TEXTS: Final = st.text(
-    st.characters() | st.sampled_from("\x1b\x7f\x85\u2028\u202e\ufeff\U000e0001\r\n\t ab"), max_size=40
+    st.characters(codec="utf-8") | st.sampled_from("\x1b\x7f\x85\u2028\u202e\ufeff\U000e0001\r\n\t ab"), max_size=40
 )
 """Without surrogates, which no JSON has."""
 
