@@ -2,8 +2,9 @@
 
 Something changes the pods there that snapshots do not show: a webhook, an expression or a parameter of a policy. What
 it did to one workload it may do to the next, so that a single such move holds its namespace, for ten minutes: as long
-as a replacement may take. One that lost its place to another pod looks the same, and costs the same wait. Nothing is
-stored for it: the moves say it, and of each namespace the last one is stored that long.
+as a replacement may take. One that lost its place to another pod looks the same, and costs the same wait; but of several
+moves of one group at a time one may take the place that was meant for another, which says nothing. Nothing is stored
+for it: the moves say it, and of each namespace the last one is stored that long.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,9 +19,25 @@ MISPLACED_WAIT: Final = timedelta(minutes=10)
 
 def find_misplaced(moves: Iterable[Move], now: datetime) -> Mapping[str, Move]:
     """Return for each namespace that waits its last such move, those first that have waited longest."""
-    recent = [move for move in moves if move.state is MoveState.INEFFECTIVE and now < waits_until(move)]
+    known = tuple(moves)
+    recent = [
+        move
+        for move in known
+        if move.state is MoveState.INEFFECTIVE and now < waits_until(move) and not _has_company(move, known)
+    ]
     last = {move.namespace: move for move in sorted(recent, key=_order)}
     return {move.namespace: move for move in sorted(last.values(), key=_order)}
+
+
+def _has_company(move: Move, moves: Iterable[Move]) -> bool:
+    """Return whether another move of its group was under way at the same time."""
+    return any(
+        other.group == move.group
+        and other.uid != move.uid
+        and other.requested_at <= move.changed_at
+        and (not other.state.over or other.changed_at >= move.requested_at)
+        for other in moves
+    )
 
 
 def waits_until(move: Move) -> datetime:

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.snapshot import Snapshot
@@ -17,7 +18,7 @@ SPACES = ("shop", "cart", "api")
 
 
 def ended(uid: str, namespace: str, minute: float, state: MoveState = MoveState.INEFFECTIVE) -> Move:
-    return move(uid, NOW + timedelta(minutes=minute), namespace=namespace, state=state)
+    return move(uid, NOW + timedelta(minutes=minute), namespace=namespace, state=state, group=f"{namespace} {uid}")
 
 
 def followed(moves: tuple[Move, ...], now: datetime) -> tuple[Move, ...]:
@@ -64,3 +65,18 @@ def test_of_each_namespace_one_is_stored_and_of_too_many_namespaces_the_last() -
     recent = tuple(ended(str(number), "cart", 3, MoveState.VERIFIED) for number in range(ENDED_MOVES_STORED))
     stored = followed((*misplaced, *recent), NOW + timedelta(minutes=3))
     assert [one.uid for one in stored] == [*(f"{space}/2" for space in spaces[1:]), *(one.uid for one in recent)]
+
+
+def test_of_several_moves_of_a_group_at_a_time_none_holds_the_namespace() -> None:
+    """One may take the place that was meant for another; a move that was alone, before or after them, does."""
+    misplaced = move("one", NOW, namespace="shop", state=MoveState.INEFFECTIVE, group="shop web")
+    minute = timedelta(minutes=1)
+    begun = structs.replace(misplaced, requested_at=NOW - minute)
+    for other, held in (
+        (structs.replace(begun, uid="two", state=MoveState.PENDING), False),
+        (structs.replace(begun, uid="two", state=MoveState.VERIFIED), False),
+        (structs.replace(begun, uid="two", state=MoveState.VERIFIED, changed_at=NOW - 2 * minute), True),
+        (structs.replace(begun, uid="two", state=MoveState.PENDING, requested_at=NOW + minute), True),
+        (structs.replace(begun, uid="two", state=MoveState.PENDING, group="shop other"), True),
+    ):
+        assert ("shop" in find_misplaced([begun, other], NOW)) is held
