@@ -2,9 +2,9 @@
 
 Something changes the pods there that snapshots do not show: a webhook, an expression or a parameter of a policy. What
 it did to one workload it may do to the next, so that a single such move holds its namespace, for ten minutes: as long
-as a replacement may take. One that lost its place to another pod looks the same, and costs the same wait; but of several
-moves of one group at a time one may take the place that was meant for another, which says nothing. Nothing is stored
-for it: the moves say it, and of each namespace the last one is stored that long.
+as a replacement may take. One that lost its place to another pod looks the same, and costs the same wait; but of
+several moves of one group at a time one may take the place that was meant for another, which says nothing. Nothing is
+stored for it: the moves say it, and of each namespace the last one is stored that long.
 """
 
 from collections.abc import Iterable, Mapping
