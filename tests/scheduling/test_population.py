@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, UnreadTerms
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.pods import PodPhase, PodSpec, Resources
 from rebalancer.scheduling.node_index import NodeIndex
@@ -70,3 +70,17 @@ def test_the_pods_of_an_owner_are_counted_by_their_labels_where_no_others_have_t
     lost = View(snapshot([node("n1"), node("n2")], [*pods, pod({"c": "d"}, on="n3")]))
     assert lost.live_alike("default", labels, 2) is None
     assert lost.nodes.by_value(HOSTNAME, lost.live("default", LabelSelector.of({"a": "b"}))) == {"n1": 1, "n2": 1}
+
+
+def test_terms_of_a_namespace_that_are_not_read_reach_as_far_as_all_of_them_together() -> None:
+    """Of two pods whose terms are about one label, one reaches a namespace by its name, and the other its own."""
+    label = frozenset({("app", "web")})
+    named = UnreadTerms(everywhere=False, own=False, namespaces=frozenset({"two"}), labels=label)
+    own = UnreadTerms(everywhere=False, own=True, namespaces=frozenset(), labels=label)
+    pods = [
+        pod({}, "n", namespace="one", spec=PodSpec(unread="many", pod_affinity=PodAffinity(unread=terms)))
+        for terms in (named, own, own)
+    ]
+    view = View(snapshot([node("n")], pods))
+    found = {space: view.find_unread(pod({"app": "web"}, namespace=space)) for space in ("one", "two", "three")}
+    assert found == {"one": "one", "two": "one", "three": None}
