@@ -7,6 +7,7 @@ from itertools import chain
 
 from msgspec import Struct
 
+from rebalancer.assessment.constraint_costs import TooCostly, share_out
 from rebalancer.assessment.deadlocks import Deadlock, find_deadlocks
 from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes, find_domains_without_nodes
 from rebalancer.assessment.evicted import EvictedByOthers, find_evicted_by_others
@@ -14,7 +15,6 @@ from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limit_groups import LimitGroup, find_limit_groups
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.assessment.shares import TooCostly, share_out
 from rebalancer.assessment.sizes.find import WorkloadSizes, find_workload_sizes
 from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
 from rebalancer.assessment.starts import NodeWithoutStarts, find_nodes_without_starts

@@ -6,13 +6,14 @@ and toleration is read. It says so itself (`PodSpec.unread`), and it is counted 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
 from rebalancer.decoding import wire
 from rebalancer.model.affinity import UnreadTerms
-from rebalancer.model.labels import Operator
+from rebalancer.model.labels import Operator, RequiredLabel, find_required_labels
 
 MOST_TERMS: Final = 64
 """Entries of a list of constraints, or of affinity terms about pods, that are read."""
@@ -112,18 +113,10 @@ def summarize_unread(source: wire.PodSpec) -> UnreadTerms | None:
     )
 
 
-def _find_required_labels(selector: wire.LabelSelector | None) -> Iterable[tuple[str, str | None] | None]:
-    """Return labels of which a pod must have one to be selected, with a value or with any (None).
-
-    [None] means that any pod may be selected, an empty result that none is.
-    """
+def _find_required_labels(selector: wire.LabelSelector | None) -> Iterable[RequiredLabel]:
+    """Return labels of which a pod must have one to be selected; none, where nothing is selected."""
     if selector is None:
         return ()
-    if selector.match_labels:
-        return [next(iter(selector.match_labels.items()))]
-    for expression in selector.match_expressions or ():
-        if expression.operator == Operator.IN:
-            return [(expression.key, value) for value in expression.values or ()]
-        if expression.operator == Operator.EXISTS:
-            return [(expression.key, None)]
-    return (None,)
+    equal = ((key, Operator.IN, (value,)) for key, value in (selector.match_labels or {}).items())
+    others = ((one.key, one.operator, one.values or ()) for one in selector.match_expressions or ())
+    return find_required_labels(chain(equal, others))

@@ -5,7 +5,7 @@ re-implementations of the scheduler's counting go wrong. Source: apimachinery `l
 `metav1.LabelSelectorAsSelector`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Self, assert_never
 
@@ -48,6 +48,21 @@ class Operator(StrEnum):
     DOES_NOT_EXIST = "DoesNotExist"
     GT = "Gt"
     LT = "Lt"
+
+
+RequiredLabel = tuple[str, str | None] | None
+"""A label that a pod must have to be selected, with a value or with any (None); None: it need not have any."""
+
+
+def find_required_labels(requirements: Iterable[tuple[str, str, Iterable[str]]]) -> Sequence[RequiredLabel]:
+    """Return labels of which a pod must have one to satisfy all requirements (key, operator, values)."""
+    exists: Sequence[RequiredLabel] = (None,)
+    for key, operator, values in requirements:
+        if operator == Operator.IN:
+            return [(key, value) for value in values]
+        if operator == Operator.EXISTS:
+            exists = ((key, None),)
+    return exists
 
 
 class SelectorRequirement(Struct, frozen=True, gc=False, order=True, cache_hash=True):

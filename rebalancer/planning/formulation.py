@@ -43,7 +43,7 @@ from rebalancer.planning.scope.requirements import Requirement, requirement_of_l
 from rebalancer.planning.scope.topology import NODE_LEVEL, Topologies
 from rebalancer.planning.scope.victims import RankedPods
 from rebalancer.planning.search.cache import SearchCache
-from rebalancer.planning.search.limits import WorkMeter
+from rebalancer.planning.search.limits import SearchBudget
 from rebalancer.planning.search.shares import CellShares
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.minimum import min_evictions
@@ -229,7 +229,7 @@ class ProblemBuilder:
         self._partitioner = PodPartitioner(view, self._eligibility, ledger, avoided)
         shares = CellShares(cache.limits.cells_of_namespace)
         self._classes = PodClassesBuilder(view, capacities, self._partitioner, shares)
-        self._meters = defaultdict[str, WorkMeter](lambda: WorkMeter(cache.limits.work_of_namespace))
+        self._work = defaultdict[str, SearchBudget](lambda: SearchBudget(cache.limits.work_of_namespace))
         self._levels_of: dict[Hashable, _Levels | None] = {}
         self._explanations = Explanations(cache.limits.diagnosis_nodes_of_plan)
 
@@ -358,7 +358,7 @@ class ProblemBuilder:
             refusal = self._refuse_leaving(pod_class.capacity)
             if refusal is not None:
                 return refusal
-        limits = replace(self._cache.limits, meter=self._meters[component.namespace])
+        limits = replace(self._cache.limits, namespace_work=self._work[component.namespace])
         cache = self._cache.within(limits)
         return MultiClassProblem(classes=classes, view=self.view, cache=cache, explanations=self._explanations)
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from msgspec import structs
 
 from rebalancer.assessment.assess import Assessment
+from rebalancer.assessment.constraint_costs import TooCostly
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.assessment.shares import TooCostly
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import PlanningMemory, Reference
 from rebalancer.model.reasons import Cause, Reason, State

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, UnreadTerms
-from rebalancer.model.labels import Labels, LabelSelector, Operator
+from rebalancer.model.labels import Labels, LabelSelector, Operator, RequiredLabel, find_required_labels
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.runs import Run
@@ -31,7 +31,6 @@ NO_AFFINITY = PodAffinity()
 NO_COUNTS: Mapping[str, int] = {}
 
 
-_Label = tuple[str, str | None] | None
 """A label that a selector requires: a key with a value, or with any (None); None: it requires none."""
 
 
@@ -196,9 +195,9 @@ class Population:
         return None
 
     @cached_property
-    def _unread(self) -> Mapping[_Label, Mapping[str, UnreadTerms]]:
+    def _unread(self) -> Mapping[RequiredLabel, Mapping[str, UnreadTerms]]:
         """The affinity terms that are not read, by a label that they require, and by namespace all of its together."""
-        by_label: dict[_Label, dict[str, UnreadTerms]] = {}
+        by_label: dict[RequiredLabel, dict[str, UnreadTerms]] = {}
         for namespace, kinds in self.affine.items():
             for affinity in kinds:
                 if (terms := affinity.unread) is not None:
@@ -224,25 +223,25 @@ class Population:
         return found
 
     @cached_property
-    def _affinities_by_label(self) -> Mapping[str, Mapping[_Label, Sequence[PodAffinity]]]:
+    def _affinities_by_label(self) -> Mapping[str, Mapping[RequiredLabel, Sequence[PodAffinity]]]:
         """Affinities with anti-affinity, by namespace and a label that a term requires; None: it requires none."""
-        by_namespace: dict[str, dict[_Label, list[PodAffinity]]] = {}
+        by_namespace: dict[str, dict[RequiredLabel, list[PodAffinity]]] = {}
         for namespace, kinds in self.affine.items():
             for affinity in kinds:
                 for term in affinity.anti_required:
-                    for label in _find_required_labels(term.selector):
+                    for label in _find_required_labels(term):
                         by_namespace.setdefault(namespace, {}).setdefault(label, []).append(affinity)
         return by_namespace
 
     @cached_property
-    def _reaching_by_label(self) -> Mapping[_Label, Sequence[tuple[str, PodAffinity]]]:
+    def _reaching_by_label(self) -> Mapping[RequiredLabel, Sequence[tuple[str, PodAffinity]]]:
         """Those of them with anti-affinity that may select pods of other namespaces, likewise."""
-        by_label: dict[_Label, list[tuple[str, PodAffinity]]] = {}
+        by_label: dict[RequiredLabel, list[tuple[str, PodAffinity]]] = {}
         for namespace, kinds in self.reaching.items():
             for affinity in kinds:
                 for term in affinity.anti_required:
                     if reaches(term):
-                        for label in _find_required_labels(term.selector):
+                        for label in _find_required_labels(term):
                             by_label.setdefault(label, []).append((namespace, affinity))
         return by_label
 
@@ -297,15 +296,11 @@ class Population:
         return names
 
 
-def _find_required_labels(selector: LabelSelector | None) -> Sequence[_Label]:
-    """Return labels of which a pod must have one to be selected; [None] means any pod, an empty result no pod."""
-    if selector is None:
+def _find_required_labels(term: PodAffinityTerm) -> Sequence[RequiredLabel]:
+    """Return labels of which a pod must have one to be selected by a term; none, where it selects no pod."""
+    if term.selector is None:
         return ()
-    for requirement in selector.requirements:
-        if requirement.operator is Operator.IN:
-            return [(requirement.key, value) for value in requirement.values]
-    exists = next((one for one in selector.requirements if one.operator is Operator.EXISTS), None)
-    return (None,) if exists is None else ((exists.key, None),)
+    return find_required_labels((one.key, one.operator, one.values) for one in term.selector.requirements)
 
 
 def _unite_unread(one: UnreadTerms | None, other: UnreadTerms) -> UnreadTerms:

@@ -18,7 +18,7 @@ from rebalancer import admission, assessment, capacity, planning, scheduling
 from rebalancer.admission.admit import BackingOff, BreakerOpen
 from rebalancer.admission.slow_start import ReplacementNotCreated, ReplacementNotRunning, WindowFull
 from rebalancer.assessment.assess import UnsettledDomain
-from rebalancer.assessment.shares import ConstraintsTooCostly
+from rebalancer.assessment.constraint_costs import ConstraintsTooCostly
 from rebalancer.assessment.starts import NothingStarts
 from rebalancer.assessment.too_large import TooManyTerms
 from rebalancer.capacity.decision import CapacityBackingOff, CapacityNeeded, CapacityObserves

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from rebalancer.assessment.constraint_costs import TooCostly
 from rebalancer.assessment.findings.finding import Finding, list_names
-from rebalancer.assessment.shares import TooCostly
 from rebalancer.model.reasons import FindingKind
 
 

@@ -178,8 +178,8 @@ def _run(program: Program, limits: SearchLimits, work: int) -> tuple[list[float]
     ):
         solver.setOptionValue(option, setting)
     numbers = max(1, sum(len(factors) for _, _, factors in program.rows))
-    meter = limits.meter
-    most = left = (work if meter is None else min(work, meter.left)) // numbers
+    of_namespace = limits.namespace_work
+    most = left = (work if of_namespace is None else min(work, of_namespace.left)) // numbers
 
     def count_report(event: Any) -> None:
         nonlocal left
@@ -190,8 +190,8 @@ def _run(program: Program, limits: SearchLimits, work: int) -> tuple[list[float]
     solver.cbMipInterrupt += count_report
     solver.passModel(_to_highs(program))
     solver.run()
-    if meter is not None:
-        meter.left -= numbers * (most - max(0, left))
+    if of_namespace is not None:
+        of_namespace.spend(numbers * (most - max(0, left)))
     info = solver.getInfo()
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         infeasible = solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible

@@ -6,11 +6,35 @@ A search that reaches a limit says so; nothing is concluded from what it did not
 from dataclasses import dataclass, field
 
 
-class WorkMeter:
-    """What is left of the work that the integer programs of one namespace may take in a plan."""
+class SearchLimitReached(Exception):  # noqa: N818  # a signal: the search would visit more than it may
+    """Nothing is left of a search's budget."""
 
-    def __init__(self, left: int) -> None:
+
+class SearchBudget:
+    """The number of states, nodes, solutions or work that searches have left; `limit_reached`: one left some out."""
+
+    def __init__(self, left: int, wholes: "tuple[SearchBudget, ...]" = ()) -> None:
+        """Start with `left`; what is spent also counts against `wholes`, the budgets that this one is a part of."""
         self.left = left
+        self.limit_reached = False
+        self._all: tuple[SearchBudget, ...] = (self, *wholes)
+
+    def spend(self, number: int) -> None:
+        """Subtract `number` visits; raise SearchLimitReached when nothing is left."""
+        for budget in self._all:
+            budget.left -= number
+        if any(budget.left < 0 for budget in self._all):
+            self.note_limit()
+            raise SearchLimitReached
+
+    def note_limit(self) -> None:
+        """Record that a search left something out, here and in the budgets that this one is a part of."""
+        for budget in self._all:
+            budget.limit_reached = True
+
+    def part(self, most: int) -> "SearchBudget":
+        """Return a budget for a part of the search, which counts against this one too."""
+        return SearchBudget(most, self._all)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +93,8 @@ class SearchLimits:
     """Pod classes times nodes of the integer programs that one namespace has in a plan: some 2 s and 150 MiB."""
     work_of_namespace: int = 6_000_000
     """Work of all integer programs that one namespace has in a plan: of one that is hard."""
-    meter: WorkMeter | None = field(default=None, compare=False)
-    """Counts it; None: nothing is counted."""
+    namespace_work: SearchBudget | None = field(default=None, compare=False)
+    """What is left of it; None: it has no end."""
     solve_work: int = 6_000_000
     """Work of one integer program: some 20 s of a hard one."""
     nearest_work: int = 1_000_000
@@ -100,34 +124,3 @@ class SearchLimits:
     """How far from the present number of pods a feasible one is searched."""
     expected_domains: int = 100
     """Domains of one key that a prediction names; a longer list does not help a reader."""
-
-
-class SearchLimitReached(Exception):  # noqa: N818  # a signal: the search would visit more than it may
-    """Nothing is left of a search's budget."""
-
-
-class SearchBudget:
-    """The number of states, nodes or solutions that a search may still visit; `limit_reached`: it left some out."""
-
-    def __init__(self, left: int, wholes: "tuple[SearchBudget, ...]" = ()) -> None:
-        """Start with `left`; what is spent also counts against `wholes`, the budgets that this one is a part of."""
-        self.left = left
-        self.limit_reached = False
-        self._all: tuple[SearchBudget, ...] = (self, *wholes)
-
-    def spend(self, number: int) -> None:
-        """Subtract `number` visits; raise SearchLimitReached when nothing is left."""
-        for budget in self._all:
-            budget.left -= number
-        if any(budget.left < 0 for budget in self._all):
-            self.note_limit()
-            raise SearchLimitReached
-
-    def note_limit(self) -> None:
-        """Record that a search left something out, here and in the budgets that this one is a part of."""
-        for budget in self._all:
-            budget.limit_reached = True
-
-    def part(self, most: int) -> "SearchBudget":
-        """Return a budget for a part of the search, which counts against this one too."""
-        return SearchBudget(most, self._all)

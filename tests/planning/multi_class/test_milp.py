@@ -10,7 +10,7 @@ from benchmarks.component_states import hundred_nodes
 from rebalancer.planning.multi_class.milp import Program, Unsolved, minimize
 from rebalancer.planning.multi_class.solve import Solution, solve
 from rebalancer.planning.problem.multi_class import MultiClassProblem
-from rebalancer.planning.search.limits import WorkMeter
+from rebalancer.planning.search.limits import SearchBudget
 from tests.planning.scenes import problems
 from tests.planning.states import LIMITS
 
@@ -102,8 +102,8 @@ def test_the_programs_of_a_namespace_share_its_work() -> None:
     scene = hundred_nodes(0, (23, 27))
     (problem,) = problems(scene.snapshot(), scene.policy())
     assert isinstance(problem, MultiClassProblem)
-    meter = WorkMeter(400_000)
-    first = solve(problem.classes, replace(LIMITS, meter=meter))
+    left = SearchBudget(400_000)
+    first = solve(problem.classes, replace(LIMITS, namespace_work=left))
     assert first == solve(problem.classes, LIMITS, work=400_000)
-    assert 0 <= meter.left < 100_000  # what is left is less than a report's numbers
-    assert solve(problem.classes, replace(LIMITS, meter=meter)) is Unsolved.LIMIT_REACHED
+    assert 0 <= left.left < 100_000  # what is left is less than a report's numbers
+    assert solve(problem.classes, replace(LIMITS, namespace_work=left)) is Unsolved.LIMIT_REACHED

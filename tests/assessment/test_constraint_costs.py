@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.assessment.shares import share_out
+from rebalancer.assessment.constraint_costs import share_out
 from rebalancer.assessment.spread_groups import find_spread_groups
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
