@@ -15,6 +15,7 @@ from msgspec import structs
 from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.assessment.causes import Causes, find_causes
 from rebalancer.model.moves import Memory, Reference
+from rebalancer.model.nodes import Node
 from rebalancer.model.placeholders import without_placeholders
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -116,7 +117,7 @@ def evaluate(
         policy = merged.policy
     chosen = None if only is None else frozenset(only)
     with stopwatch("assess"):
-        view = View(overlay_moves(snapshot, memory.moves), profile)
+        view = View(_mark_leaving(overlay_moves(snapshot, memory.moves), policy), profile)
         assessment = assess(view, policy, memory)
         causes = find_causes(assessment, view, memory)
     with stopwatch("plan"):
@@ -130,6 +131,19 @@ def evaluate(
         team_problems=merged.problems,
         valid_until=view.clock.holds_until,
     )
+
+
+def _mark_leaving(snapshot: Snapshot, policy: Policy) -> Snapshot:
+    """Return the snapshot in which the nodes with a taint of the policy's nodes.leavingTaints are known to leave."""
+    keys = frozenset(policy.nodes.leaving_taints)
+    if not keys:
+        return snapshot
+
+    def mark(node: Node) -> Node:
+        key = next((taint.key for taint in node.taints if taint.key in keys), "")
+        return structs.replace(node, leaving_by_policy=key) if key else node
+
+    return replace(snapshot, nodes=tuple(map(mark, snapshot.nodes)))
 
 
 def default_profile(policy: Policy) -> Profile:

@@ -23,6 +23,7 @@ from rebalancer.cli.registry import VERBS
 from rebalancer.controller.telemetry import METRICS
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import MoveState
+from rebalancer.model.nodes import DRAINING, LEAVING_TAINTS, UNSERVICEABLE_CONDITIONS, UNSERVICEABLE_TAINTS
 from rebalancer.model.reasons import Cause, FindingKind, Reason, State, ViolationCause
 from rebalancer.policy import Share, json_schema, team_json_schema
 from rebalancer.reporting.documents.document import document_schema
@@ -124,6 +125,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.TOO_LARGE: "Pods have more constraints or terms than `eligibility.maxTerms`, or more than is read.",
     FindingKind.NAMESPACE_TOO_COSTLY: "A namespace takes more of a cycle than its share: not all of it is evaluated.",
     FindingKind.SYSTEM_NOT_SELECTED: "Pods may be placed on nodes of another operating system than their `spec.os`.",
+    FindingKind.NODE_CANNOT_RUN: "Pods may be placed on nodes that lack what they need, such as a CSI driver.",
     FindingKind.SELECTOR_MISSES_OWN_PODS: "A constraint does not select the workload's own pods.",
     FindingKind.SELECTOR_NULL: "A constraint has no selector, so it counts no pod.",
     FindingKind.SELECTOR_EMPTY: "A constraint's selector is `{}`, which counts no pod from 1.27 to 1.37.",
@@ -322,6 +324,14 @@ def findings() -> str:
     return table(("kind", "meaning"), [(f"`{kind}`", FINDINGS[kind]) for kind in FindingKind])
 
 
+def node_taints() -> str:
+    """List the taints and conditions of nodes that are no targets."""
+    rows = [(f"taint `{key}`", what) for key, what in (*LEAVING_TAINTS.items(), *UNSERVICEABLE_TAINTS.items())]
+    rows += [(f"condition `{kind}`", "it is drained") for kind in sorted(DRAINING)]
+    rows += [(f"condition `{kind}`", "it has a lasting problem") for kind in sorted(UNSERVICEABLE_CONDITIONS)]
+    return table(("a node with the", "is no target since"), rows)
+
+
 def events() -> str:
     """List the events."""
     nobody = Regarding(kind="", namespace="", name="")
@@ -415,6 +425,7 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "states": states,
     "reasons": reasons,
     "refusals": refusals,
+    "node-taints": node_taints,
     "causes": causes,
     "violation-causes": violation_causes,
     "findings": findings,

@@ -14,7 +14,7 @@ from rebalancer.assessment.known_domains import KnownDomain
 from rebalancer.model.affinity import Taint
 from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Labels, Operator
-from rebalancer.model.nodes import HOSTNAME, NODE_POOL, TO_BE_REMOVED, Node
+from rebalancer.model.nodes import HOSTNAME, LEAVING_TAINTS, NODE_POOL, UNSERVICEABLE_TAINTS, Node
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.scheduling.feasibility import admissible
 from rebalancer.scheduling.view import View
@@ -102,7 +102,8 @@ def _is_constant(key: str, view: View) -> bool:
 
 
 def _lasting_taints(like: Node) -> Iterator[Taint]:
-    return (taint for taint in like.taints if not taint.key.startswith(_TRANSIENT) and taint.key not in TO_BE_REMOVED)
+    passing = {*LEAVING_TAINTS, *UNSERVICEABLE_TAINTS, like.leaving}
+    return (taint for taint in like.taints if not taint.key.startswith(_TRANSIENT) and taint.key not in passing)
 
 
 def _enough_for(requests: Resources) -> Resources:

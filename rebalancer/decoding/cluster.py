@@ -4,7 +4,7 @@ Autoscalers are HorizontalPodAutoscalers and the NodePools of Karpenter.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -33,7 +33,8 @@ from rebalancer.model.cluster import (
     Service,
 )
 from rebalancer.model.labels import Operator, SelectorRequirement
-from rebalancer.model.nodes import BETA_ZONE, DRAINING, ZONE, Node
+from rebalancer.model.nodes import BETA_ZONE, DRAINING, UNSERVICEABLE_CONDITIONS, ZONE, Node
+from rebalancer.model.pods import NodeFeature
 from rebalancer.model.requests import make_resources
 from rebalancer.model.storage import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from rebalancer.scheduling.node_unschedulable import CORDONED
@@ -224,7 +225,10 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
         ready=ready,
         ready_since=condition.last_transition_time if condition is not None and ready else None,
         lost_since=_find_loss(source, None if ready else condition),
-        draining=_find_drain(status.conditions or ()),
+        draining=_find_first(DRAINING, status.conditions or ()),
+        problem=_find_first(UNSERVICEABLE_CONDITIONS, status.conditions or ()),
+        handlers=intern(tuple(_read_handlers(status))),
+        without=_find_features_without(status),
         zone_since=_find_zone_change(source),
         created=get_creation_time(metadata),
         deleted=metadata.deletion_timestamp,
@@ -242,9 +246,21 @@ def _find_loss(source: wire.Node, unready: wire.Condition | None) -> datetime | 
     return min((moment for moment in times if moment is not None), default=None)
 
 
-def _find_drain(conditions: Sequence[wire.Condition]) -> str:
-    """Return the type of the first condition, by name, that says that a node is drained, "" without."""
-    return min((one.type for one in conditions if one.type in DRAINING and one.status == "True"), default="")
+def _find_first(types: Collection[str], conditions: Sequence[wire.Condition]) -> str:
+    """Return the first type, by name, of the conditions of these types that are true, "" without."""
+    return min((one.type for one in conditions if one.type in types and one.status == "True"), default="")
+
+
+def _read_handlers(status: wire.NodeStatus) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the runtime handlers of a node, each with its features that are false."""
+    for handler in status.runtime_handlers or ():
+        without = handler.features is not None and handler.features.user_namespaces is False
+        yield handler.name, (NodeFeature.USER_NAMESPACES,) if without else ()
+
+
+def _find_features_without(status: wire.NodeStatus) -> tuple[str, ...]:
+    without = status.features is not None and status.features.supplemental_groups_policy is False
+    return (NodeFeature.SUPPLEMENTAL_GROUPS_POLICY,) if without else ()
 
 
 def _find_cordoner(source: wire.Node) -> str:

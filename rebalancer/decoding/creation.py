@@ -130,6 +130,7 @@ def decode_runtime_class(source: wire.RuntimeClass, _: Interner) -> RuntimeClass
     overhead, scheduling = source.overhead or wire.Overhead(), source.scheduling or wire.ClassScheduling()
     return RuntimeClass(
         name=source.metadata.name,
+        handler=source.handler,
         overhead=list_amounts(overhead.pod_fixed, "overhead.podFixed"),
         node_selector=decode_labels(scheduling.node_selector),
         tolerations=decode_tolerations(scheduling.tolerations, "scheduling.tolerations"),

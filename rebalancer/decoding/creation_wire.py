@@ -94,6 +94,7 @@ class ClassScheduling(Wire, frozen=True):
 
 class RuntimeClass(Wire, frozen=True):
     metadata: BareMetadata
+    handler: str = ""
     overhead: Overhead | None = None
     scheduling: ClassScheduling | None = None
 

@@ -1,7 +1,7 @@
 """Pods and pod templates."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, NamedTuple
@@ -23,6 +23,7 @@ from rebalancer.model.pods import (
     HostPort,
     LocalStorage,
     LocalVolume,
+    NodeFeature,
     OwnerReference,
     Pod,
     PodPhase,
@@ -127,7 +128,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
     """
     metadata, spec, status = source.metadata, source.spec, source.status
     node, volumes, grace = spec.node_name, spec.volumes, spec.termination_grace_period_seconds
-    claims, local, disks = _read_volumes(volumes, metadata.name)
+    claims, local, drivers, disks = _read_volumes(volumes, metadata.name)
     conditions = _read_conditions(status.conditions or ())
     ready, created = conditions.ready, metadata.creation_timestamp or UNDATED
     bound_at = conditions.bound_at if conditions.bound_at != created else created  # mostly: one object for both
@@ -166,6 +167,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         own_deletion_cost=own_cost,
         owner=shared.owner,
         claims=claims,
+        drivers=intern(drivers) if drivers else (),
         requests=shared.requests,
         scored=shared.scored,
         resized=shared.resized,
@@ -383,15 +385,17 @@ def _decode_spec(
         eviction_responders=bool(source.eviction_responders),
         runtime_class=source.runtime_class_name,
         os=source.os.name if source.os is not None else "",
+        needs=tuple(_find_needs(source)),
         host_network=source.host_network,
     )
 
 
 def _read_volumes(
     volumes: Sequence[wire.Volume] | None, name: str
-) -> tuple[tuple[str, ...], tuple[LocalVolume, ...], bool]:
-    """Return a pod's claims, its local volumes sorted by name, and whether it has inline disks."""
+) -> tuple[tuple[str, ...], tuple[LocalVolume, ...], tuple[str, ...], bool]:
+    """Return a pod's claims, its local volumes sorted by name, inline CSI drivers, and whether it has inline disks."""
     claims: list[str] = []
+    drivers: set[str] = set()
     local: list[LocalVolume] = []
     disks = False
     for volume in volumes or ():
@@ -405,9 +409,19 @@ def _read_volumes(
                 local.append(LocalVolume(volume.name, LocalStorage.EMPTY_DIR))
         elif volume.host_path is not None:
             local.append(LocalVolume(volume.name, LocalStorage.HOST_PATH))
+        elif volume.csi is not None:
+            drivers.add(volume.csi.driver)
         else:
             disks = disks or volume.has_inline_disk
-    return tuple(claims), tuple(sorted(local)) if local else (), disks
+    return tuple(claims), tuple(sorted(local)) if local else (), tuple(sorted(drivers)) if drivers else (), disks
+
+
+def _find_needs(source: wire.PodSpec) -> Iterator[NodeFeature]:
+    if source.host_users is False:
+        yield NodeFeature.USER_NAMESPACES
+    context = source.security_context
+    if context is not None and context.supplemental_groups_policy == "Strict":
+        yield NodeFeature.SUPPLEMENTAL_GROUPS_POLICY
 
 
 def _decode_host_ports(source: wire.PodSpec) -> tuple[HostPort, ...]:

@@ -210,6 +210,10 @@ class EmptyDir(Wire, frozen=True):
     medium: str = ""
 
 
+class InlineCSI(Wire, frozen=True):
+    driver: str = ""
+
+
 class Volume(Wire, frozen=True):
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -221,6 +225,7 @@ class Volume(Wire, frozen=True):
     azure_disk: Present | None = None
     iscsi: Present | None = None
     rbd: Present | None = None
+    csi: InlineCSI | None = None
 
     @property
     def has_inline_disk(self) -> bool:
@@ -240,6 +245,12 @@ class OperatingSystem(Wire, frozen=True):
 
 class SchedulingGroup(Wire, frozen=True):
     pod_group_name: str = ""
+
+
+class GroupsPolicy(Wire, frozen=True):
+    """The part of a pod's security context that a node must know."""
+
+    supplemental_groups_policy: str = ""
 
 
 class PodSpec(Wire, frozen=True):
@@ -265,6 +276,8 @@ class PodSpec(Wire, frozen=True):
     eviction_responders: list[Present] | None = None
     runtime_class_name: str = ""
     host_network: bool = False
+    host_users: bool | None = None
+    security_context: GroupsPolicy | None = None
     os: OperatingSystem | None = None
 
 
@@ -356,6 +369,8 @@ class RawPodSpec(Struct, gc=False, rename="camel", kw_only=True, omit_defaults=T
     eviction_responders: Raw = _NULL
     runtime_class_name: str = ""
     host_network: bool = False
+    host_users: bool | None = None
+    security_context: Raw = _NULL
     os: Raw = _NULL
 
 
@@ -407,7 +422,7 @@ class Sysctl(Wire, frozen=True):
     name: str = ""
 
 
-class SecurityContext(Wire, frozen=True):
+class SecurityContext(GroupsPolicy, frozen=True):
     """Of a container, or of a pod: each has some of the fields."""
 
     privileged: bool | None = None
@@ -451,7 +466,6 @@ class TemplateVolume(Volume, frozen=True):
     """With the sources that Pod Security allows."""
 
     config_map: Present | None = None
-    csi: Present | None = None
     downward_api: Present | None = field(default=None, name="downwardAPI")
     image: Present | None = None
     projected: Present | None = None
@@ -468,7 +482,6 @@ class TemplateSpec(PodSpec, frozen=True):
     security_context: SecurityContext | None = None
     host_pid: bool = field(default=False, name="hostPID")
     host_ipc: bool = field(default=False, name="hostIPC")
-    host_users: bool | None = None
 
 
 class PodTemplate(Wire, frozen=True):
@@ -493,10 +506,25 @@ class Image(Wire, frozen=True):
     size_bytes: int = 0
 
 
+class HandlerFeatures(Wire, frozen=True):
+    user_namespaces: bool | None = None
+
+
+class RuntimeHandler(Wire, frozen=True):
+    name: str = ""
+    features: HandlerFeatures | None = None
+
+
+class NodeFeatures(Wire, frozen=True):
+    supplemental_groups_policy: bool | None = None
+
+
 class NodeStatus(Wire, frozen=True):
     allocatable: dict[str, Quantity] | None = None
     conditions: list[Condition] | None = None
     images: list[Image] | None = None
+    runtime_handlers: list[RuntimeHandler] | None = None
+    features: NodeFeatures | None = None
 
 
 class OwnedNodeSpec(Wire, frozen=True):

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, SelectorRequirement
 
@@ -100,10 +100,12 @@ class Taint(Struct, frozen=True, gc=False):
 class Toleration(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True, omit_defaults=True):
     """A toleration of a pod: empty `effect` means any, empty `key` with Exists means every taint.
 
-    `operator` is as in the spec: Equal, Exists, and Lt and Gt, which an alpha feature gate enables.
+    `operator` is as in the spec: Equal, Exists, and Lt and Gt, which an alpha feature gate enables. `seconds` is for
+    how long a NoExecute taint is tolerated, None: without an end.
     """
 
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    seconds: int | None = field(default=None, name="tolerationSeconds")

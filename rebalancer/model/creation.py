@@ -69,9 +69,10 @@ class LimitRange(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class RuntimeClass(Struct, frozen=True, gc=False, kw_only=True):
-    """A RuntimeClass: the overhead, node selector and tolerations that its pods get."""
+    """A RuntimeClass: its handler, and the overhead, node selector and tolerations that its pods get."""
 
     name: str
+    handler: str = ""
     overhead: Amounts = ()
     node_selector: Labels = NO_LABELS
     tolerations: tuple[Toleration, ...] = ()

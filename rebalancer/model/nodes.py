@@ -1,5 +1,6 @@
 """Nodes."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -23,13 +24,57 @@ ARCHITECTURE: Final = "kubernetes.io/arch"
 NODE_POOL: Final = "karpenter.sh/nodepool"
 """The label with the name of the NodePool that a node is of."""
 
-BEING_REMOVED: Final = frozenset(
-    {"karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"}
-)
-"""Keys of the taints with which Karpenter and the cluster-autoscaler begin to remove a node."""
+AUTOSCALER_TAINTS: Final[Mapping[str, str]] = {
+    "karpenter.sh/disrupted": "an autoscaler is about to remove it",
+    "karpenter.sh/disruption": "an autoscaler is about to remove it",
+    "ToBeDeletedByClusterAutoscaler": "an autoscaler is about to remove it",
+    "DeletionCandidateOfClusterAutoscaler": "an autoscaler is about to remove it",
+}
+"""Keys of the taints with which Karpenter and the cluster-autoscaler remove a node, or may soon, and what they say."""
 
-TO_BE_REMOVED: Final = BEING_REMOVED | {"DeletionCandidateOfClusterAutoscaler"}
-"""The same, and that of a node that the cluster-autoscaler may remove soon."""
+_CLOUD_TAINTS: Final[Mapping[str, str]] = {
+    "aws-node-termination-handler/spot-itn": "its spot instance is about to be taken back",
+    "aws-node-termination-handler/asg-lifecycle-termination": "its instance is about to be terminated",
+    "aws-node-termination-handler/scheduled-maintenance": "maintenance of its instance is scheduled",
+    "aws-node-termination-handler/rebalance-recommendation": "its spot instance is likely to be taken back",
+    "cloud.google.com/impending-node-termination": "its instance is about to be terminated",
+    "remediator.aks.microsoft.com/unschedulable": "the cloud repairs or removes it",
+    "remediator.kubernetes.azure.com/unschedulable": "the cloud repairs or removes it",
+    "node.cloudprovider.kubernetes.io/shutdown": "its instance is shut down",
+    "node.kubernetes.io/out-of-service": "it is out of service",
+    "weave.works/kured-node-reboot": "it is about to be rebooted",
+}
+"""Taints of clouds and of what restarts nodes.
+
+Sources: aws-node-termination-handler (`pkg/node/node.go`); GKE, graceful termination of spot and GPU nodes; AKS, node
+auto-repair and auto-drain (the key was renamed); Kubernetes, `k8s.io/api/core/v1/well_known_taints.go` and
+`k8s.io/cloud-provider/api`; kured, the example of `--prefer-no-schedule-taint`.
+"""
+
+LEAVING_TAINTS: Final = {**AUTOSCALER_TAINTS, **_CLOUD_TAINTS}
+"""Keys of the taints of nodes that go away, or are repaired, and what they say of a node."""
+
+BEING_REMOVED: Final = frozenset(AUTOSCALER_TAINTS.keys() - {"DeletionCandidateOfClusterAutoscaler"})
+"""Those with which an autoscaler begins to remove a node. A node that leaves for another reason is a loss."""
+
+UNSERVICEABLE_TAINTS: Final[Mapping[str, str]] = {
+    "node.cilium.io/agent-not-ready": "Cilium's agent is not ready there",
+    "node.cloudprovider.kubernetes.io/uninitialized": "the cloud has not initialized it yet",
+    "node.kubernetes.io/network-unavailable": "its network is not available",
+    "karpenter.sh/unregistered": "Karpenter has not registered it yet",
+}
+"""Keys of the taints of nodes that do not serve pods yet, or not now.
+
+Sources: Cilium, "Considerations on node pool taints"; Kubernetes as above; Karpenter, `pkg/apis/v1/taints.go`.
+"""
+
+UNSERVICEABLE_CONDITIONS: Final = frozenset(
+    {"KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2", "KubeletUnhealthy", "ContainerRuntimeUnhealthy"}
+)
+"""Types of the conditions with which node-problem-detector says that a node has a lasting problem.
+
+Source: `config/*.json` of kubernetes/node-problem-detector, rules of type "permanent", and its health checkers.
+"""
 
 DRAINING: Final = frozenset({"DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"})
 """Types of the conditions that say that a node gets rid of its pods; administrators set them.
@@ -57,7 +102,10 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     `ready_since` is when its Ready condition last became true, None while it is not. `lost_since` is since when it has
     been cordoned or not Ready, None while it is neither or where that is not known. `cordoned_by` is the field manager
     that has cordoned it, "" where that is not known. `draining` is the type of a condition that says that it is
-    drained, "" without. `zone_since` is when its zone label was set, or changed, after it was registered; None of a
+    drained, "" without, `problem` that of one that says that it has a lasting problem. `leaving_by_policy` is the key
+    of a taint that the policy names as one of nodes that leave, "" without. `handlers` are its runtime handlers with
+    their features that are false, none where its kubelet does not say; `without` are its own features that are false.
+    `zone_since` is when its zone label was set, or changed, after it was registered; None of a
     node that came with it, and where that is not known.
     """
 
@@ -75,6 +123,10 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     ready_since: datetime | None = None
     lost_since: datetime | None = None
     draining: str = ""
+    problem: str = ""
+    leaving_by_policy: str = ""
+    handlers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    without: tuple[str, ...] = ()
     zone_since: datetime | None = None
     created: datetime
     deleted: datetime | None = None
@@ -90,6 +142,13 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     def takes_pods(self) -> bool:
         """Whether it is Ready and not cordoned."""
         return self.ready and not self.unschedulable
+
+    @property
+    def leaving(self) -> str:
+        """The key of the first taint that says that it goes away or is repaired, "" without."""
+        if not self.taints:
+            return ""
+        return next((taint.key for taint in self.taints if taint.key in LEAVING_TAINTS), self.leaving_by_policy)
 
     @property
     def being_removed(self) -> bool:

@@ -58,6 +58,13 @@ class HostPort(Struct, frozen=True, gc=False, order=True):
     port: int
 
 
+class NodeFeature(StrEnum):
+    """A feature of a node, or of its runtime, that a pod may need to start; named as in a node's status."""
+
+    USER_NAMESPACES = "userNamespaces"
+    SUPPLEMENTAL_GROUPS_POLICY = "supplementalGroupsPolicy"
+
+
 class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """The part of a pod's spec that affects scheduling. Equal specs are one object: it is the pod's scheduling class.
 
@@ -69,8 +76,8 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     `unread` says why none of its constraints, affinity and tolerations is here, "" where all are: they are more or
     larger than is read.
     `pod_group` is the name of the PodGroup that its `schedulingGroup` names, "" without.
-    `os` does not affect it either: the kubelet of a node of another system rejects the pod; nor does `host_network`,
-    with which a pod needs no address of its own.
+    `os` does not affect it either: the kubelet of a node of another system rejects the pod; nor do `needs`, features
+    that its node must have, and `host_network`, with which a pod needs no address of its own.
     `node_name` is the node that a template or a manifest names, not the node where the pod runs (`Pod.node`).
     """
 
@@ -96,6 +103,7 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     eviction_responders: bool = False
     runtime_class: str = ""
     os: str = ""
+    needs: tuple[NodeFeature, ...] = ()
     host_network: bool = False
 
 
@@ -120,7 +128,8 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     """A pod as the API server returns it.
 
     `node` is None until it is bound. `claims` are the names of its PersistentVolumeClaims, with those that ephemeral
-    volumes create. `requests` are the spec's, or more during an in-place resize (`resized` are they and
+    volumes create; `drivers` are the CSI drivers of volumes that it has inline.
+    `requests` are the spec's, or more during an in-place resize (`resized` are they and
     `scored` as they count from 1.37 on, None where that is the same). `local_volumes` do not affect
     scheduling, so they are no part of the spec. `deleted` is its deletionTimestamp: such a pod is terminating.
     `own_deletion_cost` is the cost that the rebalancer itself has written, 0 if none; it is not among `annotations`.
@@ -158,6 +167,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     own_deletion_cost: int = 0
     owner: OwnerReference | None = None
     claims: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
     requests: Resources = NOTHING
     scored: tuple[int, int] = (0, 0)
     resized: tuple[Resources, tuple[int, int]] | None = None

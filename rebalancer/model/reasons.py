@@ -171,11 +171,18 @@ class Reason(StrEnum):
             "ordinal."
         ),
     )
-    NODE_LEAVING = "NodeLeaving", "The node is being removed or drained."
+    NODE_LEAVING = (
+        "NodeLeaving",
+        (
+            "The node, or one that may take a replacement, is being removed, drained or repaired, or is cordoned; or "
+            "the pods tolerate its taint for a limited time."
+        ),
+    )
     NODE_SETTLING = (
         "NodeSettling",
         (
-            "A node that may take a replacement is not Ready, or has changed within `nodes.settle`; or it was not "
+            "A node that may take a replacement is not Ready, says that it does not serve pods, or has changed within "
+            "`nodes.settle`; or it was not "
             "violated so before a node changed."
         ),
     )
@@ -287,6 +294,8 @@ class FindingKind(StrEnum):
     """The constraints of a namespace take more of a cycle than its share; those of some workloads are not evaluated."""
     SYSTEM_NOT_SELECTED = "SystemNotSelected"
     """The scheduler may place pods on nodes of another operating system than their `spec.os`."""
+    NODE_CANNOT_RUN = "NodeCannotRun"
+    """The scheduler may place pods on nodes that lack what they need: a CSI driver, a runtime handler, a feature."""
     SELECTOR_MISSES_OWN_PODS = "SelectorMissesOwnPods"
     SELECTOR_NULL = "SelectorNull"
     SELECTOR_EMPTY = "SelectorEmpty"

@@ -43,6 +43,7 @@ from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.capacity import CapacityIndex
 from rebalancer.planning.scope.evicted import EvictedWorkloads
+from rebalancer.planning.scope.leaving_nodes import LeavingNodes
 from rebalancer.planning.scope.requirements import is_acted_on
 from rebalancer.planning.scope.victims import Victim
 from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached
@@ -231,6 +232,7 @@ class PreemptionPlanner:
         ledger: BudgetLedger,
         capacities: CapacityIndex,
         evicted: EvictedWorkloads,
+        leaving: LeavingNodes,
         budget: SearchBudget,
     ) -> None:
         """Take what a plan shares; `budget` counts the nodes of dry runs."""
@@ -242,6 +244,7 @@ class PreemptionPlanner:
         self._ledger = ledger
         self._capacities = capacities
         self._evicted = evicted
+        self._leaving = leaving
         self._budget = budget
         self._pending_for = builder.policy.breaker.pending_for
         self._allowed = builder.policy.eligibility.preemption is Permission.ALLOW
@@ -353,7 +356,7 @@ class PreemptionPlanner:
 
     def _refuse_preempted(self, problem: SingleClassProblem, outcome: Preemption) -> Fact | None:
         """Refuse pods that must not be evicted, or on which something depends that is repaired by eviction."""
-        node = self._builder.refuse_node(outcome.node)
+        node = self._leaving.refusals.get(outcome.node)
         if node is not None:
             return PreemptedPodStays(str(outcome.victims[0]), node)
         for pod in outcome.victims:

@@ -14,7 +14,7 @@ from msgspec import structs
 from rebalancer.assessment.controllers import PodController, find_reference, members
 from rebalancer.model.facts import End, Refusal
 from rebalancer.model.labels import Labels
-from rebalancer.model.nodes import BEING_REMOVED, TO_BE_REMOVED
+from rebalancer.model.nodes import BEING_REMOVED
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.quantities import format_amount
 from rebalancer.model.reasons import Reason
@@ -106,50 +106,6 @@ class MayBePreempted(Refusal):
     def __str__(self) -> str:
         waits = "which is pending and fits nowhere else"
         return f"pod {self.pod} may be preempted on {self.node} by {self.preemptor}, {waits}"
-
-
-class NodeBeingDeleted(Refusal):
-    """A node that may take a replacement is being deleted."""
-
-    reason = Reason.NODE_LEAVING
-    node: str
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} is gone")
-
-    def __str__(self) -> str:
-        return f"node {self.node} may take a replacement and is being deleted"
-
-
-class NodeToBeRemoved(Refusal):
-    """An autoscaler is about to remove a node that may take a replacement, as its taint says."""
-
-    reason = Reason.NODE_LEAVING
-    node: str
-    taint: str
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} is gone, or its taint {self.taint}")
-
-    def __str__(self) -> str:
-        return f"node {self.node} may take a replacement, and an autoscaler is about to remove it (taint {self.taint})"
-
-
-class NodeDraining(Refusal):
-    """A condition of a node that may take a replacement says that it gets rid of its pods."""
-
-    reason = Reason.NODE_LEAVING
-    node: str
-    condition: str
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} is cordoned, or its condition {self.condition} is no longer True")
-
-    def __str__(self) -> str:
-        return (
-            f"node {self.node} may take a replacement, and its condition {self.condition} says that it is drained. "
-            "Cordon the node, or clear the condition"
-        )
 
 
 class PodsNodeBeingRemoved(Refusal):
@@ -268,10 +224,6 @@ class ProblemBuilder:
             or self._ledger.refusal(pod)
         )
 
-    def refuse_node(self, node: str) -> Refusal | None:
-        """Return why a node must not take replacements: it is being deleted or drained, or is about to be removed."""
-        return self._leaving.get(node)
-
     def _requirements(self, component: Component) -> tuple[Requirement, ...]:
         act_on = self.policy.spread.act_on
         constraints = [
@@ -290,9 +242,6 @@ class ProblemBuilder:
         # Volumes restrict single pods, not the group: the nodes that each pod can reach are examined on their own.
         bare = structs.replace(sample, claims=()) if sample.claims else sample
         capacity = self._capacities.capacity_for(bare, component.pods)
-        refusal = self._refuse_leaving(capacity)
-        if refusal is not None:
-            return refusal
         # All requirements count the same pods, so the first one tells which.
         first, workload = requirements[0], component.workloads[0]
 
@@ -354,10 +303,6 @@ class ProblemBuilder:
         classes = self._classes.build(component, refusals, requirements)
         if isinstance(classes, Refusal):
             return classes
-        for pod_class in classes.classes:
-            refusal = self._refuse_leaving(pod_class.capacity)
-            if refusal is not None:
-                return refusal
         limits = replace(self._cache.limits, namespace_work=self._work[component.namespace])
         cache = self._cache.within(limits)
         return MultiClassProblem(classes=classes, view=self.view, cache=cache, explanations=self._explanations)
@@ -469,24 +414,6 @@ class ProblemBuilder:
                 if room.get(node, 0) < min(places, len(pods)):
                     return _describe_range(member.owner, largest.least, largest.spec.requests, node)
         return None
-
-    def _refuse_leaving(self, capacity: NodeCapacity) -> Refusal | None:
-        """Refuse while a node that has capacity is being deleted or drained, or an autoscaler is about to remove it."""
-        return next((refusal for name, refusal in self._leaving.items() if name in capacity.nodes), None)
-
-    @cached_property
-    def _leaving(self) -> Mapping[str, Refusal]:
-        """The nodes that are being deleted or drained, or that an autoscaler is about to remove."""
-        leaving: dict[str, Refusal] = {}
-        for node in self.view.snapshot.nodes:
-            for taint in node.taints:
-                if taint.key in TO_BE_REMOVED:
-                    leaving.setdefault(node.name, NodeToBeRemoved(node.name, taint.key))
-            if node.draining:
-                leaving.setdefault(node.name, NodeDraining(node.name, node.draining))
-            if node.deleted is not None:
-                leaving[node.name] = NodeBeingDeleted(node.name)
-        return leaving
 
     def _levels(self, requirements: Sequence[Requirement]) -> _Levels | None:
         """Order the keys from the coarsest on; return the levels' keys and bounds, down to the nodes.

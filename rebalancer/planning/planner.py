@@ -44,9 +44,10 @@ from rebalancer.planning.scope.components import (
 )
 from rebalancer.planning.scope.evicted import EvictedWorkloads
 from rebalancer.planning.scope.lasting import RecentChanges
+from rebalancer.planning.scope.leaving_nodes import LeavingNodes
 from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.planning.scope.settling import SettlingNodes
-from rebalancer.planning.scope.systems import NodeSystems
+from rebalancer.planning.scope.unable_nodes import refuse_unable
 from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.planning.search.shares import NamespaceBudgets
@@ -146,8 +147,8 @@ class _Planner:
         arriving = frozenset([move.replacement for move in memory.in_flight if move.replacement])
         avoided = _avoided(assessment.pod_groups)
         self._builder = ProblemBuilder(view, policy, self._ledger, self._capacities, cache, avoided, arriving)
+        self._leaving = LeavingNodes(view)
         self._settling = SettlingNodes(view, policy, memory, assessment)
-        self._systems = NodeSystems(view)
         self._recent = RecentChanges(view, policy, memory)
         self._evicted = EvictedWorkloads(view, assessment.evicted_by_others)
         self._evictions: list[Eviction] = []
@@ -174,6 +175,7 @@ class _Planner:
             self._ledger,
             self._capacities,
             self._evicted,
+            self._leaving,
             SearchBudget(limits.preemption_nodes_of_plan if allows else limits.refused_preemption_nodes_of_plan),
         )
 
@@ -349,11 +351,15 @@ class _Planner:
         def find_landings(nodes: frozenset[str]) -> frozenset[str]:
             return problem.landings(step, nodes)
 
-        refusal = self._settling.refuse(problem.component, find_landings)
-        for reservation in problem.reservations(step.victims):
-            nodes = reservation.nodes.union(outcome.node for outcome in step.preempts)
-            refusal = refusal or self._systems.refuse(reservation.sample, nodes, find_landings)
-        return refusal
+        keys = [requirement.key for requirement in problem.requirements]
+        refusal = self._leaving.refuse(keys, find_landings) or self._settling.refuse(problem.component, find_landings)
+        if refusal is not None:
+            return refusal
+        preempting = frozenset(outcome.node for outcome in step.preempts)
+        places = [(one.sample, one.nodes | preempting) for one in problem.reservations(step.victims)]
+        # What replaces these has their claims.
+        places += [(one.pod, self._view.nodes.names) for one in step.victims if one.pod.claims or one.pod.drivers]
+        return refuse_unable(places, self._view, find_landings)
 
     def _repair(self, problem: Problem, decision: Decision, number: int, outlook: Outlook) -> Repair:
         component, step = problem.component, decision.step

@@ -16,7 +16,7 @@ from rebalancer.policy.amounts import LARGEST, Amount, AmountField
 from rebalancer.policy.base import Section
 from rebalancer.policy.durations import DAY, Duration, at_most
 from rebalancer.policy.names import Glob, NamespaceFilter, Owner, OwnerField, PlainText, PriorityBound
-from rebalancer.policy.selectors import Selector
+from rebalancer.policy.selectors import LabelKey, Selector
 
 
 class Scheduler(Section):
@@ -140,3 +140,5 @@ class Nodes(Section):
 
     settle: Annotated[Duration, at_most(DAY)] = timedelta(minutes=5)
     """How long a node that became Ready, was uncordoned or relabelled is no target, and its new label no reason."""
+    leaving_taints: tuple[LabelKey, ...] = ()
+    """Keys of more taints of nodes that leave or are in maintenance: those are no targets, whatever a pod tolerates."""

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import structs
 
 from rebalancer.model.affinity import Taint, Toleration
-from rebalancer.model.nodes import NOT_READY
+from rebalancer.model.nodes import LEAVING_TAINTS, NOT_READY, UNSERVICEABLE_TAINTS
 from rebalancer.model.pods import Pod
 from rebalancer.model.quantities import format_amount
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
@@ -78,7 +78,7 @@ def _openings(rejected: Iterable[Rejected], wanted: frozenset[str], pod: Pod, vi
         else:
             passing = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
         tolerating = _tolerating(pod, passing)
-        yield _passing(tolerating, view, frozenset(those)), partial(_say_untainted, str(taint))
+        yield _passing(tolerating, view, frozenset(those)), partial(_say_untainted, taint, view)
     full = nodes.get(NodeResourcesFit.name, frozenset())
     others = tuple(plugin for plugin in _OTHERS if plugin is not NodeResourcesFit)
     able = [node for node in _passing(pod, view, full, others)[:_MOST_SEARCHED] if _can_be_freed(node, pod, view)]
@@ -131,9 +131,17 @@ def admitted_by_spread(pod: Pod, view: View) -> frozenset[str]:
     return nodes
 
 
-def _say_untainted(taint: str, nodes: Sequence[str]) -> str:
-    named = name_list(nodes)
-    return f"bring back {named}" if taint in NOT_READY else f"remove the taint {taint} from {named}, or tolerate it"
+def _say_untainted(taint: Taint, view: View, nodes: Sequence[str]) -> str:
+    named, key = name_list(nodes), taint.key
+    if key in NOT_READY:
+        return f"bring back {named}"
+    one = len(nodes) == 1
+    if key in LEAVING_TAINTS or any(view.nodes.by_name[name].leaving_by_policy == key for name in nodes):
+        return f"wait until {named} {'is' if one else 'are'} back or gone (taint {taint})"
+    if key in UNSERVICEABLE_TAINTS:
+        serving = f"{named} {'serves' if one else 'serve'} pods (taint {taint})"
+        return f"wait until {serving}, or repair {'it' if one else 'them'}"
+    return f"remove the taint {taint} from {named}, or tolerate it"
 
 
 def _say_freed(nodes: Sequence[str], pod: Pod, view: View) -> str:

@@ -175,7 +175,7 @@ def test_a_service_account_is_its_name() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"handler": "runc"}, RuntimeClass(name="x")),
+        ({"handler": "runc"}, RuntimeClass(name="x", handler="runc")),
         (
             {
                 "overhead": {"podFixed": {"memory": "1Gi", "cpu": "250m"}},

@@ -118,7 +118,7 @@ STAYS = frozenset(
         "NoPlacementOfClasses",
         "NoSafeEviction",
         "NoSequence",
-        "NodeOfAnotherSystem",
+        "NodeUnable",
         "NodesTakeNoMore",
         "NotActedOn",
         "NotReplaced",

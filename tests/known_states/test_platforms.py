@@ -30,7 +30,7 @@ class TestSystems:
         assert "node c-0 may take a replacement and runs windows" in state.plan().assert_kept(Reason.NOT_PREDICTABLE)
         (finding,) = state.find(FindingKind.SYSTEM_NOT_SELECTED)
         assert finding.object == "shop/web (Deployment)"
-        assert "spec.os of its pods is linux" in finding.message
+        assert "each runs windows, where spec.os of the pods is linux" in finding.message
         assert "(c-0)" in finding.message
         assert "Add nodeSelector kubernetes.io/os: linux" in finding.message
 

@@ -10,10 +10,11 @@ from rebalancer.model.pods import PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint
-from rebalancer.planning.formulation import NodeBeingDeleted, OthersUncreated, set_aside
+from rebalancer.planning.formulation import OthersUncreated, set_aside
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
+from rebalancer.planning.scope.leaving_nodes import NodeBeingDeleted
 from rebalancer.planning.scope.movable import NodeGone
-from rebalancer.planning.scope.systems import NodeOfAnotherSystem
+from rebalancer.planning.scope.unable_nodes import NodeUnable
 from rebalancer.simulator import ZONE
 from tests.build import a_cluster, change_specs, with_labels, with_node, without_node
 from tests.planning.build import cause_of, joined, labelled, limit, planned, policy, together, two_classes
@@ -48,8 +49,9 @@ def test_a_node_of_another_system_that_may_take_a_replacement_stops_a_repair() -
     alone = a_cluster("ab", 2, on={"a-1": 3}, spread={ZONE: 1}).snapshot()
     for snapshot in (alone, joined(two_classes())):
         (group,) = planned(with_systems(snapshot, "linux")).components
-        assert group.refusal == NodeOfAnotherSystem("b-1", "windows", "linux")
-        assert "Select nodes by kubernetes.io/os in the template" in str(group.refusal)
+        assert isinstance(group.refusal, NodeUnable)
+        assert (group.refusal.node, group.refusal.lack) == ("b-1", "runs windows, where spec.os of the pods is linux")
+        assert "Add nodeSelector kubernetes.io/os: linux to the template" in str(group.refusal)
         for wanted, system in (("linux", "linux"), ("", "windows")):
             assert planned(with_systems(snapshot, wanted, system=system)).evictions
 

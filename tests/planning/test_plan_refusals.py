@@ -16,16 +16,11 @@ from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import OPTIONAL, Fault
 from rebalancer.planning.decision import PendingWillSatisfy, StepSearchLimit
 from rebalancer.planning.diagnosis.obstacles import NoPlacement, OthersStay, PodsStay, TooFewDomains
-from rebalancer.planning.formulation import (
-    NodeBeingDeleted,
-    NodeDraining,
-    NodeToBeRemoved,
-    ObjectUnreadable,
-    PodsNodeBeingRemoved,
-)
+from rebalancer.planning.formulation import ObjectUnreadable, PodsNodeBeingRemoved
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.problem.single_class import CapacityReserved
 from rebalancer.planning.scope.components import current_counts
+from rebalancer.planning.scope.leaving_nodes import NodeBeingDeleted, NodeDraining, NodeToBeRemoved
 from rebalancer.planning.scope.settling import NodeSettling
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.policy import Spread
@@ -146,6 +141,9 @@ def test_targets_that_are_none(change: dict[str, Any], reason: Reason) -> None:
     assert plan.components[0].reason is reason
 
 
+REMOVING = "an autoscaler is about to remove it"
+
+
 @pytest.mark.parametrize(
     "key", ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted"]
 )
@@ -154,7 +152,7 @@ def test_a_target_that_an_autoscaler_is_about_to_remove_is_none(key: str) -> Non
     taints = tuple(Taint(name, TaintEffect.PREFER_NO_SCHEDULE) for name in ("example.com/slow", key))
     plan = planned(with_node(returned(), "c-1", taints=taints))
     assert plan.evictions == ()
-    assert plan.components[0].refusal == NodeToBeRemoved("c-1", key)
+    assert plan.components[0].refusal == NodeToBeRemoved("c-1", key, REMOVING)
 
 
 def test_a_target_that_is_drained_is_none() -> None:
@@ -168,7 +166,9 @@ def test_a_target_that_is_drained_is_none() -> None:
 
     taint = Taint("karpenter.sh/disrupted", TaintEffect.PREFER_NO_SCHEDULE)
     assert refusal("DrainInProgress") == NodeDraining("c-1", "DrainInProgress")
-    assert refusal("DrainInProgress", taints=(taint,)) == NodeToBeRemoved("c-1", taint.key)
+    assert refusal("DrainInProgress", taints=(taint,)) == NodeToBeRemoved(
+        "c-1", taint.key, "an autoscaler is about to remove it"
+    )
     assert refusal("DrainInProgress", deleted=returned().taken_at) == NodeBeingDeleted("c-1")
     assert refusal("") is None
 

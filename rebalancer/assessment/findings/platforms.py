@@ -1,8 +1,10 @@
-"""Findings about operating systems and architectures: nodes that the scheduler chooses and that cannot run the pods.
+"""Findings about nodes that the scheduler chooses and that cannot run the pods: systems, architectures, what they lack.
 
 * SystemNotSelected: the pods of a workload say in `spec.os` what they run on, and may be placed on nodes whose label
   kubernetes.io/os is another. The scheduler does not look at `spec.os`; the kubelet rejects the pod. One finding for
   each workload: each is a fault, with a remedy of its own.
+* NodeCannotRun: pods may be placed on nodes of which objects say that they lack what the pods need: a CSI driver, a
+  runtime handler, a feature. One finding for each workload and each of them.
 * ArchitectureNotSelected: pods may be placed on nodes of several architectures, and what their images are built for is
   not known. In a cluster of several architectures that is so of most workloads, and mostly right, so it is one finding
   for all of them, and leaves out those that show that it is right: they have Ready pods on nodes of each architecture.
@@ -13,12 +15,15 @@ Both are about workloads with a constraint of their own or a limit in force: the
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
+from msgspec import structs
+
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.controllers import PodController
 from rebalancer.assessment.findings.finding import Finding, list_names, workload_finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.assessment.unable_nodes import Inability, find_inabilities
 from rebalancer.model.moves import Reference
-from rebalancer.model.nodes import ARCHITECTURE, SYSTEM
+from rebalancer.model.nodes import ARCHITECTURE
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind
 from rebalancer.scheduling.node_index import required_part
@@ -35,9 +40,13 @@ def platform_findings(
         sample = member.sample
         if sample is None:
             continue
-        for system, nodes in _usable(sample, SYSTEM, view).items() if sample.spec.os else ():
-            if system != sample.spec.os:
-                yield _system_finding(member.reference, sample.spec.os, system, nodes)
+        usable = _find_usable(sample, view)
+        claims = next((pod.claims for pod in member.pods if pod.claims), ())
+        drivers = next((pod.drivers for pod in member.pods if pod.drivers), ())
+        for inability in find_inabilities(structs.replace(sample, claims=claims, drivers=drivers), view):
+            nodes = inability.nodes & usable
+            if nodes:
+                yield _inability_finding(member.reference, inability, nodes)
         architectures = _usable(sample, ARCHITECTURE, view)
         if len(architectures) > 1 and not _runs_on_all(member, architectures, view):
             mixed.setdefault(tuple(architectures), set()).add(member.reference)
@@ -57,12 +66,17 @@ def _concerned(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit
     return list({id(member): member for member in members}.values())
 
 
+def _find_usable(sample: Pod, view: View) -> frozenset[str]:
+    """Return the nodes that a pod may use."""
+    return view.nodes.matching(required_part(sample.spec.node_affinity)) & view.nodes.tolerated(sample.spec.tolerations)
+
+
 def _usable(sample: Pod, key: str, view: View) -> Mapping[str, frozenset[str]]:
     """Return the nodes that a pod may use, by a label; those without it are left out."""
     affinity, tolerations = required_part(sample.spec.node_affinity), sample.spec.tolerations
 
     def make() -> Mapping[str, frozenset[str]]:
-        nodes = view.nodes.matching(affinity) & view.nodes.tolerated(tolerations)
+        nodes = _find_usable(sample, view)
         return {value: nodes & those for value, those in sorted(view.nodes.groups(key).items()) if nodes & those}
 
     return view.memo(("usable by label", key, affinity, tolerations), make)
@@ -79,13 +93,13 @@ def _runs_on_all(member: PodController, architectures: Collection[str], view: Vi
     return False
 
 
-def _system_finding(workload: Reference, wanted: str, system: str, nodes: Collection[str]) -> Finding:
+def _inability_finding(workload: Reference, inability: Inability, nodes: Collection[str]) -> Finding:
+    kind = FindingKind.SYSTEM_NOT_SELECTED if inability.of_system else FindingKind.NODE_CANNOT_RUN
     message = (
-        f"spec.os of its pods is {wanted}, and they may be placed on nodes whose label {SYSTEM} is {system} "
-        f"({list_names(sorted(nodes))}): the scheduler does not compare the two, and the kubelet rejects the pod. Add "
-        f"nodeSelector {SYSTEM}: {wanted} to the template"
+        f"its pods may be placed on nodes of which each {inability.lack} ({list_names(sorted(nodes))}): the scheduler "
+        f"does not look at that, and they would not run there. {inability.remedy}"
     )
-    return workload_finding(FindingKind.SYSTEM_NOT_SELECTED, workload, message)
+    return workload_finding(kind, workload, message)
 
 
 def _architecture_finding(architectures: Sequence[str], workloads: Sequence[Reference]) -> Finding:

@@ -32,7 +32,7 @@ from rebalancer.assessment.sizes.layout import (
 )
 from rebalancer.assessment.spread_groups import SpreadGroup
 from rebalancer.model.moves import Reference
-from rebalancer.model.nodes import HOSTNAME, NODE_POOL, PASSING, TO_BE_REMOVED
+from rebalancer.model.nodes import AUTOSCALER_TAINTS, HOSTNAME, NODE_POOL, PASSING
 from rebalancer.model.words import plural, short_key
 from rebalancer.model.workloads import reference_of
 from rebalancer.policy import Policy
@@ -358,6 +358,8 @@ def _may_grow(view: View, policy: Policy) -> bool:
     return (
         policy.capacity.mode is not CapacityMode.OFF
         or any(not pool.deleted for pool in snapshot.node_pools)
-        or any(NODE_POOL in node.labels or any(t.key in TO_BE_REMOVED for t in node.taints) for node in snapshot.nodes)
+        or any(
+            NODE_POOL in node.labels or any(t.key in AUTOSCALER_TAINTS for t in node.taints) for node in snapshot.nodes
+        )
         or any(name in workload.name for workload in snapshot.workloads for name in _AUTOSCALERS)
     )

@@ -14,11 +14,12 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import structs
 
 from rebalancer.creation.replacement import replacement
-from rebalancer.model.facts import End, Fact, Refusal
+from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_of_key
 from rebalancer.planning.scope.capacity import count_fitting
+from rebalancer.planning.scope.leaving_nodes import DomainsCordoned
 from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached
 from rebalancer.scheduling.feasibility import FILTERS
 from rebalancer.scheduling.node_resources_fit import NodeResourcesFit
@@ -99,20 +100,6 @@ class NodesTakeNoMore(Refusal):
         if self.preemption is not None:
             text += f"; {self.preemption}"
         return f"{text}. {self.remedy}" if self.remedy else text
-
-
-class DomainsCordoned(Refusal):
-    """Every node of these domains is cordoned: a zone in maintenance."""
-
-    reason = Reason.ZONE_IN_MAINTENANCE
-    key: str
-    domains: tuple[str, ...]
-
-    def _end(self) -> End:
-        return End(event="when they are uncordoned")
-
-    def __str__(self) -> str:
-        return f"every node of {name_of_key(self.key, self.domains)} is cordoned; waiting until they are uncordoned"
 
 
 class ClosedDomains(NamedTuple):

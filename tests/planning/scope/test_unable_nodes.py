@@ -1,7 +1,7 @@
-"""Which nodes run another operating system than replacements ask for."""
+"""On which nodes replacements would not run."""
 
 from rebalancer.model.pods import PodSpec
-from rebalancer.planning.scope.systems import NodeOfAnotherSystem, NodeSystems
+from rebalancer.planning.scope.unable_nodes import NodeUnable, refuse_unable
 from rebalancer.scheduling.view import View
 from tests.scheduling.build import node, pod, snapshot
 
@@ -9,15 +9,17 @@ SYSTEM = "kubernetes.io/os"
 VIEW = View(snapshot([node("a", {SYSTEM: "linux"}), node("b", {SYSTEM: "windows"}), node("c", {SYSTEM: "windows"})]))
 
 
-def refused(system: str, *capacity: str, landings: frozenset[str] = VIEW.nodes.names) -> object:
-    """Return why replacements of this system are not made; these nodes have capacity for them."""
+def refused(system: str, *capacity: str, landings: frozenset[str] = VIEW.nodes.names) -> str | None:
+    """Return the node on which replacements of this system would not run; these have capacity for them."""
     sample = pod(spec=PodSpec(os=system))
-    return NodeSystems(VIEW).refuse(sample, frozenset(capacity), lambda nodes: nodes & landings)
+    refusal = refuse_unable([(sample, frozenset(capacity))], VIEW, lambda nodes: nodes & landings)
+    assert refusal is None or isinstance(refusal, NodeUnable)
+    return refusal.node if refusal is not None else None
 
 
 def test_the_first_node_of_another_system_is_named() -> None:
-    assert refused("linux", "a", "b", "c") == NodeOfAnotherSystem("b", "windows", "linux")
-    assert refused("windows", "a", "b", "c") == NodeOfAnotherSystem("a", "linux", "windows")
+    assert refused("linux", "a", "b", "c") == "b"
+    assert refused("windows", "a", "b", "c") == "a"
 
 
 def test_nodes_without_capacity_for_these_pods_are_targets_of_others() -> None:

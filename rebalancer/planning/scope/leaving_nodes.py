@@ -1,0 +1,160 @@
+"""Nodes that are no target whatever a pod tolerates: they go away, are in maintenance, or do not serve pods.
+
+Such a node stays in the model: its pods count there, and the scheduler may place those on it that tolerate its taint.
+So a step waits where one of its replacements may land there, and no other step does. A node that rejects a pod, as most
+do by a taint, is none on which it may land.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
+
+from rebalancer.model.facts import End, Refusal
+from rebalancer.model.nodes import LEAVING_TAINTS, UNSERVICEABLE_TAINTS, Node
+from rebalancer.model.reasons import Reason
+from rebalancer.model.words import name_of_key
+from rebalancer.scheduling.view import View
+
+
+class NodeBeingDeleted(Refusal):
+    """A node that may take a replacement is being deleted."""
+
+    reason = Reason.NODE_LEAVING
+    node: str
+
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} is gone")
+
+    def __str__(self) -> str:
+        return f"node {self.node} may take a replacement and is being deleted"
+
+
+class NodeToBeRemoved(Refusal):
+    """A node that may take a replacement goes away, or is repaired, as its taint says; `what` is how that is said."""
+
+    reason = Reason.NODE_LEAVING
+    node: str
+    taint: str
+    what: str
+
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} is gone, or its taint {self.taint}")
+
+    def __str__(self) -> str:
+        return f"node {self.node} may take a replacement, and {self.what} (taint {self.taint})"
+
+
+class NodeDraining(Refusal):
+    """A condition of a node that may take a replacement says that it gets rid of its pods."""
+
+    reason = Reason.NODE_LEAVING
+    node: str
+    condition: str
+
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} is cordoned, or its condition {self.condition} is no longer True")
+
+    def __str__(self) -> str:
+        return (
+            f"node {self.node} may take a replacement, and its condition {self.condition} says that it is drained. "
+            "Cordon the node, or clear the condition"
+        )
+
+
+class NodeCordoned(Refusal):
+    """A node that may take a replacement is cordoned, and the pods tolerate that."""
+
+    reason = Reason.NODE_LEAVING
+    node: str
+
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} is uncordoned, or gone")
+
+    def __str__(self) -> str:
+        return f"node {self.node} may take a replacement and is cordoned, which the pods tolerate"
+
+
+class DomainsCordoned(Refusal):
+    """Every node of these domains is cordoned: a zone in maintenance."""
+
+    reason = Reason.ZONE_IN_MAINTENANCE
+    key: str
+    domains: tuple[str, ...]
+
+    def _end(self) -> End:
+        return End(event="when they are uncordoned")
+
+    def __str__(self) -> str:
+        return f"every node of {name_of_key(self.key, self.domains)} is cordoned; waiting until they are uncordoned"
+
+
+class NodeOutOfOrder(Refusal):
+    """A node that may take a replacement does not serve pods, or not yet: `what` says why, and `sign` what says so."""
+
+    reason = Reason.NODE_SETTLING
+    node: str
+    what: str
+    sign: str
+
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} has no longer its {self.sign}")
+
+    def __str__(self) -> str:
+        return f"node {self.node} may take a replacement, and {self.what} ({self.sign}). Wait, or repair the node"
+
+
+_Landings = Callable[[frozenset[str]], Collection[str]]
+
+
+class LeavingNodes:
+    """The nodes of one view that are no target whatever a pod tolerates."""
+
+    def __init__(self, view: View) -> None:
+        self._nodes = view.nodes
+
+    @cached_property
+    def refusals(self) -> Mapping[str, Refusal]:
+        """Why each of them must not take replacements, by name."""
+        found = ((node.name, _refuse(node)) for node in self._nodes.by_name.values())
+        return {name: refusal for name, refusal in sorted(found, key=lambda row: row[0]) if refusal is not None}
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.refusals)
+
+    def refuse(self, keys: Collection[str], find_landings: _Landings) -> Refusal | None:
+        """Return why a step waits; None where it need not.
+
+        `keys` are the topology keys of what it repairs; `find_landings` returns those of some nodes on which one of its
+        replacements may land.
+        """
+        landings = find_landings(self._names) if self._names else ()
+        for name in sorted(landings):
+            refusal = self.refusals[name]
+            return next(self._find_cordoned(name, keys), refusal) if isinstance(refusal, NodeCordoned) else refusal
+        return None
+
+    def _find_cordoned(self, node: str, keys: Collection[str]) -> Iterator[DomainsCordoned]:
+        """Yield the domains of a node, of keys of several nodes a domain, of which every node is cordoned."""
+        for key in keys:
+            value = self._nodes.by_name[node].labels.get(key)
+            members = self._nodes.groups(key).get(value, frozenset()) if value is not None else frozenset()
+            if value is not None and all(self._nodes.by_name[name].unschedulable for name in members):
+                yield DomainsCordoned(key, (value,))
+
+
+def _refuse(node: Node) -> Refusal | None:
+    if node.deleted is not None:
+        return NodeBeingDeleted(node.name)
+    if node.leaving:
+        named = "the policy names its taint as that of a node that leaves (nodes.leavingTaints)"
+        return NodeToBeRemoved(node.name, node.leaving, LEAVING_TAINTS.get(node.leaving, named))
+    if node.draining:
+        return NodeDraining(node.name, node.draining)
+    if node.unschedulable:
+        return NodeCordoned(node.name)
+    for taint in node.taints:
+        if taint.key in UNSERVICEABLE_TAINTS:
+            return NodeOutOfOrder(node.name, UNSERVICEABLE_TAINTS[taint.key], f"taint {taint.key}")
+    if node.problem:
+        return NodeOutOfOrder(node.name, "it says that it has a lasting problem", f"condition {node.problem}")
+    return None

@@ -1,0 +1,95 @@
+"""Nodes that the scheduler may choose for a replacement, and on which it would not run, or not for long.
+
+A step waits where one of its replacements may land on such a node, and no other step does.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from rebalancer.assessment.unable_nodes import find_inabilities
+from rebalancer.model.affinity import Taint, TaintEffect, Toleration
+from rebalancer.model.facts import End, Refusal
+from rebalancer.model.nodes import NOT_READY
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Reason
+from rebalancer.scheduling.node_index import tolerates
+from rebalancer.scheduling.view import View
+
+_Landings = Callable[[frozenset[str]], Collection[str]]
+
+
+class NodeUnable(Refusal):
+    """A node that may take a replacement cannot run it: `lack` is what is so of it, `remedy` what to do."""
+
+    reason = Reason.NOT_PREDICTABLE
+    node: str
+    lack: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} may take a replacement and {self.lack}: it would not run there. {self.remedy}"
+
+
+class ToleratedForAWhile(Refusal):
+    """A node that may take a replacement has a NoExecute taint that the pods tolerate for a limited time."""
+
+    reason = Reason.NODE_LEAVING
+    node: str
+    taint: str
+    seconds: int
+
+    def _end(self) -> End:
+        return End(event=f"when node {self.node} has no longer its taint {self.taint}")
+
+    def __str__(self) -> str:
+        return (
+            f"node {self.node} may take a replacement and has the taint {self.taint} (NoExecute), which the pods "
+            f"tolerate for {self.seconds} s: then it would be evicted again"
+        )
+
+
+def refuse_unable(places: Iterable[tuple[Pod, frozenset[str]]], view: View, find_landings: _Landings) -> Refusal | None:
+    """Return why replacements must not be made; None where they may.
+
+    `places` are pods like them, each with nodes that may take it; `find_landings` returns those of some nodes on which
+    one of them may land.
+    """
+    for sample, nodes in places:
+        for inability in find_inabilities(sample, view):
+            landings = find_landings(inability.nodes & nodes)
+            if landings:
+                return NodeUnable(min(landings), inability.lack, inability.remedy)
+        ending = _find_ending(sample.spec.tolerations, view)
+        landings = find_landings(nodes & ending.keys()) if ending else ()
+        if landings:
+            return ending[min(landings)]
+    return None
+
+
+def _find_ending(tolerations: tuple[Toleration, ...], view: View) -> Mapping[str, ToleratedForAWhile]:
+    """Return the nodes from which the taint manager evicts pods with these tolerations, by name."""
+    if all(toleration.seconds is None for toleration in tolerations):
+        return {}
+
+    def make() -> Mapping[str, ToleratedForAWhile]:
+        ending = {}
+        for node in view.snapshot.nodes:
+            limits = list(_limit_tolerance(node.taints, tolerations)) if node.taints else []
+            if limits:
+                seconds, taint = min(limits)
+                ending[node.name] = ToleratedForAWhile(node.name, taint, seconds)
+        return ending
+
+    return view.memo(("tolerated for a while", tolerations), make)
+
+
+def _limit_tolerance(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Iterator[tuple[int, str]]:
+    """Yield for how many seconds tolerations tolerate NoExecute taints, each with its taint.
+
+    Of several that match, the shortest counts; one without a limit beside it does not help. Nodes that are not Ready
+    are left to `settling`. Source: `getMinTolerationTime` in `pkg/controller/tainteviction/taint_eviction.go`.
+    """
+    for taint in taints:
+        if taint.effect is TaintEffect.NO_EXECUTE and taint.key not in NOT_READY:
+            for toleration in tolerations:
+                if toleration.seconds is not None and tolerates((toleration,), taint):
+                    yield max(0, toleration.seconds), str(taint)
