@@ -121,6 +121,7 @@ def decode_volume(source: wire.PersistentVolume, _: Interner) -> PersistentVolum
         driver=spec.csi.driver if spec.csi else "",
         handle=spec.csi.volume_handle if spec.csi else "",
         attached=spec.is_attached,
+        on_node=spec.host_path is not None or spec.local is not None,
         claim=(spec.claim_ref.namespace, spec.claim_ref.name) if spec.claim_ref else None,
         capacity=resources.decode_amounts(spec.capacity, "spec.capacity").get("storage", 0),
         access_modes=tuple(spec.access_modes or ()),

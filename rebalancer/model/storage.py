@@ -5,9 +5,15 @@ from typing import Final
 from msgspec import Struct
 
 from rebalancer.model.affinity import NodeSelectorTerm
-from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector
+from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, Operator
+from rebalancer.model.nodes import HOSTNAME
 
 _ONE_NODE: Final = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
+
+
+def _names_one_node(term: NodeSelectorTerm) -> bool:
+    named = [one for one in term.expressions if one.key == HOSTNAME] + list(term.fields)
+    return any(one.operator is Operator.IN and len(one.values) == 1 for one in named)
 
 
 class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
@@ -21,6 +27,8 @@ class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
     handle: str = ""
     attached: bool = False
     """Whether it may have to be attached to a node: its CSI driver says whether it is, others are."""
+    on_node: bool = False
+    """Whether it is a directory or a disk of the node where its pod runs (`hostPath`, `local`)."""
     claim: tuple[str, str] | None = None
     """(namespace, name) of the claim it is reserved for."""
     capacity: int = 0
@@ -28,6 +36,11 @@ class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
     phase: str = ""
     volume_mode: str = "Filesystem"
     deleted: bool = False
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether a pod that goes to another node finds other data there: it is on a node, and not bound to one."""
+        return self.on_node and not (self.node_affinity and all(map(_names_one_node, self.node_affinity)))
 
     @property
     def of_one_node(self) -> bool:

@@ -573,7 +573,10 @@ class EligibilityChecker:
         return None
 
     def _refuse_local_storage(self, pod: Pod) -> Refusal | None:
-        refusal = self._refuse_volumes(pod.local_volumes)
+        behind = self._find_behind_claims(pod) if pod.claims else ()
+        refusal = (
+            self._rules_on_volumes((*pod.local_volumes, *behind)) if behind else self._refuse_volumes(pod.local_volumes)
+        )
         if refusal is None or pod.annotations.get(SAFE_TO_EVICT) == "true":
             return None
         safe = pod.annotations.get(SAFE_TO_EVICT_VOLUMES)
@@ -581,7 +584,19 @@ class EligibilityChecker:
             return refusal
         # As the cluster-autoscaler reads it: between commas, blanks are a part of a name, which then matches no volume.
         names = frozenset(safe.split(","))
-        return self._refuse_volumes(tuple([volume for volume in pod.local_volumes if volume.name not in names]))
+        left = tuple([volume for volume in (*pod.local_volumes, *behind) if volume.name not in names])
+        return self._rules_on_volumes(left)
+
+    def _find_behind_claims(self, pod: Pod) -> tuple[LocalVolume, ...]:
+        """Return the claims of a pod whose volumes are directories or disks of nodes, by the names of the claims."""
+        volumes = self._snapshot.volume
+        claims = ((name, self._snapshot.claim.get((pod.namespace, name))) for name in pod.claims)
+        bound = ((name, volumes.get(claim.volume)) for name, claim in claims if claim is not None)
+        return tuple(
+            LocalVolume(name, LocalStorage.HOST_PATH)
+            for name, volume in bound
+            if volume is not None and volume.left_behind
+        )
 
     def _rules_on_volumes(self, volumes: tuple[LocalVolume, ...]) -> Refusal | None:
         """Refuse volumes of which one is of a refused kind; thousands of pods share one answer."""
