@@ -63,7 +63,7 @@ class LocalStoragePermissions(Section):
     ephemeral: Permission = Permission.REFUSE
     """Pods with a generic ephemeral volume, whose claim an eviction deletes."""
     host_path: Permission = Permission.REFUSE
-    """Pods with a hostPath, or a claim whose volume is one, or local, and bound to no node: the data stays on the node."""
+    """Pods with a hostPath, or a claim whose volume is one, or local, and bound to no node: the data stays there."""
 
     @property
     def refused(self) -> frozenset[LocalStorage]:
