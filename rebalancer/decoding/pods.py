@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
@@ -132,8 +133,13 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
     conditions = _read_conditions(status.conditions or ())
     ready, created = conditions.ready, metadata.creation_timestamp or UNDATED
     bound_at = conditions.bound_at if conditions.bound_at != created else created  # mostly: one object for both
+    start = None if ready or not node else _find_start(status, conditions, bound_at or created)
+    failure = _read_start_failure(spec, status, conditions)
+    restarts = 0 if start is None else sum(one.restart_count for one in _containers_of(status))
     # The pod's own, which would make every text another one. The names of volumes are drawn.
     spec.node_name, spec.volumes = "", volumes if disks else None
+    for container in _containers_of(status):
+        container.state, container.restart_count = None, 0
     text = _ENCODE(
         (
             metadata.owner_references,
@@ -146,7 +152,6 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         )
     )
     shared = intern.convert(text, partial(_convert_shared, intern))
-    start_failure, failed_image = _read_start_failure(spec, status, conditions)
     annotations, own_cost = intern.annotations(metadata.annotations or {}, _read_annotations)
     namespace = sys.intern(metadata.namespace)
     return Pod(
@@ -177,13 +182,15 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
         local_volumes=intern(local) if local else (),
         evicted_at=conditions.evicted_at,
         preempted=conditions.preempted,
-        start_failure=start_failure,
-        failed_image=failed_image,
+        start_failure=failure.reason,
+        start_message=failure.message,
+        failed_image=failure.image,
+        restarts=restarts,
         bound_at=bound_at,
         started_at=bound_at if status.start_time == bound_at else status.start_time,
         has_sandbox=conditions.has_sandbox,
         unready_since=None if ready else conditions.ready_changed,
-        starting_since=None if ready or not node else _find_start(status, conditions, bound_at or created),
+        starting_since=start,
         unstarted_since=None if ready or not node else _find_unstarted(status, conditions, bound_at or created),
         grace_seconds=_read_grace(grace),
         owning_pod=shared.owning_pod,
@@ -209,19 +216,34 @@ class _Conditions(NamedTuple):
     bound_at: datetime | None
 
 
-def _read_start_failure(spec: wire.RawPodSpec, status: wire.RawPodStatus, conditions: _Conditions) -> tuple[str, str]:
-    """Return why a container of a pod does not run, as its kubelet says it, and its image; "" if nothing is wrong."""
+class _StartFailure(NamedTuple):
+    """Why a container of a pod does not run, as its kubelet says it, and its image; "" if nothing is wrong."""
+
+    reason: str = ""
+    message: str = ""
+    image: str = ""
+
+
+_NO_FAILURE: Final = _StartFailure()
+
+
+def _containers_of(status: wire.RawPodStatus) -> Iterator[wire.RawContainerStatus]:
+    return chain(status.init_container_statuses or (), status.container_statuses or ())
+
+
+def _read_start_failure(spec: wire.RawPodSpec, status: wire.RawPodStatus, conditions: _Conditions) -> _StartFailure:
     if conditions.ready:
-        return "", ""
+        return _NO_FAILURE
     if _is_rejected(status):
-        return sys.intern(status.reason), ""
-    for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        return _StartFailure(sys.intern(status.reason))
+    for container in _containers_of(status):
         waiting = container.state.waiting if container.state is not None else None
         if waiting is not None and waiting.reason in _START_FAILURES:
             every = (*(spec.init_containers or ()), *spec.containers)
             images = (one.image for one in every if one.name == container.name)
-            return sys.intern(waiting.reason), sys.intern(next(images, ""))
-    return (NO_SANDBOX if conditions.has_sandbox is False else ""), ""
+            message = bounds.shorten(waiting.message, bounds.LONGEST_TEXT)
+            return _StartFailure(sys.intern(waiting.reason), message, sys.intern(next(images, "")))
+    return _StartFailure(NO_SANDBOX) if conditions.has_sandbox is False else _NO_FAILURE
 
 
 def _is_rejected(status: wire.RawPodStatus) -> bool:

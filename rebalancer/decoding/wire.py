@@ -300,6 +300,7 @@ class ContainerState(Wire, frozen=True):
 
 class ContainerStatus(Wire, frozen=True):
     name: str
+    restart_count: int = 0
     state: ContainerState | None = None
     allocated_resources: dict[str, Quantity] | None = None
     resources: Amounts | None = None
@@ -337,9 +338,22 @@ class RawContainer(Wire, frozen=True):
     restart_policy_rules: Raw = _NULL
 
 
-class RawContainerStatus(Wire, frozen=True):
+class RawWaiting(Waiting, frozen=True):
+    """With a message, which may name what is nobody else's business: it is not in what is handed to others."""
+
+    message: str = ""
+
+
+class RawContainerState(Wire, frozen=True):
+    waiting: RawWaiting | None = None
+
+
+class RawContainerStatus(Struct, gc=False, rename="camel", kw_only=True, omit_defaults=True):
+    """In which `decode_pod` leaves what all pods of an owner have in common."""
+
     name: str
-    state: ContainerState | None = None
+    restart_count: int = 0
+    state: RawContainerState | None = None
     allocated_resources: Raw = _NULL
     resources: Raw = _NULL
 

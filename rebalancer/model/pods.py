@@ -134,9 +134,10 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     scheduling, so they are no part of the spec. `deleted` is its deletionTimestamp: such a pod is terminating.
     `own_deletion_cost` is the cost that the rebalancer itself has written, 0 if none; it is not among `annotations`.
     `finished` means Succeeded or Failed. `start_failure` is why a container of it does not run, as the kubelet says it
-    (`ImagePullBackOff`), or `NO_SANDBOX`; "" where nothing is wrong. `failed_image` is the image of that container, ""
-    without one. `grace_seconds` is its
-    terminationGracePeriodSeconds. `bound_at` is when it got its node, None where its status does not say so.
+    (`ImagePullBackOff`), or `NO_SANDBOX`; "" where nothing is wrong. `start_message` is what the kubelet says of that,
+    `failed_image` the image of that container, "" without. `restarts` is how often the containers of a pod have been
+    restarted that has never been Ready. `grace_seconds` is its terminationGracePeriodSeconds.
+    `bound_at` is when it got its node, None where its status does not say so.
     `has_sandbox` is whether its node has made a sandbox and network for it, None where its kubelet does not say.
     `unstarted_since` is since when it has none, of a pod on a node; of one that its kubelet refused to run when that
     was, and `start_failure` is the reason then (`UnexpectedAdmissionError`); else None. `requested` is what its spec
@@ -179,7 +180,9 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     started_at: datetime | None = None
     preempted: bool = False
     start_failure: str = ""
+    start_message: str = ""
     failed_image: str = ""
+    restarts: int = 0
     bound_at: datetime | None = None
     has_sandbox: bool | None = None
     unstarted_since: datetime | None = None

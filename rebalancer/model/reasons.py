@@ -191,6 +191,11 @@ class Reason(StrEnum):
         "A node that may take a replacement does not start, or rejects, the pods that were bound to it lately.",
         "Repair the node, or cordon it until it starts pods again; kubectl describe of such a pod says why.",
     )
+    TEMPLATE_DOES_NOT_START = (
+        "TemplateDoesNotStart",
+        "The newest pod of its template does not start: it crashes, or its image, a Secret or ConfigMap is missing.",
+        "Mend what the newest pod lacks, or its template; it starts, or is deleted, and the repair goes on.",
+    )
     DOMAIN_UNSETTLED = "DomainUnsettled", "A domain that may take a replacement loses nodes, or has until a moment ago."
     ZONE_IN_MAINTENANCE = (
         "ZoneInMaintenance",

@@ -68,6 +68,37 @@ def test_why_a_pod_does_not_run(status: dict[str, Any], expected: str) -> None:
     assert [pod.start_failure for pod in decoded(status)] == [expected] * 2
 
 
+def test_what_the_kubelet_says_is_not_in_a_dump() -> None:
+    """It may name what is nobody else's business; of a container that runs, or a pod that is Ready, nothing is said."""
+    failing = decoded({"containerStatuses": [waiting("ErrImagePull")]})
+    assert [pod.start_message for pod in failing] == ["with a password in it", ""]
+    for status in (
+        {"containerStatuses": [waiting("ContainerCreating")]},
+        {"containerStatuses": [waiting("ErrImagePull")], "conditions": [READY]},
+    ):
+        assert [pod.start_message for pod in decoded(status)] == ["", ""]
+
+
+def test_restarts_are_those_of_a_pod_that_was_never_ready() -> None:
+    """Of all its containers; the pods of an owner share their spec however often they have restarted."""
+    statuses = {
+        "initContainerStatuses": [{"name": "init", "restartCount": 1}],
+        "containerStatuses": [{"name": "app", "restartCount": 3}, {"name": "proxy"}],
+    }
+    starting = {**statuses, "startTime": "2026-01-02T03:04:05Z", "conditions": [ready("False", "03:04:05")]}
+    once_ready = {**starting, "conditions": [ready("False", "04:00:00")]}
+    assert [pod.restarts for pod in decoded(starting)] == [4, 4]
+    assert [pod.restarts for pod in decoded(once_ready)] == [0, 0]
+    assert [pod.restarts for pod in decoded({**starting, "conditions": [READY]})] == [0, 0]
+    intern, kind = Interner(), KIND_NAMED["Pod"]
+    spec = {"nodeName": "a-1", "containers": [{"name": "app"}, {"name": "proxy"}]}
+    made = [
+        decode(kind, json.dumps({"metadata": METADATA, "spec": spec, "status": status}).encode(), intern)
+        for status in (starting, {**starting, "containerStatuses": [waiting("CrashLoopBackOff")]})
+    ]
+    assert made[0].spec is made[1].spec
+
+
 def test_the_image_of_the_container_that_does_not_run() -> None:
     """By the container's name: kubelets list containers in another order than the spec does."""
     spec = {

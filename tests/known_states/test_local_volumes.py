@@ -42,14 +42,15 @@ def test_the_policy_may_allow_it() -> None:
     assert database(**PATH).plan(ALLOWED).evicted == ["shop/db-0"]
 
 
-def test_a_pod_may_be_declared_safe() -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "goes"),
+    [(SAFE, "true", True), (f"{SAFE}-local-volumes", "data-db-0", True), (f"{SAFE}-local-volumes", "data", False)],
+)
+def test_a_pod_may_be_declared_safe(key: str, value: str, goes: bool) -> None:
     """By itself, or for the claims that are listed."""
-    for key, value in ((SAFE, "true"), (f"{SAFE}-local-volumes", "data-db-0")):
-        state = database(**PATH)
-        state.get("Pod", "db-0")["metadata"]["annotations"] = {key: value}
-        assert state.plan().evicted == ["shop/db-0"]
-    state.get("Pod", "db-0")["metadata"]["annotations"] = {f"{SAFE}-local-volumes": "data"}
-    assert state.plan().reasons == {Reason.LOCAL_STORAGE}
+    state = database(**PATH)
+    state.get("Pod", "db-0")["metadata"]["annotations"] = {key: value}
+    assert state.plan().evicted == (["shop/db-0"] if goes else [])
 
 
 def test_a_volume_that_is_bound_to_its_node_pins_its_pod() -> None:

@@ -26,6 +26,7 @@ from rebalancer.planning.scope.owners import (
     refuse_scaled,
 )
 from rebalancer.planning.scope.pod_groups import refuse_group
+from rebalancer.planning.scope.template_starts import TemplateStarts
 from rebalancer.policy import Policy
 from rebalancer.policy.durations import parse_duration
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -414,6 +415,7 @@ class EligibilityChecker:
         self._selects_every_pod = self._rules.selector is None
         self._refuse_volumes = cache(self._rules_on_volumes)
         self._refused_storage = self._rules.local_storage.refused
+        self._starts = TemplateStarts(snapshot)
         self._silent = frozenset(node.name for node in snapshot.nodes if not node.ready)
         self._first_unready = cache(lambda owner_uid: find_first_unready(snapshot.workload[owner_uid], snapshot))
 
@@ -523,6 +525,8 @@ class EligibilityChecker:
             return False
         if self._silent and any(pod.node in self._silent for pod in pods):
             return False
+        if any(map(self._starts.refuse, {pod.revision: pod for pod in pods if pod.ready}.values())):
+            return False
         return self._clock.has_lasted(max(map(_CREATED, pods)), self._rules.min_age)
 
     def refuse_pod(self, pod: Pod) -> Refusal | None:
@@ -545,6 +549,7 @@ class EligibilityChecker:
             or self._refuse_young(pod)
             or self._refuse_before_its_turn(pod)
             or self._refuse_on_silent_node(pod)
+            or self._starts.refuse(pod)
         )
 
     def _refuse_on_silent_node(self, pod: Pod) -> NodeSilent | None:

@@ -1,0 +1,108 @@
+"""Templates whose newest pod does not start: what replaced a Ready pod of it would not start either.
+
+The newest pod of a template is the witness of what comes back. While it cannot pull its image, lacks a Secret or
+ConfigMap, or has crashed since it was made, no Ready pod of that template goes. That ends when the witness is Ready or
+gone, or a pod of the template that was made no earlier is Ready.
+
+Example: the image of a Deployment has been deleted from its registry. Its pods run on, since their nodes have it; one
+that was made three days ago waits with ImagePullBackOff, and so would every replacement on a node without the image.
+
+A later pod that is Ready elsewhere shows that what an earlier one lacks may be its node's. It shows nothing where it
+runs on the node of the earlier one: that node has started the template, and what is lacking has gone since then. Pods
+of several owners that do not start on one node, and on no other, are that node's fault, and a pod for which its node
+has made no sandbox may be: these are left to `assessment.starts`.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Final
+
+from rebalancer.model.facts import End, Refusal
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+
+_CRASH: Final = "CrashLoopBackOff"
+_LACKING: Final = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError"}
+)
+"""What a kubelet says of a container whose image, or a Secret or ConfigMap of it, is not there, until it is."""
+
+
+class TemplateDoesNotStart(Refusal):
+    """The newest pod of a template does not start: `failure` is why, `message` what its kubelet says."""
+
+    reason = Reason.TEMPLATE_DOES_NOT_START
+    pod: str
+    failure: str
+    message: str
+    since: datetime
+
+    def _end(self) -> End:
+        return End(event=f"when pod {self.pod}, or a later one of the same template, is Ready")
+
+    def __str__(self) -> str:
+        said = f"{self.failure}: {self.message}" if self.message else self.failure
+        return (
+            f"the newest pod of its template, {self.pod}, does not start since {self.since:%Y-%m-%d %H:%M:%SZ} "
+            f"({said}): what replaces this one may not start either"
+        )
+
+
+class TemplateStarts:
+    """Which templates of one snapshot do not start."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._known: dict[tuple[str, str], TemplateDoesNotStart | None] = {}
+
+    @cached_property
+    def _failing(self) -> Mapping[str, frozenset[str]]:
+        """The owners of which pods do not start, by node."""
+        found: dict[str, set[str]] = {}
+        starting = (pod for pod in self._snapshot.pods if pod.starting_since is not None and pod.owner is not None)
+        for pod in starting:
+            if _get_failure(pod) or pod.unstarted_since is not None:
+                assert pod.owner is not None, "filtered above"
+                found.setdefault(pod.node or "", set()).add(pod.owner.uid)
+        return {node: frozenset(owners) for node, owners in found.items()}
+
+    def refuse(self, pod: Pod) -> TemplateDoesNotStart | None:
+        """Return why a Ready pod must not go whose template does not start; None where it may."""
+        if not self._failing or not pod.ready or pod.owner is None:
+            return None
+        key = pod.owner.uid, pod.revision
+        if key not in self._known:
+            alike = [one for one in self._snapshot.pods_of.get(pod.owner.uid, ()) if one.revision == pod.revision]
+            self._known[key] = self._judge(alike)
+        return self._known[key]
+
+    def _judge(self, pods: Iterable[Pod]) -> TemplateDoesNotStart | None:
+        living = [pod for pod in pods if not pod.terminating and not pod.finished]
+        failing = [pod for pod in living if _get_failure(pod) and not self._is_of_node(pod)]
+        if not failing:
+            return None
+        witness = max(failing, key=lambda pod: (pod.created, pod.name))
+        later = [pod for pod in living if pod.ready and pod.created >= witness.created]
+        failure = _get_failure(witness)
+        if later and (failure == _CRASH or all(pod.node != witness.node for pod in later)):
+            return None
+        assert witness.starting_since is not None, "a pod that was Ready once has no failure here"
+        return TemplateDoesNotStart(witness.name, failure, witness.start_message, witness.starting_since)
+
+    def _is_of_node(self, pod: Pod) -> bool:
+        """Return whether the fault is the node's: pods of several owners fail there, and nowhere else."""
+        node = self._snapshot.node.get(pod.node or "")
+        if node is None or not node.ready:
+            return True
+        return len(self._failing) == 1 and len(self._failing[node.name]) > 1
+
+
+def _get_failure(pod: Pod) -> str:
+    """Return why a pod has not started yet, "" where nothing says that its template does not."""
+    if pod.starting_since is None:
+        return ""
+    if pod.start_failure in _LACKING or pod.start_failure == _CRASH:
+        return pod.start_failure
+    return _CRASH if pod.restarts else ""
