@@ -5,7 +5,7 @@ all requirements count the same pods over topology keys that nest. Everything el
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -126,6 +126,15 @@ class PodsNodeBeingRemoved(Refusal):
         )
 
 
+class NotItsConstraint(Refusal):
+    """Only constraints of other workloads count its pods, and nothing is required of where these are themselves."""
+
+    reason = Reason.NOT_EVICTABLE
+
+    def __str__(self) -> str:
+        return "constraints of other workloads count its pods, and it has none: they are not moved for these"
+
+
 class OwnPodsNotSelected(Refusal):
     """A constraint's selector does not match the workload's own pods."""
 
@@ -199,6 +208,12 @@ class ProblemBuilder:
         if not requirements:
             return None
         refusals = [self._eligibility.refuse_controller(member) for member in component.members]
+        if len(component.groups) + len(component.limits) > 1:
+            concerned = {member.reference for member in self._find_concerned(component)}
+            refusals = [
+                refusal or (None if member.reference in concerned else NotItsConstraint())
+                for member, refusal in zip(component.members, refusals, strict=True)
+            ]
         refusal = self._refuse_unreadable(component) or _refuse_rollout(refusals) or self._refuse_drained(component)
         if refusal is not None:
             return refusal
@@ -215,6 +230,15 @@ class ProblemBuilder:
         if sample is None or levels is None or _have_several_bounds(component.members, requirements[0]):
             return self._multi_class(component, refusals, requirements)
         return self._single_class(component, refusals, requirements, sample, levels)
+
+    def _find_concerned(self, component: Component) -> Iterator[PodController]:
+        """Yield the owners of which something is required themselves: by their own constraints, or limits over them."""
+        soft = WhenUnsatisfiable.SCHEDULE_ANYWAY in self.policy.spread.act_on
+        for group in component.groups:
+            if group.hard or (soft and group.soft):
+                yield from group.spread.members
+        for limit in component.limits:
+            yield from (part.member for part in limit.parts)
 
     def refuse_eviction(self, pod: Pod, member: PodController) -> Refusal | None:
         """Return why a pod of an owner must not be evicted, whatever it were for; budgets may still hold it back."""
