@@ -119,6 +119,7 @@ STAYS = frozenset(
         "NoSafeEviction",
         "NoSequence",
         "NodeUnable",
+        "NotItsConstraint",
         "NodesTakeNoMore",
         "NotActedOn",
         "NotReplaced",
