@@ -76,7 +76,8 @@ def _is_webhook_registered(snapshot: Snapshot) -> bool | None:
     """Return whether recommendations reach new pods, None where the webhooks were not read."""
     if "MutatingWebhookConfiguration" not in snapshot.known:
         return None
-    hooks = (hook for configuration in snapshot.webhooks if configuration.mutating for hook in configuration.webhooks)
+    configurations = (configuration for configuration in snapshot.webhooks if configuration.mutating)
+    hooks = (hook for configuration in configurations for hook in configuration.webhooks if not hook.of_evictions)
     return any(hook.name == _AUTOSCALERS_WEBHOOK for hook in hooks)
 
 

@@ -1,4 +1,4 @@
-"""Webhooks that must answer when a pod is created, and cannot: their Service has no ready endpoint.
+"""Webhooks that must answer when a pod is created or evicted, and cannot: their Service has no ready endpoint.
 
 What a webhook would answer is not known. Whether it is asked is, where nothing but selectors decides: match conditions
 are expressions, and of webhooks with one nothing is said.
@@ -7,9 +7,11 @@ Source: `staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook` (generic, pr
 """
 
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from rebalancer.model.creation import PodWebhook
 from rebalancer.model.facts import End, Refusal
+from rebalancer.model.labels import NO_LABELS
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 
@@ -18,6 +20,7 @@ class WebhookUnreachable(Refusal):
     """A webhook that must answer before a pod is created has no ready endpoint, or its Service does not exist."""
 
     reason = Reason.CANNOT_CREATE
+    what: ClassVar = "created"
     configuration: str
     webhook: str
     service: str
@@ -27,29 +30,50 @@ class WebhookUnreachable(Refusal):
         return End(event=f"when webhook {self.webhook} answers")
 
     def __str__(self) -> str:
-        what = "has no ready endpoint" if self.exists else "does not exist"
+        lacks = "has no ready endpoint" if self.exists else "does not exist"
         return (
-            f"no pod can be created: webhook {self.webhook} of {self.configuration} must answer, and its Service "
-            f"{self.service} {what}. Repair the Service, or set failurePolicy: Ignore"
+            f"no pod can be {self.what}: webhook {self.webhook} of {self.configuration} must answer, and its Service "
+            f"{self.service} {lacks}. Repair the Service, or set failurePolicy: Ignore"
         )
+
+
+class EvictionWebhookUnreachable(WebhookUnreachable):
+    """A webhook that must answer before a pod is evicted has no ready endpoint, or its Service does not exist."""
+
+    reason = Reason.REFUSED_BY_ADMISSION
+    what = "evicted"
 
 
 def find_unreachable(namespace: str, labels: Mapping[str, str], snapshot: Snapshot) -> Iterator[WebhookUnreachable]:
     """Yield the webhooks that would be asked about a pod with these labels, must answer, and cannot."""
     for hook in snapshot.demanding_webhooks:
-        assert hook.service is not None
-        if not _is_asked(hook, namespace, labels, snapshot):
-            continue
-        place, name = hook.service
-        services = snapshot.services_in.get(place, ())
-        exists = any(service.name == name for service in services)
-        kind = "MutatingWebhookConfiguration" if hook.mutating else "ValidatingWebhookConfiguration"
-        # Of a namespace without any Service it is not known whether they were read: a file may be of one namespace.
-        is_read = bool(services) or (bool(snapshot.namespaces) and place not in snapshot.namespace)
-        missing = not exists and is_read and "Service" not in snapshot.unknown and snapshot.covers(place)
-        # A Service with a selector has an empty slice at least; without any, the API server may reach it otherwise.
-        if missing or snapshot.ready_endpoints.get(hook.service) == 0:
-            yield WebhookUnreachable(f"{kind} {hook.configuration}", hook.name, f"{place}/{name}", not missing)
+        if not hook.of_evictions and _is_asked(hook, namespace, labels, snapshot):
+            yield from _judge(hook, snapshot)
+
+
+def find_unreachable_of_evictions(namespace: str, snapshot: Snapshot) -> Iterator[EvictionWebhookUnreachable]:
+    """Yield the webhooks that would be asked about evictions in a namespace, must answer, and cannot.
+
+    What they would be asked about is the Eviction, which has no labels.
+    """
+    for hook in snapshot.demanding_webhooks:
+        if hook.of_evictions and _is_asked(hook, namespace, NO_LABELS, snapshot):
+            for found in _judge(hook, snapshot):
+                yield EvictionWebhookUnreachable(found.configuration, found.webhook, found.service, found.exists)
+
+
+def _judge(hook: PodWebhook, snapshot: Snapshot) -> Iterator[WebhookUnreachable]:
+    assert hook.service is not None
+    place, name = hook.service
+    services = snapshot.services_in.get(place, ())
+    exists = any(service.name == name for service in services)
+    kind = "MutatingWebhookConfiguration" if hook.mutating else "ValidatingWebhookConfiguration"
+    # Of a namespace without any Service it is not known whether they were read: a file may be of one namespace.
+    is_read = bool(services) or (bool(snapshot.namespaces) and place not in snapshot.namespace)
+    missing = not exists and is_read and "Service" not in snapshot.unknown and snapshot.covers(place)
+    # A Service with a selector has an empty slice at least; without any, the API server may reach it otherwise.
+    if missing or snapshot.ready_endpoints.get(hook.service) == 0:
+        yield WebhookUnreachable(f"{kind} {hook.configuration}", hook.name, f"{place}/{name}", not missing)
 
 
 def _is_asked(hook: PodWebhook, namespace: str, labels: Mapping[str, str], snapshot: Snapshot) -> bool:

@@ -8,6 +8,8 @@ Sources: for the defaults of absent fields `pkg/apis/*/v1/defaults.go` of Kubern
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec import structs
+
 from rebalancer.decoding import creation_wire as wire
 from rebalancer.decoding.constraints import decode_tolerations
 from rebalancer.decoding.errors import parse_choice
@@ -148,27 +150,29 @@ def decode_mutating(source: wire.WebhookConfiguration, _: Interner) -> WebhookCo
 
 
 def _decode_configuration(source: wire.WebhookConfiguration, *, mutating: bool) -> WebhookConfiguration:
-    """Convert a configuration with those of its webhooks that are called when a pod is created.
+    """Convert a configuration with those of its webhooks that are called when a pod is created, or evicted.
 
     `matchPolicy` makes no difference: no other group or version has pods.
     """
     webhooks = []
     for position, webhook in enumerate(source.webhooks or ()):
-        if not any(map(_matches_new_pods, webhook.rules or ())):
+        asked = [
+            matches for matches in (_matches_new_pods, _matches_evictions) if any(map(matches, webhook.rules or ()))
+        ]
+        if not asked:
             continue
         field, service = f"webhooks[{position}]", webhook.client_config.service
-        webhooks.append(
-            PodWebhook(
-                configuration=source.metadata.name,
-                name=webhook.name,
-                mutating=mutating,
-                must_answer=webhook.failure_policy != "Ignore",
-                service=(service.namespace, service.name) if service is not None else None,
-                namespaces=decode_selector(webhook.namespace_selector, f"{field}.namespaceSelector") or LabelSelector(),
-                objects=decode_selector(webhook.object_selector, f"{field}.objectSelector") or LabelSelector(),
-                is_conditional=bool(webhook.match_conditions),
-            )
+        row = PodWebhook(
+            configuration=source.metadata.name,
+            name=webhook.name,
+            mutating=mutating,
+            must_answer=webhook.failure_policy != "Ignore",
+            service=(service.namespace, service.name) if service is not None else None,
+            namespaces=decode_selector(webhook.namespace_selector, f"{field}.namespaceSelector") or LabelSelector(),
+            objects=decode_selector(webhook.object_selector, f"{field}.objectSelector") or LabelSelector(),
+            is_conditional=bool(webhook.match_conditions),
         )
+        webhooks += [structs.replace(row, of_evictions=matches is _matches_evictions) for matches in asked]
     return WebhookConfiguration(name=source.metadata.name, mutating=mutating, webhooks=tuple(webhooks))
 
 
@@ -208,12 +212,20 @@ def _decode_new_pods(source: wire.MatchResources, field: str) -> NewPods | None:
 
 
 def _matches_new_pods(rule: wire.Rule) -> bool:
+    return _matches_creation(rule) and any(map(_is_pods, rule.resources or ()))
+
+
+def _matches_evictions(rule: wire.Rule) -> bool:
+    """Say whether a rule matches requests of the Eviction API, which create a subresource of the pod."""
+    return _matches_creation(rule) and any(map(_is_eviction, rule.resources or ()))
+
+
+def _matches_creation(rule: wire.Rule) -> bool:
     return (
         (rule.scope or "*") in _POD_SCOPES
         and _has(rule.operations, "CREATE")
         and _has(rule.api_groups, "")
         and _has(rule.api_versions, "v1")
-        and any(map(_is_pods, rule.resources or ()))
     )
 
 
@@ -225,6 +237,12 @@ def _is_pods(resource: str) -> bool:
     """Say whether a rule's resource includes pods themselves: `pods/*` has the subresource "" too."""
     name, _, subresource = resource.partition("/")
     return name in {"*", "pods"} and subresource in {"*", ""}
+
+
+def _is_eviction(resource: str) -> bool:
+    """Say whether a rule's resource includes evictions; `*` has resources alone, without their subresources."""
+    name, slash, subresource = resource.partition("/")
+    return bool(slash) and name in {"*", "pods"} and subresource in {"*", "eviction"}
 
 
 def decode_endpoint_slice(source: wire.EndpointSlice, _: Interner) -> EndpointSlice:

@@ -86,7 +86,7 @@ class ServiceAccount(Struct, frozen=True, gc=False):
 
 
 class PodWebhook(Struct, frozen=True, gc=False, kw_only=True):
-    """An admission webhook that is asked when a pod is created.
+    """An admission webhook that is asked when a pod is created or, with `of_evictions`, evicted: one row for each.
 
     `configuration` is the name of its ValidatingWebhookConfiguration or MutatingWebhookConfiguration (`mutating`).
     `service` is (namespace, name), None for a URL. `must_answer`: failurePolicy is Fail.
@@ -100,10 +100,11 @@ class PodWebhook(Struct, frozen=True, gc=False, kw_only=True):
     namespaces: LabelSelector | None = None
     objects: LabelSelector | None = None
     is_conditional: bool = False
+    of_evictions: bool = False
 
 
 class WebhookConfiguration(Struct, frozen=True, gc=False, kw_only=True):
-    """A configuration with those of its webhooks that are asked about new pods."""
+    """A configuration with those of its webhooks that are asked about new pods, or evictions."""
 
     name: str
     mutating: bool = False

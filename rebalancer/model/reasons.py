@@ -248,8 +248,8 @@ class Reason(StrEnum):
     REFUSED_BY_ADMISSION = (
         "RefusedByAdmission",
         (
-            "An admission webhook, policy or plugin refused the eviction; the message has its name, its words and the "
-            "time of the next request."
+            "An admission webhook, policy or plugin refused the eviction, or would; the message has its name, words "
+            "and the time of the next request."
         ),
     )
     BREAKER_OPEN = (

@@ -336,7 +336,7 @@ class Snapshot:
 
     @_Index
     def demanding_webhooks(self) -> Sequence[PodWebhook]:
-        """Webhooks of a Service without whose answer no pod is created; not those with conditions on the request."""
+        """Webhooks of a Service without whose answer no pod is created, or evicted; not those with match conditions."""
         hooks = [hook for configuration in self.webhooks for hook in configuration.webhooks]
         return [hook for hook in hooks if hook.must_answer and hook.service is not None and not hook.is_conditional]
 

@@ -231,8 +231,29 @@ def test_a_webhook_is_called_for_new_pods_as_the_api_server_matches_rules(
     other = {**webhook, "name": "other", "rules": None}
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
         decoded = made(kind, webhooks=[other, webhook])
-        assert [one.name for one in decoded.webhooks] == ["w"] * matches
+        assert [one.name for one in decoded.webhooks if not one.of_evictions] == ["w"] * matches
         assert decoded.mutating is (kind == "MutatingWebhookConfiguration")
+
+
+@pytest.mark.parametrize(
+    ("rule", "matches"),
+    [
+        ({"resources": ["pods/eviction"]}, True),
+        ({"resources": ["pods", "*/eviction"]}, True),
+        ({"resources": ["pods/*"]}, True),
+        ({"resources": ["*/*"]}, True),
+        ({"resources": ["*"]}, False),
+        ({"resources": ["pods", "pods/", "deployments/eviction"]}, False),
+        ({"resources": ["pods/eviction"], "operations": ["DELETE"]}, False),
+        ({"resources": ["pods/eviction"], "apiGroups": ["policy"]}, False),
+        ({"resources": ["pods/eviction"], "scope": "Cluster"}, False),
+    ],
+)
+def test_a_webhook_is_called_for_evictions_as_the_api_server_matches_rules(rule: dict[str, Any], matches: bool) -> None:
+    """An eviction creates a subresource of a pod; `*` has no subresources."""
+    webhook = {"name": "w", "clientConfig": {"url": "https://x"}, "rules": [{**RULE, **rule}]}
+    decoded = made("ValidatingWebhookConfiguration", webhooks=[webhook])
+    assert [one.name for one in decoded.webhooks if one.of_evictions] == ["w"] * matches
 
 
 @pytest.mark.parametrize(

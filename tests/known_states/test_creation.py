@@ -218,39 +218,40 @@ class TestDefaultLimit:
         assert_refused(self.with_limits({"default": {"cpu": "50m"}}), "container app", "more than its limit of 50m")
 
 
-class TestWebhook:
-    def registered(self, kind: str, *, ready: bool = False, **fields: Any) -> State:
-        hook: Manifest = {
-            "name": "check.guard.test",
-            "clientConfig": {"service": {"namespace": "guard", "name": "gate", "path": "/pods"}},
-            "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
-            "failurePolicy": "Fail",
-            "sideEffects": "None",
-            "admissionReviewVersions": ["v1"],
-            **fields,
-        }
-        endpoint = {"addresses": ["10.0.0.1"], "conditions": {"ready": ready}}
-        return cluster(
-            deployment(),
-            [
-                namespace("guard"),
-                make("admissionregistration.k8s.io/v1", kind, "guard", None, webhooks=[hook]),
-                make("v1", "Service", "gate", "guard", spec={"selector": {"app": "gate"}}),
-                make(
-                    "discovery.k8s.io/v1",
-                    "EndpointSlice",
-                    "gate-x",
-                    "guard",
-                    labels={"kubernetes.io/service-name": "gate"},
-                    addressType="IPv4",
-                    endpoints=[endpoint],
-                ),
-            ],
-        )
+def registered(kind: str, *, ready: bool = False, **fields: Any) -> State:
+    hook: Manifest = {
+        "name": "check.guard.test",
+        "clientConfig": {"service": {"namespace": "guard", "name": "gate", "path": "/pods"}},
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **fields,
+    }
+    endpoint = {"addresses": ["10.0.0.1"], "conditions": {"ready": ready}}
+    return cluster(
+        deployment(),
+        [
+            namespace("guard"),
+            make("admissionregistration.k8s.io/v1", kind, "guard", None, webhooks=[hook]),
+            make("v1", "Service", "gate", "guard", spec={"selector": {"app": "gate"}}),
+            make(
+                "discovery.k8s.io/v1",
+                "EndpointSlice",
+                "gate-x",
+                "guard",
+                labels={"kubernetes.io/service-name": "gate"},
+                addressType="IPv4",
+                endpoints=[endpoint],
+            ),
+        ],
+    )
 
+
+class TestWebhook:
     @pytest.mark.parametrize("kind", ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"])
     def test_one_that_must_answer_and_cannot_refuses_the_replacement(self, kind: str) -> None:
-        state = self.registered(kind)
+        state = registered(kind)
         assert_refused(state, f"webhook check.guard.test of {kind} guard", "guard/gate has no ready endpoint")
 
     @pytest.mark.parametrize(
@@ -265,9 +266,54 @@ class TestWebhook:
         ids=["ignored", "answering", "another namespace", "other pods", "another operation"],
     )
     def test_one_that_need_not_answer_can_or_is_not_asked_does_not_matter(self, fields: dict[str, Any]) -> None:
-        assert_evicted(self.registered("ValidatingWebhookConfiguration", **fields))
+        assert_evicted(registered("ValidatingWebhookConfiguration", **fields))
 
     @pytest.mark.parametrize("resources", [["*"], ["*/*"], ["pods/*"], ["services", "pods"]])
     def test_one_is_asked_whose_rules_have_pods_among_others(self, resources: Sequence[str]) -> None:
         rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": [*resources]}
-        assert_refused(self.registered("ValidatingWebhookConfiguration", rules=[rule]), "guard/gate")
+        assert_refused(registered("ValidatingWebhookConfiguration", rules=[rule]), "guard/gate")
+
+
+VALIDATING = "ValidatingWebhookConfiguration"
+EVICTIONS = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/eviction"]}
+
+
+class TestWebhooksForEvictions:
+    """The Eviction API asks them before it deletes a pod: nothing is sent that it would refuse with an error."""
+
+    @pytest.mark.parametrize("kind", ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"])
+    @pytest.mark.parametrize("resources", [["pods/eviction"], ["*/eviction"], ["pods/*"], ["*/*"]])
+    def test_one_that_must_answer_and_cannot_holds_evictions_back(self, kind: str, resources: Sequence[str]) -> None:
+        state = registered(kind, rules=[{**EVICTIONS, "resources": [*resources]}])
+        reasons = {Reason.REFUSED_BY_ADMISSION, Reason.CANNOT_CREATE}
+        outcome = state.plan()
+        assert outcome.evicted == []
+        assert outcome.reasons & reasons
+
+    def test_it_is_named_with_the_way_out(self) -> None:
+        said = registered(VALIDATING, rules=[EVICTIONS]).plan().assert_kept(Reason.REFUSED_BY_ADMISSION)
+        assert "no pod can be evicted: webhook check.guard.test of ValidatingWebhookConfiguration guard must" in said
+        assert "guard/gate has no ready endpoint. Repair the Service, or set failurePolicy: Ignore" in said
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"failurePolicy": "Ignore"},
+            {"ready": True},
+            {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "office"}}},
+            {"objectSelector": {"matchLabels": {"app": "web"}}},
+            {"rules": [{**EVICTIONS, "operations": ["UPDATE", "DELETE"]}]},
+            {"rules": [{**EVICTIONS, "resources": ["pods/exec", "pods/status"]}]},
+            {"rules": [{**EVICTIONS, "resources": ["deployments/*", "*/scale"]}]},
+            {"rules": [{**EVICTIONS, "apiGroups": ["policy"], "resources": ["poddisruptionbudgets"]}]},
+            {"rules": [{**EVICTIONS, "scope": "Cluster"}]},
+            {"matchConditions": [{"name": "only-people", "expression": "request.userInfo.username != 'x'"}]},
+        ],
+    )
+    def test_one_that_need_not_answer_can_or_is_not_asked_stops_nothing(self, fields: dict[str, Any]) -> None:
+        """An Eviction has no labels, so that a selector of objects by labels does not match it."""
+        assert_evicted(registered(VALIDATING, **{"rules": [EVICTIONS], **fields}))
+
+    def test_one_for_evictions_alone_says_nothing_about_new_pods(self) -> None:
+        state = registered(VALIDATING, rules=[EVICTIONS])
+        assert Reason.CANNOT_CREATE not in state.plan().reasons

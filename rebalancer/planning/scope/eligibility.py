@@ -10,6 +10,7 @@ from rebalancer.assessment.spread_groups import PodController
 from rebalancer.assessment.too_large import refuse_terms
 from rebalancer.creation.acceptance import find_refusals
 from rebalancer.creation.replacement import is_of_template
+from rebalancer.creation.webhooks import find_unreachable_of_evictions
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moments import Clock
@@ -449,7 +450,11 @@ class EligibilityChecker:
                     return refusal
         if isinstance(member.next_pod, Unpredictable):  # a PodGroup always is the reason of that, too
             return refuse_group(member.pods[0], self._snapshot) or member.next_pod
-        return self._refuse_changing(member) or self._refuse_uncreatable(owner, member.next_pod, member.pods)
+        return (
+            self._refuse_changing(member)
+            or self._refuse_uncreatable(owner, member.next_pod, member.pods)
+            or next(find_unreachable_of_evictions(owner.namespace, self._snapshot), None)
+        )
 
     def _refuse_without_owner(self, member: PodController) -> Refusal:
         kind, controller = member.reference.kind, member.pods[0].owner
