@@ -8,6 +8,9 @@ kubelet rejects it its owner makes one pod after the other:
 * the node's runtime does not have the handler of the pod's RuntimeClass (`status.runtimeHandlers`);
 * the node says that it lacks a feature that the pod needs (`status.features`, features of `status.runtimeHandlers`).
 
+Nor does it look at what its configuration switches off; of that, kubelets check node affinity, host ports and free
+capacity themselves.
+
 What is not said restricts nothing: a node without a CSINode, a kubelet that does not list its handlers.
 """
 
@@ -16,6 +19,10 @@ from typing import Final, NamedTuple
 
 from rebalancer.model.nodes import SYSTEM, Node
 from rebalancer.model.pods import NodeFeature, Pod
+from rebalancer.scheduling.feasibility import is_on
+from rebalancer.scheduling.node_affinity import NodeAffinityFilter
+from rebalancer.scheduling.node_ports import NodePorts
+from rebalancer.scheduling.node_resources_fit import NodeResourcesFit
 from rebalancer.scheduling.view import View
 
 
@@ -26,6 +33,8 @@ class Inability(NamedTuple):
     lack: str
     remedy: str
     of_system: bool = False
+    uncounted: bool = False
+    """Whether constraints may not count these nodes, though the scheduler takes them."""
 
 
 _FIELDS: Final[Mapping[str, str]] = {
@@ -48,6 +57,8 @@ def find_inabilities(pod: Pod, view: View) -> Iterator[Inability]:
         yield _without_handler(handler, pod.spec.runtime_class, view)
     for need in pod.spec.needs:
         yield _without_feature(need, handler, view)
+    if view.profile.filters_off:
+        yield from _rejecting(pod, view)
 
 
 def _of_other_systems(wanted: str, view: View) -> Iterator[Inability]:
@@ -58,6 +69,17 @@ def _of_other_systems(wanted: str, view: View) -> Iterator[Inability]:
                 f"runs {system}, where spec.os of the pods is {wanted}",
                 f"Add nodeSelector {SYSTEM}: {wanted} to the template",
                 of_system=True,
+            )
+
+
+def _rejecting(pod: Pod, view: View) -> Iterator[Inability]:
+    for plugin in (NodeAffinityFilter, NodePorts, NodeResourcesFit):
+        if not is_on(plugin, view):
+            yield Inability(
+                view.nodes.names - plugin(pod, view).admit(view.nodes.names),
+                f"does not pass {plugin.name}, which the scheduler's configuration switches off and kubelets check",
+                f"Switch {plugin.name} on",
+                uncounted=True,
             )
 
 

@@ -7,9 +7,11 @@ SchedulingGates, DynamicResources, NodeDeclaredFeatures and gang scheduling (pod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from rebalancer.model.affinity import NodeAffinity, Toleration
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
 from rebalancer.scheduling.node_affinity import NodeAffinityFilter
+from rebalancer.scheduling.node_index import required_part
 from rebalancer.scheduling.node_name import NodeName
 from rebalancer.scheduling.node_ports import NodePorts
 from rebalancer.scheduling.node_resources_fit import NodeResourcesFit
@@ -75,6 +77,25 @@ def admissible(pod: Pod, view: View) -> frozenset[str]:
     affinity = spec.node_affinity
     key = ("admissible", spec.node_name, spec.tolerations, affinity.selector, affinity.required)
     return view.memo(key, lambda: _apply_filters(NODE_FILTERS, pod, view, view.nodes.names))
+
+
+def is_on(plugin: type[Filter], view: View) -> bool:
+    """Return whether the profile enables a filter."""
+    return plugin.name not in view.profile.filters_off
+
+
+def admitted_by_labels(affinity: NodeAffinity, view: View) -> frozenset[str]:
+    """Return the nodes whose labels match what a pod and the profile require, as far as the profile looks at that."""
+    if not is_on(NodeAffinityFilter, view):
+        return view.nodes.names
+    added = view.profile.added_affinity.required
+    selected = view.nodes.matching(required_part(affinity))
+    return selected if added is None else selected & view.nodes.matching(required_part(view.profile.added_affinity))
+
+
+def admitted_by_taints(tolerations: tuple[Toleration, ...], view: View) -> frozenset[str]:
+    """Return the nodes whose taints are tolerated, as far as the profile looks at that."""
+    return view.nodes.tolerated(tolerations) if is_on(TaintToleration, view) else view.nodes.names
 
 
 def _apply_filters(filters: Iterable[type[Filter]], pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:

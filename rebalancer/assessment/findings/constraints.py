@@ -24,6 +24,7 @@ from rebalancer.model.nodes import PASSING
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.workloads import Workload, reference_of
+from rebalancer.scheduling.feasibility import admitted_by_labels, admitted_by_taints
 from rebalancer.scheduling.node_index import required_part
 from rebalancer.scheduling.pod_topology_spread import ineffective
 from rebalancer.scheduling.spread_constraints import EffectiveConstraint, Origin, constraints_of
@@ -181,7 +182,8 @@ def _closed_domains(evaluated: EvaluatedConstraint, sample: Pod, view: View) -> 
     eligible = evaluated.counts.eligible
 
     def make() -> list[str]:
-        usable = view.nodes.matching(affinity) & view.nodes.tolerated((*tolerations, *PASSING))
+        usable = admitted_by_labels(sample.spec.node_affinity, view)
+        usable &= admitted_by_taints((*tolerations, *PASSING), view)
         if eligible.nodes <= usable:
             return []
         return sorted(value for value, nodes in eligible.domains.items() if nodes.isdisjoint(usable))

@@ -29,6 +29,8 @@ from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.scheduling.affinity_terms import selects
+from rebalancer.scheduling.feasibility import admitted_by_labels, admitted_by_taints, is_on
+from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
 from rebalancer.scheduling.node_index import NONE, required_part
 from rebalancer.scheduling.spread_constraints import Origin
 from rebalancer.scheduling.view import View
@@ -89,7 +91,7 @@ def _usable(sample: Pod, key: str, view: View) -> tuple[frozenset[str], frozense
     affinity, tolerations = required_part(sample.spec.node_affinity), sample.spec.tolerations
 
     def make() -> tuple[frozenset[str], frozenset[str]]:
-        nodes = view.nodes.matching(affinity) & view.nodes.tolerated(tolerations)
+        nodes = admitted_by_labels(sample.spec.node_affinity, view) & admitted_by_taints(tolerations, view)
         return nodes, nodes - view.nodes.carrying((key,))
 
     return view.memo(("usable without a key", key, affinity, tolerations), make)
@@ -156,7 +158,9 @@ def _anti_affinity_finding(member: PodController, view: View) -> Iterator[Findin
     sample, top = member.sample, member.top or member.owner
     if sample is None or top is None or not sample.spec.pod_affinity.anti_required:
         return
-    usable = view.nodes.matching(required_part(sample.spec.node_affinity))
+    if not is_on(InterPodAffinity, view):
+        return
+    usable = admitted_by_labels(sample.spec.node_affinity, view)
     for term in sample.spec.pod_affinity.anti_required:
         if not selects(term, sample.namespace, sample, view):
             continue

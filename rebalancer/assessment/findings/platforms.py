@@ -26,6 +26,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import ARCHITECTURE
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind
+from rebalancer.scheduling.feasibility import admitted_by_labels, admitted_by_taints
 from rebalancer.scheduling.node_index import required_part
 from rebalancer.scheduling.spread_constraints import Origin
 from rebalancer.scheduling.view import View
@@ -68,7 +69,8 @@ def _concerned(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit
 
 def _find_usable(sample: Pod, view: View) -> frozenset[str]:
     """Return the nodes that a pod may use."""
-    return view.nodes.matching(required_part(sample.spec.node_affinity)) & view.nodes.tolerated(sample.spec.tolerations)
+    spec = sample.spec
+    return admitted_by_labels(spec.node_affinity, view) & admitted_by_taints(spec.tolerations, view)
 
 
 def _usable(sample: Pod, key: str, view: View) -> Mapping[str, frozenset[str]]:

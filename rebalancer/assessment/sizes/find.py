@@ -37,6 +37,7 @@ from rebalancer.model.words import plural, short_key
 from rebalancer.model.workloads import reference_of
 from rebalancer.policy import Policy
 from rebalancer.policy.capacity import CapacityMode
+from rebalancer.scheduling.feasibility import admitted_by_labels, admitted_by_taints
 from rebalancer.scheduling.node_index import required_part
 from rebalancer.scheduling.pod_topology_spread import Counts
 from rebalancer.scheduling.spread_constraints import Origin
@@ -303,7 +304,8 @@ class _Finder:
 
         def make() -> tuple[_Ground | None]:
             nodes, keys = self._view.nodes, levels[0].constraint.required_keys
-            usable = nodes.matching(affinity) & nodes.tolerated((*spec.tolerations, *PASSING)) & nodes.carrying(keys)
+            usable = admitted_by_labels(spec.node_affinity, self._view) & nodes.carrying(keys)
+            usable &= admitted_by_taints((*spec.tolerations, *PASSING), self._view)
             if not usable or not all(usable <= row.eligible.nodes for row in levels):
                 return (None,)
             return (_make_ground(levels, usable, self._view, honor=honor),)

@@ -18,7 +18,7 @@ from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_of_key
-from rebalancer.planning.scope.capacity import count_fitting
+from rebalancer.planning.scope.capacity import count_places
 from rebalancer.planning.scope.leaving_nodes import DomainsCordoned
 from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached
 from rebalancer.scheduling.feasibility import FILTERS
@@ -291,5 +291,4 @@ def _find_remedy(rejected: Sequence[Rejected], wanted: frozenset[str], example: 
 
 def _count_places(nodes: Sequence[str], pod: Pod, view: View) -> Mapping[str, int]:
     """Return the places that nodes have for such pods, and one where that is what would be freed."""
-    requests, by_name = pod.spec.requests, view.nodes.by_name
-    return {node: max(1, count_fitting(requests, by_name[node], view.used(node))) for node in nodes}
+    return {node: max(1, count_places(pod, node, view)) for node in nodes}

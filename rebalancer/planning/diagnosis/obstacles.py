@@ -26,7 +26,7 @@ from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import Bounds, Inner, count_domains, count_pods, map_leaves
-from rebalancer.scheduling.node_index import required_part
+from rebalancer.scheduling.feasibility import admitted_by_labels
 
 Obstacle = tuple[State, Refusal]
 Explain = Callable[[ClosedDomains], Refusal]
@@ -206,7 +206,7 @@ def diagnose_multi_class(
 def _unlimited(classes: PodClasses, pod_class: PodClass, total: int) -> dict[str, int]:
     """Return capacity for all pods, on every node that the requirements of a class count and its affinity selects."""
     assert classes.view is not None, "the nodes are those of the cluster"
-    selected = classes.view.nodes.matching(required_part(pod_class.sample.spec.node_affinity))
+    selected = admitted_by_labels(pod_class.sample.spec.node_affinity, classes.view)
     counting = {node for number in pod_class.requirements for node in classes.requirements[number].nodes}
     return dict.fromkeys(sorted({*pod_class.cap, *(counting & selected)}), total)
 

@@ -22,7 +22,9 @@ from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.planning.scope.victims import Allowed, Victim
 from rebalancer.planning.search.shares import CellShares
 from rebalancer.scheduling.affinity_terms import selects
-from rebalancer.scheduling.node_index import required_part
+from rebalancer.scheduling.feasibility import admitted_by_labels, admitted_by_taints, is_on
+from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
+from rebalancer.scheduling.node_ports import NodePorts
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
@@ -319,8 +321,8 @@ class PodClassesBuilder:
 
     def _admitting(self, sample: Pod) -> frozenset[str]:
         """Return the nodes whose labels and taints admit a pod."""
-        nodes, spec = self._view.nodes, sample.spec
-        return nodes.matching(required_part(spec.node_affinity)) & nodes.tolerated(spec.tolerations)
+        spec, view = sample.spec, self._view
+        return admitted_by_labels(spec.node_affinity, view) & admitted_by_taints(spec.tolerations, view)
 
     # Many branches: what a class cannot have, then comprehensions that fill its fields.
     def _pod_class(
@@ -328,9 +330,9 @@ class PodClassesBuilder:
     ) -> PodClass | Refusal:
         sample = structs.replace(draft.sample, claims=()) if draft.sample.claims else draft.sample
         own = [pod for member in component.members for pod in member.pods]
-        if sample.spec.host_ports:
+        if sample.spec.host_ports and is_on(NodePorts, self._view):
             return HostPortsOfSeveralClasses()
-        if sample.spec.pod_affinity.required:
+        if sample.spec.pod_affinity.required and is_on(InterPodAffinity, self._view):
             return PodAffinityRequired()
         capacity = self._capacities.without_own(sample, own)
         workload = draft.members[0].reference
@@ -399,7 +401,7 @@ class PodClassesBuilder:
     def _exclusions(self, component: Component, classes: Sequence[PodClass]) -> tuple[Exclusion, ...] | Refusal:
         """Read the required anti-affinity among the classes; anti-affinity to other pods is in their capacities."""
         terms: dict[PodAffinityTerm, set[int]] = {}
-        for number, pod_class in enumerate(classes):
+        for number, pod_class in enumerate(classes) if is_on(InterPodAffinity, self._view) else ():
             for term in pod_class.sample.spec.pod_affinity.anti_required:
                 terms.setdefault(term, set()).add(number)
         exclusions = []

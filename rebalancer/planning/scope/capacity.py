@@ -24,7 +24,10 @@ from rebalancer.model.pods import Pod, Resources
 from rebalancer.planning.scope.preempting import Preempting
 from rebalancer.planning.scope.topology import DomainPath, DomainTree
 from rebalancer.scheduling.affinity_terms import selects
-from rebalancer.scheduling.feasibility import static_feasible
+from rebalancer.scheduling.feasibility import is_on, static_feasible
+from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
+from rebalancer.scheduling.node_ports import NodePorts
+from rebalancer.scheduling.node_resources_fit import NodeResourcesFit, drop_ignored_resources
 from rebalancer.scheduling.node_usage import Usage
 from rebalancer.scheduling.population import NO_AFFINITY
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -204,7 +207,7 @@ class CapacityIndex:
         `own` are the group's pods. A pod that keeps others of its class off its node, by anti-affinity or a host port,
         fits at most once on a node, and for none where a pod of its class is.
         """
-        if sample.spec.host_ports or repels_own_class(sample, self._view):
+        if (sample.spec.host_ports and is_on(NodePorts, self._view)) or repels_own_class(sample, self._view):
             feasible = static_feasible(sample, self._view.without(own), own)
             occupied = {pod.node for pod in own}
             places = {name: 1 for name in self._view.nodes.in_order(feasible) if name not in occupied}
@@ -228,11 +231,8 @@ class CapacityIndex:
     def emptied(self, sample: Pod, own: Sequence[Pod]) -> Mapping[str, int]:
         """Return how many such pods each node would hold if the component's own pods were not there."""
         state = self._view.without(own)
-        by_name = self._view.nodes.by_name
-        return {
-            name: count_fitting(sample.spec.requests, by_name[name], state.used(name))
-            for name in self._view.nodes.in_order(static_feasible(sample, state, own))
-        }
+        feasible = self._view.nodes.in_order(static_feasible(sample, state, own))
+        return {name: count_places(sample, name, state) for name in feasible}
 
     def reserved(self, capacity: NodeCapacity, sample: Pod, owners: Iterable[str] = ()) -> ReservedCapacity:
         """Return how many pods of this size pending pods may displace on each node, as an upper bound.
@@ -266,7 +266,7 @@ class CapacityIndex:
         return NodeCapacity({name: number for name, number in places.items() if number > 0})
 
     def _count_fitting(self, sample: Pod, name: str) -> int:
-        return count_fitting(sample.spec.requests, self._view.nodes.by_name[name], self._view.used(name))
+        return count_places(sample, name, self._view)
 
 
 def _displaced_by_node(
@@ -291,6 +291,9 @@ def _displaced_by_node(
             displaced[sets] = total.count_displaced(requests)
     return {name: displaced[sets] for name, sets in numbers.items()}
 
+
+_WITHOUT_BOUND: Final = 1_000_000
+"""Places where no free capacity bounds them."""
 
 _BURST: Final = 500
 """Pods that the ReplicaSet controller creates at once, at most (`BurstReplicas` in `pkg/controller/replicaset`)."""
@@ -321,7 +324,7 @@ def _pending_pods(view: View) -> Iterator[tuple[str, Pod, int]]:
 
 def repels_own_class(sample: Pod, view: View) -> bool:
     """Return whether required anti-affinity by host name keeps such pods off each other's nodes."""
-    terms = sample.spec.pod_affinity.anti_required
+    terms = sample.spec.pod_affinity.anti_required if is_on(InterPodAffinity, view) else ()
     return any(term.topology_key == HOSTNAME and selects(term, sample.namespace, sample, view) for term in terms)
 
 
@@ -331,11 +334,21 @@ def has_countable_affinity(sample: Pod, view: View) -> bool:
     Required affinity changes the feasible nodes with every placement, and anti-affinity to its own class over a key
     other than the host name restricts whole domains: neither can be counted by node.
     """
+    if not is_on(InterPodAffinity, view):
+        return True
     affinity = sample.spec.pod_affinity
     return not affinity.required and all(
         term.topology_key == HOSTNAME or not selects(term, sample.namespace, sample, view)
         for term in affinity.anti_required
     )
+
+
+def count_places(sample: Pod, node: str, view: View) -> int:
+    """Return how many such pods the scheduler, as it is configured, may still place on a node by its free capacity."""
+    if not is_on(NodeResourcesFit, view):
+        return _WITHOUT_BOUND
+    requests = drop_ignored_resources(sample.spec.requests, view.profile)
+    return count_fitting(requests, view.nodes.by_name[node], view.used(node))
 
 
 def count_fitting(requests: Resources, node: Node, used: Usage) -> int:

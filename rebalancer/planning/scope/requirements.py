@@ -14,7 +14,8 @@ from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.scope.bounds import Bound
 from rebalancer.policy import WORKLOAD, LimitAction
-from rebalancer.scheduling.pod_topology_spread import ineffective
+from rebalancer.scheduling.feasibility import is_on
+from rebalancer.scheduling.pod_topology_spread import PodTopologySpread, ineffective
 from rebalancer.scheduling.view import View
 
 ActOn = tuple[WhenUnsatisfiable, ...]
@@ -121,7 +122,7 @@ def _requirement_of(evaluated: EvaluatedConstraint, view: View) -> Requirement:
         domains=domains,
         bound=Bound(
             max_skew=constraint.max_skew,
-            enforced=constraint.max_skew if constraint.hard else None,
+            enforced=constraint.max_skew if constraint.hard and is_on(PodTopologySpread, view) else None,
             floor_at_zero=counts.floor_at_zero,
         ),
     )

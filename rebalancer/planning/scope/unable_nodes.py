@@ -11,7 +11,9 @@ from rebalancer.model.facts import End, Refusal
 from rebalancer.model.nodes import NOT_READY
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
+from rebalancer.scheduling.feasibility import is_on
 from rebalancer.scheduling.node_index import tolerates
+from rebalancer.scheduling.taint_toleration import TaintToleration
 from rebalancer.scheduling.view import View
 
 _Landings = Callable[[frozenset[str]], Collection[str]]
@@ -55,7 +57,8 @@ def refuse_unable(places: Iterable[tuple[Pod, frozenset[str]]], view: View, find
     """
     for sample, nodes in places:
         for inability in find_inabilities(sample, view):
-            landings = find_landings(inability.nodes & nodes)
+            unable = inability.nodes & nodes
+            landings = unable if inability.uncounted else find_landings(unable)
             if landings:
                 return NodeUnable(min(landings), inability.lack, inability.remedy)
         ending = _find_ending(sample.spec.tolerations, view)
@@ -67,7 +70,7 @@ def refuse_unable(places: Iterable[tuple[Pod, frozenset[str]]], view: View, find
 
 def _find_ending(tolerations: tuple[Toleration, ...], view: View) -> Mapping[str, ToleratedForAWhile]:
     """Return the nodes from which the taint manager evicts pods with these tolerations, by name."""
-    if all(toleration.seconds is None for toleration in tolerations):
+    if is_on(TaintToleration, view) and all(toleration.seconds is None for toleration in tolerations):
         return {}
 
     def make() -> Mapping[str, ToleratedForAWhile]:
@@ -85,11 +88,15 @@ def _find_ending(tolerations: tuple[Toleration, ...], view: View) -> Mapping[str
 def _limit_tolerance(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Iterator[tuple[int, str]]:
     """Yield for how many seconds tolerations tolerate NoExecute taints, each with its taint.
 
-    Of several that match, the shortest counts; one without a limit beside it does not help. Nodes that are not Ready
-    are left to `settling`. Source: `getMinTolerationTime` in `pkg/controller/tainteviction/taint_eviction.go`.
+    Of several that match, the shortest counts, and one without a limit beside it does not help; without any it is no
+    time at all, as where the scheduler's configuration switches TaintToleration off. Nodes that are not Ready are left
+    to `settling`. Source: `getMinTolerationTime` in `pkg/controller/tainteviction/taint_eviction.go`.
     """
     for taint in taints:
         if taint.effect is TaintEffect.NO_EXECUTE and taint.key not in NOT_READY:
-            for toleration in tolerations:
-                if toleration.seconds is not None and tolerates((toleration,), taint):
+            matching = [toleration for toleration in tolerations if tolerates((toleration,), taint)]
+            if not matching:
+                yield 0, str(taint)
+            for toleration in matching:
+                if toleration.seconds is not None:
                     yield max(0, toleration.seconds), str(taint)
