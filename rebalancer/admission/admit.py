@@ -200,11 +200,15 @@ class BackingOff(Refusal):
 
 
 class RequestsRefused(Refusal):
-    """The last `times` requests for the component were not granted; it is tried again in `left`."""
+    """The last `times` requests for the component were not granted; it is tried again in `left`.
+
+    `words` are what the plan had counted on, where a budget refused the last one, else "".
+    """
 
     reason = Reason.BACK_OFF
     times: int
     left: timedelta
+    words: str = ""
 
     def _end(self) -> End:
         return End(after=self.left)
@@ -212,7 +216,7 @@ class RequestsRefused(Refusal):
     def __str__(self) -> str:
         return (
             f"the last {plural(self.times, 'eviction request')} for it {'was' if self.times == 1 else 'were'} not "
-            f"granted; next attempt in {format_rest(self.left)}"
+            f"granted{f': {self.words}' if self.words else ''}; next attempt in {format_rest(self.left)}"
         )
 
 
@@ -686,7 +690,7 @@ def _find_obstacle(
         return None
     if refused.refuser:
         return RefusedByAdmission(refused.refuser, refused.words, context.now + refused.left)
-    return RequestsRefused(refused.times, refused.left)
+    return RequestsRefused(refused.times, refused.left, refused.words)
 
 
 class _Limits(NamedTuple):

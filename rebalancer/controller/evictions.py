@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from rebalancer.admission.admit import Overload
+from rebalancer.controller.premises import describe_broken_premise
 from rebalancer.controller.sender import OVERLOAD_WAIT, PLAN_VALID_FOR
 from rebalancer.controller.state import (
     Answered,
@@ -59,6 +60,8 @@ _WAITS = {
     EvictionResult.UNKNOWN: _LONG_WAIT,
 }
 """How long a group waits after the first answer in a row that grants nothing; each further one doubles it."""
+
+_OF_BUDGETS = frozenset({EvictionResult.BUDGET, EvictionResult.STALE})
 
 _EVENTS = {EvictionResult.EVICTED: MoveEvent.GRANTED, EvictionResult.GONE: MoveEvent.GONE}
 """What happens to a move by an answer; any other one with a result refuses it."""
@@ -225,9 +228,13 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
     if result is not EvictionResult.UNKNOWN:
         move = advance_move(requested, _EVENTS.get(result, MoveEvent.REFUSED), now)
     memory, wait = state.memory, _WAITS.get(result)
+    answer = event.answer
+    if result in _OF_BUDGETS and state.cycle is not None:
+        premise = describe_broken_premise(requested, state.cycle.snapshot, answer.message)
+        answer = structs.replace(answer, message=premise)
     if wait is not None:
-        memory = _record_refusal(memory, requested, event.answer, now, wait)
-        move = _defer(move, event.answer, memory)
+        memory = _record_refusal(memory, requested, answer, now, wait)
+        move = _defer(move, answer, memory)
     elif result is EvictionResult.EVICTED:
         memory = forget_refusals(memory, requested.group)
     moves = tuple(move if other.uid == event.uid else other for other in memory.moves)
@@ -240,7 +247,7 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
         following = _drop_group(following, requested.group)
     following = _hold_all(following, requested, event.answer, now)
     following, more = _continue(following, now)
-    return following, (*(Publish(event=note) for note in _answer_events(move, event.answer, preempts)), *more)
+    return following, (*(Publish(event=note) for note in _answer_events(move, answer, preempts)), *more)
 
 
 def _record_refusal(memory: Memory, move: Move, answer: EvictionAnswer, now: datetime, wait: timedelta) -> Memory:
@@ -248,7 +255,8 @@ def _record_refusal(memory: Memory, move: Move, answer: EvictionAnswer, now: dat
     least = max(wait, timedelta(seconds=answer.retry_after))
     denial = answer.denial
     if denial is None:
-        return record_refusal(memory, move.group, now, least)
+        words = answer.message if answer.result in _OF_BUDGETS else ""
+        return record_refusal(memory, move.group, now, least, words=words)
     pod = f"{move.namespace}/{move.pod}"
     return record_refusal(memory, move.group, now, least, refuser=denial.refuser, words=denial.words, pod=pod)
 

@@ -197,7 +197,7 @@ class RefusedRequest(Struct, frozen=True, gc=False):
     """How often in a row a request for a group was not granted, when that last happened, and how long to wait then.
 
     Where admission control refused the last one, `refuser` says who did, `words` why, and `pod` is NAMESPACE/NAME of
-    the pod; else they are "".
+    the pod; where a budget did, `words` are what the plan had counted on; else they are "".
     """
 
     group: str

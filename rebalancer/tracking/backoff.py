@@ -114,7 +114,8 @@ def forget_refusals(memory: Memory, group: str) -> Memory:
 class RefusalWait(NamedTuple):
     """The last `times` requests for a group were not granted: it waits for `left`.
 
-    `refuser` says who in admission control refused the last one, `words` why; else they are "".
+    `refuser` says who in admission control refused the last one, `words` why, or what the plan had counted on where a
+    budget refused it; else they are "".
     """
 
     times: int

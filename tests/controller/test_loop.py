@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from rebalancer.admission.admit import RequestsRefused
 from rebalancer.admission.memory import RATE_WINDOW
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.evictions import queue_evictions
@@ -34,7 +35,9 @@ from rebalancer.controller.state import (
     Stopping,
 )
 from rebalancer.controller.status import status_document
+from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.events import Regarding
+from rebalancer.model.labels import LabelSelector
 from rebalancer.model.moves import FailedPrediction, Memory, MoveState, SentRequest
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
@@ -54,6 +57,18 @@ SWITCH = Regarding(kind="ConfigMap", namespace="rebalancer-system", name="rebala
 
 SNAPSHOT = skewed([[3, 3], [3, 3], [0, 0]], budget=None).snapshot()
 NOW = SNAPSHOT.taken_at
+ALLOWING = DisruptionBudget(
+    namespace="default",
+    name="web",
+    selector=LabelSelector(),
+    generation=1,
+    observed_generation=1,
+    allowed=9,
+    current_healthy=4,
+    desired_healthy=2,
+    expected=12,
+)
+"""A budget that has allowed nine evictions."""
 CYCLE = (CycleDue(snapshot=SNAPSHOT), Saved())
 SECOND = timedelta(seconds=1)
 
@@ -200,6 +215,38 @@ def test_an_eviction_that_admission_control_refuses_is_blocked_not_failed() -> N
     answer = msgspec.structs.replace(DENIED, retry_after=90.0)
     state, _ = after(evicting()[0], Answered(uid=slower.move.uid, answer=answer))
     assert state.memory.refused[0].wait == timedelta(seconds=90)
+
+
+@pytest.mark.parametrize("result", [EvictionResult.BUDGET, EvictionResult.STALE])
+def test_what_the_plan_counted_on_is_named_where_a_budget_refuses(result: EvictionResult) -> None:
+    """In the event, and in what the group waits for: the budget as the plan knew it, and what the API server says."""
+    snapshot = replace(SNAPSHOT, budgets=(ALLOWING,))
+    state, requests = after(led(), CycleDue(snapshot=snapshot), Saved())
+    (requested,) = (request for request in requests if isinstance(request, Evict))
+    state, requests = after(state, answered(requested, result))
+    (note, *_) = (request.event.note for request in requests if isinstance(request, Publish))
+    pod = requested.move
+    assert note == (
+        f"the plan counted on PodDisruptionBudget {ALLOWING} to allow 9 evictions (4 of 2 healthy pods required); the "
+        "API server says: as scripted"
+    )
+    assert [refused.words for refused in state.memory.refused] == [note]
+    assert [refused.refuser for refused in state.memory.refused] == [""]
+    assert str(RequestsRefused(1, timedelta(seconds=10), note)).startswith(
+        f"the last 1 eviction request for it was not granted: {note}; next attempt in"
+    )
+    state, requested = evicting()
+    state, requests = after(state, answered(requested, result))
+    (note, *_) = (request.event.note for request in requests if isinstance(request, Publish))
+    assert note.startswith(f"the plan counted on no PodDisruptionBudget to select pod {pod.namespace}/")
+
+
+def test_a_long_answer_of_a_budget_is_cut() -> None:
+    state, requested = evicting()
+    answer = EvictionAnswer(EvictionResult.BUDGET, "x" * 1_000)
+    state, _ = after(state, Answered(uid=requested.move.uid, answer=answer))
+    (refused,) = state.memory.refused
+    assert (len(refused.words), refused.words[-1]) == (480, "…")
 
 
 def test_the_status_names_the_optional_kinds_that_may_not_be_listed() -> None:
