@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rebalancer.adapters.files import SnapshotFile
+from rebalancer.adapters.files.profiles import find_folders
 from rebalancer.cli.errors import CliError, UsageError, warn
 from rebalancer.policy import (
     Policy,
@@ -69,15 +70,15 @@ def _read_folder(folder: Path) -> list[SnapshotFile]:
 class ReadPolicy:
     """A policy, where it was read, as --policy takes it, and where the scheduler's configuration may lie.
 
-    `location` is None for the shipped one. `folder` is that of the policy's own file, None for another policy; `files`
-    are those of its ConfigMap, None where it is of no ConfigMap. `in_force`: the cluster's controller acts by it;
-    `doubt` says why it may act by another one, "" where nothing speaks against it. `looked_in` is the namespace
+    `location` is None for the shipped one. `folders` are those of the policy's own file, none for another policy;
+    `files` are those of its ConfigMap, None where it is of no ConfigMap. `in_force`: the cluster's controller acts by
+    it; `doubt` says why it may act by another one, "" where nothing speaks against it. `looked_in` is the namespace
     that has none, where the shipped one is taken.
     """
 
     policy: Policy
     location: str | None = None
-    folder: Path | None = None
+    folders: tuple[Path, ...] = ()
     files: Mapping[str, str] | None = None
     in_force: bool = False
     doubt: str = ""
@@ -103,7 +104,9 @@ def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str
         data = read_bytes(name)
         with _listing_problems(name) as source:
             policy = load_policy(data, source=source)
-        made = ReadPolicy(policy=policy, location=source, folder=Path() if name == "-" else Path(name).parent)
+        made = ReadPolicy(
+            policy=policy, location=source, folders=(Path.cwd(),) if name == "-" else find_folders(Path(name))
+        )
     warn(policy_notes(policy))
     return made
 

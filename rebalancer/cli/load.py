@@ -115,7 +115,7 @@ def load_profile(options: ReadOptions) -> Profile:
     """
     read = options.read_policy
     try:
-        return read_profile(read.policy, read.folder, read.files)
+        return read_profile(read.policy, read.folders, read.files)
     except UnreadableProfile as error:
         if read.files is None:
             raise CliError(str(error)) from None

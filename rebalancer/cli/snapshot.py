@@ -60,14 +60,15 @@ def run(args: argparse.Namespace) -> int:
             warn(transport.warnings)
             with progress("reading the cluster"):
                 items, known, faults = read_reduced(transport, policy.eligibility.foreign_owners)
+            warnings = [f"left out: {fault}" for fault in faults]
             taken_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         else:
-            items, known, faults, taken_at = reduce_snapshots(read_snapshot_files(args.snapshot))
+            items, known, warnings, taken_at = reduce_snapshots(read_snapshot_files(args.snapshot))
     except ClusterError as error:
         raise unreadable(error) from None
     except UnreadableSnapshot as error:
         raise CliError(str(error)) from None
-    warn(f"left out: {fault}" for fault in faults)
+    warn(warnings)
     _write(args.output, reduced_list(items, known, taken_at))
     return Exit.FINE
 

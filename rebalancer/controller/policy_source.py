@@ -4,7 +4,7 @@ A mounted ConfigMap is a file that the kubelet replaces as a whole. Its bytes ar
 nothing and does not depend on how the file is replaced. The scheduler's configuration file is read with the policy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
+from rebalancer.adapters.files.profiles import UnreadableProfile, find_folders, read_profile
 from rebalancer.adapters.kubernetes.configmaps import find_author, find_config_map
 from rebalancer.adapters.kubernetes.reflector import Reflector
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport
@@ -45,7 +45,7 @@ class UnreadablePolicy(Exception):  # noqa: N818  # callers read it as a state
 class OpenedPolicy:
     """A policy, where it comes from, and how to read it again; `read` is None for a policy that never changes.
 
-    `folder` is that of a policy file, None for other policies.
+    `folder` is that of a policy file, None for other policies; `folders` are those of `read_profile`.
     """
 
     policy: Policy
@@ -56,6 +56,7 @@ class OpenedPolicy:
     reflector: Reflector | None
     regarding: Regarding
     folder: Path | None = None
+    folders: tuple[Path, ...] = ()
     read_author: Callable[[bytes], Author] = lambda _: NOBODY
     """Returns who has written such a policy, as far as its ConfigMap says so."""
 
@@ -79,7 +80,7 @@ def open_policy(settings: "Settings", transport: Transport) -> OpenedPolicy:
                 regarding=default_object,
             )
         case FilePolicy(path=path):
-            opened = _open(str(path), path.read_bytes, None, default_object, folder=path.parent)
+            opened = _open(str(path), path.read_bytes, None, default_object, path)
             # A mounted ConfigMap: the kubelet's file does not say who has written it.
             return replace(opened, read_author=partial(read_policy_author, transport, settings.namespace, POLICY_MAP))
         case ConfigMapPolicy(namespace=namespace, name=name):
@@ -98,8 +99,7 @@ def _open(
     read: Callable[[], bytes],
     reflector: Reflector | None,
     regarding: Regarding,
-    *,
-    folder: Path | None = None,
+    file: Path | None = None,
 ) -> OpenedPolicy:
     try:
         data = read()
@@ -108,15 +108,17 @@ def _open(
         raise UnreadablePolicy(f"{name}: {reason}") from None
     policy = load_policy(data, source=name)
     _log_notes(policy, name)
+    folders = () if file is None else find_folders(file)
     return OpenedPolicy(
         policy=policy,
-        profile=read_profile(policy, folder),
+        profile=read_profile(policy, folders),
         name=name,
         first=data,
         read=read,
         reflector=reflector,
         regarding=regarding,
-        folder=folder,
+        folder=None if file is None else file.parent,
+        folders=folders,
     )
 
 
@@ -144,13 +146,13 @@ def read_policy_author(transport: Transport, namespace: str, name: str, data: by
 
 
 def policy_event(
-    data: bytes, source: str, folder: Path | None = None, author: Author | None = NOBODY
+    data: bytes, source: str, folders: Sequence[Path] = (), author: Author | None = NOBODY
 ) -> PolicyLoaded | PolicyRefused:
     """Turn a policy's bytes into the loop's event: loaded, or refused with the reason. See `read_profile`."""
     try:
         policy = load_policy(data, source=source)
         _log_notes(policy, source)
-        return PolicyLoaded(policy=policy, profile=read_profile(policy, folder), author=author)
+        return PolicyLoaded(policy=policy, profile=read_profile(policy, folders), author=author)
     except (PolicyError, UnreadableProfile) as error:
         return PolicyRefused(message=str(error), author=author)
     except Exception as error:  # noqa: BLE001  # a defect of the reader refuses the policy, too
@@ -167,7 +169,7 @@ class PolicyWatcher(PollingThread):
     """Reads the policy's bytes every second and tells the loop when they have changed.
 
     `read` returns the bytes, or raises OSError or LookupError with the reason why there are none; then the last valid
-    policy stays in force. `folder` is the policy's, see `read_profile`; `read_author` says who has written them.
+    policy stays in force. `folders` are the policy's, see `read_profile`; `read_author` says who has written them.
     """
 
     def __init__(
@@ -177,13 +179,13 @@ class PolicyWatcher(PollingThread):
         source: str,
         tell: Callable[[LoopEvent], None],
         first: bytes,
-        folder: Path | None = None,
+        folders: Sequence[Path] = (),
         read_author: Callable[[bytes], Author] | None = None,
     ) -> None:
         self._read = read
         self._source = source
         self._tell = tell
-        self._folder = folder
+        self._folders = folders
         self._read_author = read_author
         self._last: bytes | str = first
         super().__init__("policy", POLL_SECONDS, self.poll)
@@ -205,9 +207,9 @@ class PolicyWatcher(PollingThread):
     def _tell_policy(self, data: bytes) -> None:
         """Tell the loop at once, and who has written it when that is known: it may take seconds."""
         if self._read_author is None:
-            self._tell(policy_event(data, self._source, self._folder))
+            self._tell(policy_event(data, self._source, self._folders))
             return
-        self._tell(policy_event(data, self._source, self._folder, author=None))
+        self._tell(policy_event(data, self._source, self._folders, author=None))
         self._tell(PolicyAuthorRead(author=self._find_author(self._read_author, data)))
 
     def _find_author(self, read: Callable[[bytes], Author], data: bytes) -> Author:

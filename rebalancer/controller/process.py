@@ -315,7 +315,7 @@ class _Controller:
             source=policy.name,
             tell=self._tell,
             first=policy.first,
-            folder=policy.folder,
+            folders=policy.folders,
             read_author=policy.read_author,
         )
 

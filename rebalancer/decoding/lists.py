@@ -19,6 +19,17 @@ from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS, ResourceKind, make_owner_kind
 from rebalancer.decoding.reduction import KNOWN_KINDS, reduce_object
+from rebalancer.decoding.wholeness import (
+    Change,
+    Doubts,
+    Place,
+    ReadPage,
+    Seen,
+    doubt_objects,
+    doubt_pages,
+    is_successor,
+    look_at,
+)
 from rebalancer.model.cluster import NEWEST, ConfigMap, Version
 from rebalancer.model.snapshot import OPTIONAL, Fault, Snapshot
 from rebalancer.model.workloads import name_owner, qualify_kinds
@@ -119,20 +130,32 @@ def reduce_page(kind: ResourceKind, page: DividedPage) -> tuple[list[bytes], lis
     return _reduce((kind, item) for item in page.items)
 
 
-def reduce_file(contents: "FileContents") -> tuple[list[bytes], frozenset[str], list[Fault]]:
-    """Return the reduced objects of a file, the kinds that it contains, and the malformed ones; see `decode_file`."""
-    pairs = [(entry.kind, entry.data) for entry in _read_entries(contents)[0] if entry.kind is not None]
+class ReducedObjects(NamedTuple):
+    """The reduced objects of a file, the kinds that it contains, the malformed ones, and what speaks against it."""
+
+    items: list[bytes]
+    kinds: frozenset[str]
+    faults: list[Fault]
+    doubts: Doubts
+
+
+def reduce_file(contents: "FileContents") -> ReducedObjects:
+    """Reduce the objects of a file; see `decode_file`."""
+    read = _read_entries(contents)
+    pairs = [(entry.kind, entry.data) for entry in read.entries if entry.kind is not None]
     items, faults = _reduce(pairs)
-    return items, frozenset(contents.kinds | {kind.name for kind, _ in pairs if kind.group in _OWN_GROUPS}), faults
+    known = frozenset(contents.kinds | {kind.name for kind, _ in pairs if kind.group in _OWN_GROUPS})
+    return ReducedObjects(items, known, faults, read.doubts)
 
 
 class _Item(NamedTuple):
-    """An object of a file: its kind and API version, its text, and whether a watch has shown that it is deleted."""
+    """An object of a file: its kind and API version, its text, its place, and the type of the event that shows it."""
 
     kind_name: str
     api_version: str
     data: msgspec.Raw
-    is_gone: bool
+    place: Place
+    event: str
 
 
 class _Document(wire.Wire, frozen=True):
@@ -154,6 +177,8 @@ class FileContents:
 
     items: list[_Item] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
+    pages: list[ReadPage] = field(default_factory=list)
+    documents: int = 0
 
     @classmethod
     def of(cls, *documents: bytes) -> Self:
@@ -163,8 +188,8 @@ class FileContents:
             contents.add(document)
         return contents
 
-    def add(self, data: bytes) -> None:
-        """Add the objects of a JSON document.
+    def add(self, data: bytes, source: str = "the file") -> None:
+        """Add the objects of a JSON document; `source` is how messages name its file.
 
         Raises UnreadableList if it has none, msgspec.DecodeError if one of its items is none.
         """
@@ -172,39 +197,51 @@ class FileContents:
             document = _DOCUMENT.decode(data)
         except msgspec.DecodeError as error:
             raise UnreadableList(f"not a list of Kubernetes objects: {error}") from None
+        place = Place(self.documents, source)
+        self.documents += 1
         if isinstance(document, list):
             if not document:
                 raise UnreadableList("an empty array has no Kubernetes objects")
             for item in document:
-                self._add_item(item, _NO_LIST)
+                self._add_item(item, _NO_LIST, place._replace(is_listed=True))
         elif document.items is not None:
-            self._add_list(data)
+            self._add_list(data, place)
         elif document.type:
-            self._add_event(document)
+            self._add_event(document, place)
         elif _is_read(document.kind, document.api_version):
-            self._add_item(msgspec.Raw(data), _NO_LIST)
+            self._add_item(msgspec.Raw(data), _NO_LIST, place)
         else:
             raise UnreadableList("not a list of Kubernetes objects: Object missing required field `items`")
 
-    def _add_list(self, data: bytes | msgspec.Raw) -> None:
+    def look_at_items(self) -> Iterator[Seen]:
+        """Yield what every object shows, those too that do not count."""
+        for item in self.items:
+            yield Seen(item.kind_name, look_at(item.data), item.place)
+
+    def _add_list(self, data: bytes | msgspec.Raw, place: Place) -> None:
         page = _decode_page(data)
+        metadata = page.metadata
         self.kinds |= _named_kinds(page)
         of_list = wire.Head(kind=page.kind.removesuffix("List"), api_version=page.api_version)
+        key = (page.kind, page.api_version, metadata.resource_version)
+        remaining = metadata.remaining_item_count or 0
+        self.pages.append(ReadPage(place.source, key, len(page.items), metadata.continue_, remaining))
+        is_reduced = KNOWN_KINDS in (metadata.annotations or {})
         for item in page.items:
-            self._add_item(item, of_list)
+            self._add_item(item, of_list, place._replace(is_listed=True, is_reduced=is_reduced))
 
-    def _add_event(self, event: _Document) -> None:
+    def _add_event(self, event: _Document, place: Place) -> None:
         """Add what an event of a watch shows; a bookmark and an error show no object."""
         if event.type in {"ADDED", "MODIFIED", "DELETED"}:
-            self._add_item(event.object, _NO_LIST, is_gone=event.type == "DELETED")
+            self._add_item(event.object, _NO_LIST, place, event.type)
 
-    def _add_item(self, item: msgspec.Raw, of_list: wire.Head, *, is_gone: bool = False) -> None:
+    def _add_item(self, item: msgspec.Raw, of_list: wire.Head, place: Place, event: str = "") -> None:
         head = _HEAD.decode(item)
         if head.kind.endswith("List"):
-            self._add_list(item)
+            self._add_list(item, place)
             return
         kind, api_version = head.kind or of_list.kind, head.api_version or of_list.api_version
-        self.items.append(_Item(kind, api_version, item, is_gone))
+        self.items.append(_Item(kind, api_version, item, place, event))
 
 
 _NO_LIST: Final = wire.Head()
@@ -222,12 +259,27 @@ def _is_foreign(api_version: str) -> bool:
 
 
 class _Entry(NamedTuple):
-    """An object of a file: its kind, None where it is none that is read, with the name of that and its text."""
+    """An object of a file as it counts: its kind, None where it is none that is read, its text, and what it shows."""
 
     kind: ResourceKind | None
-    kind_name: str
     data: msgspec.Raw
-    uid: str
+    seen: Seen
+
+    @property
+    def uid(self) -> str:
+        return str(self.seen.sight.metadata.uid)
+
+    @property
+    def version(self) -> int:
+        return _read_version(self.seen.sight.metadata.resource_version)
+
+
+class _Entries(NamedTuple):
+    """The objects of a file, how many of them came once more, and what speaks against the file."""
+
+    entries: list[_Entry]
+    doubled: int
+    doubts: Doubts
 
 
 class _Controlled(wire.Wire, frozen=True):
@@ -241,59 +293,114 @@ _CONTROLLED = msgspec.json.Decoder(_Controlled)
 _OWN_GROUPS: Final = frozenset(kind.group for kind in (*KINDS, *OPTIONAL_KINDS))
 
 
-def _read_entries(contents: FileContents) -> tuple[list[_Entry], int]:
-    """Return the objects of a file, each once, and how many came once more; of one that did the newest counts.
-
-    Dumps that were joined have objects twice. One object is what has one UID, or where there is none, what has one
-    kind, namespace and name.
-    """
-    entries: dict[object, tuple[int, _Entry]] = {}
-    foreign: dict[object, ResourceKind] = {}
-    gone: set[object] = set()
-    for position, (name, api_version, item, is_gone) in enumerate(contents.items):
-        kind = _find_kind(name, api_version)
-        names = _read_names(item)
-        group, _, served = api_version.rpartition("/")
-        named = (kind.group if kind is not None else group, name, str(names.namespace), str(names.name))
-        key = names.uid or (named if names.name else position)
-        version = _read_version(names.resource_version)
-        if key not in entries or version >= entries[key][0]:
-            entries[key] = version, _Entry(kind, name, item, str(names.uid))
-            if is_gone:
-                gone.add(key)
-            else:
-                gone.discard(key)
-            if kind is None and _is_foreign(api_version):
-                foreign[key] = make_owner_kind(name, group, served, f"{name.lower()}s")
-    doubled = len(contents.items) - len(entries)
-    for key in gone:
+def _read_entries(contents: FileContents) -> _Entries:
+    """Return the objects of a file, each once; of one that comes more than once the newest counts."""
+    joining = _Joining()
+    for position, item in enumerate(contents.items):
+        joining.add(item, position)
+    entries, foreign = joining.entries, joining.foreign
+    doubled = len(contents.items) - len(entries) + joining.manifests
+    for key in joining.gone:
         entries.pop(key)
         foreign.pop(key, None)
     if foreign:
-        owners = set(_find_controllers([entry for _, entry in entries.values()]))
+        owners = set(_find_controllers(entries.values()))
         for key, kind in foreign.items():
-            version, entry = entries[key]
-            if entry.uid in owners:
-                entries[key] = version, entry._replace(kind=kind)
-    return [entry for _, entry in entries.values()], doubled
+            if entries[key].uid in owners:
+                entries[key] = entries[key]._replace(kind=kind)
+    doubt_pages(contents.pages, joining.doubts)
+    doubt_objects([entry.seen for entry in entries.values()], joining.doubts)
+    return _Entries(list(entries.values()), doubled, joining.doubts)
+
+
+@dataclass
+class _Joining:
+    """Objects of joined dumps, of manifests beside them and of a watch, each once.
+
+    One object is what has one UID, or where there is none, what has one kind, namespace and name. Of two UIDs of one
+    name a watch shows the second one after the end of the first; lists that show both do not belong together.
+    """
+
+    entries: dict[object, _Entry] = field(default_factory=dict)
+    foreign: dict[object, ResourceKind] = field(default_factory=dict)
+    gone: set[object] = field(default_factory=set)
+    named: dict[object, object] = field(default_factory=dict)
+    """The key of the object that has a name now."""
+    manifests: int = 0
+    """How many objects without a UID are those of another one that has it."""
+    doubts: Doubts = field(default_factory=Doubts)
+
+    def add(self, item: _Item, position: int) -> None:
+        """Add the next object of the files."""
+        kind, sight = _find_kind(item.kind_name, item.api_version), look_at(item.data)
+        names = sight.metadata
+        group, _, served = item.api_version.rpartition("/")
+        is_foreign = kind is None and _is_foreign(item.api_version)
+        full = (kind.group if kind is not None else group, item.kind_name, str(names.namespace), str(names.name))
+        key = names.uid or (full if names.name else position)
+        shown = f"{item.kind_name}.{group}" if is_foreign else item.kind_name
+        entry = _Entry(kind, item.data, Seen(shown, sight, item.place))
+        self._note(key, entry, item.event)
+        if key not in self.entries or entry.version >= self.entries[key].version:
+            self.entries[key] = entry
+            if item.event == "DELETED":
+                self.gone.add(key)
+            else:
+                self.gone.discard(key)
+            if is_foreign:
+                self.foreign[key] = make_owner_kind(item.kind_name, group, served, f"{item.kind_name.lower()}s")
+        if kind is not None and names.name and key not in self.gone:
+            self._name(full, key)
+
+    def _note(self, key: object, entry: _Entry, event: str) -> None:
+        """Note what a second version of an object shows, and a watch that does not begin with the first one."""
+        if key in self.entries:
+            _note_change(self.entries[key], entry, self.doubts)
+        elif event in {"MODIFIED", "DELETED"} and self.doubts.began_late is None:
+            self.doubts.began_late = entry.seen
+
+    def _name(self, name: object, key: object) -> None:
+        """Give a name to an object; of two that have it one counts."""
+        before = self.named.setdefault(name, key)
+        if before == key:
+            return
+        self.named[name] = key
+        if before in self.gone:
+            return
+        first, second = self.entries[before], self.entries[key]
+        if first.uid and second.uid:
+            if is_successor(first.seen, second.seen, self.doubts):
+                self.gone.add(before)
+            return
+        self.manifests += 1
+        if first.uid:
+            self.named[name] = before
+            self.gone.add(key)
+        else:
+            self.gone.add(before)
+
+
+def _note_change(first: _Entry, second: _Entry, doubts: Doubts) -> None:
+    """Note that two lists show one pod or node in two versions: they are of two times."""
+    documents = {first.seen.place.document, second.seen.place.document}
+    listed = first.seen.place.is_listed and second.seen.place.is_listed
+    if not listed or first.version == second.version or len(documents) == 1 or first.seen.kind not in {"Pod", "Node"}:
+        return
+    older, newer = sorted((first, second), key=lambda entry: entry.version)
+    if all({change.older, change.newer} != documents for change in doubts.changes):
+        what = f"resourceVersion {older.version} and {newer.version} of {older.seen.kind} {older.seen}"
+        doubts.changes.append(Change(older.seen.place.document, newer.seen.place.document, what))
 
 
 def _find_controllers(entries: Iterable[_Entry]) -> Iterator[str]:
     """Yield the UIDs of what controls pods and ReplicaSets: of other foreign objects nothing is read."""
     for entry in entries:
-        if entry.kind_name in {"Pod", "ReplicaSet"} and entry.kind is not None:
+        if entry.seen.kind in {"Pod", "ReplicaSet"} and entry.kind is not None:
             try:
                 references = _CONTROLLED.decode(entry.data).metadata.owner_references
             except msgspec.ValidationError:
                 continue
             yield from (reference.uid for reference in references or () if reference.controller)
-
-
-def _read_names(item: msgspec.Raw) -> wire.Identity.Names:
-    try:
-        return _IDENTITY.decode(item).metadata
-    except msgspec.ValidationError:
-        return wire.Identity.Names()
 
 
 def _read_version(text: object) -> int:
@@ -334,6 +441,8 @@ class DecodedObjects:
     """Why foreign owners could not be read; see `Snapshot.unread_owners`."""
     doubled: int = 0
     """How many objects were left out because they came once more."""
+    doubts: Doubts = field(default_factory=Doubts)
+    """What shows that these are not the objects of one whole cluster at one time."""
 
 
 def decode_file(contents: FileContents) -> DecodedObjects:
@@ -344,10 +453,10 @@ def decode_file(contents: FileContents) -> DecodedObjects:
     """
     gathered, intern = DecodedObjects(), Interner()
     gathered.kinds |= contents.kinds
-    entries, gathered.doubled = _read_entries(contents)
-    for kind, name, item, _ in entries:
+    entries, gathered.doubled, gathered.doubts = _read_entries(contents)
+    for kind, item, seen in entries:
         if kind is None:
-            if name == CONFIG_MAPS.name:
+            if seen.kind == CONFIG_MAPS.name:
                 gathered.team_maps = [*(gathered.team_maps or ()), *_decode_team_map(item, intern)]
             continue
         decoded = decode(kind, item, intern)

@@ -38,6 +38,7 @@ class ListMetadata(Wire, frozen=True):
     resource_version: str = ""
     annotations: dict[str, str] | None = None
     continue_: str = field(default="", name="continue")
+    remaining_item_count: int | None = None
 
 
 class ListOf(Wire, Generic[Item], frozen=True):

@@ -204,7 +204,7 @@ def test_pods_of_several_namespaces_are_named_with_them(tmp_path: Path, capsys: 
         for owner in metadata.get("ownerReferences", ()):
             owner["uid"] = f"other-{owner['uid']}"
     file = tmp_path / "other.json"
-    other["items"] = [item for item in other["items"] if item["metadata"].get("namespace")]
+    other["items"] = [item for item in other["items"] if item["metadata"].get("namespace") == "store"]
     file.write_text(json.dumps(other), encoding="utf-8")
     example = ("--snapshot", "docs/examples/zone-returned.json", "--snapshot", str(file))
     assert entry.main(["plan", "-o", "name", *example]) == Exit.FINE

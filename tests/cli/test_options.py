@@ -131,4 +131,4 @@ def test_the_folder_of_the_policy_is_known(
     (tmp_path / "sub").mkdir()
     for name in ("policy.yaml", "sub/policy.yaml"):
         (tmp_path / name).write_text(HEAD)
-    assert read("--policy", policy).read_policy.folder == Path(folder)
+    assert read("--policy", policy).read_policy.folders == (tmp_path / folder,)

@@ -11,9 +11,17 @@ import pytest
 from rebalancer.cli.main import main
 from rebalancer.policy import default_policy, json_schema, load_policy
 from tests.adapters.prometheus.test_queries import SAMPLE, Scripted, vector
+from tests.build import HEAD
 from tests.cli.files import write_policy
 
 CONFIG = Path(__file__).parents[2] / "config"
+POD = Path(__file__).parent / "golden" / "pod.yaml"
+SCHEDULER = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+"""
 BROKEN = Path(__file__).parents[1] / "policy" / "golden" / "broken.yaml"
 
 
@@ -91,3 +99,37 @@ def test_live_asks_each_guard_once(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_live_without_guards_asks_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "validate", "--live", write_policy(tmp_path, "mode: Evict\n")]) == 0
     assert capsys.readouterr().out.endswith("guards: no queries\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["plan"],
+        ["report"],
+        ["explain", "deployment/web"],
+        ["predict", "--pod", str(POD)],
+        ["simulate", "--cordon", "a-0"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_the_schedulers_configuration_is_found_beside_the_policy(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever one stands, by a path with `..` and by a link; a file of that name where one stands is another."""
+    example = str(Path("docs/examples/zone-returned.json").absolute())
+    for name in ("conf", "here"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "conf" / "policy.yaml").write_text(f"{HEAD}scheduler: {{configFile: own.yaml}}\n", encoding="utf-8")
+    (tmp_path / "here" / "link.yaml").symlink_to("../conf/policy.yaml")
+    (tmp_path / "here" / "own.yaml").write_text("kind: Other\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "here")
+    scheduler = tmp_path / "conf" / "own.yaml"
+    for policy in ("../conf/policy.yaml", str(tmp_path / "conf" / "policy.yaml"), "link.yaml"):
+        words = [*command, "--snapshot", example, "--policy", policy]
+        scheduler.write_text(SCHEDULER, encoding="utf-8")
+        if policy == "link.yaml":
+            (tmp_path / "here" / "own.yaml").unlink()
+        assert main(words) == 0, capsys.readouterr().err
+        scheduler.write_text("kind: Broken\n", encoding="utf-8")
+        assert main(words) == 1
+        assert "scheduler.configFile: own.yaml: line 1: apiVersion: missing" in capsys.readouterr().err

@@ -276,7 +276,8 @@ def test_a_live_dump_knows_which_kinds_are_empty(private: Path, capsys: pytest.C
 def test_malformed_objects_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a warning each, as the other commands do."""
     file = tmp_path / "broken.json"
-    items = [{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "bad", "namespace": "shop", "labels": 3}}]
+    metadata = {"name": "bad", "namespace": "shop", "labels": 3}
+    items = [{"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "status": {"phase": "Pending"}}]
     file.write_text(json.dumps({"kind": "List", "items": items}), encoding="utf-8")
     assert entry.main(["snapshot", "--snapshot", str(file)]) == Exit.FINE
     shown = capsys.readouterr()

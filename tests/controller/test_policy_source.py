@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
+from rebalancer.adapters.files.profiles import UnreadableProfile, find_folders, read_profile
 from rebalancer.controller.policy_source import PolicyWatcher, open_policy, policy_event
 from rebalancer.controller.state import LoopEvent, PolicyLoaded, PolicyRefused
 from rebalancer.policy import Policy
@@ -19,7 +19,7 @@ from tests.controller.waiting import until
 def watched(file: Path) -> tuple[PolicyWatcher, list[LoopEvent]]:
     reported: list[LoopEvent] = []
     return PolicyWatcher(
-        read=file.read_bytes, source=str(file), tell=reported.append, first=file.read_bytes(), folder=file.parent
+        read=file.read_bytes, source=str(file), tell=reported.append, first=file.read_bytes(), folders=[file.parent]
     ), reported
 
 
@@ -91,21 +91,21 @@ def test_scheduler_profiles(tmp_path: Path) -> None:
     assert read_profile(policy(name="mine")).name == "mine"
     file = tmp_path / "scheduler.yaml"
     file.write_text(CONFIGURATION)
-    assert read_profile(policy(name="packer", configFile=str(file)), tmp_path).name == "packer"
+    assert read_profile(policy(name="packer", configFile=str(file)), [tmp_path]).name == "packer"
     with pytest.raises(
         UnreadableProfile, match=r"has no profile 'other'; set it to the schedulerName of one"
     ) as caught:
-        read_profile(policy(name="other", configFile=str(file)), tmp_path)
+        read_profile(policy(name="other", configFile=str(file)), [tmp_path])
     assert "packer" not in str(caught.value), "no value of the file is published"
     with pytest.raises(UnreadableProfile, match="No such file"):
-        read_profile(policy(name="packer", configFile=str(tmp_path / "none.yaml")), tmp_path)
+        read_profile(policy(name="packer", configFile=str(tmp_path / "none.yaml")), [tmp_path])
     file.write_text("kind: Other\n")
     with pytest.raises(UnreadableProfile, match=r"scheduler\.configFile: .*: line 1: apiVersion: missing"):
-        read_profile(policy(name="packer", configFile=str(file)), tmp_path)
+        read_profile(policy(name="packer", configFile=str(file)), [tmp_path])
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     with pytest.raises(UnreadableProfile, match="loop"):
-        read_profile(policy(name="packer", configFile=str(loop)), tmp_path)
+        read_profile(policy(name="packer", configFile=str(loop)), [tmp_path])
 
 
 def test_a_scheduler_file_elsewhere_is_not_read(tmp_path: Path) -> None:
@@ -118,14 +118,14 @@ def test_a_scheduler_file_elsewhere_is_not_read(tmp_path: Path) -> None:
     (folder / "link.yaml").symlink_to(token)
     for file in (token, folder / ".." / "secrets" / "token", folder / "link.yaml", secrets / "none", tmp_path):
         with pytest.raises(UnreadableProfile) as caught:
-            read_profile(policy(name="packer", configFile=str(file)), folder)
+            read_profile(policy(name="packer", configFile=str(file)), [folder])
         assert str(caught.value) == (
             f"scheduler.configFile: {file} is not below {folder} or /etc/rebalancer; move it there"
         )
     with pytest.raises(UnreadableProfile, match="is not below /etc/rebalancer; move it there"):
         read_profile(policy(name="packer", configFile=str(token)))
     with pytest.raises(UnreadableProfile, match="is not below"):
-        read_profile(policy(name="packer", configFile=str(token)), Path("/"))
+        read_profile(policy(name="packer", configFile=str(token)), [Path("/")])
 
 
 def test_a_scheduler_file_in_the_mounted_config_map_is_read(tmp_path: Path) -> None:
@@ -135,21 +135,50 @@ def test_a_scheduler_file_in_the_mounted_config_map_is_read(tmp_path: Path) -> N
     (tmp_path / "..data").symlink_to("..2026")
     file = tmp_path / "scheduler.yaml"
     file.symlink_to("..data/scheduler.yaml")
-    assert read_profile(policy(name="packer", configFile=str(file)), tmp_path).name == "packer"
+    assert read_profile(policy(name="packer", configFile=str(file)), [tmp_path]).name == "packer"
 
 
-def test_a_relative_scheduler_file_is_found_from_the_working_directory(
+def test_a_relative_scheduler_file_is_the_policys_neighbour_wherever_one_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As other relative paths of a command; it must lie below the policy's folder all the same."""
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "scheduler.yaml").write_text(CONFIGURATION)
-    monkeypatch.chdir(tmp_path)
+    """Not that of the working directory: a policy means the same file to everybody."""
+    for name in ("policies", "elsewhere"):
+        (tmp_path / name / "inner").mkdir(parents=True)
+    (tmp_path / "policies" / "inner" / "scheduler.yaml").write_text(CONFIGURATION)
+    (tmp_path / "elsewhere" / "inner" / "scheduler.yaml").write_text("kind: Other\n")
     named = policy(name="packer", configFile="inner/scheduler.yaml")
-    assert read_profile(named, Path()).name == "packer"
-    assert read_profile(named, Path("inner")).name == "packer"
+    for where, file in (
+        ("policies", "policy.yaml"),
+        ("elsewhere", "../policies/policy.yaml"),
+        ("policies/inner", "../policy.yaml"),
+        ("elsewhere", str(tmp_path / "policies" / "policy.yaml")),
+    ):
+        monkeypatch.chdir(tmp_path / where)
+        assert read_profile(named, find_folders(Path(file))).name == "packer"
+    above = policy(name="packer", configFile="../elsewhere/inner/scheduler.yaml")
+    with pytest.raises(UnreadableProfile, match=rf"is not below {tmp_path}/policies or /etc/rebalancer; move it there"):
+        read_profile(above, find_folders(tmp_path / "policies" / "policy.yaml"))
+
+
+@pytest.mark.parametrize("beside", ["link", "target"])
+def test_the_neighbours_of_a_link_are_its_own_and_those_of_the_policy_it_leads_to(tmp_path: Path, beside: str) -> None:
+    for name in ("link", "target", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "target" / "policy.yaml").write_text(HEAD)
+    link = tmp_path / "link" / "policy.yaml"
+    link.symlink_to("../target/policy.yaml")
+    (tmp_path / beside / "scheduler.yaml").write_text(CONFIGURATION)
+    (tmp_path / "other" / "scheduler.yaml").write_text(CONFIGURATION)
+    assert read_profile(policy(name="packer", configFile="scheduler.yaml"), find_folders(link)).name == "packer"
     with pytest.raises(UnreadableProfile, match="is not below"):
-        read_profile(named, Path("other"))
+        read_profile(policy(name="packer", configFile="../other/scheduler.yaml"), find_folders(link))
+
+
+def test_a_policy_of_a_config_map_has_its_neighbours_in_the_mount() -> None:
+    mounted = {"scheduler.yaml": CONFIGURATION}
+    assert read_profile(policy(name="packer", configFile="scheduler.yaml"), mounted=mounted).name == "packer"
+    with pytest.raises(UnreadableProfile, match="is not below /etc/rebalancer; move it there"):
+        read_profile(policy(name="packer", configFile="../scheduler.yaml"), mounted=mounted)
 
 
 def test_a_policy_file_is_opened_with_the_profile_beside_it(tmp_path: Path) -> None:
@@ -160,9 +189,9 @@ def test_a_policy_file_is_opened_with_the_profile_beside_it(tmp_path: Path) -> N
     with served(lambda _: None) as transport:
         opened = open_policy(load_settings({"policy": str(file), "namespace": "home"}), transport)
         shipped = open_policy(load_settings({"namespace": "home"}), transport)
-    assert (opened.profile.name, opened.folder) == ("packer", tmp_path)
-    assert (shipped.profile.name, shipped.folder) == ("default-scheduler", None)
-    event = policy_event(file.read_bytes(), "policy.yaml", opened.folder)
+    assert (opened.profile.name, opened.folder, opened.folders) == ("packer", tmp_path, (tmp_path,))
+    assert (shipped.profile.name, shipped.folder, shipped.folders) == ("default-scheduler", None, ())
+    event = policy_event(file.read_bytes(), "policy.yaml", opened.folders)
     assert isinstance(event, PolicyLoaded)
     assert event.profile.name == "packer"
 
@@ -196,7 +225,7 @@ def test_the_thread_survives_whatever_happens(tmp_path: Path) -> None:
         reported.append(event)
 
     with capture_logs() as logs:
-        watcher = PolicyWatcher(read=file.read_bytes, source=str(file), tell=tell, first=b"", folder=tmp_path)
+        watcher = PolicyWatcher(read=file.read_bytes, source=str(file), tell=tell, first=b"", folders=[tmp_path])
         watcher.start()
         until(lambda: len(reported) == 1, "the policy")
     assert isinstance(reported[0], PolicyLoaded)

@@ -92,7 +92,7 @@ def test_after_every_edit_the_last_valid_policy_is_in_force(tmp_path: Path) -> N
     reference = Reference(Meaning("Observe", 86399))
     inbox: queue.SimpleQueue[LoopEvent] = queue.SimpleQueue()
     watcher = PolicyWatcher(
-        read=mount.policy.read_bytes, source="policy.yaml", tell=inbox.put, first=FIRST, folder=mount.folder
+        read=mount.policy.read_bytes, source="policy.yaml", tell=inbox.put, first=FIRST, folders=[mount.folder]
     )
     now = datetime(2026, 1, 1, tzinfo=UTC)
     first = load_policy(FIRST, source="policy.yaml")
@@ -160,7 +160,7 @@ class Process:
             identity=Identity(name="storm", policy_source="storm"),
         )
         self.watcher = PolicyWatcher(
-            read=self._read, source="policy.yaml", tell=self.runner.tell, first=FIRST, folder=mount.folder
+            read=self._read, source="policy.yaml", tell=self.runner.tell, first=FIRST, folders=[mount.folder]
         )
         self.reader = TeamPolicyReader(
             list_namespaces=self._list_teams, read=lambda name: config_map(self.texts.get(name)), tell=self.runner.tell

@@ -483,7 +483,7 @@ def test_a_file_says_which_optional_kinds_it_contains(kind: str) -> None:
     def known(document: dict[str, Any]) -> frozenset[str]:
         data = json.dumps(document).encode()
         decoded = decode_file(FileContents.of(data))
-        items, kinds, _ = reduce_file(FileContents.of(data))
+        items, kinds, _, _ = reduce_file(FileContents.of(data))
         dumped = decode_file(FileContents.of(b"".join(reduced_list(items, kinds, ""))))
         made = make_snapshot(decoded.objects, taken_at=datetime.now(UTC), known=decoded.kinds)
         assert made.known == OPTIONAL & dumped.kinds

@@ -15,6 +15,7 @@ from rebalancer.model.cluster import NEWEST
 from rebalancer.model.snapshot import Fault, Snapshot
 from rebalancer.model.workloads import Workload
 
+WAITING = {"status": {"phase": "Pending"}}
 CONTAINERS = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}]}}
 
 
@@ -126,6 +127,7 @@ def test_an_owner_without_a_namespace_is_not_read() -> None:
                     {"apiVersion": "agents.example/v1", "kind": "Agent", "name": "a", "uid": "a", "controller": True}
                 ],
             },
+            **WAITING,
         },
     )
     assert not snapshot.workloads
@@ -182,14 +184,14 @@ def of_pods(api_version: str, kind: str, **spec: Any) -> list[dict[str, Any]]:
     metadata = {"name": "web", "namespace": "shop", "uid": f"{api_version}-{kind}"}
     reference = {"apiVersion": api_version, "kind": kind, "name": "web", "uid": metadata["uid"], "controller": True}
     pod = {
-        "name": f"{kind.lower()}-0",
+        "name": f"{kind.lower()}-{api_version.partition('/')[0]}-0",
         "namespace": "shop",
         "uid": f"pod-{api_version}-{kind}",
         "ownerReferences": [reference],
     }
     return [
         {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec},
-        {"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": {"containers": [{"name": "app"}]}},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": {"containers": [{"name": "app"}]}, **WAITING},
     ]
 
 

@@ -62,7 +62,7 @@ def test_of_one_object_that_comes_twice_the_newest_counts(first: bool) -> None:
     read = decode_file(FileContents.of(data))
     assert [node.allocatable.cpu for node in read.objects["nodes"]] == [2000]
     assert read.doubled == 1
-    items, kinds, _ = reduce_file(FileContents.of(data))
+    items, kinds, _, _ = reduce_file(FileContents.of(data))
     assert (len(items), set(kinds)) == (1, {"Node"})
 
 

@@ -1,6 +1,6 @@
 """The scheduler profile that a policy names, from the scheduler's own configuration file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,26 +17,40 @@ class UnreadableProfile(Exception):  # noqa: N818  # callers read it as a state
     """The scheduler's configuration cannot be read or has no such profile; the message names file and field."""
 
 
-def read_profile(policy: Policy, folder: Path | None = None, mounted: Mapping[str, str] | None = None) -> Profile:
+def find_folders(file: Path) -> tuple[Path, ...]:
+    """Return the folders that a policy's file has neighbours in: its own, and that of what a link leads to.
+
+    In a mounted ConfigMap a link leads to a folder below its own, which every change of the ConfigMap replaces.
+    """
+    own, target = file.parent.resolve(), file.resolve()
+    return (own,) if target.is_relative_to(own) else (own, target.parent)
+
+
+def read_profile(policy: Policy, folders: Sequence[Path] = (), mounted: Mapping[str, str] | None = None) -> Profile:
     """Return the scheduler profile that the policy names, from its configuration file where the policy names one.
 
-    The file must lie in `folder`, which is that of the policy's own file, or in /etc/rebalancer, or below them, links
-    resolved: who may write the policy may not therefore read every file of the process. `mounted` are the files that
-    the controller has in /etc/rebalancer, where these are known.
+    `folders` are those of the policy's own file, see `find_folders`: a relative path begins there, whatever the working
+    directory is, for another policy in /etc/rebalancer. The file must lie in one of them or below, links resolved: who
+    may write the policy may not therefore read every file of the process. `mounted` are the files that the controller
+    has in /etc/rebalancer, where these are known.
     """
     name, file = policy.scheduler.name, policy.scheduler.config_file
     if file is None:
         return replace(DEFAULT_PROFILE, name=name)
-    text = (mounted or {}).get(Path(file).name) if Path(file).parent == CONFIGURATION else None
+    beginnings = folders or [CONFIGURATION]
+    text = (mounted or {}).get(Path(file).name) if (beginnings[0] / file).parent == CONFIGURATION else None
     try:
         if text is not None:
             return _choose(read_profiles(text.encode()), name, file)
-        path = Path(file).resolve()
-        folders = [CONFIGURATION] if folder is None else [folder, CONFIGURATION]
-        if not any(path.is_relative_to(root) for root in map(Path.resolve, folders) if root != Path(root.anchor)):
-            expected = " or ".join(str(root.absolute()) for root in folders)
+        roots = [root.resolve() for root in dict.fromkeys((*folders, CONFIGURATION))]
+        paths = [(beginning / file).resolve() for beginning in beginnings]
+        paths = [
+            path for path in paths if any(path.is_relative_to(root) for root in roots if root != Path(root.anchor))
+        ]
+        if not paths:
+            expected = " or ".join(map(str, roots))
             raise UnreadableProfile(f"scheduler.configFile: {file} is not below {expected}; move it there")
-        configured = read_profiles(path.read_bytes())
+        configured = read_profiles(next(filter(Path.exists, paths), paths[0]).read_bytes())
     except (OSError, RuntimeError) as error:  # RuntimeError: links that form a loop
         raise UnreadableProfile(f"scheduler.configFile: {file}: {getattr(error, 'strerror', None) or error}") from None
     except ConfigurationError as error:

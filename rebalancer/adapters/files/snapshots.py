@@ -8,23 +8,27 @@ future by the pod's grace period. A kind that the file does not contain is unkno
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 import msgspec
 
 from rebalancer.adapters.files.encodings import UnreadableSnapshot, read_documents
 from rebalancer.decoding.lists import FileContents, UnreadableList, decode_file, make_snapshot, reduce_file
+from rebalancer.decoding.wholeness import Doubts, find_left_behind
 from rebalancer.decoding.wire import Head
 from rebalancer.model.cluster import Version
-from rebalancer.model.snapshot import TIMELESS, Fault, Snapshot
-from rebalancer.model.words import plural
+from rebalancer.model.snapshot import TIMELESS, Snapshot
+from rebalancer.model.words import name_list, plural
 
 KUBECTL_COMMAND: Final = (
     "kubectl get pods,nodes,namespaces,replicasets,deployments,statefulsets,replicationcontrollers,services,pdb,pv,pvc,"
     "storageclasses,csinodes,priorityclasses -A -o json"
 )
 """The command that prints all kinds that are read."""
+
+FAR_APART: Final = timedelta(minutes=10)
+"""The kinds of one cluster are written within less, one kubectl after the other; heartbeats of nodes are as rare."""
 
 _NEEDED_FOR: Final[Mapping[str, str]] = {
     "Pod": "everything",
@@ -104,14 +108,16 @@ def read_snapshots(
     """Read files of one cluster, lists or objects as `kubectl get` prints them; return the snapshot and the warnings.
 
     `at` is when they were made (None: the newest time in them). A malformed object is left out with a warning; a
-    document that has no Kubernetes objects raises UnreadableSnapshot. An object that comes more than once counts once.
+    document that has no Kubernetes objects raises UnreadableSnapshot, and so do files that are certainly not the whole
+    of one cluster at one time. An object that comes more than once counts once.
     """
     contents, documents = _read_files(files)
     gathered = decode_file(contents)
+    doubts = _weigh(gathered.doubts, contents, documents)
     taken_at = at or find_newest_time(documents)
     source = files[0].source if len(files) == 1 else f"the {len(files)} files together"
     contains, has = ("contains", "has") if len(files) == 1 else ("contain", "have")
-    warnings = [f"left out: {fault}" for fault in gathered.faults]
+    warnings = [*doubts, *(f"left out: {fault}" for fault in gathered.faults)]
     if gathered.doubled:
         again = f"{plural(gathered.doubled, 'object')} {'comes' if gathered.doubled == 1 else 'come'} more than once"
         warnings.append(f"{source}: {again}; each counts once, as its newest version is")
@@ -134,16 +140,46 @@ def read_snapshots(
     return result, tuple(warnings)
 
 
-def reduce_snapshots(files: Sequence[SnapshotFile]) -> tuple[list[bytes], frozenset[str], list[Fault], str]:
-    """Reduce files that `read_snapshots` reads to the fields that are read.
+class ReducedFiles(NamedTuple):
+    """Files reduced to the fields that are read: their objects, the kinds that they contain, and the warnings.
 
-    Returns their objects, the kinds that they contain, the malformed objects, and their time in RFC 3339, "" without
-    one.
+    `taken_at` is their time in RFC 3339, "" without one.
     """
+
+    items: list[bytes]
+    kinds: frozenset[str]
+    warnings: list[str]
+    taken_at: str
+
+
+def reduce_snapshots(files: Sequence[SnapshotFile]) -> ReducedFiles:
+    """Reduce files that `read_snapshots` reads to the fields that are read; what it refuses is refused here."""
     contents, documents = _read_files(files)
-    items, known, faults = reduce_file(contents)
+    reduced = reduce_file(contents)
+    warnings = _weigh(reduced.doubts, contents, documents)
+    warnings += [f"left out: {fault}" for fault in reduced.faults]
     newest = find_newest_time(documents)
-    return items, known, faults, f"{newest:%Y-%m-%dT%H:%M:%SZ}" if newest is not None else ""
+    return ReducedFiles(
+        reduced.items, reduced.kinds, warnings, f"{newest:%Y-%m-%dT%H:%M:%SZ}" if newest is not None else ""
+    )
+
+
+def _weigh(doubts: Doubts, contents: FileContents, documents: Sequence[bytes]) -> list[str]:
+    """Raise UnreadableSnapshot where an answer about the files would be wrong; return where it may be."""
+    warnings = list(doubts.warnings)
+    for change in doubts.changes:
+        first, last = (find_newest_time([documents[number]]) for number in (change.older, change.newer))
+        if first is None or last is None or abs(last - first) < FAR_APART:
+            continue
+        said = f"two dumps of one cluster, of {first:%Y-%m-%d %H:%M} and {last:%Y-%m-%d %H:%M} ({change.what})"
+        left = find_left_behind(contents.look_at_items(), change)
+        if left:
+            lost = f"{plural(len(left), 'pod')} of the older one ({name_list(map(str, left))})"
+            doubts.refuse(f"{said}: the newer one no longer has {lost}; give the newer one alone")
+        warnings.append(f"{said}: what was deleted in between still counts; give the newer one alone")
+    if doubts.refusal:
+        raise UnreadableSnapshot(doubts.refusal)
+    return warnings
 
 
 def _read_files(files: Iterable[SnapshotFile]) -> tuple[FileContents, list[bytes]]:
@@ -153,7 +189,7 @@ def _read_files(files: Iterable[SnapshotFile]) -> tuple[FileContents, list[bytes
     for file in files:
         for document in read_documents(file.data, file.source):
             try:
-                contents.add(document)
+                contents.add(document, file.source)
             except UnreadableList as error:
                 what = _describe_document(document, error)
                 raise UnreadableSnapshot(f"{file.source}: {what}; expected what {KUBECTL_COMMAND} prints") from None

@@ -24,7 +24,7 @@ POD = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "web-1", "namespace": "shop", "uid": "u", "creationTimestamp": CREATED, "labels": {"a": "1"}},
-    "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]},
+    "spec": {"nodeName": "a-1", "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]},
     "status": {"phase": "Running"},
 }
 NODE = {
@@ -33,9 +33,10 @@ NODE = {
     "metadata": {"name": "a-1", "creationTimestamp": CREATED},
     "spec": {},
     "status": {
+        "allocatable": {"cpu": "4", "pods": "110"},
         "conditions": [
             {"type": "Ready", "status": "True", "lastHeartbeatTime": HEARTBEAT, "lastTransitionTime": CREATED}
-        ]
+        ],
     },
 }
 BROKEN = {"kind": "Pod", "metadata": {"name": "bad", "namespace": "shop"}, "status": {"phase": "Sleeping"}}

@@ -155,7 +155,7 @@ class TestReadOnce:
                 "creationTimestamp": "2026-05-01T00:00:00Z",
                 "ownerReferences": [{**reference, "controller": True}],
             },
-            spec={"containers": [{"name": "main"}]},
+            spec={"containers": [{"name": "main"}], "nodeName": "a"},
             status={"phase": "Running"},
         )
         with served(server) as transport:
