@@ -111,7 +111,7 @@ DECIDERS: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("v1", "LimitRange"): {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}},
     ("node.k8s.io/v1", "RuntimeClass"): {
-        "handler": f"{PRIVATE}handler",
+        "handler": "kata",
         "overhead": {"podFixed": {"cpu": "1"}},
         "scheduling": {"nodeSelector": {"sandbox": "yes"}, "tolerations": [{"key": "sandbox", "operator": "Exists"}]},
     },
