@@ -143,6 +143,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.ARCHITECTURE_NOT_SELECTED: "Pods may land on nodes of several architectures, and none shows it works.",
     FindingKind.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select a pod: the API refuses to evict it.",
     FindingKind.BUDGET_ALWAYS_ZERO: "A PodDisruptionBudget never allows an eviction.",
+    FindingKind.BUDGET_NOT_COMPUTED: "A PodDisruptionBudget that could not be computed allows no eviction.",
 }
 CODES: Final[Mapping[Exit, str]] = {
     Exit.FINE: "Success. `run` ends with it on SIGTERM and Ctrl-C too.",

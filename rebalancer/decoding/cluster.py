@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from rebalancer.decoding import constraints, resources, wire
+from rebalancer.decoding import bounds, constraints, resources, wire
 from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.metadata import (
@@ -55,10 +55,11 @@ _OPERATORS: Final = frozenset(map(str, Operator))
 def decode_budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudget:
     """Convert a PodDisruptionBudget to the model's."""
     spec, status = source.spec, source.status
-    failed = any(
-        condition.type == "DisruptionAllowed" and condition.reason == "SyncFailed"
+    failures = [
+        condition.message
         for condition in status.conditions or ()
-    )
+        if condition.type == "DisruptionAllowed" and condition.reason == "SyncFailed"
+    ]
     return DisruptionBudget(
         namespace=source.metadata.namespace,
         name=source.metadata.name,
@@ -74,7 +75,8 @@ def decode_budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudge
         desired_healthy=status.desired_healthy,
         expected=status.expected_pods,
         disrupted=tuple(sorted((status.disrupted_pods or {}).items())),
-        synced=not failed,
+        synced=not failures,
+        failure=bounds.shorten(failures[0], bounds.LONGEST_TEXT) if failures else "",
     )
 
 
@@ -150,6 +152,7 @@ def decode_claim(source: wire.PersistentVolumeClaim, _: Interner) -> PersistentV
         volume_mode=spec.volume_mode or "Filesystem",
         selector=decode_selector(spec.selector, "spec.selector"),
         deleted=metadata.deletion_timestamp is not None,
+        lost=source.status.phase == "Lost",
         owner_uid=owner.uid if owner else "",
     )
 

@@ -694,6 +694,10 @@ class BudgetSpec(Wire, frozen=True):
     unhealthy_pod_eviction_policy: str | None = None
 
 
+class BudgetCondition(Condition, frozen=True):
+    message: str = ""
+
+
 class BudgetStatus(Wire, frozen=True):
     observed_generation: int = 0
     disruptions_allowed: int = 0
@@ -701,7 +705,7 @@ class BudgetStatus(Wire, frozen=True):
     desired_healthy: int = 0
     expected_pods: int = 0
     disrupted_pods: dict[str, Moment] | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[BudgetCondition] | None = None
 
 
 class DisruptionBudget(Wire, frozen=True):
@@ -793,9 +797,14 @@ class ClaimSpec(Wire, frozen=True):
     selector: LabelSelector | None = None
 
 
+class ClaimStatus(Wire, frozen=True):
+    phase: str = ""
+
+
 class PersistentVolumeClaim(Wire, frozen=True):
     metadata: Metadata
     spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
 
 
 class TopologyExpression(Wire, frozen=True):

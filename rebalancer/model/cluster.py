@@ -44,7 +44,8 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
 
     `selector` None matches no pod, an empty one every pod of the namespace. `disrupted` holds (pod name, when) of
     evictions that the API server has granted and whose pods are not yet seen terminating. `always_allow`: unready
-    pods may be evicted even if the budget allows none. `synced` is false if its controller could not compute it.
+    pods may be evicted even if the budget allows none. `synced` is false if its controller could not compute it, and
+    `failure` is then what it says about that.
     """
 
     namespace: str
@@ -62,12 +63,26 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
     expected: int = 0
     disrupted: tuple[tuple[str, datetime], ...] = ()
     synced: bool = True
+    failure: str = ""
     resource_version: str = ""
     """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
 
     def __str__(self) -> str:
         """Name it as messages do."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def remedy(self) -> str:
+        """What makes a budget computable again: only the size of the pods' controllers can be what is missing.
+
+        A number of healthy pods needs no size; a percentage and maxUnavailable are of the controllers' scales.
+        """
+        if self.max_unavailable is None and isinstance(self.min_available, int):
+            return "Correct what it names"
+        return (
+            "Narrow its selector to pods whose controllers have the scale subresource, which a Job, for one, has not, "
+            "or set minAvailable to a number of pods"
+        )
 
 
 class Namespace(Struct, frozen=True, gc=False, kw_only=True):

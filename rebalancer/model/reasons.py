@@ -325,3 +325,4 @@ class FindingKind(StrEnum):
     """Pods may be placed on nodes of several architectures, and do not run on each of these yet."""
     SEVERAL_BUDGETS = "SeveralBudgets"
     BUDGET_ALWAYS_ZERO = "BudgetAlwaysZero"
+    BUDGET_NOT_COMPUTED = "BudgetNotComputed"

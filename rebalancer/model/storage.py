@@ -65,6 +65,8 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False, kw_only=True):
     selector: LabelSelector | None = None
     """Which volumes may serve it; None for any."""
     deleted: bool = False
+    lost: bool = False
+    """Whether its volume is gone (phase Lost): no pod that uses it starts."""
     owner_uid: str = ""
 
 

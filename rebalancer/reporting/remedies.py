@@ -1,10 +1,12 @@
 """Remedies: what to do about a violation, by the reason why it is not repaired, else by what caused it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from rebalancer.advice import constraints
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import REVISION_LABELS
 from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.words import name_list
 from rebalancer.reporting.phrases import domain_name
@@ -12,10 +14,6 @@ from rebalancer.reporting.phrases import domain_name
 _BY_CAUSE: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.SCALE_DOWN: "Kubernetes ignores domains when it scales down; evictions repair the spread.",
     ViolationCause.NODE_LOST: "Bring back or uncordon the nodes of the emptiest domain.",
-    ViolationCause.ROLLOUT: (
-        "Wait for the rollout to finish; matchLabelKeys: [pod-template-hash] keeps pods of the old revision out of "
-        "the count."
-    ),
     ViolationCause.LABELS_CHANGED: "Restore the labels of pods and nodes that the constraint selects.",
     ViolationCause.SOFT_CONSTRAINT: (
         "A soft constraint is only a preference; whenUnsatisfiable: DoNotSchedule enforces it whenever a pod is placed."
@@ -24,11 +22,18 @@ _BY_CAUSE: Final[Mapping[ViolationCause, str]] = {
 }
 
 
+_REVISION_LABEL: Final[Mapping[str, str]] = dict(
+    zip(("Deployment", "StatefulSet"), REVISION_LABELS, strict=True),
+)
+"""The label by which pods of two revisions differ, where their kind has one."""
+
+
 class Violation(NamedTuple):
     """What a remedy depends on.
 
     `counts` are pods by domain of `topology_key`; `evictions` repair the violation, 0 where that number is not known;
-    `zero_budgets` are PodDisruptionBudgets of the pods that never allow a disruption.
+    `zero_budgets` are PodDisruptionBudgets of the pods that never allow a disruption, `failed_budgets` those that could
+    not be computed. `revision_label` tells the revisions of the pods apart, "" where no one label of all does.
     """
 
     reason: Reason | None
@@ -37,6 +42,14 @@ class Violation(NamedTuple):
     counts: Mapping[str, int]
     evictions: int = 0
     zero_budgets: tuple[str, ...] = ()
+    failed_budgets: tuple[str, ...] = ()
+    revision_label: str = ""
+
+
+def find_revision_label(workloads: Iterable[Reference]) -> str:
+    """Return the label that tells the revisions of workloads apart; "" where no one label of all does."""
+    labels = {_REVISION_LABEL.get(workload.kind, "") for workload in workloads}
+    return labels.pop() if len(labels) == 1 else ""
 
 
 def remedy(violation: Violation) -> str:
@@ -44,6 +57,8 @@ def remedy(violation: Violation) -> str:
     reason = violation.reason
     if reason is Reason.STEP_EXCEEDS_BUDGET and violation.zero_budgets:
         return f"Allow at least one disruption in {name_list(violation.zero_budgets)}."
+    if reason in {Reason.STEP_EXCEEDS_BUDGET, Reason.BLOCKED_BY_BUDGET} and violation.failed_budgets:
+        return f"Correct what keeps {name_list(violation.failed_budgets)} from being computed."
     return (reason.remedy if reason is not None else "") or _cause_remedy(violation)
 
 
@@ -52,7 +67,16 @@ def _cause_remedy(violation: Violation) -> str:
         return ""
     if violation.cause is ViolationCause.DOMAIN_RETURNED:
         return _returned_remedy(violation)
+    if violation.cause is ViolationCause.ROLLOUT:
+        return _rollout_remedy(violation.revision_label)
     return _BY_CAUSE[violation.cause]
+
+
+def _rollout_remedy(label: str) -> str:
+    wait = "Wait for the rollout to finish"
+    return (
+        f"{wait}; matchLabelKeys: [{label}] keeps pods of the old revision out of the count." if label else f"{wait}."
+    )
 
 
 def _returned_remedy(violation: Violation) -> str:

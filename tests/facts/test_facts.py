@@ -100,6 +100,8 @@ if __name__ == "__main__":
 
 STAYS = frozenset(
     [
+        "ClaimBeingDeleted",
+        "ClaimLost",
         "ConstraintsTooCostly",
         "DefinitionsDiffer",
         "DisruptedAsWhole",

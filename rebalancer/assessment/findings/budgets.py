@@ -1,4 +1,4 @@
-"""SeveralBudgets and BudgetAlwaysZero: disruption budgets that never allow an eviction, of a drain either."""
+"""SeveralBudgets, BudgetAlwaysZero, BudgetNotComputed: disruption budgets that allow no eviction, of a drain either."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from rebalancer.scheduling.view import View
 
 
 def budget_findings(view: View) -> Iterator[Finding]:
-    """Yield workloads that several budgets select, and budgets that can never allow an eviction."""
+    """Yield workloads that several budgets select, and budgets that can never allow an eviction, or cannot now."""
     snapshot = view.snapshot
     for budget in snapshot.budgets:
         why = _why_never(budget)
@@ -20,6 +20,14 @@ def budget_findings(view: View) -> Iterator[Finding]:
                 kind=FindingKind.BUDGET_ALWAYS_ZERO,
                 object=f"PodDisruptionBudget {budget}",
                 message=f"{why}: no pod can ever be evicted, and no node drained. Allow at least one disruption",
+                workloads=_workloads(budget, view),
+            )
+        elif not budget.synced:
+            said = f"SyncFailed: {budget.failure}" if budget.failure else "SyncFailed"
+            yield Finding(
+                kind=FindingKind.BUDGET_NOT_COMPUTED,
+                object=f"PodDisruptionBudget {budget}",
+                message=f"could not be computed ({said}): no pod can be evicted, and no node drained. {budget.remedy}",
                 workloads=_workloads(budget, view),
             )
     for member in members(view):

@@ -28,6 +28,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind, Reason
+from rebalancer.model.words import plural
 from rebalancer.scheduling.affinity_terms import selects
 from rebalancer.scheduling.feasibility import admitted_by_labels, admitted_by_taints, is_on
 from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
@@ -143,14 +144,28 @@ def too_few_domains_findings(
                     f"takes at most {evaluated.constraint.max_skew} of its pods. Add domains, or lower minDomains"
                 )
                 if least == 1:  # also the default where minDomains is not set
-                    message = (
-                        f"no node that counts for its constraint over {key} has this label: none of its pods can be "
-                        "placed. Correct the topologyKey, label the nodes, or let the pods use nodes that have it"
-                    )
+                    message = _no_domain_message(key, view)
                 for workload in group.spread.workloads:
                     yield workload_finding(FindingKind.TOO_FEW_DOMAINS, workload, message)
     for member in members(view):
         yield from _anti_affinity_finding(member, view)
+
+
+def _no_domain_message(key: str, view: View) -> str:
+    """Say why no node counts for a constraint: none has its key, or those that have it are excluded."""
+    labelled = sum(key in node.labels for node in view.snapshot.nodes)
+    if not labelled:
+        return (
+            f"no node that counts for its constraint over {key} has this label: none of its pods can be "
+            "placed. Correct the topologyKey, label the nodes, or let the pods use nodes that have it"
+        )
+    have = "has" if labelled == 1 else "have"
+    return (
+        f"{labelled} of {plural(len(view.snapshot.nodes), 'node')} {have} the label {key} of "
+        "its constraint, but none of these counts for it: the pods' node selector or affinity, taints under "
+        "nodeTaintsPolicy: Honor, or the key of another constraint exclude them, and none of its pods can be placed. "
+        "Let the pods use nodes that have the label, or label those that they may use"
+    )
 
 
 def _anti_affinity_finding(member: PodController, view: View) -> Iterator[Finding]:

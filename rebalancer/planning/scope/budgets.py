@@ -85,12 +85,16 @@ class BudgetNotComputed(Refusal):
 
     reason = Reason.BLOCKED_BY_BUDGET
     budget: str
+    failure: str = ""
+    remedy: str = ""
 
     def _end(self) -> End:
         return End(event=f"when PodDisruptionBudget {self.budget} is computed again")
 
     def __str__(self) -> str:
-        return f"PodDisruptionBudget {self.budget} could not be computed; see its DisruptionAllowed condition"
+        if not self.failure:
+            return f"PodDisruptionBudget {self.budget} could not be computed; see its DisruptionAllowed condition"
+        return f"PodDisruptionBudget {self.budget} could not be computed (SyncFailed: {self.failure}). {self.remedy}"
 
 
 class BudgetExhausted(Refusal):
@@ -230,8 +234,8 @@ class StepExceedsBudget(Refusal):
     """The smallest step needs more concurrent evictions than the budgets of the workload ever allow.
 
     `budgets` are the PodDisruptionBudgets that allow no more than `allowed`, `fields` those fields of the policy; with
-    neither it is a limit's `disruption`. `workload` is "" where there are several workloads. `kept` is set where they
-    allow the eviction of other pods.
+    neither it is a limit's `disruption`. `failed` are those that allow none because they could not be computed.
+    `workload` is "" where there are several workloads. `kept` is set where they allow the eviction of other pods.
     """
 
     reason = Reason.STEP_EXCEEDS_BUDGET
@@ -242,6 +246,7 @@ class StepExceedsBudget(Refusal):
     fields: tuple[str, ...] = ()
     kept: KeptPods | None = None
     unready: bool = False
+    failed: tuple[BudgetNotComputed, ...] = ()
 
     def __str__(self) -> str:
         return self._limits() if self.kept is None else f"{self._limits()}. {self.kept}"
@@ -256,6 +261,7 @@ class StepExceedsBudget(Refusal):
             ", or set unhealthyPodEvictionPolicy: AlwaysAllow, since the pod is not Ready" if self.unready else ""
         )
         limits = [
+            *map(str, self.failed),
             *(
                 f"PodDisruptionBudget {name} {allows}. Raise its maxUnavailable or lower its minAvailable{otherwise}"
                 for name in self.budgets
@@ -463,10 +469,10 @@ class BudgetLedger:
             return most
         return {field: number + (number > 0 and field.startswith(MAX_UNAVAILABLE)) for field, number in most.items()}
 
-    def _most_of_budgets(self, pod: Pod) -> Mapping[str, int]:
-        """Return how many pods the PodDisruptionBudgets of this one ever allow, itself among them, by name."""
+    def _most_of_budgets(self, pod: Pod) -> Mapping[DisruptionBudget, int]:
+        """Return how many pods the PodDisruptionBudgets of this one ever allow, itself among them."""
         asked = self._asked(pod)
-        return {str(budget): _most_by_budget(budget) + (budget not in asked) for budget in self.budgets_of(pod)}
+        return {budget: _most_by_budget(budget) + (budget not in asked) for budget in self.budgets_of(pod)}
 
     def _most_by_field(self, member: PodController) -> dict[str, int]:
         """Return how many pods of an owner our own limits ever allow at once, by field of the policy."""
@@ -507,11 +513,13 @@ class BudgetLedger:
 
     def _exceeded(self, first: Victim, needed: int, most: int) -> StepExceedsBudget:
         """Return the cause with the limits that allow no more than `most`; raising another one helps nobody."""
+        asked = [budget for budget, number in self._most_of_budgets(first.pod).items() if number == most]
         return StepExceedsBudget(
             needed,
             most,
             str(first.member.reference),
-            budgets=tuple(name for name, number in self._most_of_budgets(first.pod).items() if number == most),
+            budgets=tuple(str(budget) for budget in asked if budget.synced),
+            failed=tuple(map(_not_computed, (budget for budget in asked if not budget.synced))),
             fields=tuple(
                 field for field, number in self._most_of_fields(first.member, first.pod).items() if number == most
             ),
@@ -577,7 +585,7 @@ class BudgetLedger:
         if budget.observed_generation < budget.generation:
             return BudgetNotObserved(name)
         if not budget.synced:
-            return BudgetNotComputed(name)
+            return _not_computed(budget)
         healthy, expected, desired = budget.current_healthy, budget.expected, budget.desired_healthy
         return BudgetExhausted(name, healthy, expected, desired, planned=self._taken[budget], unready=unready)
 
@@ -612,6 +620,10 @@ def serves(pod: Pod, clock: Clock) -> bool:
     """Return whether a pod is Ready, or has not been unready for long enough to be sure that it is out."""
     since = pod.unready_since
     return pod.ready or (since is not None and not clock.has_lasted(since, _UNREADY_FOR))
+
+
+def _not_computed(budget: DisruptionBudget) -> BudgetNotComputed:
+    return BudgetNotComputed(str(budget), budget.failure, budget.remedy if budget.failure else "")
 
 
 def _most_by_budget(budget: DisruptionBudget) -> int:

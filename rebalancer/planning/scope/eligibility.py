@@ -28,7 +28,7 @@ from rebalancer.planning.scope.owners import (
 )
 from rebalancer.planning.scope.pod_groups import refuse_group
 from rebalancer.planning.scope.template_starts import TemplateStarts
-from rebalancer.policy import Policy
+from rebalancer.policy import Owner, Policy
 from rebalancer.policy.durations import parse_duration
 from rebalancer.scheduling.unpredictable import Unpredictable
 
@@ -58,6 +58,10 @@ class OwnerKindNotListed(Refusal):
     owner_kind: str
 
     def __str__(self) -> str:
+        try:
+            Owner.of(self.owner_kind)
+        except ValueError as error:
+            return f"eligibility.owners cannot list {self.owner_kind}: {error}"
         return f"eligibility.owners does not list {self.owner_kind}; add it to allow the eviction"
 
 

@@ -95,6 +95,33 @@ class VolumeInUse(Refusal):
         )
 
 
+class ClaimLost(Refusal):
+    """The volume of a claim is gone: the pod runs with what it still has, and no replacement starts."""
+
+    reason = Reason.VOLUME_PINNED
+    claim: str
+    volume: str
+
+    def __str__(self) -> str:
+        return (
+            f"its PersistentVolumeClaim {self.claim} is Lost, since PersistentVolume {self.volume} is gone: its "
+            "replacement would not start. Restore the volume, or save the data and replace the claim"
+        )
+
+
+class ClaimBeingDeleted(Refusal):
+    """A claim of it is being deleted, which the pods that use it hold up: it goes with the last of them."""
+
+    reason = Reason.VOLUME_PINNED
+    claim: str
+
+    def __str__(self) -> str:
+        return (
+            f"its PersistentVolumeClaim {self.claim} is being deleted, and goes with the last pod that uses it. Save "
+            "the data before that pod goes"
+        )
+
+
 class NodeGone(Refusal):
     """The node of a pod does not exist any more; the pod must be replaced first."""
 
@@ -322,7 +349,10 @@ class PodPartitioner:
         return TemplatesDiffer(member.pods[0].name, made.labels["controller-revision-hash"])
 
     def _refuse_pinned(self, pod: Pod, nodes: frozenset[str]) -> Refusal | None:
-        """Refuse a pod whose volumes reach fewer nodes than admit the group's pods."""
+        """Refuse a pod whose volumes are going or gone, or reach fewer nodes than admit the group's pods."""
+        unusable = self._refuse_claims(pod)
+        if unusable is not None:
+            return unusable
         following = replacement(pod, self._view)
         if isinstance(following, Unpredictable):
             return following
@@ -330,6 +360,18 @@ class PodPartitioner:
         if not nodes <= reach:
             return VolumePinned(len(reach & nodes), len(nodes))
         return self._refuse_attached(following, pod)
+
+    def _refuse_claims(self, pod: Pod) -> ClaimLost | ClaimBeingDeleted | None:
+        """Refuse a pod with a claim that its replacement cannot use; a claim of its own goes with it in any case."""
+        for name in pod.claims:
+            claim = self._view.snapshot.claim.get((pod.namespace, name))
+            if claim is None or claim.owner_uid == pod.uid:
+                continue
+            if claim.lost:
+                return ClaimLost(name, claim.volume)
+            if claim.deleted:
+                return ClaimBeingDeleted(name)
+        return None
 
     def reach(self, pod: Pod) -> frozenset[str]:
         """Return the nodes that the volumes of a pod's replacement reach; none where these are not known."""

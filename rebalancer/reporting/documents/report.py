@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta
 
@@ -32,7 +32,7 @@ from rebalancer.reporting.documents.document import (
 )
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.domain_counts import list_counts
-from rebalancer.reporting.remedies import Violation, limit_remedy, remedy
+from rebalancer.reporting.remedies import Violation, find_revision_label, limit_remedy, remedy
 from rebalancer.reporting.state_reasons import ReportedStates, StateReason, limit_workloads
 from rebalancer.scheduling.view import View
 
@@ -327,14 +327,19 @@ def _reported_failures(failures: Sequence[DomainFailure], chosen: WorkloadFilter
             )
 
 
-def _zero_budgets(findings: Sequence[Finding]) -> Mapping[Reference, str]:
-    """Return the PodDisruptionBudget of each workload whose budget never allows a disruption."""
-    return {
-        workload: finding.object
-        for finding in findings
-        if finding.kind is FindingKind.BUDGET_ALWAYS_ZERO
-        for workload in finding.workloads
-    }
+class _Budgets(NamedTuple):
+    """The PodDisruptionBudget of each workload that never allows a disruption, or could not be computed."""
+
+    zero: Mapping[Reference, str]
+    failed: Mapping[Reference, str]
+
+
+def _find_budgets(findings: Sequence[Finding]) -> _Budgets:
+    zero, failed = (
+        {workload: finding.object for finding in findings if finding.kind is kind for workload in finding.workloads}
+        for kind in (FindingKind.BUDGET_ALWAYS_ZERO, FindingKind.BUDGET_NOT_COMPUTED)
+    )
+    return _Budgets(zero, failed)
 
 
 class RuleReporter:
@@ -349,27 +354,27 @@ class RuleReporter:
         self._states = states
         self._seen = seen
         self._causes = causes
-        self._zero_budgets = _zero_budgets(findings)
+        self._budgets = _find_budgets(findings)
 
     def constraints(self, group: EvaluatedGroup) -> Iterator[ReportedConstraint]:
         """Yield the entries of a group, hard constraints first."""
-        budgets = _budgets_of(group.spread.workloads, self._zero_budgets)
+        zero, failed = (_budgets_of(group.spread.workloads, known) for known in self._budgets)
         since = self._seen.get(make_token(group.spread.name)) if self._seen else None
         for evaluated in (*group.hard, *group.soft):
             cause = self._causes.get(constraint_token(group, evaluated))
             standing = self._states.for_constraint(group, evaluated)
-            yield _reported_constraint(group, evaluated, standing, cause, budgets, since)
+            yield _reported_constraint(group, evaluated, standing, cause, zero, failed, since)
 
     def limit(self, limit: EvaluatedLimit) -> ReportedLimit:
         """Return the entry of a limit."""
-        return _reported_limit(limit, self._states.for_limit(limit), self._causes, self._zero_budgets, self._seen)
+        return _reported_limit(limit, self._states.for_limit(limit), self._causes, self._budgets, self._seen)
 
 
 def _reported_limit(
     limit: EvaluatedLimit,
     standing: StateReason,
     causes: Causes,
-    zero_budgets: Mapping[Reference, str],
+    budgets: _Budgets,
     seen: Mapping[str, datetime],
 ) -> ReportedLimit:
     cause = causes.get(limit_token(limit))
@@ -381,7 +386,9 @@ def _reported_limit(
         topology_key=limit.topology_key,
         counts=limit.counts,
         evictions=standing.evictions,
-        zero_budgets=_budgets_of(limit_workloads(limit), zero_budgets),
+        zero_budgets=_budgets_of(limit_workloads(limit), budgets.zero),
+        failed_budgets=_budgets_of(limit_workloads(limit), budgets.failed),
+        revision_label=find_revision_label(limit_workloads(limit)),
     )
     return ReportedLimit(
         group=limit.group,
@@ -412,9 +419,9 @@ def _reported_limit(
 
 
 def _budgets_of(
-    workloads: Sequence[Reference] | frozenset[Reference], zero_budgets: Mapping[Reference, str]
+    workloads: Sequence[Reference] | frozenset[Reference], budgets: Mapping[Reference, str]
 ) -> tuple[str, ...]:
-    return tuple(sorted({zero_budgets[workload] for workload in workloads if workload in zero_budgets}))
+    return tuple(sorted({budgets[workload] for workload in workloads if workload in budgets}))
 
 
 def _reported_constraint(
@@ -423,6 +430,7 @@ def _reported_constraint(
     standing: StateReason,
     cause: ViolationCause | None,
     zero_budgets: tuple[str, ...],
+    failed_budgets: tuple[str, ...],
     since: datetime | None,
 ) -> ReportedConstraint:
     constraint, counts = evaluated.constraint, evaluated.counts
@@ -434,6 +442,8 @@ def _reported_constraint(
         counts=counts.by_domain,
         evictions=standing.evictions,
         zero_budgets=zero_budgets,
+        failed_budgets=failed_budgets,
+        revision_label=find_revision_label(group.spread.workloads),
     )
     return ReportedConstraint(
         namespace=group.spread.namespace,
