@@ -22,6 +22,7 @@ from tests.control_plane.api import wait_until
 from tests.control_plane.layout import Workload, deployment, lay_out, lay_out_owned, nodes, pod, replica_set, spread
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.resources import Manifest
 from tests.hostile import HOSTILE, check_clean
 
 HONEST: Final = 100
@@ -106,8 +107,8 @@ def flood_with_pods_that_nobody_places(plane: ControlPlane) -> None:
     wait_until(lambda: len(plane.api.list(f"/api/v1/namespaces/{EVIL}/pods")) > 900, what="pods", timeout=120)
 
 
-def with_many_terms(number: int) -> Workload:
-    """Return a Deployment of one pod, with sixteen terms of each kind that reach every namespace."""
+def with_many_terms(number: int) -> Manifest:
+    """Return a pod of its own with sixteen preferred and sixteen required terms that reach every namespace."""
 
     def terms(operator: str) -> list[dict[str, Any]]:
         return [
@@ -127,8 +128,8 @@ def with_many_terms(number: int) -> Workload:
             "requiredDuringSchedulingIgnoredDuringExecution": terms("Exists"),
         },
     }
-    on = [f"{'abc'[number % 3]}-{number // 3 % 6}"]
-    return deployment(f"m-{number}", on, namespace=EVIL, cpu="1m", memory="1Mi", affinity=affinity)
+    on = f"{'abc'[number % 3]}-{number // 3 % 6}"
+    return pod(f"m-{number}", on=on, namespace=EVIL, labels={"app": f"m-{number}"}, cpu="1m", affinity=affinity)
 
 
 def flood_with_services(plane: ControlPlane) -> None:
@@ -211,7 +212,7 @@ FLOODS: Final[Mapping[str, Flood]] = {
     "48 pods of 300 kB of text": laid_out(with_long_texts, 48),
     "300,000 replicas that are never created": flood_with_what_is_never_created,
     "900 pods that nobody places": flood_with_pods_that_nobody_places,
-    "500 pods of 32 terms": laid_out(with_many_terms, 500),
+    "500 pods of 32 terms": lambda plane: lay_out(plane, map(with_many_terms, range(500)), timeout=240),
     "5,000 Services": flood_with_services,
     "300 ReplicaSets of 1.2 MB": flood_with_large_objects,
 }
