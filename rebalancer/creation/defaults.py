@@ -8,7 +8,6 @@ from msgspec import structs
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, PreferredPodTerm, TaintEffect, Toleration
 from rebalancer.model.labels import LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import PodSpec
-from rebalancer.scheduling.population import NO_AFFINITY
 from rebalancer.scheduling.view import View
 
 DEFAULT_TOLERATIONS: Final = tuple(
@@ -47,7 +46,7 @@ def merge_label_keys(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
     API servers from 1.34 on do this for spread constraints; earlier schedulers do it themselves, to the same effect.
     """
     affinity = spec.pod_affinity
-    if affinity == NO_AFFINITY and not any(constraint.match_label_keys for constraint in spec.spread):
+    if not any(constraint.match_label_keys for constraint in spec.spread) and not _has_label_keys(affinity):
         return spec
     spread = tuple(
         structs.replace(
@@ -67,6 +66,12 @@ def merge_label_keys(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
             ),
         ),
     )
+
+
+def _has_label_keys(affinity: PodAffinity) -> bool:
+    preferred = (weighted.term for weighted in (*affinity.preferred, *affinity.anti_preferred))
+    terms = (*affinity.required, *affinity.anti_required, *preferred)
+    return any(term.match_label_keys or term.mismatch_label_keys for term in terms)
 
 
 def _merge_into_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinityTerm:

@@ -37,6 +37,7 @@ from rebalancer.planning.scope.capacity import (
 )
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.eligibility import EligibilityChecker
+from rebalancer.planning.scope.forthcoming import Forthcoming, ForthcomingPod
 from rebalancer.planning.scope.movable import PodPartitioner, VolumePinned
 from rebalancer.planning.scope.owners import CreationFails
 from rebalancer.planning.scope.requirements import Requirement, requirement_of_limit, requirements_of_group
@@ -361,48 +362,31 @@ class ProblemBuilder:
         return None
 
     @cached_property
-    def _unplaced(self) -> Mapping[str, Sequence[Pod]]:
-        """Pods that wait for a node, by namespace."""
-        waiting: dict[str, list[Pod]] = {}
-        for pod in self.view.snapshot.queued:
-            waiting.setdefault(pod.namespace, []).append(pod)
-        return waiting
-
-    @cached_property
-    def _creating(self) -> Mapping[str, Sequence[Workload]]:
-        """Owners that have still to create pods, by namespace."""
-        creating: dict[str, list[Workload]] = {}
-        living = {member.owner.uid: len(member.pods) for member in members(self.view) if member.owner is not None}
-        for owner in self.view.snapshot.workloads:
-            missing = owner.replicas > living.get(owner.uid, 0) and owner.template is not None
-            if missing and not self.view.snapshot.creates_no_pods(owner):
-                creating.setdefault(owner.namespace, []).append(owner)
-        return creating
-
-    # Many branches: the same question twice, for pods that are not created and for pods that are not placed.
-    def _refuse_others_pending(self, component: Component, requirements: Sequence[Requirement]) -> Refusal | None:
-        """Refuse while a pod of another workload waits for a node that would change the counts."""
-        namespace = component.namespace
-        creating, waiting = self._creating.get(namespace, ()), self._unplaced.get(namespace, ())
-        if not creating and not waiting:
-            return None
+    def _forthcoming(self) -> Mapping[str, Forthcoming]:
+        """Pods that owners have still to create, then those that wait for a node, by namespace."""
+        found: defaultdict[str, list[ForthcomingPod]] = defaultdict(list)
         snapshot = self.view.snapshot
-        owners = {member.owner.uid for member in component.members if member.owner is not None}
-        for owner in creating:
+        living = {member.owner.uid: len(member.pods) for member in members(self.view) if member.owner is not None}
+        for owner in snapshot.workloads:
             template = owner.template
-            if owner.uid in owners or template is None:
-                continue
-            workload = reference_of(snapshot.top_of(owner))
-            if any(requirement.counts(template.labels, workload) for requirement in requirements):
-                return OthersUncreated(str(owner))
-        own = {pod.uid for member in component.members for pod in member.pods}
-        for pod in waiting:
-            if pod.uid in own:
-                continue
+            missing = owner.replicas > living.get(owner.uid, 0)
+            if missing and template is not None and not snapshot.creates_no_pods(owner):
+                workload = reference_of(snapshot.top_of(owner))
+                refusal = OthersUncreated(str(owner))
+                found[owner.namespace].append(ForthcomingPod(owner.uid, template.labels, workload, refusal))
+        for pod in snapshot.queued:
             workload = find_reference(pod, self.view)
-            if any(requirement.counts(pod.labels, workload) for requirement in requirements):
-                return OthersPending(pod.name)
-        return None
+            found[pod.namespace].append(ForthcomingPod(pod.uid, pod.labels, workload, OthersPending(pod.name)))
+        return {namespace: Forthcoming(pods) for namespace, pods in found.items()}
+
+    def _refuse_others_pending(self, component: Component, requirements: Sequence[Requirement]) -> Refusal | None:
+        """Refuse while a pod of another workload is to come that would change the counts."""
+        forthcoming = self._forthcoming.get(component.namespace)
+        if forthcoming is None:
+            return None
+        owners = {member.owner.uid for member in component.members if member.owner is not None}
+        own = {pod.uid for member in component.members for pod in member.pods}
+        return forthcoming.find_counted(requirements, owners | own)
 
     def _refuse_preempted(self, component: Component) -> Refusal | None:
         """Refuse while a pending pod of others is about to preempt one of the component's: it is not there to be moved.

@@ -6,10 +6,11 @@ because it has called feasible models infeasible (HiGHS 1.15.1). Cost: bounded b
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from hashlib import sha256
 from math import ceil, floor, inf
-from typing import Any
+from typing import Any, Final
 
+from rebalancer.planning.multi_class.outcomes import Outcome, Outcomes, Unsolved
 from rebalancer.planning.search.limits import SearchLimits
 
 _CLOSE = 1e-6
@@ -19,13 +20,6 @@ _ROUNDS = 3
 
 Row = tuple[float, float, Mapping[int, float]]
 """The least, the most, and the columns' factors."""
-
-
-class Unsolved(Enum):
-    """Why there is no solution."""
-
-    INFEASIBLE = "infeasible"
-    LIMIT_REACHED = "search limit reached"
 
 
 @dataclass
@@ -63,7 +57,7 @@ def _is_satisfied(row: Row, values: Sequence[float]) -> bool:
     return least - _CLOSE <= total <= most + _CLOSE
 
 
-def minimize(program: Program, limits: SearchLimits, work: int) -> tuple[list[float], float] | Unsolved:
+def minimize(program: Program, limits: SearchLimits, work: int) -> tuple[Sequence[float], float] | Unsolved:
     """Return the columns' values at the lowest cost found, and a proved lower bound of the cost."""
     simpler = _Simplified(program)
     if not simpler.possible:
@@ -162,7 +156,25 @@ class _Simplified:
         return [row for row in remaining if row[0] > -inf or row[1] < inf]
 
 
-def _run(program: Program, limits: SearchLimits, work: int) -> tuple[list[float], float] | Unsolved:
+_outcomes: Final = Outcomes()
+
+
+def _run(program: Program, limits: SearchLimits, work: int) -> tuple[Sequence[float], float] | Unsolved:
+    of_namespace = limits.namespace_work
+    work = work if of_namespace is None else min(work, of_namespace.left)
+    rows = [(least, most, [*factors.items()]) for least, most, factors in program.rows]
+    content = (program.costs, program.lower, program.upper, program.whole, rows)
+    digest = sha256(repr((content, limits.solver_nodes, limits.simplex_iterations)).encode()).digest()
+    outcome = _outcomes.find(digest, work)
+    if outcome is None:
+        outcome = _solve(program, limits, work)
+        _outcomes.store(digest, work, outcome)
+    if of_namespace is not None:
+        of_namespace.spend(outcome.work)
+    return outcome.answer
+
+
+def _solve(program: Program, limits: SearchLimits, work: int) -> Outcome:
     import highspy  # noqa: PLC0415  # importing it loads numpy, and most clusters never need it
 
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -178,8 +190,7 @@ def _run(program: Program, limits: SearchLimits, work: int) -> tuple[list[float]
     ):
         solver.setOptionValue(option, setting)
     numbers = max(1, sum(len(factors) for _, _, factors in program.rows))
-    of_namespace = limits.namespace_work
-    most = left = (work if of_namespace is None else min(work, of_namespace.left)) // numbers
+    most = left = work // numbers
 
     def count_report(event: Any) -> None:
         nonlocal left
@@ -190,15 +201,14 @@ def _run(program: Program, limits: SearchLimits, work: int) -> tuple[list[float]
     solver.cbMipInterrupt += count_report
     solver.passModel(_to_highs(program))
     solver.run()
-    if of_namespace is not None:
-        of_namespace.spend(numbers * (most - max(0, left)))
+    taken = numbers * (most - max(0, left))
     info = solver.getInfo()
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         infeasible = solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible
-        return Unsolved.INFEASIBLE if infeasible else Unsolved.LIMIT_REACHED
+        return Outcome(Unsolved.INFEASIBLE if infeasible else Unsolved.LIMIT_REACHED, taken, left < 0)
     values = list(solver.getSolution().col_value)
     rounded = [float(round(value)) if whole else value for value, whole in zip(values, program.whole, strict=True)]
-    return rounded, info.mip_dual_bound
+    return Outcome((rounded, info.mip_dual_bound), taken, left < 0)
 
 
 def _to_highs(program: Program) -> Any:

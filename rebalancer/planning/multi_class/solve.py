@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from rebalancer.planning.multi_class.classes import Cell, PodClasses
-from rebalancer.planning.multi_class.milp import Unsolved, minimize
+from rebalancer.planning.multi_class.milp import minimize
 from rebalancer.planning.multi_class.model import PlacementModel
+from rebalancer.planning.multi_class.outcomes import Unsolved
 from rebalancer.planning.scope.victims import Victim
 from rebalancer.planning.search.limits import SearchLimits
 

@@ -3,7 +3,9 @@
 It is not known on which node a pending pod will be placed, so its capacity is reserved on every node that admits it,
 and on every node that it may take by preemption.
 Pending pods are those that wait for a node, those that owners have still to create, and the replacements of earlier
-components of the same plan. A group's own pods are counted by its own problem.
+components of the same plan. A group's own pods are counted by its own problem. Nothing is reserved for a pod of another
+scheduler or with device claims that has waited for a minute beside nodes that have capacity for it: whoever may create
+pods in one namespace could hold every repair by pods that nobody places.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 from itertools import repeat
 from typing import Final, NamedTuple
@@ -299,11 +302,23 @@ _BURST: Final = 500
 """Pods that the ReplicaSet controller creates at once, at most (`BurstReplicas` in `pkg/controller/replicaset`)."""
 
 
+_PLACED_WITHIN: Final = timedelta(minutes=1)
+"""Within this time a pod is placed by whoever is to place it, where nodes have capacity for it."""
+
+
+def _is_left_waiting(pod: Pod, view: View) -> bool:
+    """Return whether a pod has waited for long for another scheduler, or for something that is not read."""
+    others = pod.spec.scheduler != view.profile.name or bool(pod.spec.unpredictable)
+    return others and view.clock.has_lasted(pod.created, _PLACED_WITHIN)
+
+
 def _pending_pods(view: View) -> Iterator[tuple[str, Pod, int]]:
     """Yield the pods without a node: (UID of the owner or of the pod itself, one of them, how many)."""
     snapshot = view.snapshot
     waiting: dict[str, list[Pod]] = {}
     for pod in snapshot.queued:
+        if _is_left_waiting(pod, view):
+            continue
         waiting.setdefault(pod.owner.uid if pod.owner is not None else pod.uid, []).append(pod)
     living = {member.owner.uid: len(member.pods) for member in members(view) if member.owner is not None}
     for owner in snapshot.workloads:

@@ -1,14 +1,14 @@
 """Requirements on how pods are spread, each on one topology key: a constraint, or a limit of the policy."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, structs
 
 from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.limit_groups import workload_key
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.model.labels import Labels
+from rebalancer.model.labels import Labels, LabelSelector, Operator
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
@@ -42,6 +42,16 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
             return _is_meant(self.source, labels, workload)
         selector = self.source.constraint.selector
         return selector is not None and selector.matches(labels)
+
+    def required_labels(self) -> Iterator[tuple[str, str]]:
+        """Yield labels without which no pod counts, as far as single values are required; see `workload_label`."""
+        if isinstance(self.source, EvaluatedLimit):
+            group, key = self.source.gathered.policy_group, dict(self.source.key)
+            if WORKLOAD in (*group.group_by, *(self.source.rule.group_by or ())):
+                yield "", key.get("workload", "")
+            yield from _single_values(group.selector.compiled)
+        elif self.source.constraint.selector is not None:
+            yield from _single_values(self.source.constraint.selector)
 
     @property
     def min_domains(self) -> int:
@@ -83,6 +93,17 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         """The least count of a domain."""
         held = self.by_domain()
         return min(held.values()) if held and len(held) == self.domains and not self.bound.floor_at_zero else 0
+
+
+def workload_label(workload: Reference) -> tuple[str, str]:
+    """Return what stands for the workload among the labels of its pods: no label has an empty key."""
+    return "", workload_key(workload)["workload"]
+
+
+def _single_values(selector: LabelSelector) -> Iterator[tuple[str, str]]:
+    for requirement in selector.requirements:
+        if requirement.operator is Operator.IN and len(requirement.values) == 1:
+            yield requirement.key, requirement.values[0]
 
 
 def _is_meant(limit: EvaluatedLimit, labels: Labels, workload: Reference) -> bool:

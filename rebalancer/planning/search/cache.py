@@ -1,7 +1,7 @@
 """Cached results about states that one plan needs many times: workloads of one shape share them.
 
 A plan makes one cache and passes it down, so that planning stays a pure function: two plans at once share nothing, and
-nothing outlives a plan.
+nothing outlives a plan but the outcomes of hard integer programs (`multi_class.outcomes`), which change none.
 """
 
 from collections.abc import Hashable

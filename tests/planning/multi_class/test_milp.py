@@ -6,11 +6,15 @@ from itertools import product
 from math import inf
 from random import Random
 
+import pytest
+
 from benchmarks.component_states import hundred_nodes
-from rebalancer.planning.multi_class.milp import Program, Unsolved, minimize
+from rebalancer.planning.multi_class import milp
+from rebalancer.planning.multi_class.milp import Program, minimize
+from rebalancer.planning.multi_class.outcomes import Outcome, Outcomes, Unsolved
 from rebalancer.planning.multi_class.solve import Solution, solve
 from rebalancer.planning.problem.multi_class import MultiClassProblem
-from rebalancer.planning.search.limits import SearchBudget
+from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from tests.planning.scenes import problems
 from tests.planning.states import LIMITS
 
@@ -107,3 +111,51 @@ def test_the_programs_of_a_namespace_share_its_work() -> None:
     assert first == solve(problem.classes, LIMITS, work=400_000)
     assert 0 <= left.left < 100_000  # what is left is less than a report's numbers
     assert solve(problem.classes, replace(LIMITS, namespace_work=left)) is Unsolved.LIMIT_REACHED
+
+
+def test_a_hard_program_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until something of it or of its limits changes; its outcome and what it took are the same the second time."""
+    scene = hundred_nodes(0, (23, 27))
+    (problem,) = problems(scene.snapshot(), scene.policy())
+    assert isinstance(problem, MultiClassProblem)
+    outcomes, solved = Outcomes(), []
+    run = milp._solve  # counted, and as it is
+
+    def count(program: Program, limits: SearchLimits, work: int) -> Outcome:
+        solved.append(work)
+        return run(program, limits, work)
+
+    monkeypatch.setattr(milp, "_outcomes", outcomes)
+    monkeypatch.setattr(milp, "_solve", count)
+    budgets = [SearchBudget(400_000), SearchBudget(400_000)]
+    first, second = (solve(problem.classes, replace(LIMITS, namespace_work=budget)) for budget in budgets)
+    assert first == second
+    assert budgets[0].left == budgets[1].left < 400_000
+    assert solved == [400_000]
+    solve(problem.classes, LIMITS, work=200_000)
+    solve(problem.classes, replace(LIMITS, solver_nodes=1), work=200_000)
+    assert solved == [400_000, 200_000, 200_000]
+
+
+def test_the_outcomes_that_were_used_last_are_stored() -> None:
+    """Of more than 32 the one that was not used for the longest goes; easy programs are solved again."""
+    outcomes = Outcomes()
+    hard = Outcome(Unsolved.LIMIT_REACHED, 50_000)
+    for number in range(32):
+        outcomes.store(bytes([number]), 50_000, hard)
+    assert outcomes.find(bytes([0]), 50_000) is hard
+    outcomes.store(b"new", 50_000, hard)
+    outcomes.store(b"easy", 50_000, Outcome(Unsolved.INFEASIBLE, 49_999))
+    found = [outcomes.find(key, 50_000) for key in (bytes([0]), bytes([1]), b"new", b"easy")]
+    assert found == [hard, None, hard, None]
+
+
+def test_what_was_not_interrupted_holds_for_any_work_that_suffices() -> None:
+    """An interrupted program may have another outcome with more work, and has with less."""
+    outcomes = Outcomes()
+    whole = Outcome(Unsolved.INFEASIBLE, 60_000)
+    part = Outcome(Unsolved.LIMIT_REACHED, 70_000, interrupted=True)
+    outcomes.store(b"whole", 100_000, whole)
+    outcomes.store(b"part", 70_500, part)
+    assert [outcomes.find(b"whole", work) for work in (59_999, 60_000, 200_000)] == [None, whole, whole]
+    assert [outcomes.find(b"part", work) for work in (70_000, 70_500, 80_000)] == [None, part, None]

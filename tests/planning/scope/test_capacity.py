@@ -123,3 +123,21 @@ def test_for_pods_that_are_not_created_no_more_is_reserved_than_can_come_at_once
         assert CapacityIndex(view).count_pending() == expected
     few = tuple(structs.replace(owner, replicas=12) for owner in snapshot.workloads)
     assert CapacityIndex(View(replace(snapshot, workloads=few))).count_pending() == 10
+
+
+def test_pods_that_nobody_places_reserve_capacity_for_a_minute() -> None:
+    """Pods of another scheduler or with claims; others reserve it as long as they wait."""
+    snapshot = a_cluster("ab", 1, {"a-1": 2}).snapshot()
+    for spec, longer in (
+        (PodSpec(scheduler="nobody"), 0),
+        (PodSpec(unpredictable=("spec.resourceClaims",)), 0),
+        (PodSpec(), 2),
+    ):
+        for age, expected in ((timedelta(seconds=59), 2), (timedelta(seconds=60), longer)):
+            pods = [
+                structs.replace(waiting_pod(spec), uid=uid, name=uid, created=snapshot.taken_at - age) for uid in "vw"
+            ]
+            view = View(replace(snapshot, pods=(*snapshot.pods, *pods)))
+            assert CapacityIndex(view).count_pending() == expected, (spec, age)
+            if age < timedelta(minutes=1) and longer == 0:
+                assert view.clock.holds_until == snapshot.taken_at + timedelta(seconds=1)
