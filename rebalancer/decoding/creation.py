@@ -5,12 +5,14 @@ Sources: for the defaults of absent fields `pkg/apis/*/v1/defaults.go` of Kubern
 `pkg/utils/vpa/api.go` and `capping.go` of theirs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import structs
 
+from rebalancer.decoding import bounds
 from rebalancer.decoding import creation_wire as wire
+from rebalancer.decoding.admission_expressions import is_false_of_evictions
 from rebalancer.decoding.constraints import decode_tolerations
 from rebalancer.decoding.errors import parse_choice
 from rebalancer.decoding.interning import Interner
@@ -22,6 +24,8 @@ from rebalancer.model.creation import (
     ClusterQuota,
     ContainerTarget,
     EndpointSlice,
+    EvictionBinding,
+    EvictionPolicy,
     LimitRange,
     LimitRangeItem,
     MutatingBinding,
@@ -176,12 +180,36 @@ def _decode_configuration(source: wire.WebhookConfiguration, *, mutating: bool) 
     return WebhookConfiguration(name=source.metadata.name, mutating=mutating, webhooks=tuple(webhooks))
 
 
+def decode_validating_policy(source: wire.ValidatingAdmissionPolicy, _: Interner) -> EvictionPolicy:
+    """Convert a ValidatingAdmissionPolicy to the model's: what it denies of evictions, whoever requests them."""
+    spec = source.spec
+    denied = next((one for one in spec.validations or () if is_false_of_evictions(one.expression)), None)
+    matched = None
+    if denied is not None and spec.match_constraints is not None and not (spec.param_kind or spec.match_conditions):
+        matched = _decode_matched(spec.match_constraints, "spec.matchConstraints", _matches_evictions)
+    message = (denied.message or f"failed expression: {denied.expression}") if denied is not None else ""
+    return EvictionPolicy(
+        name=source.metadata.name, evictions=matched, message=bounds.shorten(message, bounds.LONGEST_TEXT)
+    )
+
+
+def decode_validating_binding(source: wire.ValidatingAdmissionPolicyBinding, _: Interner) -> EvictionBinding:
+    """Convert a ValidatingAdmissionPolicyBinding to the model's; one that warns or audits alone denies nothing."""
+    spec, matched = source.spec, None
+    if "Deny" in (spec.validation_actions or ()):
+        resources = spec.match_resources or wire.MatchResources()
+        matched = _decode_matched(resources, "spec.matchResources", _matches_evictions)
+    return EvictionBinding(name=source.metadata.name, policy=spec.policy_name, evictions=matched)
+
+
 def decode_mutating_policy(source: wire.MutatingAdmissionPolicy, _: Interner) -> MutatingPolicy:
     """Convert a MutatingAdmissionPolicy to the model's; one without `matchConstraints` matches nothing."""
     constraints = source.spec.match_constraints
     return MutatingPolicy(
         name=source.metadata.name,
-        pods=_decode_new_pods(constraints, "spec.matchConstraints") if constraints is not None else None,
+        pods=_decode_matched(constraints, "spec.matchConstraints", _matches_new_pods)
+        if constraints is not None
+        else None,
         changed=find_last_change(source.metadata.managed_fields),
     )
 
@@ -191,19 +219,21 @@ def decode_mutating_binding(source: wire.MutatingAdmissionPolicyBinding, _: Inte
     return MutatingBinding(
         name=source.metadata.name,
         policy=source.spec.policy_name,
-        pods=_decode_new_pods(source.spec.match_resources or wire.MatchResources(), "spec.matchResources"),
+        pods=_decode_matched(
+            source.spec.match_resources or wire.MatchResources(), "spec.matchResources", _matches_new_pods
+        ),
         changed=find_last_change(source.metadata.managed_fields),
     )
 
 
-def _decode_new_pods(source: wire.MatchResources, field: str) -> NewPods | None:
-    """Return which new pods are matched, None where none is; without rules every resource is.
+def _decode_matched(source: wire.MatchResources, field: str, matches: Callable[[wire.Rule], bool]) -> NewPods | None:
+    """Return which new pods, or evictions, are matched, None where none is; without rules every resource is.
 
     `resourceNames` may match: the names of most new pods are generated, and a pod that they match is not excluded by
     them for certain.
     """
-    excluded = any(not rule.resource_names and _matches_new_pods(rule) for rule in source.exclude_resource_rules or ())
-    if excluded or (source.resource_rules and not any(map(_matches_new_pods, source.resource_rules))):
+    excluded = any(not rule.resource_names and matches(rule) for rule in source.exclude_resource_rules or ())
+    if excluded or (source.resource_rules and not any(map(matches, source.resource_rules))):
         return None
     return NewPods(
         decode_selector(source.namespace_selector, f"{field}.namespaceSelector") or LabelSelector(),

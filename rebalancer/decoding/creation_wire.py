@@ -146,6 +146,34 @@ class MatchResources(Wire, frozen=True):
     object_selector: LabelSelector | None = None
 
 
+class Validation(Wire, frozen=True):
+    expression: str = ""
+    message: str = ""
+
+
+class ValidatingPolicySpec(Wire, frozen=True):
+    param_kind: Present | None = None
+    match_constraints: MatchResources | None = None
+    match_conditions: list[Present] | None = None
+    validations: list[Validation] | None = None
+
+
+class ValidatingAdmissionPolicy(Wire, frozen=True):
+    metadata: BareMetadata
+    spec: ValidatingPolicySpec = ValidatingPolicySpec()
+
+
+class ValidatingBindingSpec(Wire, frozen=True):
+    policy_name: str = ""
+    match_resources: MatchResources | None = None
+    validation_actions: list[str] | None = None
+
+
+class ValidatingAdmissionPolicyBinding(Wire, frozen=True):
+    metadata: BareMetadata
+    spec: ValidatingBindingSpec = ValidatingBindingSpec()
+
+
 class MutatingPolicySpec(Wire, frozen=True):
     """Without its expressions: what they make of a pod, a pod shows."""
 

@@ -216,6 +216,20 @@ OPTIONAL_KINDS = (
     make_kind(creation_wire.ServiceAccount, creation.decode_service_account, "v1/serviceaccounts", "service_accounts"),
     *WEBHOOKS,
     make_kind(
+        creation_wire.ValidatingAdmissionPolicy,
+        creation.decode_validating_policy,
+        "admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+        "validating_policies",
+        namespaced=False,
+    ),
+    make_kind(
+        creation_wire.ValidatingAdmissionPolicyBinding,
+        creation.decode_validating_binding,
+        "admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+        "validating_bindings",
+        namespaced=False,
+    ),
+    make_kind(
         creation_wire.MutatingAdmissionPolicy,
         creation.decode_mutating_policy,
         "admissionregistration.k8s.io/v1/mutatingadmissionpolicies",

@@ -112,10 +112,29 @@ class WebhookConfiguration(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class NewPods(Struct, frozen=True, gc=False):
-    """New pods by labels of their namespaces and by their own."""
+    """New pods, or evictions, by labels of their namespaces and by their own; an Eviction has none."""
 
     namespaces: LabelSelector = LabelSelector()
     objects: LabelSelector = LabelSelector()
+
+
+class EvictionPolicy(Struct, frozen=True, gc=False, kw_only=True):
+    """A ValidatingAdmissionPolicy: the evictions that it denies for certain, None: none; `message` is its own.
+
+    Its expressions are evaluated where they compare what every eviction has; not one with parameters or conditions.
+    """
+
+    name: str
+    evictions: NewPods | None = None
+    message: str = ""
+
+
+class EvictionBinding(Struct, frozen=True, gc=False, kw_only=True):
+    """A ValidatingAdmissionPolicyBinding: for which evictions its policy is in force and denies, None: for none."""
+
+    name: str
+    policy: str
+    evictions: NewPods | None = None
 
 
 class MutatingPolicy(Struct, frozen=True, gc=False, kw_only=True):

@@ -24,6 +24,8 @@ from rebalancer.model.creation import (
     BoundPolicy,
     ClusterQuota,
     EndpointSlice,
+    EvictionBinding,
+    EvictionPolicy,
     LimitRange,
     MutatingBinding,
     MutatingPolicy,
@@ -61,6 +63,8 @@ OPTIONAL: Final = frozenset(
         "ServiceAccount",
         "ValidatingWebhookConfiguration",
         "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
         "MutatingAdmissionPolicy",
         "MutatingAdmissionPolicyBinding",
         "EndpointSlice",
@@ -146,6 +150,8 @@ class Snapshot:
     runtime_classes: Sequence[RuntimeClass] = ()
     service_accounts: Sequence[ServiceAccount] = ()
     webhooks: Sequence[WebhookConfiguration] = ()
+    validating_policies: Sequence[EvictionPolicy] = ()
+    validating_bindings: Sequence[EvictionBinding] = ()
     mutating_policies: Sequence[MutatingPolicy] = ()
     mutating_bindings: Sequence[MutatingBinding] = ()
     endpoint_slices: Sequence[EndpointSlice] = ()
@@ -339,6 +345,16 @@ class Snapshot:
         """Webhooks of a Service without whose answer no pod is created, or evicted; not those with match conditions."""
         hooks = [hook for configuration in self.webhooks for hook in configuration.webhooks]
         return [hook for hook in hooks if hook.must_answer and hook.service is not None and not hook.is_conditional]
+
+    @_Index
+    def denying_policies(self) -> Sequence[tuple[EvictionPolicy, EvictionBinding]]:
+        """Policies that deny evictions, with each of their bindings."""
+        policies = {policy.name: policy for policy in self.validating_policies if policy.evictions is not None}
+        return [
+            (policies[binding.policy], binding)
+            for binding in self.validating_bindings
+            if binding.evictions is not None and binding.policy in policies
+        ]
 
     @_Index
     def bound_policies(self) -> Sequence[BoundPolicy]:

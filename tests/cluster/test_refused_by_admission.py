@@ -210,8 +210,13 @@ def test_a_pod_that_goes_after_its_eviction_was_refused_is_a_move(cluster: Contr
 
 
 @contextmanager
-def admission_policy(plane: ControlPlane, space: str, words: str) -> Iterator[None]:
-    """Let a ValidatingAdmissionPolicy refuse every eviction in a namespace, with 403."""
+def admission_policy(
+    plane: ControlPlane, space: str, words: str, expression: str = "request.userInfo.username == 'nobody'"
+) -> Iterator[None]:
+    """Let a ValidatingAdmissionPolicy refuse every eviction in a namespace, with 403.
+
+    Nothing shows beforehand that an expression about who requests it is false.
+    """
     kind = {"apiVersion": "admissionregistration.k8s.io/v1"}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
     spec = {
@@ -220,7 +225,7 @@ def admission_policy(plane: ControlPlane, space: str, words: str) -> Iterator[No
             "resourceRules": [rule],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": space}},
         },
-        "validations": [{"expression": "false", "message": words, "reason": "Forbidden"}],
+        "validations": [{"expression": expression, "message": words, "reason": "Forbidden"}],
     }
     binding = {"policyName": "freeze", "validationActions": ["Deny"]}
     api = plane.api
@@ -251,6 +256,22 @@ def test_a_validating_admission_policy_that_refuses_is_named(cluster: ControlPla
         check_no_failure(cluster, controller)
         check_named(cluster, tmp_path, "ValidatingAdmissionPolicy freeze", words)
     assert Counter(requests_of(cluster, HELD).values()) == {1: WORKLOADS}
+
+
+@pytest.mark.invariant("refused-by-admission")
+def test_a_policy_that_is_false_of_every_eviction_gets_no_request(cluster: ControlPlane, tmp_path: Path) -> None:
+    """It is evaluated before; without it the workloads are repaired."""
+    install(cluster, "base", "evict")
+    lay_out_skewed(cluster, HELD, WORKLOADS)
+    lay_out_skewed_beside(cluster)
+    with Controller(cluster, tmp_path, policy("Observe", budgets=ALL_AT_ONCE)) as controller:
+        with admission_policy(cluster, HELD, "frozen", "request.subResource != 'eviction'"):
+            controller.wait_for("cycle", count=len(controller.log("cycle")) + 2)
+            controller.policy_file.write_text(policy("Evict", budgets=ALL_AT_ONCE))
+            wait_until(lambda: repaired(cluster.api, HEALTHY) == WORKLOADS, what="the repair of the others", timeout=30)
+            controller.wait_for("cycle", count=len(controller.log("cycle")) + 3)
+            assert requests_of(cluster, HELD) == Counter()
+        wait_until(lambda: repaired(cluster.api, HELD) == WORKLOADS, what="the repair without the policy", timeout=60)
 
 
 def _always(refusal: dict[str, Any], _: str) -> dict[str, Any]:

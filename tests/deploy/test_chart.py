@@ -143,6 +143,7 @@ def test_an_installation_for_one_namespace_reads_no_workload_of_another(tmp_path
         ),
         *("validatingwebhookconfigurations", "mutatingwebhookconfigurations", "endpointslices"),
         *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
+        *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
     }
 
 

@@ -1,6 +1,6 @@
 """What the API server would say to the replacement of an evicted pod: it is refused, or admitted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -317,3 +317,84 @@ class TestWebhooksForEvictions:
     def test_one_for_evictions_alone_says_nothing_about_new_pods(self) -> None:
         state = registered(VALIDATING, rules=[EVICTIONS])
         assert Reason.CANNOT_CREATE not in state.plan().reasons
+
+
+class TestPoliciesForEvictions:
+    """Validating admission policies that deny every eviction, as far as their expressions can be evaluated."""
+
+    def frozen(
+        self,
+        expression: str = "false",
+        *,
+        actions: Sequence[str] = ("Deny",),
+        binding: Mapping[str, Any] | None = None,
+        **spec: Any,
+    ) -> State:
+        rules = {"resourceRules": [EVICTIONS]}
+        fields = {
+            "matchConstraints": rules,
+            "validations": [{"expression": expression, "message": "frozen until Monday"}],
+        }
+        bound = {"policyName": "freeze", "validationActions": [*actions], **(binding or {})}
+        group = "admissionregistration.k8s.io/v1"
+        return cluster(
+            deployment(),
+            [
+                make(group, "ValidatingAdmissionPolicy", "freeze", None, spec={**fields, **spec}),
+                make(group, "ValidatingAdmissionPolicyBinding", "freeze-all", None, spec=bound),
+            ],
+        )
+
+    @pytest.mark.parametrize(
+        "expression",
+        [
+            "false",
+            " false ",
+            "request.subResource != 'eviction'",
+            '!(request.subResource == "eviction")',
+            "(request.operation != 'CREATE')",
+            "!true",
+        ],
+    )
+    def test_one_that_denies_every_eviction_holds_them_back(self, expression: str) -> None:
+        said = self.frozen(expression).plan().assert_kept(Reason.REFUSED_BY_ADMISSION)
+        assert said.splitlines()[0] == (
+            "ValidatingAdmissionPolicy freeze (binding freeze-all) denies every eviction in namespace shop: frozen "
+            "until Monday"
+        )
+
+    @pytest.mark.parametrize(
+        "expression",
+        [
+            "true",
+            "request.subResource == 'eviction'",
+            "request.userInfo.username != 'system:serviceaccount:ops:drain'",
+            "object.metadata.name.startsWith('db')",
+            "(false) || (request.namespace == 'shop')",
+            "request.namespace != 'shop'",
+            "",
+        ],
+    )
+    def test_of_one_that_cannot_be_evaluated_or_admits_nothing_is_said(self, expression: str) -> None:
+        assert_evicted(self.frozen(expression))
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"actions": ("Warn", "Audit")},
+            {"binding": {"policyName": "another"}},
+            {"binding": {"matchResources": {"namespaceSelector": {"matchLabels": {"team": "office"}}}}},
+            {"binding": {"matchResources": {"resourceRules": [{**EVICTIONS, "resources": ["pods"]}]}}},
+            {"binding": {"matchResources": {"excludeResourceRules": [EVICTIONS]}}},
+            {"matchConstraints": {"resourceRules": [{**EVICTIONS, "resources": ["pods", "pods/exec"]}]}},
+            {"matchConditions": [{"name": "people", "expression": "true"}]},
+            {"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}},
+            {"matchConstraints": {"resourceRules": [EVICTIONS], "objectSelector": {"matchLabels": {"app": "web"}}}},
+        ],
+    )
+    def test_one_that_is_not_in_force_for_these_evictions_stops_nothing(self, fields: dict[str, Any]) -> None:
+        assert_evicted(self.frozen(**fields))
+
+    def test_one_for_the_namespace_is_in_force_there(self) -> None:
+        selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "shop"}}}
+        self.frozen(binding={"matchResources": selector}).plan().assert_kept(Reason.REFUSED_BY_ADMISSION)

@@ -19,6 +19,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_duration, format_rest, name_list, plural
 from rebalancer.model.workloads import BUILT_IN, PodTemplate, Workload, is_beyond, name_owner, pod_ordinal
+from rebalancer.planning.scope.eviction_policies import refuse_denied
 from rebalancer.planning.scope.owners import (
     CreationFails,
     find_first_unready,
@@ -458,6 +459,7 @@ class EligibilityChecker:
             self._refuse_changing(member)
             or self._refuse_uncreatable(owner, member.next_pod, member.pods)
             or next(find_unreachable_of_evictions(owner.namespace, self._snapshot), None)
+            or refuse_denied(owner.namespace, self._snapshot)
         )
 
     def _refuse_without_owner(self, member: PodController) -> Refusal:

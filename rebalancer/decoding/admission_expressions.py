@@ -1,0 +1,43 @@
+"""Expressions of admission policies that are false of every eviction, as far as that can be said without an evaluator.
+
+An eviction is the creation of the subresource `eviction` of a pod. Policies that freeze a namespace compare just that:
+
+    false        request.subResource != "eviction"        !(request.operation == "CREATE")
+
+Of every other expression, such as one about who requests it, nothing is said.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_KNOWN: Final[Mapping[str, str]] = {
+    "request.operation": "CREATE",
+    "request.subResource": "eviction",
+    "request.resource.resource": "pods",
+    "request.resource.group": "",
+    "request.resource.version": "v1",
+    "request.kind.kind": "Eviction",
+}
+_COMPARISON: Final = re.compile(r"""([\w.]+)\s*(==|!=)\s*(["'])([^"']*)\3""")
+
+
+def is_false_of_evictions(expression: str) -> bool:
+    """Return whether an expression is false of every eviction."""
+    return _evaluate(expression) is False
+
+
+def _evaluate(expression: str) -> bool | None:
+    """Return the value of an expression, None where it is not known."""
+    text = expression.strip()
+    if text in {"true", "false"}:
+        return text == "true"
+    if text.startswith("!"):
+        negated = _evaluate(text[1:])
+        return None if negated is None else not negated
+    if text.startswith("(") and text.endswith(")"):
+        return _evaluate(text[1:-1])
+    compared = _COMPARISON.fullmatch(text)
+    if compared is None or compared[1] not in _KNOWN:
+        return None
+    return (_KNOWN[compared[1]] == compared[4]) is (compared[2] == "==")
