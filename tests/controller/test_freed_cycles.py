@@ -8,7 +8,7 @@ import pytest
 
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
-from rebalancer.controller.state import LoopState
+from rebalancer.controller.state import Leading, LoopState
 from rebalancer.engine import Evaluation
 from rebalancer.locations import Address
 from rebalancer.policy import Mode
@@ -58,3 +58,29 @@ def test_an_evaluation_is_freed_when_the_next_one_is_made(reading: Reading, mode
         simulation.cycles(1)
     assert len(reading.evaluations) >= 12
     assert sum(evaluation() is not None for evaluation in reading.evaluations) <= 2
+
+
+class _Ring:
+    """An object that refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_garbage_that_outlives_a_cycle_is_collected(*, leads: bool) -> None:
+    """Within a hundred cycles, in a process that waits for the Lease as in one that leads."""
+    simulation = Simulation(SimulatedCluster(skewed([[1], [1]]).snapshot()), eager(Mode.OBSERVE))
+    simulation.runner.tell(Leading(leads=leads))
+    gc.disable()
+    try:
+        ring = _Ring()
+        simulation.cycles(2)
+        left = ref(ring)
+        del ring
+        simulation.cycles(1)
+        assert left() is not None, "it is of an older generation"
+        simulation.cycles(97)
+        assert left() is None
+    finally:
+        gc.enable()
