@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
@@ -196,8 +197,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.flush()
         self.close_connection = True
+        version = int(query.get("resourceVersion") or VERSION)
         if encoding == "json" and self.events and path.endswith("/pods"):
-            self._send_changes(path)
+            version = self._send_changes(path, version)
         if encoding == "json" and self.live is not None and path.rpartition("/")[2] in {"pods", "nodes"}:
             for event in self.live.watch(path.rpartition("/")[2]):
                 self._chunk(event)
@@ -205,17 +207,20 @@ class _Handler(BaseHTTPRequestHandler):
         while time.monotonic() < until:
             time.sleep(_BOOKMARK_SECONDS)
             if encoding == "json" and "allowWatchBookmarks" in query:
-                self._chunk(bookmark(int(VERSION)))
+                self._chunk(bookmark(version))
 
-    def _send_changes(self, path: str) -> None:
+    def _send_changes(self, path: str, version: int) -> int:
+        """Send the changes after a version, and return the version of the last one."""
         began = time.monotonic()
         changes = self.recording.churn(path, self.churn) if self.churn else self.recording.changes(path)
-        for sent, event in enumerate(changes):
+        for sent, event in enumerate(islice(changes, version - int(VERSION), None)):  # each has the next version
             ahead = sent / self.events - (time.monotonic() - began)
             if ahead > 0.01:
                 time.sleep(ahead)
             self._chunk(event)
             self.recording.sent += 1
+            version += 1
+        return version
 
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))

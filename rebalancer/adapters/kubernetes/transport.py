@@ -273,7 +273,10 @@ class Transport(ApiClient):
             return data
         refusal = _make_refusal(method, path, response.status, data, response.headers.get("Retry-After", ""))
         self.on_answer(method, path, response.status, refusal.is_meant, 0.0)
-        raise refusal
+        try:
+            raise refusal
+        finally:
+            del refusal  # else this frame and the traceback refer to each other, and keep the answer
 
     def interrupt(self) -> None:
         """End every request and stream that is under way; later ones fail."""

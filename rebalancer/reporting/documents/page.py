@@ -1,7 +1,7 @@
 """The Page document: everything that the status page shows, for scripts and for the page itself."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -130,11 +130,24 @@ class PageSource:
         self._rules = RuleReporter(states, evaluation.causes, findings, dict(memory.seen))
         self._overview = Overview(evaluation.assessment, plan, admission, memory.moves, states)
         self._memory = memory
-        # Browsers ask again every 2 to 30 s for what has not changed: of 5,000 workloads that takes half as long.
-        self.select = lru_cache(maxsize=_KEPT)(self._select)
+        self._selected: dict[Selection, _Selected] = {}
+
+    def select(self, selection: Selection) -> _Selected:
+        """Return the rows, the map, and the zones where the map does not list all nodes.
+
+        Browsers ask again every 2 to 30 s for what has not changed: of 5,000 workloads that takes half as long. An
+        `lru_cache` of a method of this object would refer to it, so that only a full garbage collection, which the
+        controller seldom makes, frees it and its cycle.
+        """
+        selected = self._selected.get(selection)
+        if selected is None:
+            selected = self._select(selection)
+            if len(self._selected) >= _KEPT:
+                self._selected.clear()
+            self._selected[selection] = selected
+        return selected
 
     def _select(self, selection: Selection) -> _Selected:
-        """Return the rows, the map, and the zones where the map does not list all nodes."""
         view = self._evaluation.view
         pods = view.pods_on(selection.node) if selection.node in view.nodes.by_name else ()
         on_node = frozenset(find_reference(pod, view) for pod in pods)

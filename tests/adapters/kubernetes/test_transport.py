@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from weakref import ref
 
 import pytest
 from kubernetes import client
@@ -256,6 +257,20 @@ def test_an_answer_that_nobody_reads_is_forgotten() -> None:
         gc.collect()
         assert len(transport._connections._limited) == 0
         assert transport.request("GET", "/version", timeout=5) == b" " * 1_000_000
+
+
+def test_a_refusal_is_freed_once_it_was_handled() -> None:
+    """Its answer too, without the garbage collector: a watch waits for minutes with the refusal of an absent kind."""
+    gc.disable()
+    try:
+        with served(lambda request: answer(request, 404, {})) as transport:
+            try:
+                transport.request("GET", "/apis/absent")
+            except RequestRefused as error:
+                refusal = ref(error)
+            assert refusal() is None
+    finally:
+        gc.enable()
 
 
 def test_interrupting_ends_what_waits_for_an_answer() -> None:
