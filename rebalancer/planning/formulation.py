@@ -118,7 +118,7 @@ class PodsNodeBeingRemoved(Refusal):
     taint: str
 
     def _end(self) -> End:
-        return End(event=f"when node {self.node} is gone, or its taint {self.taint}")
+        return End(event=f"when node {self.node} or its taint {self.taint} is gone")
 
     def __str__(self) -> str:
         return (
@@ -133,7 +133,10 @@ class NotItsConstraint(Refusal):
     reason = Reason.NOT_EVICTABLE
 
     def __str__(self) -> str:
-        return "constraints of other workloads count its pods, and it has none: they are not moved for these"
+        return (
+            "constraints of other workloads count its pods, which are not moved for these, since it has no constraint "
+            "itself. Give it the same constraint, or narrow the selectors of the others"
+        )
 
 
 class OwnPodsNotSelected(Refusal):

@@ -22,7 +22,10 @@ def state(on: Sequence[str], beside: Sequence[str], theirs: Sequence[Manifest] =
 
 def test_a_neighbour_without_the_constraint_does_not_pay() -> None:
     said = state(("b-0", "c-0"), ("a-0",) * 4).plan().assert_kept(Reason.NOT_EVICTABLE)
-    assert "near-0 among them: constraints of other workloads count its pods, and it has none" in said
+    assert (
+        "constraints of other workloads count its pods, which are not moved for these, since it has no constraint itself"
+        in said
+    )
 
 
 def test_a_soft_constraint_that_is_not_acted_on_is_none() -> None:

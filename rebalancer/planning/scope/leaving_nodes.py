@@ -37,7 +37,7 @@ class NodeToBeRemoved(Refusal):
     what: str
 
     def _end(self) -> End:
-        return End(event=f"when node {self.node} is gone, or its taint {self.taint}")
+        return End(event=f"when node {self.node} or its taint {self.taint} is gone")
 
     def __str__(self) -> str:
         return f"node {self.node} may take a replacement, and {self.what} (taint {self.taint})"

@@ -35,6 +35,7 @@ class TemplateDoesNotStart(Refusal):
 
     reason = Reason.TEMPLATE_DOES_NOT_START
     pod: str
+    node: str
     failure: str
     message: str
     since: datetime
@@ -45,8 +46,9 @@ class TemplateDoesNotStart(Refusal):
     def __str__(self) -> str:
         said = f"{self.failure}: {self.message}" if self.message else self.failure
         return (
-            f"the newest pod of its template, {self.pod}, does not start since {self.since:%Y-%m-%d %H:%M:%SZ} "
-            f"({said}): what replaces this one may not start either"
+            f"the newest pod of its template, {self.pod} on node {self.node}, does not start since "
+            f"{self.since:%Y-%m-%d %H:%M:%SZ} ({said}): what replaces this one may not start either. Mend what it "
+            "lacks, or the template; delete it if its node is to blame"
         )
 
 
@@ -89,7 +91,9 @@ class TemplateStarts:
         if later and (failure == _CRASH or all(pod.node != witness.node for pod in later)):
             return None
         assert witness.starting_since is not None, "a pod that was Ready once has no failure here"
-        return TemplateDoesNotStart(witness.name, failure, witness.start_message, witness.starting_since)
+        return TemplateDoesNotStart(
+            witness.name, witness.node or "", failure, witness.start_message, witness.starting_since
+        )
 
     def _is_of_node(self, pod: Pod) -> bool:
         """Return whether the fault is the node's: pods of several owners fail there, and nowhere else."""

@@ -40,7 +40,7 @@ class ToleratedForAWhile(Refusal):
     seconds: int
 
     def _end(self) -> End:
-        return End(event=f"when node {self.node} has no longer its taint {self.taint}")
+        return End(event=f"when node {self.node} or its taint {self.taint} is gone")
 
     def __str__(self) -> str:
         return (
