@@ -243,7 +243,7 @@ class TestZonesWithoutTheKindOfNode:
     def devices(self, zones: str, taken: str = "", key: str = ZONE) -> State:
         """Return pods with a device each, in a cluster that has devices in these zones, in some no free ones."""
         requests = {"requests": {"cpu": "1", self.GPU: "1"}, "limits": {self.GPU: "1"}}
-        spec = {
+        spec: dict[str, Any] = {
             "containers": [{"name": "train", "image": "registry.test/train:1", "resources": requests}],
             "topologySpreadConstraints": [over_zones({"app": "web"}, topologyKey=key)],
         }
