@@ -6,13 +6,23 @@ import pytest
 
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind, Reason, ViolationCause
+from rebalancer.planning.diagnosis.closed_nodes import NoSuchNode
 from rebalancer.planning.scope.eligibility import OwnerKindNotListed
 from rebalancer.policy import Owner
 from rebalancer.reporting.remedies import Violation, find_revision_label, remedy
 from tests.cli.files import MADE
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.resources import Manifest
-from tests.known_states.build import State, assert_evicted, cluster, deployment, make, owned_by, stateful_set
+from tests.known_states.build import (
+    State,
+    assert_evicted,
+    cluster,
+    deployment,
+    make,
+    over_zones,
+    owned_by,
+    stateful_set,
+)
 
 NO_SCALE = "jobs.batch does not implement the scale subresource"
 
@@ -223,3 +233,58 @@ class TestClaimsThatAreGoingOrGone:
         claim["metadata"]["deletionTimestamp"] = MADE
         said = str(state.add(claim).plan())
         assert "is being deleted" not in said
+
+
+class TestZonesWithoutTheKindOfNode:
+    """A zone that has no node of the kind that the pods need is named: nothing that becomes free there helps."""
+
+    GPU = "nvidia.com/gpu"
+
+    def devices(self, zones: str, taken: str = "", key: str = ZONE) -> State:
+        """Return pods with a device each, in a cluster that has devices in these zones, in some no free ones."""
+        requests = {"requests": {"cpu": "1", self.GPU: "1"}, "limits": {self.GPU: "1"}}
+        spec: dict[str, Any] = {
+            "containers": [{"name": "train", "image": "registry.test/train:1", "resources": requests}],
+            "topologySpreadConstraints": [over_zones({"app": "web"}, topologyKey=key)],
+        }
+        state = cluster(deployment(**spec))
+        for zone in zones:
+            state.get("Node", f"{zone}-0")["status"]["allocatable"][self.GPU] = "4"
+        for zone in taken:
+            holder = deployment("holder", [f"{zone}-0"] * 4, **{**spec, "topologySpreadConstraints": []})
+            state.add(*holder)
+        return state
+
+    def test_devices_that_no_node_of_it_offers(self) -> None:
+        said = self.devices("ab").plan().assert_kept(Reason.NO_CAPACITY)
+        assert "; zone c has no node with nvidia.com/gpu: add one there" in said
+
+    def test_where_it_has_some_the_replacement_goes_there(self) -> None:
+        assert_evicted(self.devices("abc"))
+
+    def test_where_they_are_taken_capacity_is_what_lacks(self) -> None:
+        said = self.devices("abc", taken="c").plan().assert_kept(Reason.NO_CAPACITY)
+        assert "has not enough nvidia.com/gpu" in said
+        assert "no node with" not in said
+
+    def test_a_host_is_no_zone(self) -> None:
+        said = self.devices("ab", key="kubernetes.io/hostname").plan().assert_kept(Reason.NO_CAPACITY)
+        assert "no node with" not in said
+
+    @pytest.mark.parametrize("policy", ["Ignore", "Honor"])
+    def test_nodes_that_the_pods_select(self, policy: str) -> None:
+        """Where the constraint honours the selector the zone does not count, and nothing keeps the pods."""
+        constraint = over_zones({"app": "web"}, nodeAffinityPolicy=policy)
+        state = cluster(deployment(nodeSelector={"disk": "fast"}, topologySpreadConstraints=[constraint]))
+        for zone in "ab":
+            state.get("Node", f"{zone}-0")["metadata"]["labels"]["disk"] = "fast"
+        if policy == "Honor":
+            assert_evicted(state)
+            return
+        said = state.plan().assert_kept(Reason.NODES_REJECT)
+        assert "; zone c has no node that matches its node selector and affinity: add or label one there" in said
+
+    def test_several_zones_in_the_plural(self) -> None:
+        assert (
+            str(NoSuchNode(ZONE, ("b", "c"), self.GPU)) == "zone b, c have no node with nvidia.com/gpu: add one there"
+        )

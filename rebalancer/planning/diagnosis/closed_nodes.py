@@ -14,7 +14,12 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import structs
 
 from rebalancer.creation.replacement import replacement
+<<<<<<< HEAD
 from rebalancer.model.facts import Fact, Refusal
+=======
+from rebalancer.model.facts import End, Fact, Refusal
+from rebalancer.model.nodes import HOSTNAME
+>>>>>>> halffiles
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_of_key
@@ -22,6 +27,7 @@ from rebalancer.planning.scope.capacity import count_places
 from rebalancer.planning.scope.leaving_nodes import DomainsCordoned
 from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached
 from rebalancer.scheduling.feasibility import FILTERS
+from rebalancer.scheduling.node_index import required_part
 from rebalancer.scheduling.node_resources_fit import NodeResourcesFit
 from rebalancer.scheduling.openings import admitted_by_spread, find_opening, uncordoned
 from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
@@ -56,6 +62,24 @@ _LOOKS_OF_DRY_RUN: Final = 500
 _OTHERS: Final = tuple(plugin for plugin in FILTERS if plugin is not PodTopologySpread)
 
 
+class NoSuchNode(Fact):
+    """Domains without any node of the kind that pods need: of which none offers `resource`, else of which none matches.
+
+    No capacity that becomes free there helps.
+    """
+
+    key: str
+    domains: tuple[str, ...]
+    resource: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.key.rpartition('/')[2]} {', '.join(self.domains)}"
+        has = "has" if len(self.domains) == 1 else "have"
+        if self.resource:
+            return f"{name} {has} no node with {self.resource}: add one there"
+        return f"{name} {has} no node that matches its node selector and affinity: add or label one there"
+
+
 class NodesTakeNoMore(Refusal):
     """No node that would have to take more of these pods takes one; the filters reject them.
 
@@ -63,7 +87,8 @@ class NodesTakeNoMore(Refusal):
     would be evicted; else, with `pod` "", those of `domains` of `key`. `preempts` is what the scheduler would do to
     place it, with a verb; "" where nothing. `preemption` is what stands in the way of a repair by that, None where it
     was not examined, or the policy refuses it and it could not be made. `lacking`: resources are missing on the nodes
-    that would have to take it. `remedy` would open enough of them; "" where none was found.
+    that would have to take it. `absent` are the nodes that some domains have none of. `remedy` would open enough of
+    them; "" where none was found.
     """
 
     key: str = ""
@@ -75,6 +100,7 @@ class NodesTakeNoMore(Refusal):
     pending: bool = False
     preempts: str = ""
     preemption: Fact | None = None
+    absent: tuple[NoSuchNode, ...] = ()
     remedy: str = ""
 
     @property
@@ -99,6 +125,7 @@ class NodesTakeNoMore(Refusal):
             text += f"; kube-scheduler would {self.preempts}"
         if self.preemption is not None:
             text += f"; {self.preemption}"
+        text = "; ".join((text, *map(str, self.absent)))
         return f"{text}. {self.remedy}" if self.remedy else text
 
 
@@ -198,6 +225,7 @@ class Explanations:
             pod=example.name,
             pending=example.pending,
             preempts=self._describe_preemption(example, rejected, wanted) if example.name else "",
+            absent=tuple(_find_absent(nodes.sample, closed, view)),
             remedy=_find_remedy(rejected, wanted, example, nodes.helps) if self._may_look(len(wanted)) else "",
         )
 
@@ -248,6 +276,24 @@ class Explanations:
         except SearchLimitReached:
             return False
         return True
+
+
+def _find_absent(sample: Pod, closed: ClosedDomains, view: View) -> Iterator[NoSuchNode]:
+    """Yield what domains have no node of: a resource of devices, or any node that the pods select.
+
+    A host is no domain that could get another node.
+    """
+    if closed.key == HOSTNAME:
+        return
+    by_name, matching = view.nodes.by_name, view.nodes.matching(required_part(sample.spec.node_affinity))
+    unmatched = tuple(sorted(value for value, nodes in closed.domains.items() if nodes.isdisjoint(matching)))
+    if unmatched:
+        yield NoSuchNode(closed.key, unmatched)
+    for resource, _ in sample.spec.requests.extended:
+        offering = {name for name, node in by_name.items() if dict(node.allocatable.extended).get(resource)}
+        without = tuple(sorted(value for value, nodes in closed.domains.items() if nodes.isdisjoint(offering)))
+        if without:
+            yield NoSuchNode(closed.key, without, resource)
 
 
 def _lack_resources(rejected: Sequence[Rejected], wanted: frozenset[str]) -> bool:
