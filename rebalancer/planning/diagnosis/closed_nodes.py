@@ -14,12 +14,8 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import structs
 
 from rebalancer.creation.replacement import replacement
-<<<<<<< HEAD
 from rebalancer.model.facts import Fact, Refusal
-=======
-from rebalancer.model.facts import End, Fact, Refusal
 from rebalancer.model.nodes import HOSTNAME
->>>>>>> halffiles
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_of_key
