@@ -264,10 +264,12 @@ def test_a_refusal_is_freed_once_it_was_handled() -> None:
     gc.disable()
     try:
         with served(lambda request: answer(request, 404, {})) as transport:
+            refusals = []
             try:
                 transport.request("GET", "/apis/absent")
             except RequestRefused as error:
-                refusal = ref(error)
+                refusals.append(ref(error))
+            (refusal,) = refusals
             assert refusal() is None
     finally:
         gc.enable()
