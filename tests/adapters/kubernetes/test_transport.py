@@ -261,14 +261,15 @@ def test_an_answer_that_nobody_reads_is_forgotten() -> None:
 
 def test_a_refusal_is_freed_once_it_was_handled() -> None:
     """Its answer too, without the garbage collector: a watch waits for minutes with the refusal of an absent kind."""
+    refusals: list[ref[RequestRefused]] = []
     gc.disable()
     try:
         with served(lambda request: answer(request, 404, {})) as transport:
             try:
                 transport.request("GET", "/apis/absent")
             except RequestRefused as error:
-                refusal = ref(error)
-            assert refusal() is None
+                refusals.append(ref(error))
+            assert [refusal() for refusal in refusals] == [None]
     finally:
         gc.enable()
 
