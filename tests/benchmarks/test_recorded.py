@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.recorded import objects
 from benchmarks.recorded.live import LiveCluster
-from benchmarks.recorded.pages import INDEX, record
+from benchmarks.recorded.pages import INDEX, VERSION, record
 from benchmarks.recorded.protobuf import CONTENT_TYPE, MAGIC
 from benchmarks.recorded.server import served
 from benchmarks.recorded.states import SCENARIOS, ZONES, State, zone_of, zone_returned
@@ -107,6 +107,23 @@ def _get_protobuf(transport: Transport, query: dict[str, str]) -> bytes:
     assert response.headers["Content-Type"] == CONTENT_TYPE
     data: bytes = response.data
     return data
+
+
+def test_a_watch_resumes_and_is_at_rest_after_the_last_change(folder: Path, tmp_path: Path) -> None:
+    """Ten pods come and go in twenty changes; whoever has fifteen gets five, then bookmarks of the last version."""
+    asked = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": str(int(VERSION) + 15)}
+    with served(folder, tmp_path, events=1000, churn=10) as kubeconfig:
+        transport = connect(kubeconfig=str(kubeconfig))
+        response = transport.stream("/api/v1/pods", query=asked, read_timeout=30.0)
+        chunks, sent = response.stream(amt=None), b""
+        while b"BOOKMARK" not in sent:
+            sent += next(chunks)
+        response.close()
+        transport.close()
+    events = [json.loads(line) for line in sent.splitlines()]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) - int(VERSION) for event in events]
+    assert versions == [16, 17, 18, 19, 20, 20]
+    assert events[-1]["type"] == "BOOKMARK"
 
 
 def test_an_evicted_pod_is_replaced_where_its_workload_has_the_fewest() -> None:

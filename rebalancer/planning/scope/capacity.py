@@ -4,8 +4,9 @@ It is not known on which node a pending pod will be placed, so its capacity is r
 and on every node that it may take by preemption.
 Pending pods are those that wait for a node, those that owners have still to create, and the replacements of earlier
 components of the same plan. A group's own pods are counted by its own problem. Nothing is reserved for a pod of another
-scheduler or with device claims that has waited for a minute beside nodes that have capacity for it: whoever may create
-pods in one namespace could hold every repair by pods that nobody places.
+scheduler or with device claims that has waited for a minute beside nodes that have capacity for it, nor for one that
+has waited as long and that its own spread or affinity keeps from all of them: whoever may create pods in one namespace
+could hold every repair by pods that nobody places.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rebalancer.model.pods import Pod, Resources
 from rebalancer.planning.scope.preempting import Preempting
 from rebalancer.planning.scope.topology import DomainPath, DomainTree
 from rebalancer.scheduling.affinity_terms import selects
-from rebalancer.scheduling.feasibility import is_on, static_feasible
+from rebalancer.scheduling.feasibility import feasible, is_on, static_feasible
 from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
 from rebalancer.scheduling.node_ports import NodePorts
 from rebalancer.scheduling.node_resources_fit import NodeResourcesFit, drop_ignored_resources
@@ -176,7 +177,8 @@ class CapacityIndex:
         self._capacities: dict[Hashable, NodeCapacity] = {}
         self._pending: dict[str, tuple[frozenset[str], Pod, int]] = {}
         for owner, sample, times in _pending_pods(view):
-            nodes = static_feasible(sample, view) | self.preempting.find_nodes(sample)
+            nodes = frozenset() if _is_stuck(sample, view) else static_feasible(sample, view)
+            nodes |= self.preempting.find_nodes(sample)
             self._pending[owner] = (nodes, sample, times)
             self.charge(nodes, sample, times)
 
@@ -310,6 +312,14 @@ def _is_left_waiting(pod: Pod, view: View) -> bool:
     """Return whether a pod has waited for long for another scheduler, or for something that is not read."""
     others = pod.spec.scheduler != view.profile.name or bool(pod.spec.unpredictable)
     return others and view.clock.has_lasted(pod.created, _PLACED_WITHIN)
+
+
+def _is_stuck(pod: Pod, view: View) -> bool:
+    """Return whether a pod has waited for long that only its own spread or affinity keeps from the nodes.
+
+    It takes none of their capacity unless pods that these count move, which are its own workload's, mostly.
+    """
+    return pod.waiting and view.clock.has_lasted(pod.created, _PLACED_WITHIN) and not feasible(pod, view)
 
 
 def _pending_pods(view: View) -> Iterator[tuple[str, Pod, int]]:

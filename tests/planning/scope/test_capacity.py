@@ -8,7 +8,7 @@ from msgspec import structs
 from benchmarks.planning_states import zone_returned
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector
-from rebalancer.model.pods import Pod, PodSpec, Resources
+from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.problem.single_class import SingleClassProblem
@@ -17,7 +17,7 @@ from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE
 from tests.build import a_cluster, change_specs, with_cpu
 from tests.planning.build import first_problem, joined, planned, two_classes
-from tests.scheduling.build import NOW
+from tests.scheduling.build import NOW, spread
 
 
 def waiting_pod(spec: PodSpec) -> Pod:
@@ -123,6 +123,24 @@ def test_for_pods_that_are_not_created_no_more_is_reserved_than_can_come_at_once
         assert CapacityIndex(view).count_pending() == expected
     few = tuple(structs.replace(owner, replicas=12) for owner in snapshot.workloads)
     assert CapacityIndex(View(replace(snapshot, workloads=few))).count_pending() == 10
+
+
+def test_pods_that_their_own_constraints_keep_waiting_reserve_capacity_for_a_minute() -> None:
+    """Nodes have room for them, and no node is feasible: more domains are required than there are, say."""
+    snapshot = a_cluster("ab", 1, {"a-1": 2}).snapshot()
+    labels = Labels({"app": "far"})
+    for needed, longer in ((100, 0), (1, 2)):
+        constraint = spread(ZONE, selects=LabelSelector.of(labels), min_domains=needed)
+        spec = PodSpec(spread=(constraint,))
+        for age, expected in ((timedelta(seconds=59), 2), (timedelta(seconds=60), longer)):
+            pods = [
+                structs.replace(waiting_pod(spec), uid=uid, name=uid, labels=labels, created=snapshot.taken_at - age)
+                for uid in "vw"
+            ]
+            running = {"phase": PodPhase.RUNNING, "owner": None}
+            placed = [structs.replace(pods[0], uid=node, name=node, node=node, **running) for node in ("a-1", "b-1")]
+            view = View(replace(snapshot, pods=(*snapshot.pods, *placed, *pods)))
+            assert CapacityIndex(view).count_pending() == expected, (needed, age)
 
 
 def test_pods_that_nobody_places_reserve_capacity_for_a_minute() -> None:
