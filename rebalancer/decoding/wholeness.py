@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from rebalancer.decoding import wire
+from rebalancer.decoding import bounds, wire
 from rebalancer.model.words import name_list, plural
 
 _OWNERS: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
@@ -201,7 +201,7 @@ def _doubt_fields(objects: Sequence[Seen], doubts: Doubts) -> None:
         have = "has" if len(bare) == 1 else "have"
         said = (
             f"{bare[0].place.source}: {len(bare)} of {plural(numbers[noun, name], noun)} {have} no {name} "
-            f"({name_list(map(str, bare))}), which the API server always sets"
+            f"({_name(bare)}), which the API server always sets"
         )
         if len(bare) < numbers[noun, name] or name == _PHASE:
             doubts.warnings.append(f"{said}; the answer may be wrong about {'it' if len(bare) == 1 else 'them'}")
@@ -243,6 +243,11 @@ def _node_of(sight: Sight) -> str:
     return str(sight.spec.node_name or "") if sight.spec is not None else ""
 
 
+def _name(names: Iterable[object]) -> str:
+    """Name objects or nodes, none of them at more than the length that a name may have."""
+    return name_list([bounds.shorten(str(name), bounds.LONGEST_NAME) for name in names])
+
+
 def _doubt_nodes_of_pods(pods: Iterable[Seen], nodes: Sequence[Seen], doubts: Doubts) -> None:
     """Compare the nodes of pods with the nodes: pods outlive a node that is gone for a minute, but not all do."""
     names = {str(node) for node in nodes}
@@ -250,7 +255,7 @@ def _doubt_nodes_of_pods(pods: Iterable[Seen], nodes: Sequence[Seen], doubts: Do
     strangers = [pod for pod in bound if _node_of(pod.sight) not in names]
     if not nodes or not strangers:
         return
-    missing = name_list(sorted({_node_of(pod.sight) for pod in strangers}))
+    missing = _name(sorted({_node_of(pod.sight) for pod in strangers}))
     runs = "runs" if len(strangers) == 1 else "run"
     said = f"{len(strangers)} of {plural(len(bound), 'pod')} {runs} on nodes that are not here ({missing})"
     if len(strangers) == len(bound):
@@ -270,12 +275,12 @@ def _doubt_namespaces(objects: Iterable[Seen], pods: Iterable[Seen], doubts: Dou
         return
     owner = next(iter(counted.values()))
     said = (
-        f"no pod of {plural(len(counted), 'namespace')} ({name_list(sorted(counted))}) is here, although the status of "
+        f"no pod of {plural(len(counted), 'namespace')} ({_name(sorted(counted))}) is here, although the status of "
         f"{owner.kind} {owner} counts {owner.sight.counted_pods}"
     )
     if len(counted) >= len(inhabited):
         doubts.refuse(
-            f"{said}: with the pods of {name_list(sorted(inhabited))} alone it is not known what the nodes have free; "
+            f"{said}: with the pods of {_name(sorted(inhabited))} alone it is not known what the nodes have free; "
             "write those of all namespaces (kubectl get -A)"
         )
     else:

@@ -128,12 +128,12 @@ def _overtaken_moves_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def _refused_groups_back_off(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(evictions, "record_refusal", lambda memory, *_: memory)
+    patch.setattr(evictions, "record_refusal", lambda memory, *_, **__: memory)
 
 
 def _one_refusal_holds_one_group(patch: pytest.MonkeyPatch) -> None:
     """As if there were one queue: one request at a time, the same group first, and a refusal ends them all."""
-    patch.setattr(evictions, "record_refusal", lambda memory, *_: memory)
+    patch.setattr(evictions, "record_refusal", lambda memory, *_, **__: memory)
     patch.setattr(evictions, "_drop_group", lambda state, _: evictions.drop_queue(state))
     patch.setattr(
         evictions,
