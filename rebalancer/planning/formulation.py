@@ -5,7 +5,7 @@ all requirements count the same pods over topology keys that nest. Everything el
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -183,10 +183,11 @@ class ProblemBuilder:
         cache: SearchCache,
         avoided: frozenset[str] = frozenset(),
         arriving: frozenset[str] = frozenset(),
+        namespaces: Collection[str] = (),
     ) -> None:
         """Take the UIDs of the pods that are victims of last resort as `avoided`.
 
-        `arriving` are those of replacements that are not Ready yet.
+        `arriving` are those of replacements that are not Ready yet, `namespaces` those with something to be repaired.
         """
         self.view = view
         self.policy = policy
@@ -198,7 +199,8 @@ class ProblemBuilder:
         self._partitioner = PodPartitioner(view, self._eligibility, ledger, avoided)
         shares = CellShares(cache.limits.cells_of_namespace)
         self._classes = PodClassesBuilder(view, capacities, self._partitioner, shares)
-        self._work = defaultdict[str, SearchBudget](lambda: SearchBudget(cache.limits.work_of_namespace))
+        self._namespaces = sorted(namespaces)
+        self._work: dict[str, SearchBudget] = {}
         self._levels_of: dict[Hashable, _Levels | None] = {}
         self._explanations = Explanations(cache.limits.diagnosis_nodes_of_plan)
 
@@ -331,9 +333,17 @@ class ProblemBuilder:
         classes = self._classes.build(component, refusals, requirements)
         if isinstance(classes, Refusal):
             return classes
-        limits = replace(self._cache.limits, namespace_work=self._work[component.namespace])
+        limits = replace(self._cache.limits, namespace_work=self._grant_work(component.namespace))
         cache = self._cache.within(limits)
         return MultiClassProblem(classes=classes, view=self.view, cache=cache, explanations=self._explanations)
+
+    def _grant_work(self, namespace: str) -> SearchBudget:
+        """Return the work that the programs of a namespace have left: little while others have repairs, but in turn."""
+        if namespace not in self._work:
+            limits, several = self._cache.limits, self._namespaces
+            alone = len(several) < 2 or several[self.view.clock.minute() % len(several)] == namespace
+            self._work[namespace] = SearchBudget(limits.work_of_namespace if alone else limits.work_among_others)
+        return self._work[namespace]
 
     def _refuse_unreadable(self, component: Component) -> Refusal | None:
         """Refuse where an object could not be read: any node, or an object of the component's namespace."""

@@ -146,7 +146,9 @@ class _Planner:
             self._capacities.charge_preempted()
         arriving = frozenset([move.replacement for move in memory.in_flight if move.replacement])
         avoided = _avoided(assessment.pod_groups)
-        self._builder = ProblemBuilder(view, policy, self._ledger, self._capacities, cache, avoided, arriving)
+        self._builder = ProblemBuilder(
+            view, policy, self._ledger, self._capacities, cache, avoided, arriving, namespaces
+        )
         self._leaving = LeavingNodes(view)
         self._settling = SettlingNodes(view, policy, memory, assessment)
         self._recent = RecentChanges(view, policy, memory)

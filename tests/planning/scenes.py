@@ -3,7 +3,7 @@
 The oracle reads the facts, the planner reads the cluster.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -145,12 +145,17 @@ def limited_alone() -> tuple[Snapshot, Policy]:
     return scene.snapshot(), a_policy(f"{POLICY}groups: [{{name: g, selector: {{}}, limits: [{limit}]}}]")
 
 
-def problems(snapshot: Snapshot, policy: Policy, cache: SearchCache = CACHE) -> list[Problem | Refusal]:
-    """Return what the planner makes of a cluster: a problem, or a refusal, for each component to repair."""
+def problems(
+    snapshot: Snapshot, policy: Policy, cache: SearchCache = CACHE, namespaces: Collection[str] = ()
+) -> list[Problem | Refusal]:
+    """Return what the planner makes of a cluster: a problem, or a refusal, for each component to repair.
+
+    `namespaces` are those with something to be repaired.
+    """
     view = View(snapshot)
     assessment: Assessment = assess(view, policy, NO_MEMORY)
     ledger = BudgetLedger(view, policy, NO_MEMORY, assessment.pod_groups)
-    builder = ProblemBuilder(view, policy, ledger, CapacityIndex(view), cache)
+    builder = ProblemBuilder(view, policy, ledger, CapacityIndex(view), cache, namespaces=namespaces)
     components = find_components(assessment, stuck_pods(view), policy.spread.act_on)
     made = (builder.problem(component) for component in components)
     return [problem for problem in made if problem is not None]

@@ -93,6 +93,8 @@ class SearchLimits:
     """Pod classes times nodes of the integer programs that one namespace has in a plan: some 2 s and 150 MiB."""
     work_of_namespace: int = 6_000_000
     """Work of all integer programs that one namespace has in a plan: of one that is hard."""
+    work_among_others: int = 1_000_000
+    """The same where something is to be repaired in several namespaces, of which one has the whole in each minute."""
     namespace_work: SearchBudget | None = field(default=None, compare=False)
     """What is left of it; None: it has no end."""
     solve_work: int = 6_000_000

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from itertools import product
 from math import inf
 from random import Random
@@ -111,6 +112,26 @@ def test_the_programs_of_a_namespace_share_its_work() -> None:
     assert first == solve(problem.classes, LIMITS, work=400_000)
     assert 0 <= left.left < 100_000  # what is left is less than a report's numbers
     assert solve(problem.classes, replace(LIMITS, namespace_work=left)) is Unsolved.LIMIT_REACHED
+
+
+def test_the_programs_of_a_namespace_have_little_work_while_others_have_repairs_but_in_turn() -> None:
+    """Alone it has the whole; of three namespaces another one has it each minute, the others a sixth of it."""
+    scene = hundred_nodes(0, (23, 27))
+    snapshot = scene.snapshot()
+    limits = SearchLimits()
+
+    def granted(minute: int, *namespaces: str) -> int:
+        moment = replace(snapshot, taken_at=snapshot.taken_at + timedelta(minutes=minute))
+        (problem,) = problems(moment, scene.policy(), namespaces=namespaces)
+        assert isinstance(problem, MultiClassProblem)
+        assert problem.cache.limits.namespace_work is not None
+        return problem.cache.limits.namespace_work.left
+
+    (namespace,) = {pod.namespace for pod in snapshot.pods}
+    assert granted(0) == granted(1, namespace) == limits.work_of_namespace
+    turns = [granted(minute, namespace, "others", "others-2") for minute in range(6)]
+    assert sorted(turns) == [limits.work_among_others] * 4 + [limits.work_of_namespace] * 2
+    assert turns[:3] == turns[3:]
 
 
 def test_a_hard_program_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
