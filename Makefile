@@ -12,7 +12,7 @@ UNUSED := aiohappyeyeballs aiohttp aiohttp-retry aiosignal attrs frozenlist mult
 # The code that decides about evictions: every branch has a test, among those of the same folders. Coverage makes these
 # tests three times as slow, so that CI alone asks for it.
 CORE := planning tracking admission scheduling creation
-CORE_TESTS := $(CORE:%=tests/%) tests/facts
+CORE_TESTS := $(CORE:%=tests/%) tests/facts tests/known_states
 COVER := $(CORE:%=--cov=rebalancer/%) --cov-report=
 
 # The older releases of Kubernetes that the tests on a real control plane can run on, see tools/control-plane.

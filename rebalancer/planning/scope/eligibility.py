@@ -526,6 +526,7 @@ class EligibilityChecker:
         for pod in pods:
             if pod.spec is not spec or pod.labels is not labels or pod.local_volumes is not volumes:
                 return False
+            # A template that does not start has a pod that is starting.
             if pod.annotations or pod.claims or pod.mirror or pod.starting_since is not None:
                 return False
         if self._arriving and not self._arriving.isdisjoint(map(_UID, pods)):
@@ -535,8 +536,6 @@ class EligibilityChecker:
         if self._find_first_unready(pods[0]) is not None:
             return False
         if self._silent and any(pod.node in self._silent for pod in pods):
-            return False
-        if any(map(self._starts.refuse, {pod.revision: pod for pod in pods if pod.ready}.values())):
             return False
         return self._clock.has_lasted(max(map(_CREATED, pods)), self._rules.min_age)
 

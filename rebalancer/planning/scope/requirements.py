@@ -50,8 +50,10 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
             if WORKLOAD in (*group.group_by, *(self.source.rule.group_by or ())):
                 yield "", key.get("workload", "")
             yield from _single_values(group.selector.compiled)
-        elif self.source.constraint.selector is not None:
-            yield from _single_values(self.source.constraint.selector)
+        else:
+            selector = self.source.constraint.selector
+            assert selector is not None, "a constraint without a selector requires nothing"
+            yield from _single_values(selector)
 
     @property
     def min_domains(self) -> int:

@@ -6,15 +6,17 @@ from datetime import timedelta
 
 from msgspec import structs
 
+from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.cluster import DeviceClass, DisruptionBudget
-from rebalancer.model.labels import LabelSelector
+from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.pods import PodPhase, PodSpec
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
+from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains, NodesTakeNoMore, NoSuchNode, _find_absent
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.scheduling.unpredictable import Unpredictable
-from rebalancer.simulator import ZONE
+from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ZONE
 from tests.build import a_cluster, change_specs, with_node
 from tests.planning.build import cause_of, crowded, joined, limit, planned, policy
 
@@ -154,3 +156,17 @@ def test_a_pod_of_a_stateful_set_on_a_silent_node_is_refused() -> None:
         assert {one.refusal.reason for one in plan.refusals if one.pod} == reasons
         assert len(plan.evictions) == 1
         assert (plan.evictions[0].pod.node == "a-2") or not stateful
+
+
+def test_a_host_is_no_domain_that_could_get_another_node() -> None:
+    """Of a zone without a node that the pods select it is said; of a host that it is not selected, nothing."""
+    snapshot = a_cluster("ab", 1, {"a-1": 2}).snapshot()
+    view = View(snapshot)
+    sample = structs.replace(
+        snapshot.pods[0],
+        spec=structs.replace(snapshot.pods[0].spec, node_affinity=NodeAffinity(selector=Labels({"disk": "fast"}))),
+    )
+    zones = ClosedDomains(ZONE, {"b": frozenset({"b-1"})})
+    hosts = ClosedDomains(HOSTNAME, {"b-1": frozenset({"b-1"})})
+    assert list(_find_absent(sample, zones, view)) == [NoSuchNode(ZONE, ("b",))]
+    assert list(_find_absent(sample, hosts, view)) == []

@@ -12,7 +12,8 @@ from rebalancer.model.pods import Pod, PodPhase, PodSpec, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.problem.single_class import SingleClassProblem
-from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity
+from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity, has_countable_affinity
+from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE
 from tests.build import a_cluster, change_specs, with_cpu
@@ -159,3 +160,13 @@ def test_pods_that_nobody_places_reserve_capacity_for_a_minute() -> None:
             assert CapacityIndex(view).count_pending() == expected, (spec, age)
             if age < timedelta(minutes=1) and longer == 0:
                 assert view.clock.holds_until == snapshot.taken_at + timedelta(seconds=1)
+
+
+def test_affinity_that_the_scheduler_does_not_look_at_can_be_counted() -> None:
+    """With InterPodAffinity off neither required affinity nor anti-affinity over zones closes a node."""
+    term = PodAffinityTerm(topology_key=ZONE, selector=LabelSelector())
+    sample = waiting_pod(PodSpec(pod_affinity=PodAffinity(required=(term,), anti_required=(term,))))
+    snapshot = a_cluster("ab", 1, {"a-1": 2}).snapshot()
+    off = Profile(filters_off=frozenset({"InterPodAffinity"}))
+    assert not has_countable_affinity(sample, View(snapshot))
+    assert has_countable_affinity(sample, View(snapshot, off))
