@@ -19,24 +19,30 @@ _KNOWN: Final[Mapping[str, str]] = {
     "request.resource.version": "v1",
     "request.kind.kind": "Eviction",
 }
-_COMPARISON: Final = re.compile(r"""([\w.]+)\s*(==|!=)\s*(["'])([^"']*)\3""")
+_COMPARISON: Final = re.compile(r"""([\w.]+)\s*(==|!=)\s*(["'])([^"'\\]*)\3""")
+_LONGEST: Final = 200
+"""Characters of an expression that is looked at."""
 
 
 def is_false_of_evictions(expression: str) -> bool:
     """Return whether an expression is false of every eviction."""
-    return _evaluate(expression) is False
+    text, negated = expression.strip(), False
+    while len(text) <= _LONGEST:
+        inner = text[1:-1] if text.startswith("(") and text.endswith(")") else ""
+        if inner and not {"(", ")"} & set(inner):
+            text = inner.strip()
+        elif text.startswith(("!(", "!true", "!false")):
+            text, negated = text[1:].strip(), not negated
+        else:
+            break
+    value = _evaluate(text)
+    return value is not None and value is negated
 
 
-def _evaluate(expression: str) -> bool | None:
-    """Return the value of an expression, None where it is not known."""
-    text = expression.strip()
+def _evaluate(text: str) -> bool | None:
+    """Return the value of a literal or of one comparison, None where it is not known."""
     if text in {"true", "false"}:
         return text == "true"
-    if text.startswith("!"):
-        negated = _evaluate(text[1:])
-        return None if negated is None else not negated
-    if text.startswith("(") and text.endswith(")"):
-        return _evaluate(text[1:-1])
     compared = _COMPARISON.fullmatch(text)
     if compared is None or compared[1] not in _KNOWN:
         return None

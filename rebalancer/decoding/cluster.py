@@ -56,7 +56,7 @@ def decode_budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudge
     """Convert a PodDisruptionBudget to the model's."""
     spec, status = source.spec, source.status
     failures = [
-        condition.message
+        condition.message or ""
         for condition in status.conditions or ()
         if condition.type == "DisruptionAllowed" and condition.reason == "SyncFailed"
     ]
@@ -152,7 +152,7 @@ def decode_claim(source: wire.PersistentVolumeClaim, _: Interner) -> PersistentV
         volume_mode=spec.volume_mode or "Filesystem",
         selector=decode_selector(spec.selector, "spec.selector"),
         deleted=metadata.deletion_timestamp is not None,
-        lost=source.status.phase == "Lost",
+        lost=source.status is not None and source.status.phase == "Lost",
         owner_uid=owner.uid if owner else "",
     )
 

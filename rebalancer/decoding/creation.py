@@ -246,8 +246,9 @@ def _matches_new_pods(rule: wire.Rule) -> bool:
 
 
 def _matches_evictions(rule: wire.Rule) -> bool:
-    """Say whether a rule matches requests of the Eviction API, which create a subresource of the pod."""
-    return _matches_creation(rule) and any(map(_is_eviction, rule.resources or ()))
+    """Say whether a rule matches requests of the Eviction API, which create a subresource of the pod, of every pod."""
+    named = isinstance(rule, wire.NamedRule) and bool(rule.resource_names)
+    return not named and _matches_creation(rule) and any(map(_is_eviction, rule.resources or ()))
 
 
 def _matches_creation(rule: wire.Rule) -> bool:

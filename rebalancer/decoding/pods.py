@@ -241,7 +241,7 @@ def _read_start_failure(spec: wire.RawPodSpec, status: wire.RawPodStatus, condit
         if waiting is not None and waiting.reason in _START_FAILURES:
             every = (*(spec.init_containers or ()), *spec.containers)
             images = (one.image for one in every if one.name == container.name)
-            message = bounds.shorten(waiting.message, bounds.LONGEST_TEXT)
+            message = bounds.shorten(waiting.message or "", bounds.LONGEST_TEXT)
             return _StartFailure(sys.intern(waiting.reason), message, sys.intern(next(images, "")))
     return _StartFailure(NO_SANDBOX) if conditions.has_sandbox is False else _NO_FAILURE
 

@@ -342,7 +342,7 @@ class RawContainer(Wire, frozen=True):
 class RawWaiting(Waiting, frozen=True):
     """With a message, which may name what is nobody else's business: it is not in what is handed to others."""
 
-    message: str = ""
+    message: str | None = None
 
 
 class RawContainerState(Wire, frozen=True):
@@ -695,7 +695,7 @@ class BudgetSpec(Wire, frozen=True):
 
 
 class BudgetCondition(Condition, frozen=True):
-    message: str = ""
+    message: str | None = None
 
 
 class BudgetStatus(Wire, frozen=True):
@@ -804,7 +804,7 @@ class ClaimStatus(Wire, frozen=True):
 class PersistentVolumeClaim(Wire, frozen=True):
     metadata: Metadata
     spec: ClaimSpec = ClaimSpec()
-    status: ClaimStatus = ClaimStatus()
+    status: ClaimStatus | None = None
 
 
 class TopologyExpression(Wire, frozen=True):

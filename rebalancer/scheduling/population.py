@@ -31,9 +31,6 @@ NO_AFFINITY = PodAffinity()
 NO_COUNTS: Mapping[str, int] = {}
 
 
-"""A label that a selector requires: a key with a value, or with any (None); None: it requires none."""
-
-
 class PlacedPod(NamedTuple):
     """A pod and its node; `node` None: the scheduler's cache has it on no node."""
 

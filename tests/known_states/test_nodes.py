@@ -10,6 +10,7 @@ import pytest
 
 from rebalancer.model.reasons import FindingKind, Reason
 from tests.cli.files import ready_nodes
+from tests.control_plane.manifests import HOSTNAME
 from tests.control_plane.resources import Manifest
 from tests.known_states.build import (
     State,
@@ -19,6 +20,7 @@ from tests.known_states.build import (
     csi_driver,
     deployment,
     make,
+    over_zones,
     stateful_set,
     storage_class,
     unbound_claim,
@@ -64,26 +66,32 @@ class TestToleratedForAWhile:
         assert "node c-0 may take a replacement and has the taint example.test/repair=soon (NoExecute)" in said
         assert f"tolerate for {seconds} s" in said
 
-    def test_a_toleration_without_a_limit_beside_it_does_not_help(self) -> None:
-        self.tolerating(ANY, self.limited(300)).plan().assert_kept(Reason.NODE_LEAVING)
+    def test_a_toleration_without_a_limit_after_it_does_not_help(self) -> None:
+        self.tolerating(self.limited(300), ANY).plan().assert_kept(Reason.NODE_LEAVING)
 
-    def test_the_shortest_counts(self) -> None:
+    def test_the_first_that_matches_counts(self) -> None:
         said = self.tolerating(self.limited(300), self.limited(30)).plan().assert_kept(Reason.NODE_LEAVING)
-        assert "for 30 s" in said
+        assert "for 300 s" in said
+        assert_evicted(self.tolerating(ANY, self.limited(300)))
+
+    def test_of_several_taints_the_shortest_counts(self) -> None:
+        state = self.tolerating(self.limited(300), self.limited(30, key="example.test/reboot"))
+        taint(state, "c-0", "example.test/reboot", "NoExecute")
+        assert "for 30 s" in state.plan().assert_kept(Reason.NODE_LEAVING)
 
     def test_a_toleration_without_a_limit_lets_pods_go_there(self) -> None:
         assert_evicted(self.tolerating(ANY))
         assert_evicted(self.tolerating({"key": "example.test/repair", "operator": "Equal", "value": "soon"}))
 
     def test_a_limit_concerns_taints_that_evict_alone(self) -> None:
-        assert_evicted(self.tolerating(ANY, self.limited(300), effect="NoSchedule"))
+        assert_evicted(self.tolerating(self.limited(300), ANY, effect="NoSchedule"))
 
     def test_a_limit_on_another_taint_says_nothing(self) -> None:
         default = {"operator": "Exists", "key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
-        assert_evicted(self.tolerating(ANY, {**default, "tolerationSeconds": 300}))
+        assert_evicted(self.tolerating({**default, "tolerationSeconds": 300}, ANY))
 
     def test_such_a_node_where_no_replacement_may_land_stops_nothing(self) -> None:
-        assert_evicted(self.tolerating(ANY, self.limited(300), node="a-0"))
+        assert_evicted(self.tolerating(self.limited(300), ANY, node="a-0"))
 
 
 class TestLeaving:
@@ -99,6 +107,13 @@ class TestLeaving:
     def test_nothing_is_sent_to_one_cordoned_node_beside_another(self) -> None:
         said = cordon(two_in_c(self.tolerant()), "c-0").plan().assert_kept(Reason.NODE_LEAVING)
         assert "node c-0 may take a replacement and is cordoned, which the pods tolerate" in said
+
+    def test_a_host_is_no_zone_in_maintenance(self) -> None:
+        """Over host names each node is a domain: one that is cordoned is named as what it is."""
+        over_hosts = [{**over_zones({"app": "web"}), "topologyKey": HOSTNAME}]
+        on = ("a-0", "a-0", "a-0", "b-0")
+        state = cordon(cluster(deployment(on=on, tolerations=[ANY], topologySpreadConstraints=over_hosts)), "c-0")
+        state.plan().assert_kept(Reason.NODE_LEAVING)
 
     def test_its_pods_count_there(self) -> None:
         """Two in a, one in b, one in the cordoned c: nothing is violated, which it were without c."""

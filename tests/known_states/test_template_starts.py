@@ -103,6 +103,15 @@ def test_pods_of_several_owners_that_fail_on_one_node_alone_are_its_fault() -> N
     assert made.plan().evicted
 
 
+def test_what_fails_elsewhere_for_another_reason_does_not_excuse_a_node() -> None:
+    """In a large cluster some pod always fails somewhere."""
+    others = deployment("api", ("b-0", "c-0"), topologySpreadConstraints=[])
+    made = state(others, deployment("job", ("c-0",), topologySpreadConstraints=[]))
+    for name in ("web-5", "api-0", "job-0"):
+        fail(made.pods(name)[0])
+    assert made.plan().evicted
+
+
 def test_pods_that_fail_on_several_nodes_are_nobodys_nodes_fault() -> None:
     """As when a registry is down."""
     made = state(deployment("api", ("b-0", "c-0"), topologySpreadConstraints=[]))

@@ -422,6 +422,7 @@ class EligibilityChecker:
         self._refuse_volumes = cache(self._rules_on_volumes)
         self._refused_storage = self._rules.local_storage.refused
         self._starts = TemplateStarts(snapshot)
+        self._refuse_evictions = cache(self._rules_on_evictions)
         self._silent = frozenset(node.name for node in snapshot.nodes if not node.ready)
         self._first_unready = cache(lambda owner_uid: find_first_unready(snapshot.workload[owner_uid], snapshot))
 
@@ -458,8 +459,7 @@ class EligibilityChecker:
         return (
             self._refuse_changing(member)
             or self._refuse_uncreatable(owner, member.next_pod, member.pods)
-            or next(find_unreachable_of_evictions(owner.namespace, self._snapshot), None)
-            or refuse_denied(owner.namespace, self._snapshot)
+            or self._refuse_evictions(owner.namespace)
         )
 
     def _refuse_without_owner(self, member: PodController) -> Refusal:
@@ -513,6 +513,11 @@ class EligibilityChecker:
     def _refuse_uncreatable(self, owner: Workload, new: Pod, pods: Sequence[Pod]) -> Refusal | None:
         """Return the first reason why the API server would refuse the replacements of an owner's pods, or None."""
         return next(find_refusals(owner, new, pods, self._snapshot), None)
+
+    def _rules_on_evictions(self, namespace: str) -> Refusal | None:
+        """Return why the API server would refuse every eviction in a namespace, or None."""
+        unreachable = next(find_unreachable_of_evictions(namespace, self._snapshot), None)
+        return unreachable or refuse_denied(namespace, self._snapshot)
 
     def are_all_movable(self, pods: Sequence[Pod]) -> bool:
         """Return whether a quick test shows that all of these pods may move.

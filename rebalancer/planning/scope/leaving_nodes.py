@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 
 from rebalancer.model.facts import End, Refusal
-from rebalancer.model.nodes import LEAVING_TAINTS, UNSERVICEABLE_TAINTS, Node
+from rebalancer.model.nodes import HOSTNAME, LEAVING_TAINTS, UNSERVICEABLE_TAINTS, Node
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_of_key
 from rebalancer.scheduling.view import View
@@ -135,7 +135,7 @@ class LeavingNodes:
 
     def _find_cordoned(self, node: str, keys: Collection[str]) -> Iterator[DomainsCordoned]:
         """Yield the domains of a node, of keys of several nodes a domain, of which every node is cordoned."""
-        for key in keys:
+        for key in sorted(set(keys) - {HOSTNAME}):
             value = self._nodes.by_name[node].labels.get(key)
             members = self._nodes.groups(key).get(value, frozenset()) if value is not None else frozenset()
             if value is not None and all(self._nodes.by_name[name].unschedulable for name in members):

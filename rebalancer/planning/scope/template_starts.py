@@ -96,11 +96,13 @@ class TemplateStarts:
         )
 
     def _is_of_node(self, pod: Pod) -> bool:
-        """Return whether the fault is the node's: pods of several owners fail there, and nowhere else."""
+        """Return whether the fault is the node's: pods of several owners fail there, and on no other node."""
         node = self._snapshot.node.get(pod.node or "")
         if node is None or not node.ready:
             return True
-        return len(self._failing) == 1 and len(self._failing[node.name]) > 1
+        here = self._failing[node.name]
+        elsewhere = frozenset[str]().union(*(owners for name, owners in self._failing.items() if name != node.name))
+        return len(here) > 1 and here.isdisjoint(elsewhere)
 
 
 def _get_failure(pod: Pod) -> str:

@@ -86,17 +86,16 @@ def _find_ending(tolerations: tuple[Toleration, ...], view: View) -> Mapping[str
 
 
 def _limit_tolerance(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Iterator[tuple[int, str]]:
-    """Yield for how many seconds tolerations tolerate NoExecute taints, each with its taint.
+    """Yield for how many seconds tolerations tolerate NoExecute taints, each with its taint, where that ends.
 
-    Of several that match, the shortest counts, and one without a limit beside it does not help; without any it is no
-    time at all, as where the scheduler's configuration switches TaintToleration off. Nodes that are not Ready are left
-    to `settling`. Source: `getMinTolerationTime` in `pkg/controller/tainteviction/taint_eviction.go`.
+    Of each taint the first toleration that matches counts. Without any it is no time at all, as where the scheduler's
+    configuration switches TaintToleration off. Nodes that are not Ready are left to `settling`. Source:
+    `GetMatchingTolerations` and `getMinTolerationTime` of `pkg/controller/tainteviction`.
     """
     for taint in taints:
         if taint.effect is TaintEffect.NO_EXECUTE and taint.key not in NOT_READY:
-            matching = [toleration for toleration in tolerations if tolerates((toleration,), taint)]
-            if not matching:
+            first = next((toleration for toleration in tolerations if tolerates((toleration,), taint)), None)
+            if first is None:
                 yield 0, str(taint)
-            for toleration in matching:
-                if toleration.seconds is not None:
-                    yield max(0, toleration.seconds), str(taint)
+            elif first.seconds is not None:
+                yield max(0, first.seconds), str(taint)
