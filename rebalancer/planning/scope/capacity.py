@@ -319,7 +319,8 @@ def _is_stuck(pod: Pod, view: View) -> bool:
 
     It takes none of their capacity unless pods that these count move, which are its own workload's, mostly.
     """
-    return pod.waiting and view.clock.has_lasted(pod.created, _PLACED_WITHIN) and not feasible(pod, view)
+    # Its age last: a plan holds only until what was asked of the clock has another answer.
+    return pod.waiting and not feasible(pod, view) and view.clock.has_lasted(pod.created, _PLACED_WITHIN)
 
 
 def _pending_pods(view: View) -> Iterator[tuple[str, Pod, int]]:
