@@ -41,11 +41,10 @@ def platform_findings(
         sample = member.sample
         if sample is None:
             continue
-        usable = _find_usable(sample, view)
         claims = next((pod.claims for pod in member.pods if pod.claims), ())
         drivers = next((pod.drivers for pod in member.pods if pod.drivers), ())
         for inability in find_inabilities(structs.replace(sample, claims=claims, drivers=drivers), view):
-            nodes = inability.nodes & usable
+            nodes = inability.nodes & _find_usable(sample, view) if inability.nodes else inability.nodes
             if nodes:
                 yield _inability_finding(member.reference, inability, nodes)
         architectures = _usable(sample, ARCHITECTURE, view)
