@@ -81,6 +81,13 @@ def test_a_later_pod_on_the_same_node_shows_that_what_is_lacking_has_gone_since(
     assert crashing.plan().evicted
 
 
+def test_a_later_pod_elsewhere_beside_one_on_the_same_node_shows_nothing_more() -> None:
+    made = failing()
+    for name in ("web-0", "web-4"):
+        made.pods(name)[0]["metadata"]["creationTimestamp"] = minutes_ago(5)
+    made.plan().assert_kept(Reason.TEMPLATE_DOES_NOT_START)
+
+
 def test_it_ends_when_the_pod_is_gone_or_going() -> None:
     made = failing()
     made.pods("web-5")[0]["metadata"]["deletionTimestamp"] = minutes_ago(1)

@@ -137,3 +137,11 @@ def test_a_node_whose_kubelet_rejects_what_the_scheduler_does_not_check_is_no_ta
     made = evaluate(selecting, policy(), profile=Profile(filters_off=frozenset({"NodeAffinity"}))).plan
     assert made.evictions == ()
     assert "node c-1 may take a replacement and does not pass NodeAffinity" in str(made.components[0].refusal)
+
+
+def test_counting_calls_nothing_forced_without_the_filter_for_spread() -> None:
+    """Pods of one class, of which counting alone decides: with the filter the one eviction is forced to zone c."""
+    (eviction,) = evaluate(lopsided(), policy()).plan.evictions
+    assert eviction.repair.forced
+    off = Profile(filters_off=frozenset({"PodTopologySpread"}))
+    assert not any(one.repair.forced for one in evaluate(lopsided(), policy(), profile=off).plan.evictions)
