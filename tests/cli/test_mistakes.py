@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rebalancer.cli import main as entry
+from rebalancer.cli import start
 from rebalancer.cli.errors import Exit
 from rebalancer.policy import default_policy
 from tests.adapters.kubernetes.fake_server import ApiServer, reachable
@@ -135,6 +136,25 @@ def test_an_interrupt_while_it_starts_shows_no_traceback() -> None:
         err = process.communicate(timeout=30)[1]
         if "rebalancer" in err:  # before that, only the interpreter itself had begun
             assert "Traceback" not in err, f"after {delay} s:\n{err}"
+
+
+def test_an_interrupt_that_an_import_wraps_is_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python before 3.12 makes a RuntimeError of what comes while a class is made; other errors stay what they are."""
+
+    def interrupted() -> int:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    def failed() -> int:
+        raise RuntimeError("Error calling __set_name__") from KeyError("name")
+
+    monkeypatch.setattr(start, "_keep_standard_output", lambda: None)  # that of the tests stays theirs
+    monkeypatch.setattr(entry, "main", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        start.main()
+    assert ended.value.code == Exit.INTERRUPTED
+    monkeypatch.setattr(entry, "main", failed)
+    with pytest.raises(RuntimeError):
+        start.main()
 
 
 @pytest.fixture

@@ -192,7 +192,7 @@ class TestWatching:
         server = a_server()
         with watching(server, CLONE_SET) as cluster:
             until(lambda: names(cluster) == ["shop/web (CloneSet)"], "the owner")
-            assert ("WATCH", LIST) in server.requests
+            until(lambda: ("WATCH", LIST) in server.requests, "the watch, which follows the list")
             assert not cluster.snapshot(NOW).unread_owners
 
     def test_only_what_is_listed_is_watched_from_the_next_cycle_on(self) -> None:
