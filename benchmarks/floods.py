@@ -192,8 +192,8 @@ def measure(folder: Path) -> tuple[float, float, int, int]:
     made = evaluate(snapshot, default_policy())
     to_json(plan_document(made.plan, snapshot))
     seconds = time.perf_counter() - began
-    planned = sum(one.eviction.pod.namespace == "shop" for one in made.plan.waiting)
-    planned += sum(one.pod.namespace == "shop" for one in made.plan.evictions)
+    planned = sum(one.eviction.pod.namespace == "shop" for one in made.plan.fates.kept)
+    planned += sum(one.pod.namespace == "shop" for one in made.plan.fates.going)
     costly = sum(one.reason is Reason.NAMESPACE_TOO_COSTLY for one in made.plan.refusals)
     return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, planned, costly
 

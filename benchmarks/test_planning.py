@@ -51,7 +51,7 @@ def test_a_zone_returned() -> None:
     snapshot = zone_returned(nodes=5001, workloads=5000)
     plan = plan_from_nothing(snapshot)
     assert plan.lower_bound == sum(group.evictions for group in plan.components) == 50_000
-    assert len(plan.evictions) + len(plan.waiting) == 50_000
+    assert len(plan.fates.going) + len(plan.fates.kept) == 50_000
     planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nassess and plan {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
     assert planned < 15 * counted
@@ -62,7 +62,7 @@ def test_a_zone_returned_with_max_skew_2() -> None:
     snapshot = zone_returned(nodes=5001, workloads=5000, zone_skew=2)
     plan = plan_from_nothing(snapshot)
     assert plan.lower_bound == sum(group.evictions for group in plan.components) == 45_000
-    assert len(plan.evictions) + len(plan.waiting) == 45_000
+    assert len(plan.fates.going) + len(plan.fates.kept) == 45_000
     planned, counted = seconds(lambda: plan_from_nothing(snapshot)), seconds(lambda: full_skew(snapshot))
     print(f"\nmaxSkew 2 {planned:.2f} s, counting alone {counted:.2f} s: {planned / counted:.1f} times")
     assert planned < 15 * counted
@@ -80,7 +80,7 @@ def test_balanced() -> None:
 def test_a_full_target_zone_costs_no_more_than_an_empty_one() -> None:
     """Where the zone that came back has no capacity, saying so is as fast as planning would be."""
     empty, full = zone_returned(nodes=5001, workloads=5000), zone_returned(nodes=5001, workloads=5000, full=True)
-    assert not plan_from_nothing(full).evictions
+    assert not plan_from_nothing(full).fates.going
     into_empty, into_full = seconds(lambda: plan_from_nothing(empty)), seconds(lambda: plan_from_nothing(full))
     print(f"\ninto an empty zone {into_empty:.2f} s, into a full one {into_full:.2f} s")
     assert into_full < 1.2 * into_empty
@@ -107,7 +107,7 @@ def test_one_of_equal_repairs_is_searched() -> None:
     """150 equal workloads that need the search are planned nearly as fast as 150 that need none."""
     sure, searched = (zone_returned(501, 150, 12, zones=4, zone_skew=skew) for skew in (1, 2))
     plan = plan_from_nothing(searched)
-    assert len({eviction.workload for eviction in plan.evictions}) == 150
+    assert len({eviction.workload for eviction in plan.fates.going}) == 150
     without, once = seconds(lambda: plan_from_nothing(sure)), seconds(lambda: plan_from_nothing(searched))
     print(f"\n150 equal workloads without a search {without:.3f} s, with one {once:.3f} s")
     assert once < 3 * without
@@ -117,13 +117,13 @@ def test_repairs_that_need_the_search() -> None:
     """200 workloads of which none is certain: a step is proved for most, in time that grows with their number."""
     some, more = uneven(50), uneven(200)
     plan = plan_from_nothing(more)
-    stepping = {eviction.workload for eviction in plan.evictions} | {
-        waiting.eviction.workload for waiting in plan.waiting
+    stepping = {eviction.workload for eviction in plan.fates.going} | {
+        waiting.eviction.workload for waiting in plan.fates.kept
     }
     few, many = seconds(lambda: plan_from_nothing(some), times=2), seconds(lambda: plan_from_nothing(more), times=2)
     print(
         f"\n{len(plan.components)} workloads that need the search {many:.2f} s: {plan.lower_bound} evictions needed, "
-        f"{len(plan.evictions)} now, steps for {len(stepping)}; a quarter of them {few:.2f} s"
+        f"{len(plan.fates.going)} now, steps for {len(stepping)}; a quarter of them {few:.2f} s"
     )
     assert 2 * len(stepping) > len(plan.components)
     assert many < 8 * few

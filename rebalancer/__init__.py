@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from rebalancer.model.moves import Memory, Reference
     from rebalancer.model.reasons import Reason, State
     from rebalancer.model.snapshot import Snapshot
-    from rebalancer.planning.plan import Eviction, Plan
+    from rebalancer.planning.eviction import Eviction
+    from rebalancer.planning.plan import Plan
     from rebalancer.planning.plan_file import write_plan
     from rebalancer.policy import Policy, PolicyError, default_policy, load_policy
     from rebalancer.scheduling.profile import Profile
@@ -51,7 +52,7 @@ __all__ = [
 _MODULES = {
     "Assessment": "assessment.assess",
     "Evaluation": "engine",
-    "Eviction": "planning.plan",
+    "Eviction": "planning.eviction",
     "IncompleteSnapshot": "library",
     "Memory": "model.moves",
     "Plan": "planning.plan",

@@ -13,6 +13,9 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod, PodPhase, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import PodTemplate
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.fates import Fates, Goes
+from rebalancer.planning.plan import Plan
 from rebalancer.policy import Policy, load_policy
 from rebalancer.simulator import ClusterBuilder
 
@@ -107,3 +110,8 @@ def a_state(policy: Policy, at: datetime, since: datetime | None = None, **parts
     """Return the state of a process that leads from a time on; the policy is in force since then, or since another."""
     first = LoopState(in_force=InForce(policy=policy, policy_since=since or at), **parts)
     return step(first, Leading(leads=True), at)[0]
+
+
+def with_evictions(plan: Plan, evictions: Iterable[Eviction]) -> Plan:
+    """Return a plan of which these evictions may go, and nothing else is decided."""
+    return structs.replace(plan, fates=Fates(tuple(map(Goes, evictions))))

@@ -36,7 +36,9 @@ from rebalancer.model.moves import Memory, Move, Proposal, StartWindow, make_tok
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_duration, format_rest, plural
-from rebalancer.planning.plan import Eviction, Plan, Waiting
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.fates import NO_FATES, Fates
+from rebalancer.planning.plan import Plan
 from rebalancer.policy import Mode, Policy
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.arrivals import UNANSWERED, find_next_change, is_under_way
@@ -300,13 +302,12 @@ class MemoryUnsaved(Refusal):
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """The evictions admitted now, in order, and those that wait, each with its reason; `proposal` in mode Approve.
+    """The fates of a plan's evictions after admission, those that go in their order; `proposal` in mode Approve.
 
     After this admission: `windows` and `queued` are slow start's parts of the memory, `guards` is the state of guards.
     """
 
-    evictions: tuple[Eviction, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    fates: Fates = NO_FATES
     proposal: Proposal | None = None
     next_try: datetime | None = None
     """When time alone admits more, as far as that is known: no change in the cluster starts a cycle then."""
@@ -357,6 +358,20 @@ class AdmissionContext:
     read_at: float = 0.0
 
 
+class _Step:
+    """Evictions of a plan that go together, and what keeps them back: all of them, or those after the admitted ones."""
+
+    def __init__(self, evictions: tuple[Eviction, ...], obstacle: Refusal | None) -> None:
+        self.evictions = evictions
+        self.obstacle = obstacle
+        self.admitted = 0
+
+    @property
+    def first(self) -> Eviction:
+        """The one that goes first."""
+        return self.evictions[0]
+
+
 def admit(
     plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionContext, view: View | None = None
 ) -> Admission:
@@ -366,30 +381,30 @@ def admit(
     large repair does not delay the others. Another step is first in each cycle. The admitted evictions of a step are a
     prefix of the step.
     """
-    steps = _order(_split_repeated(split_steps(plan.evictions), memory.unexecuted_pods), context)
     unplaceable = find_unplaceable(memory, snapshot, view)
-    holds = find_holds(memory.moves, snapshot, context.now, unplaceable)
+    obstacles = _Obstacles(snapshot, memory, context, find_holds(memory.moves, snapshot, context.now, unplaceable))
+    parts = _order(_split_repeated(split_steps(plan.fates.going), memory.unexecuted_pods), context)
+    steps = [_Step(part, obstacles.find(part)) for part in parts]
     held = context.breaker.find(BreakerCause.REPLACEMENTS)
-    obstacles = _find_obstacles(steps, holds, snapshot, memory, context)
     probe_at = find_next_probe(memory.moves, snapshot, held.since, context.now) if held is not None else None
     if probe_at is not None and context.now >= probe_at:
-        _probe(steps, obstacles, holds, snapshot, memory, context)
-    windows = _open_windows(snapshot, memory, holds, unplaceable, context)
+        steps = _probe(steps, obstacles, memory)
+    windows = _open_windows(snapshot, memory, obstacles.holds, unplaceable, context)
     if _carries_out(memory, context):
-        steps, obstacles = _put_first(steps, obstacles, windows)
+        steps.sort(key=lambda step: not windows.waits_long(step.evictions))  # nothing may overtake those any more
     rates = Rates(context.policy, snapshot, memory, context.now)
     guards = _limit_by_guards(snapshot, memory, unplaceable, context)
     limits = _Limits(rates, windows, Canaries(memory, context.policy.budgets.canary, unplaceable), guards)
-    made = _admit(plan, steps, obstacles, limits, memory, context)
+    fates, proposal = _decide(plan, steps, limits, memory, context)
     waits = bool(windows.limited) or guards.state.wanted
-    moments = [rates.frees_at, probe_at, *_find_changes(memory, made, context, waits_for_arrivals=waits)]
-    return replace(
-        made,
+    moments = [rates.frees_at, probe_at, *_find_changes(memory, fates, context, waits_for_arrivals=waits)]
+    return Admission(
+        fates=fates,
+        proposal=proposal,
         next_try=min((one for one in moments if one is not None and one > context.now), default=None),
         windows=store_windows(memory.windows, windows.sizes, windows.limited, context.now),
         queued=windows.queued_since(
-            {waits.eviction.group for waits in made.waiting if waits.eviction.needed > 1}
-            - {eviction.group for eviction in made.evictions}
+            {step.first.group for step in steps if step.first.needed > 1} - {one.group for one in fates.going}
         ),
         guards=guards.state,
     )
@@ -426,12 +441,12 @@ def _limit_by_guards(
 
 
 def _find_changes(
-    memory: Memory, made: Admission, context: AdmissionContext, *, waits_for_arrivals: bool
+    memory: Memory, fates: Fates, context: AdmissionContext, *, waits_for_arrivals: bool
 ) -> Iterable[datetime | None]:
     """Yield when time alone may free a place in a window, or let another pod be evicted than an undecided one."""
     if waits_for_arrivals:
         yield find_next_change(memory.moves, context.policy.breaker.pending_for, context.now)
-        yield context.now + UNANSWERED if made.evictions else None
+        yield context.now + UNANSWERED if fates.going else None
     yield from map(_may_be_executed_until, memory.unexecuted)
 
 
@@ -470,107 +485,70 @@ def _find_undecided(step: Iterable[Eviction], memory: Memory) -> Refusal | None:
     return None
 
 
-def _put_first(
-    steps: Sequence[tuple[Eviction, ...]], obstacles: Sequence[Refusal | None], windows: Windows
-) -> tuple[list[tuple[Eviction, ...]], list[Refusal | None]]:
-    """Return steps and obstacles, those first that nothing may overtake any more."""
-    order = sorted(range(len(steps)), key=lambda index: not windows.waits_long(steps[index]))
-    return [steps[index] for index in order], [obstacles[index] for index in order]
+def _decide(
+    plan: Plan, steps: Sequence[_Step], limits: "_Limits", memory: Memory, context: AdmissionContext
+) -> tuple[Fates, Proposal | None]:
+    """Return what becomes of the evictions of a plan, and the proposal in mode Approve."""
+    fates = plan.fates.put_first(eviction for step in steps for eviction in step.evictions)
+    if context.mode is not Mode.APPROVE:
+        return _hold_rest(fates, _share(steps, limits)), None
+    proposal = find_proposal(plan, memory, context.policy, context.approved, context.now)
+    possible = [step.evictions for step in steps if step.obstacle is None]
+    if proposal is not None and holds_back_others(proposal, plan, memory, possible, context.now):
+        proposal = None
+    return _decide_approved(fates, steps, limits, proposal, context)
 
 
-def _admit(
-    plan: Plan,
-    steps: Sequence[tuple[Eviction, ...]],
-    obstacles: list[Refusal | None],
-    limits: "_Limits",
-    memory: Memory,
-    context: AdmissionContext,
-) -> Admission:
-    if context.mode is Mode.APPROVE:
-        proposal = find_proposal(plan, memory, context.policy, context.approved, context.now)
-        possible = [step for step, obstacle in _pairs(steps, obstacles) if obstacle is None]
-        if proposal is not None and holds_back_others(proposal, plan, memory, possible, context.now):
-            proposal = None
-        return _admit_approved(steps, obstacles, limits, proposal, context)
-    return _admit_steps(steps, obstacles, limits)
+def _hold_rest(fates: Fates, steps: Iterable[_Step]) -> Fates:
+    """Keep back what the limits do not allow of steps."""
+    kept = {one.pod.uid: step.obstacle for step in steps for one in step.evictions[step.admitted :]}
+    return fates.hold(lambda eviction: kept.get(eviction.pod.uid))
 
 
-def _admit_steps(
-    steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], limits: "_Limits | Rates"
-) -> Admission:
-    """Admit as many evictions of the steps without an obstacle as the limits allow."""
-    numbers = _share(steps, obstacles, limits)
-    admitted: list[Eviction] = []
-    waiting: list[Waiting] = []
-    for step, number, obstacle in zip(steps, numbers, obstacles, strict=True):
-        admitted += step[:number]
-        if obstacle is not None:
-            waiting += [Waiting(eviction=eviction, refusal=obstacle) for eviction in step[number:]]
-    return Admission(evictions=tuple(admitted), waiting=tuple(waiting))
-
-
-def _admit_approved(
-    steps: Sequence[tuple[Eviction, ...]],
-    obstacles: list[Refusal | None],
-    limits: "_Limits",
-    proposal: Proposal | None,
-    context: AdmissionContext,
-) -> Admission:
-    """Admit what is approved. Where nothing is, propose what would be admitted, unless a proposal is in force.
+def _decide_approved(
+    fates: Fates, steps: Sequence[_Step], limits: "_Limits", proposal: Proposal | None, context: AdmissionContext
+) -> tuple[Fates, Proposal | None]:
+    """Let go what is approved. Where nothing is, propose what would be admitted, unless a proposal is in force.
 
     Slow start limits what is carried out, not what is proposed: a person is not asked for each pair of pods.
     """
     if proposal is None or not proposal.approved:
-        would = _admit_steps(steps, obstacles, limits.rates)
-        proposal = proposal or propose(would.evictions, context.policy, context.now)
-        held = tuple(_await_approval(eviction, proposal, context.policy) for eviction in would.evictions)
-        return Admission(waiting=(*held, *would.waiting), proposal=proposal)
-    parts = [approved_part(step, proposal) if obstacle is None else step for step, obstacle in _pairs(steps, obstacles)]
-    others = [
-        _await_approval(eviction, proposal, context.policy)
-        for step, part in zip(steps, parts, strict=True)
-        for eviction in step[len(part) :]
-    ]
-    chosen = [(part, obstacle) for part, obstacle in _pairs(parts, obstacles) if part]
-    made = _admit_steps([part for part, _ in chosen], [obstacle for _, obstacle in chosen], limits)
-    if made.evictions:
-        proposal = structs.replace(proposal, since=context.now)
-    return replace(made, waiting=(*made.waiting, *others), proposal=proposal)
+        fates = _hold_rest(fates, _share(steps, limits.rates))
+        proposal = proposal or propose(fates.going, context.policy, context.now)
+        return fates.hold(lambda eviction: _await_approval(eviction, proposal, context.policy)), proposal
+    approved = []
+    for step in steps:
+        part = step.evictions if step.obstacle is not None else approved_part(step.evictions, proposal)
+        if part:
+            approved.append(_Step(part, step.obstacle))
+    fates = _hold_rest(fates, _share(approved, limits))
+    listed = {one.pod.uid for step in approved for one in step.evictions}
+    fates = fates.hold(lambda one: NotProposed(proposal.hash) if one.pod.uid not in listed else None)
+    return fates, structs.replace(proposal, since=context.now) if fates.going else proposal
 
 
-def _pairs(
-    steps: Sequence[tuple[Eviction, ...]], obstacles: Sequence[Refusal | None]
-) -> Iterable[tuple[tuple[Eviction, ...], Refusal | None]]:
-    return zip(steps, obstacles, strict=True)
+def _await_approval(eviction: Eviction, proposal: Proposal | None, policy: Policy) -> Refusal:
+    assert proposal is not None, "what would be admitted is proposed"
+    if eviction.pod.uid in proposal.uids:
+        return AwaitsApproval(proposal.hash, expires_at(proposal, policy))
+    return NotProposed(proposal.hash)
 
 
-def _await_approval(eviction: Eviction, proposal: Proposal | None, policy: Policy) -> Waiting:
-    assert proposal is not None
-    refusal: Refusal = NotProposed(proposal.hash)
-    if not proposal.approved and eviction.pod.uid in proposal.uids:
-        refusal = AwaitsApproval(proposal.hash, expires_at(proposal, policy))
-    return Waiting(eviction=eviction, refusal=refusal)
-
-
-def _share(
-    steps: Sequence[tuple[Eviction, ...]], obstacles: list[Refusal | None], limits: "_Limits | Rates"
-) -> list[int]:
-    """Return how many evictions of each step are admitted; note in `obstacles` what limits a step."""
-    numbers = [0] * len(steps)
-    open_steps = [index for index, obstacle in enumerate(obstacles) if obstacle is None]
+def _share(steps: Sequence[_Step], limits: "_Limits | Rates") -> Sequence[_Step]:
+    """Admit as many evictions of each step as the limits allow; note what limits a step."""
+    open_steps = [step for step in steps if step.obstacle is None]
     while open_steps:
         still_open = []
-        for index in open_steps:
-            more = steps[index][numbers[index] : max(numbers[index] + 1, steps[index][0].needed)]
-            obstacle = limits.take(more)
-            if obstacle is not None:
-                obstacles[index] = obstacle
+        for step in open_steps:
+            more = step.evictions[step.admitted : max(step.admitted + 1, step.first.needed)]
+            step.obstacle = limits.take(more)
+            if step.obstacle is not None:
                 continue
-            numbers[index] += len(more)
-            if numbers[index] < len(steps[index]):
-                still_open.append(index)
+            step.admitted += len(more)
+            if step.admitted < len(step.evictions):
+                still_open.append(step)
         open_steps = still_open
-    return numbers
+    return steps
 
 
 def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
@@ -595,102 +573,96 @@ def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
     return None
 
 
-def _find_obstacles(
-    steps: Sequence[tuple[Eviction, ...]],
-    holds: Holds,
-    snapshot: Snapshot,
-    memory: Memory,
-    context: AdmissionContext,
-) -> list[Refusal | None]:
-    """Return for each step what other than a limit keeps it from being admitted."""
-    since, common = dict(memory.seen), find_common_obstacle(context)
-    return [
-        _find_hold(step, holds, snapshot, common)
-        or _find_obstacle(step[0], common, since, memory, context)
-        or _find_undecided(step, memory)
-        for step in steps
-    ]
+class _Obstacles:
+    """Finds what other than a limit keeps a step from being admitted."""
 
+    def __init__(self, snapshot: Snapshot, memory: Memory, context: AdmissionContext, holds: Holds) -> None:
+        self._snapshot = snapshot
+        self._memory = memory
+        self._context = context
+        self.holds = holds
+        self._since = dict(memory.seen)
+        self._common = find_common_obstacle(context)
 
-def _find_hold(step: Sequence[Eviction], holds: Holds, snapshot: Snapshot, common: Refusal | None) -> Refusal | None:
-    """Return why a step has to wait if a replacement is overdue, or elsewhere, that holds its namespace or workload."""
-    # That replacements do not arrive is why moves fail, for which the breaker opens, too: it would hide why.
-    if common is not None and common.reason is not Reason.BREAKER_OPEN:
+    def of_probe(self) -> "_Obstacles":
+        """Return what keeps a step back although the cluster is to be asked whether it replaces pods."""
+        context = self._context
+        causes = tuple(known for known in context.breaker.causes if known.cause is not BreakerCause.REPLACEMENTS)
+        return _Obstacles(self._snapshot, self._memory, replace(context, breaker=BreakerState(causes)), self.holds)
+
+    def find(self, step: Sequence[Eviction]) -> Refusal | None:
+        """Return the obstacle of a step, None where there is none."""
+        return self._find_hold(step) or self._find_of_group(step[0]) or _find_undecided(step, self._memory)
+
+    def _find_hold(self, step: Sequence[Eviction]) -> Refusal | None:
+        """Return why a step has to wait if a replacement is overdue, or elsewhere, that holds namespace or workload."""
+        # That replacements do not arrive is why moves fail, for which the breaker opens, too: it would hide why.
+        if self._common is not None and self._common.reason is not Reason.BREAKER_OPEN:
+            return None
+        for eviction in step:
+            of_namespace = self.holds.namespaces.get(eviction.pod.namespace)
+            if of_namespace is not None:
+                return overdue_replacement(of_namespace, holds_namespace=True)
+            of_workload = self.holds.workloads.get(eviction.workload)
+            if of_workload is not None:
+                return overdue_replacement(of_workload, holds_namespace=False)
+            elsewhere = self.holds.misplaced.get(eviction.pod.namespace)
+            if elsewhere is not None:
+                return misplaced_replacement(elsewhere, self._snapshot)
         return None
-    for eviction in step:
-        of_namespace = holds.namespaces.get(eviction.pod.namespace)
-        if of_namespace is not None:
-            return overdue_replacement(of_namespace, holds_namespace=True)
-        of_workload = holds.workloads.get(eviction.workload)
-        if of_workload is not None:
-            return overdue_replacement(of_workload, holds_namespace=False)
-        elsewhere = holds.misplaced.get(eviction.pod.namespace)
-        if elsewhere is not None:
-            return misplaced_replacement(elsewhere, snapshot)
-    return None
+
+    def _find_of_group(self, eviction: Eviction) -> Refusal | None:
+        """Return what keeps the repair of an eviction, the first of its step, from going on."""
+        memory, context, common = self._memory, self._context, self._common
+        refused = find_refusals(memory, eviction.group, context.now)
+        message = context.forbidden.get(eviction.pod.namespace)
+        if refused is not None and message is not None and (common is None or common.reason is Reason.BREAKER_OPEN):
+            # Refused requests count for the breaker, too; that it is open would hide why.
+            return NotAllowed(message, refused.left)
+        if common is not None:
+            return common
+        required = eviction.repair.lasting
+        violated_for = context.now - self._since.get(make_token(eviction.group), context.now)
+        if violated_for < required and not context.at_once:
+            field = "the limit's for" if eviction.cause is Cause.SHARE_LIMIT_VIOLATED else "spread.for"
+            return NotLasting(violated_for, field, required)
+        backoff = find_backoff(memory, eviction.group, context.now)
+        if backoff is not None:
+            return BackingOff(backoff.times, backoff.left)
+        if refused is None:
+            return None
+        if refused.refuser:
+            return RefusedByAdmission(refused.refuser, refused.words, context.now + refused.left)
+        return RequestsRefused(refused.times, refused.left, refused.words)
 
 
-def _probe(
-    steps: list[tuple[Eviction, ...]],
-    obstacles: list[Refusal | None],
-    holds: Holds,
-    snapshot: Snapshot,
-    memory: Memory,
-    context: AdmissionContext,
-) -> None:
+def _probe(steps: Sequence[_Step], obstacles: _Obstacles, memory: Memory) -> list[_Step]:
     """Let one eviction go, to see whether the cluster replaces pods: in the namespace where the fewest have failed.
 
     Where every step needs several concurrent evictions, as many go as the first of them needs. The rest of the step,
     and all other steps, wait as before.
     """
-    causes = tuple(known for known in context.breaker.causes if known.cause is not BreakerCause.REPLACEMENTS)
-    without = _find_obstacles(steps, holds, snapshot, memory, replace(context, breaker=BreakerState(causes)))
+    of_probe = obstacles.of_probe()
     failures = Counter(move.namespace for move in memory.moves if move.overdue)
     approved = memory.proposal.uids if memory.proposal is not None and memory.proposal.approved else None
-    possible = [
-        index
-        for index, step in enumerate(steps)
-        if without[index] is None and (approved is None or step[0].pod.uid in approved)
-    ]
-    if possible:
-        index = min(possible, key=lambda one: _rank_probe(steps[one][0], failures))
-        step, number = steps[index], steps[index][0].needed
-        if step[number:]:
-            steps.insert(index + 1, step[number:])
-            obstacles.insert(index + 1, obstacles[index])
-        steps[index], obstacles[index] = step[:number], None
+    possible = (
+        step
+        for step in steps
+        if of_probe.find(step.evictions) is None and (approved is None or step.first.pod.uid in approved)
+    )
+    chosen = min(possible, key=lambda step: _rank_probe(step.first, failures), default=None)
+    if chosen is None:
+        return list(steps)
+    number = chosen.first.needed
+    parts = [_Step(chosen.evictions[:number], None), _Step(chosen.evictions[number:], chosen.obstacle)]
+    others = [[part for part in parts if part.evictions] if step is chosen else [step] for step in steps]
+    return [step for together in others for step in together]
 
 
 def _rank_probe(first: Eviction, failures: Mapping[str, int]) -> tuple[int, int, str]:
     """Return the rank of a step, by its first eviction: few failures by namespace, few evictions, then by name."""
     namespace = first.pod.namespace
     return failures.get(namespace, 0), first.needed, namespace
-
-
-def _find_obstacle(
-    eviction: Eviction, common: Refusal | None, since: dict[str, datetime], memory: Memory, context: AdmissionContext
-) -> Refusal | None:
-    """Return what other than a rate keeps a step from being admitted; `eviction` is its first."""
-    refused = find_refusals(memory, eviction.group, context.now)
-    message = context.forbidden.get(eviction.pod.namespace)
-    if refused is not None and message is not None and (common is None or common.reason is Reason.BREAKER_OPEN):
-        # Refused requests count for the breaker, too; that it is open would hide why.
-        return NotAllowed(message, refused.left)
-    if common is not None:
-        return common
-    required = eviction.repair.lasting
-    violated_for = context.now - since.get(make_token(eviction.group), context.now)
-    if violated_for < required and not context.at_once:
-        field = "the limit's for" if eviction.cause is Cause.SHARE_LIMIT_VIOLATED else "spread.for"
-        return NotLasting(violated_for, field, required)
-    backoff = find_backoff(memory, eviction.group, context.now)
-    if backoff is not None:
-        return BackingOff(backoff.times, backoff.left)
-    if refused is None:
-        return None
-    if refused.refuser:
-        return RefusedByAdmission(refused.refuser, refused.words, context.now + refused.left)
-    return RequestsRefused(refused.times, refused.left, refused.words)
 
 
 class _Limits(NamedTuple):

@@ -15,7 +15,8 @@ import msgspec
 
 from rebalancer.model.moves import Memory, Proposal
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.plan import Eviction, Plan
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.plan import Plan
 from rebalancer.policy import Policy
 
 KEY: Final = "approved"
@@ -56,11 +57,11 @@ def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now
     proposal = msgspec.structs.replace(proposal, since=min(proposal.since, now))
     if now >= expires_at(proposal, policy):
         return None
-    held_back = {uid for waiting in plan.waiting for uid in waiting.eviction.concerned}
+    held_back = {uid for waiting in plan.fates.kept for uid in waiting.eviction.concerned}
     if proposal.approved:
         lasts = _is_under_way(proposal, plan, memory) or not held_back.isdisjoint(proposal.uids)
         return proposal if lasts else None
-    planned = held_back | {uid for eviction in plan.evictions for uid in eviction.concerned}
+    planned = {uid for eviction in plan.fates.evictions for uid in eviction.concerned}
     if not planned.issuperset(proposal.concerned):
         return None
     return msgspec.structs.replace(proposal, approved=True, since=now) if approved == proposal.hash else proposal
@@ -79,7 +80,7 @@ def holds_back_others(
         return False
     if possible and now - proposal.since >= MOST_WAIT:
         return True
-    blocked = [waiting for waiting in plan.waiting if waiting.eviction.pod.uid in proposal.uids]
+    blocked = [waiting for waiting in plan.fates.kept if waiting.eviction.pod.uid in proposal.uids]
     groups = {waiting.eviction.group for waiting in blocked if waiting.refusal.reason is Reason.BLOCKED_BY_BUDGET}
     return any(step[0].group in groups for step in possible)
 
@@ -87,7 +88,7 @@ def holds_back_others(
 def _is_under_way(proposal: Proposal, plan: Plan, memory: Memory) -> bool:
     """Return whether something of an approved proposal is in flight, or possible as planning sees it."""
     in_flight = {move.uid for move in memory.in_flight}
-    possible = any(approved_part(step, proposal) for step in split_steps(plan.evictions))
+    possible = any(approved_part(step, proposal) for step in split_steps(plan.fates.going))
     return possible or not in_flight.isdisjoint(proposal.uids)
 
 

@@ -15,7 +15,8 @@ from typing import Final
 from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moves import Memory, Move, MoveState, Reference, make_token
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.plan import Eviction, Plan
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.plan import Plan
 
 _FAILED: Final = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
 
@@ -46,7 +47,7 @@ def store_passed(memory: Memory, plan: Plan, number: int) -> tuple[str, ...]:
     if not number:
         return ()
     moves = _by_owner(memory.moves)
-    planned = {one.owner_uid for one in plan.evictions} | {one.eviction.owner_uid for one in plan.waiting}
+    planned = {one.owner_uid for one in plan.fates.evictions}
     planned |= {move.owner_uid for move in memory.in_flight}
     return tuple(sorted(token for uid in planned if _have_passed(moves[uid], token := make_token(uid), memory, number)))
 

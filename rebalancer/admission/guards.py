@@ -24,7 +24,7 @@ from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, format_rest, plural
-from rebalancer.planning.plan import Eviction
+from rebalancer.planning.eviction import Eviction
 from rebalancer.policy import Expect, Guard, Guards
 
 ASKED_EVERY: Final = 10.0

@@ -10,7 +10,7 @@ from rebalancer.model.moves import Memory, SentRequest, make_place
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_rest, plural
-from rebalancer.planning.plan import Eviction
+from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.scope.budgets import OF_TEAM
 from rebalancer.policy import Policy
 from rebalancer.tracking.moves import is_deferred

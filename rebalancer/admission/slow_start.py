@@ -20,7 +20,7 @@ from rebalancer.model.moves import Memory, Move, MoveState, OwnFailure, Referenc
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import plural
-from rebalancer.planning.plan import Eviction
+from rebalancer.planning.eviction import Eviction
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.arrivals import is_under_way, keeps_cluster_place

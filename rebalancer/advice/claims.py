@@ -143,8 +143,7 @@ def find_claim_recipe(
 
 def _is_pinned(workload: Reference, plan: Plan) -> bool:
     """Return whether volumes keep a workload from its repair, which has no eviction."""
-    evictions = [*plan.evictions, *(waiting.eviction for waiting in plan.waiting)]
-    if any(eviction.workload == workload for eviction in evictions):
+    if any(eviction.workload == workload for eviction in plan.fates.evictions):
         return False
     refusals = [refused.refusal for refused in plan.refusals if refused.workload == workload]
     refusals += [

@@ -23,7 +23,8 @@ from rebalancer.model.placeholders import placeholder_name
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import plural
-from rebalancer.planning.plan import Eviction, Waiting
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.fates import Fates
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
@@ -82,33 +83,28 @@ class CapacityIncomplete(Refusal):
 
 
 class Gate(Struct, frozen=True, kw_only=True):
-    """The evictions that may go, those that wait, and the names of the placeholders to delete first."""
+    """What becomes of evictions, and the names of the placeholders to delete first."""
 
-    evictions: tuple[Eviction, ...]
-    waiting: tuple[Waiting, ...] = ()
+    fates: Fates
     freed: tuple[str, ...] = ()
 
 
-def pass_gate(
-    evictions: Sequence[Eviction], view: View, held: Sequence[Pod], requests: Iterable[CapacityRequest]
-) -> Gate:
+def pass_gate(fates: Fates, view: View, held: Sequence[Pod], requests: Iterable[CapacityRequest]) -> Gate:
     """Let the evictions go whose capacity is free. `view` has the placeholders, `held` are their pods in it."""
     requests = tuple(requests)
     if not held and not requests:
-        return Gate(evictions=tuple(evictions))
-    going: list[Eviction] = []
-    waiting: list[Waiting] = []
+        return Gate(fates=fates)
+    kept: dict[str, Refusal] = {}
     freed: list[str] = []
-    for step in _split(evictions):
+    for step in _split(fates.going):
         own = next((request for request in requests if step[0].workload in request.workloads), None)
         decided, refusal, free = _Step(view, held, own).decide(step)
-        going += step[:decided]
         freed += free
         if refusal is not None:
-            waiting += [Waiting(eviction=eviction, refusal=refusal) for eviction in step[decided:]]
+            kept.update((eviction.pod.uid, refusal) for eviction in step[decided:])
         for eviction in step[:decided]:  # the next step must not count on the same capacity
             view = _occupy(view, eviction)
-    return Gate(evictions=tuple(going), waiting=tuple(waiting), freed=tuple(freed))
+    return Gate(fates=fates.hold(lambda eviction: kept.get(eviction.pod.uid)), freed=tuple(freed))
 
 
 def _split(evictions: Sequence[Eviction]) -> Iterator[Sequence[Eviction]]:

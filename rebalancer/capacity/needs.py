@@ -25,7 +25,8 @@ from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import State
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.planning.scope.capacity import repels_own_class
 from rebalancer.planning.scope.requirements import is_acted_on
 from rebalancer.policy import LimitAction, Policy

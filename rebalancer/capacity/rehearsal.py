@@ -23,7 +23,8 @@ from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.policy import Policy
 from rebalancer.scheduling.place import candidate_nodes, most_likely
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -71,7 +72,7 @@ def rehearse(
             break
         if first is None:
             first, component = made, group
-        victims = [*made.evictions, *(waiting.eviction for waiting in made.waiting)]
+        victims = made.fates.evictions
         if not victims:
             return group.refusal, valid_until
         following = _carry_out(state, victims)
@@ -82,9 +83,7 @@ def rehearse(
         return None, valid_until
     if first is None or component is None:
         return None, valid_until
-    owners = {eviction.owner_uid for eviction in first.evictions} | {
-        waiting.eviction.owner_uid for waiting in first.waiting
-    }
+    owners = {eviction.owner_uid for eviction in first.fates.evictions}
     rehearsal = Rehearsal(
         component=component.name,
         workloads=component.workloads,
@@ -94,7 +93,7 @@ def rehearse(
             for pod in snapshot.pods
             if pod.node is not None and is_supposed(pod.node) and pod.owner is not None and pod.owner.uid in owners
         ),
-        first=(*first.evictions, *(waiting.eviction for waiting in first.waiting)),
+        first=first.fates.evictions,
     )
     return rehearsal, valid_until
 

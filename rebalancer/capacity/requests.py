@@ -162,8 +162,8 @@ class _Life:
         group = _find_group(self._seen.plan, request)
         if group is None:
             return self._end(None, "the repair is done")
-        decided = [*self._seen.plan.evictions, *(waiting.eviction for waiting in self._seen.plan.waiting)]
-        if any(eviction.group == group.name for eviction in decided) or group.reason in _PASSING:
+        is_decided = any(eviction.group == group.name for eviction in self._seen.plan.fates.evictions)
+        if is_decided or group.reason in _PASSING:
             return request
         return self._end(Result.REFUSED, f"the capacity does not make the repair possible: {group.reason}")
 

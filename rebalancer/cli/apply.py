@@ -174,8 +174,8 @@ class ApplyViewer:
         waiting = ""
         if state.in_force.pause is not None:
             waiting = state.in_force.pause.message
-        elif state.cycle is not None and not state.memory.in_flight and not state.cycle.admission.evictions:
-            held = (known for known in state.cycle.admission.waiting if known.eviction.pod.uid in self._planned)
+        elif state.cycle is not None and not state.memory.in_flight and not state.cycle.fates.going:
+            held = (known for known in state.cycle.fates.kept if known.eviction.pod.uid in self._planned)
             waiting = next((str(known.reason) for known in held), "")
         if waiting and waiting != self._waiting:
             say([f"waiting: {waiting}"])

@@ -10,7 +10,8 @@ from rebalancer.cli.load import load_cluster, select_workloads
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import write_lines
-from rebalancer.planning.plan import Eviction, narrow_plan
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import json_chunks, to_yaml
 from rebalancer.reporting.documents.plan import plan_document, plan_totals
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         case "yaml":
             sys.stdout.write(to_yaml(plan_document(made, cluster.snapshot, relaxations, unknown)))
         case "name":
-            write_lines(_name_pods(made.evictions))
+            write_lines(_name_pods(made.fates.going))
         case _:
             view = PlanView(
                 acting=cluster.acting.line,

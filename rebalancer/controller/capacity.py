@@ -11,7 +11,7 @@ from functools import cached_property
 
 from msgspec import Struct, structs
 
-from rebalancer.admission.admit import Admission, AdmissionContext, find_common_obstacle
+from rebalancer.admission.admit import AdmissionContext, find_common_obstacle
 from rebalancer.assessment.assess import Assessment
 from rebalancer.capacity.decision import CapacityDecision, NotInModeEvict, PlaceholdersUnread, decide_capacity
 from rebalancer.capacity.gate import CapacityHeld, Gate, pass_gate
@@ -24,7 +24,7 @@ from rebalancer.model.placeholders import placeholder_name, placeholder_pods, se
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plan import Waiting
+from rebalancer.planning.fates import Fates
 from rebalancer.policy import CapacityMode, Mode, Policy
 from rebalancer.ports import Placeholders, ReadFailedError
 from rebalancer.scheduling.view import View
@@ -117,13 +117,13 @@ class CapacityStage:
         return settle_nodes(without_placeholders(snapshot, self.namespace), memory.capacity)
 
     def decide(
-        self, evaluation: Evaluation, memory: Memory, admission: Admission, context: AdmissionContext
+        self, evaluation: Evaluation, memory: Memory, fates: Fates, context: AdmissionContext
     ) -> CapacityOutcome:
         """Request and release capacity; let only those evictions go whose capacity is free."""
         known = self.last.rehearsed if self.last and self.last.assessment is evaluation.assessment else {}
         rehearsals = _Rehearsals(evaluation, known)
         decision = self._decide(evaluation, memory, context, rehearsals)
-        gate = self._gate(admission, decision, self._view_with_placeholders(evaluation, memory))
+        gate = self._gate(fates, decision, self._view_with_placeholders(evaluation, memory))
         freed = frozenset(gate.freed)
         requests = tuple(
             structs.replace(request, placeholders=tuple(name for name in request.placeholders if name not in freed))
@@ -180,11 +180,11 @@ class CapacityStage:
             lasting=timedelta(0) if context.at_once else context.policy.spread.for_,
         )
 
-    def _gate(self, admission: Admission, decision: CapacityDecision, view: View) -> Gate:
+    def _gate(self, fates: Fates, decision: CapacityDecision, view: View) -> Gate:
         """Let only those evictions go whose capacity is free; `view` has the placeholders on their nodes."""
         if self.reading is None or self.reading.problem:
-            return _hold(admission, decision) if self._held else Gate(evictions=admission.evictions)
-        return pass_gate(admission.evictions, view, self._held, decision.requests)
+            return Gate(fates=_hold(fates, decision) if self._held else fates)
+        return pass_gate(fates, view, self._held, decision.requests)
 
 
 class _Rehearsals:
@@ -229,15 +229,8 @@ def _find_end(refusal: Refusal | None, context: AdmissionContext) -> str:
     return "" if context.mode is Mode.EVICT else f"the mode is {context.mode}"
 
 
-def _hold(admission: Admission, decision: CapacityDecision) -> Gate:
+def _hold(fates: Fates, decision: CapacityDecision) -> Fates:
     """Hold the evictions that may count on capacity of which nothing is known."""
     waiting_for = {workload for request in decision.requests for workload in request.workloads}
     refusal = CapacityHeld()
-    return Gate(
-        evictions=tuple(eviction for eviction in admission.evictions if eviction.workload not in waiting_for),
-        waiting=tuple(
-            Waiting(eviction=eviction, refusal=refusal)
-            for eviction in admission.evictions
-            if eviction.workload in waiting_for
-        ),
-    )
+    return fates.hold(lambda eviction: refusal if eviction.workload in waiting_for else None)

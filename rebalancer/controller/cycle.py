@@ -30,7 +30,9 @@ from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.planning.diagnosis.relaxation import Relaxations
-from rebalancer.planning.plan import Eviction, Plan
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.fates import Fates
+from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.ports import ReplicaCount, count_pods
 from rebalancer.reporting.cluster_map import stored_map
@@ -80,6 +82,8 @@ class Cycle:
     plan: Plan
     """The evaluation's, with the repairs that lack capacity."""
     admission: Admission
+    fates: Fates
+    """What becomes of the plan's evictions after admission and the gate of capacity."""
     memory: Memory
     context: AdmissionContext
     relaxations: Relaxations
@@ -125,7 +129,7 @@ class Cycle:
     @cached_property
     def waiting_namespaces(self) -> frozenset[str]:
         """The namespaces in which evictions of the plan wait."""
-        return frozenset(waiting.eviction.pod.namespace for waiting in self.plan.waiting)
+        return frozenset(waiting.eviction.pod.namespace for waiting in self.plan.fates.kept)
 
     @cached_property
     def _workloads(self) -> Mapping[Reference, Workload]:
@@ -158,12 +162,12 @@ class Cycle:
     def figures(self) -> Figures:
         """The numbers of the status, those of the page."""
         states = ReportedStates(self.plan, self.relaxations)
-        return Overview(self.assessment, self.plan, self.admission, self.memory.moves, states).figures
+        return Overview(self.assessment, self.plan, self.fates, self.memory.moves, states).figures
 
     @cached_property
     def stored_map(self) -> MapDocument | None:
         """The map that is stored with the status. Made once per cycle, too: what the cycle evicts is moving in it."""
-        return stored_map(self.evaluation, self.memory, self.admission)
+        return stored_map(self.evaluation, self.memory, self.fates)
 
 
 def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> Cycle:
@@ -182,6 +186,7 @@ def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> 
             evaluation=evaluation,
             plan=evaluation.plan,
             admission=admission,
+            fates=admission.fates,
             memory=structs.replace(
                 memory, proposal=admission.proposal, windows=admission.windows, queued=admission.queued
             ),
@@ -198,12 +203,12 @@ def _hide(inputs: CycleInputs) -> Snapshot:
 
 def _with_capacity(cycle: Cycle, stage: CapacityStage) -> Cycle:
     """Return the cycle with what was decided about capacity: evictions that wait for it, requests, refusals."""
-    outcome = stage.decide(cycle.evaluation, cycle.memory, cycle.admission, cycle.context)
-    admission, decision, gate = cycle.admission, outcome.decision, outcome.gate
+    outcome = stage.decide(cycle.evaluation, cycle.memory, cycle.fates, cycle.context)
+    decision = outcome.decision
     return replace(
         cycle,
         plan=structs.replace(cycle.plan, refusals=(*cycle.plan.refusals, *decision.refusals)),
-        admission=replace(admission, evictions=gate.evictions, waiting=(*admission.waiting, *gate.waiting)),
+        fates=outcome.gate.fates,
         memory=structs.replace(
             cycle.memory,
             capacity=outcome.requests,

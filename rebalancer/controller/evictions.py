@@ -32,7 +32,7 @@ from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
-from rebalancer.planning.plan import Eviction
+from rebalancer.planning.eviction import Eviction
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
 from rebalancer.reporting.events import move_events

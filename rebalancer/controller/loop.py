@@ -233,9 +233,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         look=state.look if event.stale else Look(event.snapshot.node, now),
         memory=cycle.memory,
         # What has not been requested yet is under way, too: the effect of a step shows after its end.
-        guards=replace(cycle.admission.guards, quiet_since=None)
-        if cycle.admission.evictions
-        else cycle.admission.guards,
+        guards=replace(cycle.admission.guards, quiet_since=None) if cycle.fates.going else cycle.admission.guards,
         reported=replace(
             state.reported,
             violated=frozenset(make_token(group.spread.name) for group in cycle.assessment.violated),
@@ -246,9 +244,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     )
     following = queue_placeholders(following, cycle)
     # Nothing is requested yet: the memory has to be saved first, and the time has to be read again after planning.
-    following, requests = queue_evictions(
-        following, () if state.leadership.stopping else cycle.admission.evictions, now
-    )
+    following, requests = queue_evictions(following, () if state.leadership.stopping else cycle.fates.going, now)
     return following, (*_publish(events), *requests)
 
 

@@ -130,7 +130,7 @@ class StatusPage:
                 source = PageSource(
                     evaluation=cycle.evaluation,
                     plan=cycle.plan,
-                    admission=cycle.admission,
+                    fates=cycle.fates,
                     memory=state.memory,
                     findings=findings,
                     relaxations=cycle.relaxations,

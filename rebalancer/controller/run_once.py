@@ -7,7 +7,7 @@ from rebalancer.admission.guards import GuardNotGood
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import LoopState
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.plan import Waiting
+from rebalancer.planning.fates import Waits
 from rebalancer.policy import Mode
 
 _IDLE_CYCLES: Final = 3
@@ -48,12 +48,12 @@ class RunOnce:
         if cycle is None or not state.leadership.leads:
             return False
         now = cycle.context.now
-        is_limited = any(_ends_surely(waiting) for waiting in cycle.admission.waiting)
+        is_limited = any(_ends_surely(waiting) for waiting in cycle.fates.kept)
         if (
             state.memory.in_flight
             or state.memory.unexecuted
             or state.memory.capacity
-            or cycle.admission.evictions
+            or cycle.fates.going
             or cycle.context.stale
             or is_limited
         ):
@@ -67,7 +67,7 @@ class RunOnce:
         return self._idle >= _IDLE_CYCLES and now - self._idle_since >= _patience(cycle)
 
 
-def _ends_surely(waiting: Waiting) -> bool:
+def _ends_surely(waiting: Waits) -> bool:
     """Return whether time alone ends a wait: for a rate, or for guards that are good and have to be so for longer."""
     if waiting.reason is Reason.AWAITING_GUARDS:
         return not isinstance(waiting.refusal, GuardNotGood)
@@ -76,7 +76,7 @@ def _ends_surely(waiting: Waiting) -> bool:
 
 def _patience(cycle: Cycle) -> timedelta:
     """Return how long a violation may be left without progress; in Observe nothing is to be waited for."""
-    reasons = {waiting.reason for waiting in cycle.plan.waiting}
+    reasons = {waiting.reason for waiting in cycle.plan.fates.kept}
     reasons |= {group.refusal.reason for group in cycle.plan.components if group.refusal is not None}
     waits = not reasons.isdisjoint(_ENDS_BY_ITSELF) or cycle.admission.guards.wanted
     if cycle.context.mode is Mode.OBSERVE or not waits:

@@ -21,7 +21,7 @@ from rebalancer.model.history import NOBODY, Author
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference
 from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plan import Eviction
+from rebalancer.planning.eviction import Eviction
 from rebalancer.policy import Guards, Mode, Policy, TeamReading
 from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.prevention.report import NO_REPORT, PreventionReport

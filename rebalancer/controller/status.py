@@ -68,7 +68,7 @@ def status_documents(state: LoopState, identity: str, policy_source: str) -> tup
     size = len(plan.text.encode())
     if cycle.memory.proposal is not None and size + _LEAST_STATUS <= capacity:
         return memory, plan, Document(STATUS_KEY, fit_status(status, cycle.stored_map, capacity - size))
-    many = len(cycle.plan.evictions) + len(cycle.plan.waiting) > _MOST_EVICTIONS
+    many = len(cycle.plan.fates.rows) > _MOST_EVICTIONS
     left_out = cycle.memory.proposal is None and many
     written = Document(STATUS_KEY, fit_status(status, cycle.stored_map, capacity, 0 if left_out else size))
     return (memory, written) if left_out else (memory, written, plan)
@@ -107,8 +107,8 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
         figures=_figures(cycle, moves) if cycle else None,
         approval=approval_status(cycle.plan, cycle.memory.proposal, cycle.context.policy) if cycle else None,
-        refusals=count_refusals(cycle.plan, cycle.admission, len(cycle.assessment.deadlocks)) if cycle else {},
-        waits=find_waits(cycle.plan, cycle.admission, moves) if cycle else (),
+        refusals=count_refusals(cycle.plan, cycle.fates, len(cycle.assessment.deadlocks)) if cycle else {},
+        waits=find_waits(cycle.plan, cycle.fates, moves) if cycle else (),
         holds=_find_holds(state),
         refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),
         policy=PolicyStatus(

@@ -44,9 +44,9 @@ class WorkloadEvictions:
 
     def plan(self, plan: Plan, now: datetime) -> None:
         """Begin the series of evictions that a plan has decided; those that go now come first where not all fit."""
-        going = ((eviction.workload, eviction.cause) for eviction in plan.evictions)
-        waiting = ((one.eviction.workload, one.eviction.cause) for one in plan.waiting)
-        for workload, cause in dict.fromkeys((*going, *waiting)):
+        fates = plan.fates
+        evictions = (*fates.going, *(one.eviction for one in fates.kept))
+        for workload, cause in dict.fromkeys((eviction.workload, eviction.cause) for eviction in evictions):
             self._series(workload, cause, now)
 
     def count(self, move: Move) -> None:

@@ -36,8 +36,8 @@ from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import format_duration, name_list, plural
 from rebalancer.planning.case import Decision
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
+from rebalancer.planning.eviction import Preempted
 from rebalancer.planning.formulation import ProblemBuilder
-from rebalancer.planning.plan import Preempted
 from rebalancer.planning.problem.protocol import Step
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.budgets import BudgetLedger

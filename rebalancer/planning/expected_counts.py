@@ -5,28 +5,16 @@ be placed; the counts are known where that is one domain.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.pods import Pod
-from rebalancer.model.reasons import Cause, Reason
+from rebalancer.model.reasons import Cause
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.plan import ComponentPlan
 from rebalancer.planning.scope.components import Component, Counts, current_counts
 from rebalancer.scheduling.pod_topology_spread import DomainCounts
-
-
-def decided_evictions(plan: Plan) -> Mapping[str, Sequence[Eviction]]:
-    """Return the evictions of a plan, now and waiting, by the name of the group that they repair."""
-    by_group: dict[str, list[Eviction]] = {}
-    for eviction in (*plan.evictions, *(waiting.eviction for waiting in decided_waiting(plan))):
-        by_group.setdefault(eviction.group, []).append(eviction)
-    return by_group
-
-
-def decided_waiting(plan: Plan) -> Iterator[Waiting]:
-    """Yield the evictions that wait, without those for which no budget ever leaves room: waiting does not help them."""
-    return (waiting for waiting in plan.waiting if waiting.refusal.reason is not Reason.STEP_EXCEEDS_BUDGET)
 
 
 def expected_counts(group: ComponentPlan, evictions: Sequence[Eviction], snapshot: Snapshot) -> Counts:

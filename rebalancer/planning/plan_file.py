@@ -1,15 +1,15 @@
 """A plan as JSON, and back: the same plan, given the assessment that it was made of.
 
 What belongs to the assessment is written by name: pods by their UIDs, groups and limits by their names. All else is
-written as it is, each fact with its kind; what is computed when it is read (outlooks, proofs, relaxations) is computed
-then.
+written as it is, each fact and each fate with its kind; what is computed when it is read (outlooks, proofs,
+relaxations) is computed then.
 """
 
 import types
 import typing
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -20,8 +20,12 @@ from rebalancer.model.moves import Target
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.diagnosis.relaxation import Relaxable, Relaxation
-from rebalancer.planning.plan import Outlook, Plan, Proof
+from rebalancer.planning.eviction import Outlook
+from rebalancer.planning.fates import Fate
+from rebalancer.planning.plan import Plan, Proof
 from rebalancer.planning.scope.components import Component, Counts
+
+_FATES: Final[Mapping[str, type[Struct]]] = {kind.__name__: kind for kind in typing.get_args(Fate)}
 
 
 def write_plan(plan: Plan) -> bytes:
@@ -46,7 +50,7 @@ def _write(value: object) -> object:
         case Fraction():
             return str(value)
         case Struct():
-            kind = {"kind": type(value).__name__} if isinstance(value, Fact) else {}
+            kind = {"kind": type(value).__name__} if isinstance(value, (Fact, *_FATES.values())) else {}
             return kind | {name: _write(getattr(value, name)) for name in value.__struct_fields__}
         case tuple():
             return [_write(one) for one in value]
@@ -77,6 +81,8 @@ class _Reader:
 
     def read(self, raw: Any, hint: Any) -> Any:
         """Return the value of a field."""
+        if hint == Fate:
+            return self._read_object(raw, _FATES[raw["kind"]])
         origin, inner = typing.get_origin(hint), typing.get_args(hint)
         if origin in {types.UnionType, typing.Union}:
             return None if raw is None and types.NoneType in inner else self.read(raw, inner[0])

@@ -19,17 +19,10 @@ from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.decision import decide
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.diagnosis.relaxation import Relaxations
+from rebalancer.planning.eviction import Eviction, Outlook, Repair, ViolatedRequirement
+from rebalancer.planning.fates import Fate, Fates, Goes, Never, Waits
 from rebalancer.planning.formulation import ProblemBuilder, only_class
-from rebalancer.planning.plan import (
-    ComponentPlan,
-    Eviction,
-    Outlook,
-    Plan,
-    PlanRefusal,
-    Repair,
-    ViolatedRequirement,
-    Waiting,
-)
+from rebalancer.planning.plan import ComponentPlan, Plan, PlanRefusal
 from rebalancer.planning.problem.protocol import Problem, Step
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.budgets import BudgetLedger, GroupUnavailable, KeptPods, StepExceedsBudget
@@ -153,8 +146,8 @@ class _Planner:
         self._settling = SettlingNodes(view, policy, memory, assessment)
         self._recent = RecentChanges(view, policy, memory)
         self._evicted = EvictedWorkloads(view, assessment.evicted_by_others)
-        self._evictions: list[Eviction] = []
-        self._waiting: list[Waiting] = []
+        self._fates: list[Fate] = []
+        self._going = 0
         self._components: list[ComponentPlan] = []
         self._refusals: list[PlanRefusal] = []
         self._steps = 0
@@ -186,8 +179,7 @@ class _Planner:
             made_at=self._now,
             expires_at=self._now + self._policy.plan_ttl,
             policy_hash=self._policy.hash,
-            evictions=tuple(self._evictions),
-            waiting=tuple(self._waiting),
+            fates=Fates(tuple(self._fates)),
             components=tuple(self._components),
             refusals=tuple(self._refusals),
         )
@@ -207,11 +199,11 @@ class _Planner:
         if isinstance(problem, Refusal):
             self._leave(component, Decision(refusal=problem))
         elif problem.always_looks_ahead:
-            self._later.append(_Postponed(problem, None, len(self._evictions)))
+            self._later.append(_Postponed(problem, None, self._going))
         else:
             decision = self._decide(problem, None)
             if decision.needs_lookahead:
-                self._later.append(_Postponed(problem, decision, len(self._evictions)))
+                self._later.append(_Postponed(problem, decision, self._going))
             else:
                 self._conclude(problem, decision)
 
@@ -228,7 +220,7 @@ class _Planner:
             if without is not None and without.step is None and self._lookahead.left <= 0:
                 self._conclude(problem, without)
             else:
-                now = self._build_again(problem) if evictions != len(self._evictions) else problem
+                now = self._build_again(problem) if evictions != self._going else problem
                 budget = self._lookahead.of(now.component.namespace)
                 self._conclude(now, self._decide(now, budget.part(share)))
 
@@ -256,7 +248,7 @@ class _Planner:
         many, allows = len(self._closed), self._policy.eligibility.preemption is Permission.ALLOW
         first = self._view.clock.minute() % many if allows and many > 1 else 0
         for position, problem, before in (*self._closed[first:], *self._closed[:first]):
-            after = self._preemption.revise(problem, before, len(self._evictions))
+            after = self._preemption.revise(problem, before, self._going)
             if after is before:
                 continue
             if after.step is not None:
@@ -337,12 +329,14 @@ class _Planner:
         number = self._steps if granted else self._steps + 1
         repair = self._repair(problem, decision, number, outlook)
         evictions = [Eviction(repair=repair, pod=victim.pod, workload=victim.member.reference) for victim in victims]
-        self._evictions += evictions[:granted]
+        self._going += granted
+        self._fates += map(Goes, evictions[:granted])
         for reservation in problem.reservations(victims[:granted]) if granted else ():
             self._capacities.charge(reservation.nodes, reservation.sample, reservation.pods)
         if blocked is not None:
             blocked = _with_kept(_with_pending(blocked, repair.cause), decision.kept)
-            self._waiting += [Waiting(eviction=eviction, refusal=blocked) for eviction in evictions[granted:]]
+            kept = Never if isinstance(blocked, StepExceedsBudget) else Waits
+            self._fates += [kept(eviction, blocked) for eviction in evictions[granted:]]
         # A repair whose first evictions go now is under way: what its next ones wait for is said of these.
         refusal = decision.refusal if granted else blocked or decision.refusal
         self._components.append(_component_plan(component, decision, refusal, outlook))

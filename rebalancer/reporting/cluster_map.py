@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from rebalancer.admission.admit import Admission
 from rebalancer.assessment.assess import EvaluatedConstraint
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.engine import Evaluation
@@ -26,7 +25,8 @@ from rebalancer.model.nodes import HOSTNAME, ZONE, Node
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import get_known_time
 from rebalancer.model.words import constraint_name, limit_name
-from rebalancer.planning.plan import Outlook
+from rebalancer.planning.eviction import Outlook
+from rebalancer.planning.fates import Fates
 from rebalancer.planning.scope.settling import SettlingNodes
 from rebalancer.reporting.bounds import DomainBounds
 from rebalancer.reporting.documents.document import workload_name
@@ -97,7 +97,7 @@ def map_document(
     evaluation: Evaluation,
     memory: Memory,
     *,
-    admission: Admission | None = None,
+    fates: Fates | None = None,
     chosen: Collection[Reference] | None = None,
     satisfied: bool = True,
     size: MapSize = WHOLE,
@@ -105,18 +105,18 @@ def map_document(
     """Draw the violated workloads and those with moves, or the `chosen` ones with all their rules.
 
     Without `satisfied` the violated ones among the chosen, and those with moves, with what they violate. `memory` has
-    the moves in flight, and since when something is violated. Without an `admission` what the plan would evict now
+    the moves in flight, and since when something is violated. Without `fates` what the plan would evict now
     counts as moving, as in the plan.
     """
     drawn = None if chosen is None else frozenset(chosen)
-    return _Map(evaluation, memory, admission, drawn, satisfied=satisfied and drawn is not None, size=size).document()
+    return _Map(evaluation, memory, fates, drawn, satisfied=satisfied and drawn is not None, size=size).document()
 
 
-def stored_map(evaluation: Evaluation, memory: Memory, admission: Admission) -> MapDocument | None:
+def stored_map(evaluation: Evaluation, memory: Memory, fates: Fates) -> MapDocument | None:
     """Draw the violated workloads, and those with moves, small enough to be stored; None where there are none."""
-    drawn = map_document(evaluation, memory, admission=admission, size=_STORED)
+    drawn = map_document(evaluation, memory, fates=fates, size=_STORED)
     if _is_large(drawn):
-        drawn = map_document(evaluation, memory, admission=admission, size=_STORED._replace(nodes=0))
+        drawn = map_document(evaluation, memory, fates=fates, size=_STORED._replace(nodes=0))
     while drawn.lanes and _is_large(drawn):
         drawn = msgspec.structs.replace(drawn, lanes=drawn.lanes[:-1], more=drawn.more + 1)
     return drawn if drawn.lanes else None
@@ -131,7 +131,7 @@ class _Map:
         self,
         evaluation: Evaluation,
         memory: Memory,
-        admission: Admission | None,
+        fates: Fates | None,
         chosen: frozenset[Reference] | None,
         *,
         satisfied: bool,
@@ -139,7 +139,8 @@ class _Map:
     ) -> None:
         self._view, self._assessment, self._plan = evaluation.view, evaluation.assessment, evaluation.plan
         self._policy = evaluation.inputs.policy
-        self._memory, self._admission, self._size = memory, admission, size
+        self._memory, self._size = memory, size
+        self._fates = evaluation.plan.fates if fates is None else fates
         self._satisfied = satisfied
         self._since = dict(memory.seen)
         self._states = ReportedStates(self._plan)
@@ -182,8 +183,7 @@ class _Map:
             return self._lanes_of(chosen)
         lanes = self._violated_lanes()
         moving = {move.workload for move in self._memory.in_flight}
-        moving.update(eviction.workload for eviction in self._plan.evictions)
-        moving.update(wait.eviction.workload for wait in self._plan.waiting)
+        moving.update(eviction.workload for eviction in self._plan.fates.evictions)
         moving.difference_update(workload for lane in lanes for workload in lane.workloads)
         found = [*lanes, *(self._lanes_of(moving) if moving else ())]
         return found if chosen is None else [lane for lane in found if not chosen.isdisjoint(lane.workloads)]
@@ -317,7 +317,7 @@ class _Map:
     def _find_moves(self) -> Mapping[Reference, Sequence[MapMove]]:
         """Return the moves of the lanes by workload: those under way, then the others in the order of the plan."""
         shown = {workload for lane in self._lanes for workload in lane.workloads}
-        decided = (one for one in find_planned_moves(self._plan, self._admission) if one.eviction.workload in shown)
+        decided = (one for one in find_planned_moves(self._fates) if one.eviction.workload in shown)
         planned = {one.eviction.pod.uid: one for one in decided}
         moves: dict[Reference, list[MapMove]] = {}
         for move in self._memory.in_flight:

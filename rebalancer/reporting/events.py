@@ -233,7 +233,7 @@ def approval_events(
 
 def _name_evictions(plan: Plan, proposal: Proposal) -> str:
     """Name the pods of a proposal with where they would go."""
-    chosen = [eviction for eviction in plan.evictions if eviction.pod.uid in proposal.uids]
+    chosen = [eviction for eviction in plan.fates.evictions if eviction.pod.uid in proposal.uids]
     return ", ".join(
         f"{eviction.pod.namespace}/{eviction.pod.name} from {eviction.pod.node} to "
         f"{domains_text(likely_domains(eviction.targets))}"

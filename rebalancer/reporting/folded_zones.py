@@ -13,12 +13,12 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Final, NamedTuple
 
-from rebalancer.admission.admit import Admission
 from rebalancer.assessment.controllers import members, stray_controllers
 from rebalancer.engine import Evaluation
 from rebalancer.model.moves import Memory, Reference, Target
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import State
+from rebalancer.planning.fates import Fates
 from rebalancer.planning.scope.settling import SettlingNodes
 from rebalancer.reporting.cluster_map import MOST_LANDINGS, choose_zone_key, find_nodes, node_state
 from rebalancer.reporting.documents.map import MoveKind, NodeState
@@ -81,21 +81,21 @@ class _Landing(NamedTuple):
 
 
 def zones_document(
-    evaluation: Evaluation, memory: Memory, admission: Admission, chosen: Collection[Reference] | None = None
+    evaluation: Evaluation, memory: Memory, fates: Fates, chosen: Collection[Reference] | None = None
 ) -> ZonesDocument:
     """Count nodes and pods by zone: of the workloads that are violated or have moves, or of the `chosen` among them."""
-    return _Zones(evaluation, memory, admission, chosen).document()
+    return _Zones(evaluation, memory, fates, chosen).document()
 
 
 class _Zones:
     def __init__(
-        self, evaluation: Evaluation, memory: Memory, admission: Admission, chosen: Collection[Reference] | None
+        self, evaluation: Evaluation, memory: Memory, fates: Fates, chosen: Collection[Reference] | None
     ) -> None:
         self._evaluation, self._view, self._memory = evaluation, evaluation.view, memory
         drawn = None if chosen is None else frozenset(chosen)
         found = violated_rules(evaluation.assessment, evaluation.inputs.policy)
         self._rules = [one for one in found if drawn is None or drawn.issuperset(one[0])]
-        self._moves = [one for one in self._find_moves(admission) if drawn is None or one.workload in drawn]
+        self._moves = [one for one in self._find_moves(fates) if drawn is None or one.workload in drawn]
         self._key = choose_zone_key((rule.key for _, rule in self._rules), self._view)
         self._zone_of: Mapping[str, str] = self._view.nodes.values(self._key) if self._key else {}
         self._landings: dict[Hashable, _Landing] = {}
@@ -195,7 +195,7 @@ class _Zones:
 
     # Moves
 
-    def _find_moves(self, admission: Admission) -> Iterator[_Move]:
+    def _find_moves(self, fates: Fates) -> Iterator[_Move]:
         """Yield the moves under way, then the others in the order of the plan."""
         under_way = set[str]()
         pods = self._view.snapshot.pod
@@ -204,7 +204,7 @@ class _Zones:
             replacement = pods.get(move.replacement) if move.replacement else None
             landed = replacement.node if replacement is not None else None
             yield _Move(move.uid, move.workload, move.node, MoveKind.MOVING, landed, move.targets)
-        for eviction, kind, _ in find_planned_moves(self._evaluation.plan, admission):
+        for eviction, kind, _ in find_planned_moves(fates):
             if eviction.pod.uid not in under_way:
                 node = eviction.pod.node or ""
                 yield _Move(eviction.pod.uid, eviction.workload, node, kind, None, eviction.targets)

@@ -12,8 +12,9 @@ from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.model.words import SHORT_KEYS, format_duration, format_rest, name_list, plural, short_key
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
+from rebalancer.planning.eviction import Eviction, ViolatedRequirement
 from rebalancer.planning.expected_counts import expected_worst
-from rebalancer.planning.plan import ComponentPlan, Eviction, ViolatedRequirement
+from rebalancer.planning.plan import ComponentPlan
 from rebalancer.reporting.domain_counts import FEW, ListedCounts, list_counts
 from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.scheduling.predict import Prediction

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from rebalancer.model.reasons import State
-from rebalancer.planning.expected_counts import decided_waiting
 from rebalancer.planning.plan import ComponentPlan, Plan
 
 
@@ -47,8 +46,8 @@ class PlanNumbers(NamedTuple):
 
 def group_numbers(plan: Plan) -> Mapping[str, PlanNumbers]:
     """Return the numbers of each group of a plan by its name."""
-    now = Counter(eviction.group for eviction in plan.evictions)
-    waiting = Counter(wait.eviction.group for wait in decided_waiting(plan))
+    now = Counter(eviction.group for eviction in plan.fates.going)
+    waiting = Counter(wait.eviction.group for wait in plan.fates.waiting)
     return {group.name: _count(group, now[group.name], waiting[group.name]) for group in plan.components}
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rebalancer.admission.admit import Admission
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.plan import Eviction, Plan
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.fates import Fates, Never, Waits
 from rebalancer.reporting.documents.map import MoveKind
 
 
@@ -17,15 +17,13 @@ class PlannedMove(NamedTuple):
     reason: Reason | None
 
 
-def find_planned_moves(plan: Plan, admission: Admission | None) -> Iterator[PlannedMove]:
-    """Yield the decided evictions in the order of the plan.
-
-    Without an `admission` what the plan would evict now counts as moving.
-    """
-    waits = {wait.eviction.pod.uid: wait.reason for wait in admission.waiting} if admission else {}
-    for eviction in plan.evictions:
-        reason = waits.get(eviction.pod.uid)
-        yield PlannedMove(eviction, MoveKind.MOVING if reason is None else MoveKind.WAITING, reason)
-    for wait in plan.waiting:
-        never = wait.reason is Reason.STEP_EXCEEDS_BUDGET
-        yield PlannedMove(wait.eviction, MoveKind.BLOCKED if never else MoveKind.WAITING, wait.reason)
+def find_planned_moves(fates: Fates) -> Iterator[PlannedMove]:
+    """Yield the decided evictions in the order in which they go."""
+    for fate in fates.rows:
+        match fate:
+            case Never():
+                yield PlannedMove(fate.eviction, MoveKind.BLOCKED, fate.reason)
+            case Waits():
+                yield PlannedMove(fate.eviction, MoveKind.WAITING, fate.reason)
+            case _:
+                yield PlannedMove(fate.eviction, MoveKind.MOVING, None)

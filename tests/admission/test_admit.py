@@ -51,7 +51,7 @@ from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import record_failure, record_refusal
 from rebalancer.tracking.moves import ANSWER_TIMEOUT
-from tests.build import a_cluster, with_node
+from tests.build import a_cluster, with_evictions, with_node
 from tests.controller.simulated import eager
 from tests.tracking.build import move
 
@@ -89,23 +89,23 @@ def admitted(policy: Policy, memory: Memory = NO_MEMORY, *, later: int = 0, **fi
 
 
 def reasons(admission: Admission) -> set[Reason]:
-    return {waiting_eviction.reason for waiting_eviction in admission.waiting}
+    return {waiting_eviction.reason for waiting_eviction in admission.fates.kept}
 
 
 def test_everything_goes_where_nothing_speaks_against_it() -> None:
     """Eight planned, eight admitted, in the plan's order."""
     admission = admitted(rules())
-    assert len(admission.evictions) == 8
-    assert admission.waiting == ()
-    planned = assess_and_plan(rules())[2].evictions
-    order = [(eviction.step, eviction.pod.uid) for eviction in admission.evictions]
+    assert len(admission.fates.going) == 8
+    assert admission.fates.kept == ()
+    planned = assess_and_plan(rules())[2].fates.going
+    order = [(eviction.step, eviction.pod.uid) for eviction in admission.fates.going]
     assert order == [(eviction.step, eviction.pod.uid) for eviction in planned]
 
 
 def test_observing() -> None:
     """In Observe everything waits."""
     admission = admitted(rules(Mode.OBSERVE))
-    assert (admission.evictions, reasons(admission)) == ((), {Reason.OBSERVE_ONLY})
+    assert (admission.fates.going, reasons(admission)) == ((), {Reason.OBSERVE_ONLY})
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -113,8 +113,8 @@ def test_a_pause(mode: Mode) -> None:
     """While it holds everything waits for it, in any mode, and the message is the pause's own."""
     pause = Pause(until=skewed().taken_at + timedelta(seconds=60), reason="an upgrade", by="alice")
     admission = admitted(rules(mode), pause=pause, later=59, at_once=True)
-    assert (admission.evictions, reasons(admission)) == ((), {Reason.PAUSED})
-    assert {waiting.refusal for waiting in admission.waiting} == {Paused(pause.message, pause.until)}
+    assert (admission.fates.going, reasons(admission)) == ((), {Reason.PAUSED})
+    assert {waiting.refusal for waiting in admission.fates.kept} == {Paused(pause.message, pause.until)}
 
 
 @pytest.mark.parametrize("breaker", [False, True])
@@ -125,23 +125,23 @@ def test_a_replacement_that_is_not_created_stops_its_namespace_alone(breaker: bo
     cause = OpenCause(cause=BreakerCause.FAILED_MOVES, part=5, total=5, bound=20, since=at, last=at)
     state = BreakerState((cause,) if breaker else ())
     admission = admitted(rules(), Memory(moves=(overdue,)), breaker=state)
-    assert {one.pod.namespace for one in admission.evictions} == (set() if breaker else {"two"})
-    held = {waits.refusal for waits in admission.waiting if waits.reason is Reason.CANNOT_CREATE}
+    assert {one.pod.namespace for one in admission.fates.going} == (set() if breaker else {"two"})
+    held = {waits.refusal for waits in admission.fates.kept if waits.reason is Reason.CANNOT_CREATE}
     assert held == {ReplacementNotCreated(overdue.workload, "x", "exceeded quota")}
-    assert sum(waits.reason is Reason.CANNOT_CREATE for waits in admission.waiting) == 4
+    assert sum(waits.reason is Reason.CANNOT_CREATE for waits in admission.fates.kept) == 4
 
 
 def test_a_pause_that_is_over() -> None:
     """It holds nothing back."""
     pause = Pause(until=skewed().taken_at + timedelta(seconds=60))
-    assert len(admitted(rules(), pause=pause, later=60).evictions) == 8
+    assert len(admitted(rules(), pause=pause, later=60).fates.going) == 8
 
 
 def test_stale_knowledge() -> None:
     """On a view that cannot be trusted nothing is done."""
     admission = admitted(rules(), stale="Pod: nothing heard for 400s")
-    assert (admission.evictions, reasons(admission)) == ((), {Reason.STALE_DATA})
-    assert admission.waiting[0].refusal == Stale("Pod: nothing heard for 400s")
+    assert (admission.fates.going, reasons(admission)) == ((), {Reason.STALE_DATA})
+    assert admission.fates.kept[0].refusal == Stale("Pod: nothing heard for 400s")
 
 
 NOON = Window(schedule="0 12 * * *", duration=timedelta(hours=1))
@@ -154,11 +154,11 @@ def test_outside_of_all_windows() -> None:
     start = skewed().taken_at
     at_noon = int((midnight + timedelta(hours=12) - start).total_seconds())
     admission = admitted(policy, later=at_noon - 1, at_once=True)
-    assert (admission.evictions, reasons(admission)) == ((), {Reason.OUTSIDE_WINDOW})
+    assert (admission.fates.going, reasons(admission)) == ((), {Reason.OUTSIDE_WINDOW})
     cause = OutsideWindow(midnight + timedelta(hours=12), "0 12 * * *", "UTC")
-    assert {waiting.refusal for waiting in admission.waiting} == {cause}
+    assert {waiting.refusal for waiting in admission.fates.kept} == {cause}
     for inside in (at_noon, at_noon + 3599):
-        assert len(admitted(policy, later=inside).evictions) == 8
+        assert len(admitted(policy, later=inside).fates.going) == 8
     assert reasons(admitted(policy, later=at_noon + 3600)) == {Reason.OUTSIDE_WINDOW}
 
 
@@ -167,9 +167,9 @@ def test_an_open_breaker() -> None:
     now = skewed().taken_at
     cause = OpenCause(cause=BreakerCause.UNREADY_NODES, part=3, total=10, bound=20, since=now, last=now)
     admission = admitted(rules(), breaker=BreakerState((cause,)), later=30, at_once=True)
-    assert (admission.evictions, reasons(admission)) == ((), {Reason.BREAKER_OPEN})
+    assert (admission.fates.going, reasons(admission)) == ((), {Reason.BREAKER_OPEN})
     expected = BreakerOpen((cause,), now + timedelta(seconds=30), timedelta(minutes=5))
-    assert {waiting.refusal for waiting in admission.waiting} == {expected}
+    assert {waiting.refusal for waiting in admission.fates.kept} == {expected}
     closed = rules().model_copy(update={"windows": (Window(schedule="0 0 29 2 *", duration=timedelta(seconds=1)),)})
     assert reasons(admitted(closed, breaker=BreakerState((cause,)))) == {Reason.OUTSIDE_WINDOW}
 
@@ -188,7 +188,7 @@ def test_what_people_have_decided_is_named_before_a_window() -> None:
 def test_a_violation_must_last(later: int, goes: bool) -> None:
     """`spread.for` counts from the cycle that first saw the violation."""
     admission = admitted(rules(lasting=120), later=later)
-    assert bool(admission.evictions) is goes
+    assert bool(admission.fates.going) is goes
     assert reasons(admission) == (set() if goes else {Reason.NOT_PERSISTENT})
 
 
@@ -199,16 +199,16 @@ def test_a_violation_that_must_last_names_the_field_that_says_so(cause: Cause, f
     policy = rules(lasting=120)
     snapshot, _, made = assess_and_plan(policy)
     evictions = tuple(
-        structs.replace(eviction, repair=structs.replace(eviction.repair, cause=cause)) for eviction in made.evictions
+        structs.replace(eviction, repair=structs.replace(eviction.repair, cause=cause)) for eviction in made.fates.going
     )
     context = AdmissionContext(policy=policy, mode=policy.mode, now=snapshot.taken_at)
-    admission = admit(structs.replace(made, evictions=evictions), snapshot, NO_MEMORY, context)
-    assert admission.waiting[0].refusal == NotLasting(timedelta(0), field, timedelta(seconds=120))
+    admission = admit(with_evictions(made, evictions), snapshot, NO_MEMORY, context)
+    assert admission.fates.kept[0].refusal == NotLasting(timedelta(0), field, timedelta(seconds=120))
 
 
 def test_at_once() -> None:
     """`run --once` does not wait for it."""
-    assert len(admitted(rules(lasting=120), at_once=True).evictions) == 8
+    assert len(admitted(rules(lasting=120), at_once=True).fates.going) == 8
 
 
 def test_what_recovers_begins_anew() -> None:
@@ -241,9 +241,9 @@ def test_a_repair_waits_for_nodes_that_settle_once() -> None:
     for later in (waits, assess_and_plan(rules())[2]):  # one plan waits, in the other all nodes have settled
         following = update_memory(memory, assessment, {}, later, now + timedelta(minutes=1))
         assert following.settling == memory.settling
-    assert not evaluate(settling, policy, memory=memory).plan.evictions
+    assert not evaluate(settling, policy, memory=memory).plan.fates.going
     over = structs.replace(memory, settling=tuple((token, now - timedelta(minutes=5)) for token, _ in memory.settling))
-    assert len(evaluate(settling, policy, memory=over).plan.evictions) == 8
+    assert len(evaluate(settling, policy, memory=over).plan.fates.going) == 8
     ahead = structs.replace(memory, settling=tuple((token, now + timedelta(hours=1)) for token, _ in memory.settling))
     assert update_memory(ahead, assessment, {}, waits, now).settling == memory.settling
     satisfied = structs.replace(waits, components=())
@@ -264,12 +264,12 @@ def test_a_repair_waits_for_nodes_that_settle_once() -> None:
 def test_rates(budget: dict[str, Amount], allowed: int) -> None:
     """Each rate lets a prefix of every step through and names itself to the rest."""
     admission = admitted(rules(Mode.EVICT, lasting=0, **budget))
-    assert len(admission.evictions) == allowed
+    assert len(admission.fates.going) == allowed
     assert reasons(admission) == {Reason.RATE_LIMITED}
-    assert len(admission.waiting) == 8 - allowed
+    assert len(admission.fates.kept) == 8 - allowed
     ((field, _),) = budget.items()
     name = Budgets.model_fields[field].alias
-    causes = [waiting.refusal for waiting in admission.waiting]
+    causes = [waiting.refusal for waiting in admission.fates.kept]
     assert {cause.budget for cause in causes if isinstance(cause, RateReached)} == {name}
     assert all(isinstance(cause, RateReached) for cause in causes)
 
@@ -279,7 +279,7 @@ def test_the_last_minute_counts() -> None:
     now = skewed().taken_at
     sent = tuple(SentRequest(now - timedelta(seconds=age)) for age in (90, 59, 1))
     admission = admitted(rules(per_minute=Amount(value=5)), structs.replace(NO_MEMORY, sent=sent))
-    assert len(admission.evictions) == 3
+    assert len(admission.fates.going) == 3
 
 
 @pytest.mark.parametrize("interval", [10, 60, 600])
@@ -304,7 +304,7 @@ def test_rates_hold_for_time_not_for_cycles(
         assert reasons(admission) == {Reason.RATE_LIMITED}
         ((_, amount),) = budget.items()
         without = {"per_cycle": 3, "per_node": 4, "per_namespace": 6}[next(iter(budget))]
-        assert len(admission.evictions) == (allowed if counts else without), amount
+        assert len(admission.fates.going) == (allowed if counts else without), amount
         assert admission.next_try == now + (timedelta(seconds=1) if counts else window)
 
 
@@ -317,29 +317,29 @@ def test_a_step_that_needs_two_goes_whole_or_not_at_all() -> None:
     """A step of two concurrent evictions is not admitted where the rate allows only one."""
     policy = rules(per_namespace=Amount(value=1))
     snapshot, assessment, made = assess_and_plan(policy)
-    pairs = {eviction.step: structs.replace(eviction.repair, needed=2) for eviction in made.evictions}
-    paired = structs.replace(
-        made, evictions=tuple(structs.replace(eviction, repair=pairs[eviction.step]) for eviction in made.evictions)
+    pairs = {eviction.step: structs.replace(eviction.repair, needed=2) for eviction in made.fates.going}
+    paired = with_evictions(
+        made, tuple(structs.replace(eviction, repair=pairs[eviction.step]) for eviction in made.fates.going)
     )
     now = snapshot.taken_at
     context = AdmissionContext(policy=policy, mode=policy.mode, now=now)
     admission = admit(paired, snapshot, update_memory(NO_MEMORY, assessment, {}, made, now), context)
-    assert admission.evictions == ()
-    assert len(admission.waiting) == 8
+    assert admission.fates.going == ()
+    assert len(admission.fates.kept) == 8
     enough = rules(per_cycle=Amount(value=3))
     admission = admit(paired, snapshot, NO_MEMORY, replace(context, policy=enough))
-    assert len(admission.evictions) == 3, "what was given back is there for others"
+    assert len(admission.fates.going) == 3, "what was given back is there for others"
 
 
 def test_what_holds_everything() -> None:
     """A memory that was not saved, and an overloaded server for as long as it asks."""
     admission = admitted(rules(), unsaved="HTTP 409")
-    assert (admission.evictions, reasons(admission)) == ((), {Reason.MEMORY_NOT_SAVED})
+    assert (admission.fates.going, reasons(admission)) == ((), {Reason.MEMORY_NOT_SAVED})
     now = skewed().taken_at
     admission = admitted(rules(), overload=Overload(now - timedelta(seconds=2), timedelta(seconds=5)))
-    assert {waiting.refusal for waiting in admission.waiting} == {ServerOverloaded(timedelta(seconds=3))}
+    assert {waiting.refusal for waiting in admission.fates.kept} == {ServerOverloaded(timedelta(seconds=3))}
     for since in (now - timedelta(seconds=5), now + timedelta(hours=1)):
-        assert len(admitted(rules(), overload=Overload(since, timedelta(seconds=5))).evictions) == 8
+        assert len(admitted(rules(), overload=Overload(since, timedelta(seconds=5))).fates.going) == 8
 
 
 @pytest.mark.parametrize("is_open", [False, True])
@@ -353,11 +353,11 @@ def test_evictions_that_are_not_allowed_wait_in_their_namespace(*, is_open: bool
     for group in made.components:
         memory = record_refusal(memory, group.name, now, timedelta(minutes=1))
     message = "pods is forbidden"
-    spaces = {eviction.pod.namespace for eviction in made.evictions}
+    spaces = {eviction.pod.namespace for eviction in made.fates.going}
     forbidden = dict.fromkeys(spaces, message)
     admission = admitted(rules(), memory, forbidden=forbidden, breaker=breaker)
-    causes = {waiting.refusal for waiting in admission.waiting}
-    assert (admission.evictions, causes) == ((), {NotAllowed(message, timedelta(minutes=1))})
+    causes = {waiting.refusal for waiting in admission.fates.kept}
+    assert (admission.fates.going, causes) == ((), {NotAllowed(message, timedelta(minutes=1))})
     assert reasons(admission) == {Reason.FORBIDDEN}
     elsewhere = admitted(rules(), memory, forbidden={"elsewhere": message}, breaker=breaker)
     assert reasons(elsewhere) == {Reason.BREAKER_OPEN if is_open else Reason.BACK_OFF}
@@ -371,11 +371,11 @@ def test_evictions_that_admission_control_refused_wait_in_their_group() -> None:
     minute = timedelta(minutes=1)
     memory = record_refusal(NO_MEMORY, name, now, minute, refuser="admission webhook guard", words="not now")
     admission = admitted(rules(), memory)
-    assert {waiting.refusal for waiting in admission.waiting} == {
+    assert {waiting.refusal for waiting in admission.fates.kept} == {
         RefusedByAdmission("admission webhook guard", "not now", now + minute)
     }
-    assert {waiting.eviction.group for waiting in admission.waiting} == {name}
-    assert {eviction.group for eviction in admission.evictions} == {group.name for group in made.components} - {name}
+    assert {waiting.eviction.group for waiting in admission.fates.kept} == {name}
+    assert {eviction.group for eviction in admission.fates.going} == {group.name for group in made.components} - {name}
     again = record_refusal(memory, name, now, minute)
     assert Reason.BACK_OFF in reasons(admitted(rules(), again)), "the last answer was another one"
 
@@ -386,17 +386,17 @@ def test_no_more_in_flight_than_the_memory_holds() -> None:
     now = skewed().taken_at
     moves = tuple(move(f"other-{index}", now, namespace="elsewhere") for index in range(number))
     admission = admitted(rules(), structs.replace(NO_MEMORY, moves=moves))
-    assert len(admission.evictions) == 3
+    assert len(admission.fates.going) == 3
     deferred = structs.replace(moves[0], state=MoveState.REFUSED, deferred_until=now)
-    assert len(admitted(rules(), structs.replace(NO_MEMORY, moves=(deferred, *moves[1:]))).evictions) == 3
-    assert {waiting.refusal for waiting in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
+    assert len(admitted(rules(), structs.replace(NO_MEMORY, moves=(deferred, *moves[1:]))).fates.going) == 3
+    assert {waiting.refusal for waiting in admission.fates.kept} == {TooManyInFlight(MOST_IN_FLIGHT)}
     assert reasons(admission) == {Reason.RATE_LIMITED}
 
 
 def test_steps_take_turns() -> None:
     """In each cycle another step is first, so that a rate does not always serve the same one."""
     few = rules(per_cycle=Amount(value=1))
-    firsts = [admitted(few, turn=turn).evictions[0].group for turn in range(4)]
+    firsts = [admitted(few, turn=turn).fates.going[0].group for turn in range(4)]
     assert firsts[0] != firsts[1]
     assert firsts[:2] == firsts[2:]
 
@@ -406,8 +406,8 @@ def test_a_team_sends_fewer_evictions_in_its_namespace_alone() -> None:
     cluster = rules().model_copy(update={"team_policies": TeamPolicies(namespaces=("one",))})
     team = NO_TEAM_POLICY.model_copy(update={"budgets": TeamBudgets(per_namespace=Amount(value=1))})
     admission = admitted(merge(cluster, {"one": TeamReading(policy=team)}).policy)
-    assert sorted(eviction.pod.namespace for eviction in admission.evictions) == ["one", *["two"] * 4]
-    assert {waiting.refusal for waiting in admission.waiting} == {
+    assert sorted(eviction.pod.namespace for eviction in admission.fates.going) == ["one", *["two"] * 4]
+    assert {waiting.refusal for waiting in admission.fates.kept} == {
         RateReached("perNamespace of the team policy", 1, timedelta(minutes=1))
     }
 
@@ -415,7 +415,7 @@ def test_a_team_sends_fewer_evictions_in_its_namespace_alone() -> None:
 def of_last_leader(*numbers: int, namespace: str = "one", **fields: Any) -> Memory:
     """Return the memory of a new leader that has found the pods of these evictions of the plan's first step."""
     snapshot, _, made = assess_and_plan(rules())
-    step = [one for one in made.evictions if one.pod.namespace == namespace]
+    step = [one for one in made.fates.going if one.pod.namespace == namespace]
     moves = [
         move(
             step[number].pod.uid,
@@ -436,11 +436,11 @@ def test_of_an_eviction_that_may_still_be_carried_out_only_the_same_pod_goes() -
     memory = of_last_leader(0)
     (unexecuted,) = memory.moves
     admission = admitted(rules(), memory)
-    assert [one.pod.uid for one in admission.evictions if one.pod.namespace == "one"] == [unexecuted.uid]
-    assert sum(one.pod.namespace == "two" for one in admission.evictions) == 4
+    assert [one.pod.uid for one in admission.fates.going if one.pod.namespace == "one"] == [unexecuted.uid]
+    assert sum(one.pod.namespace == "two" for one in admission.fates.going) == 4
     until = unexecuted.requested_at + ANSWER_TIMEOUT
     undecided = EvictionUndecided(unexecuted.pod, until)
-    assert [one.refusal for one in admission.waiting] == [undecided] * 3
+    assert [one.refusal for one in admission.fates.kept] == [undecided] * 3
     assert admission.next_try == until
 
 
@@ -455,13 +455,15 @@ def test_of_an_eviction_that_may_still_be_carried_out_only_the_same_pod_goes() -
 )
 def test_a_step_goes_as_far_as_its_pods_are_the_same(repeated: list[int], needed: int, goes: int) -> None:
     snapshot, assessment, made = assess_and_plan(rules())
-    evictions = tuple(structs.replace(one, repair=structs.replace(one.repair, needed=needed)) for one in made.evictions)
+    evictions = tuple(
+        structs.replace(one, repair=structs.replace(one.repair, needed=needed)) for one in made.fates.going
+    )
     now = snapshot.taken_at
     memory = update_memory(of_last_leader(*repeated), assessment, {}, made, now)
     context = AdmissionContext(policy=rules(), mode=Mode.EVICT, now=now)
-    admission = admit(structs.replace(made, evictions=evictions), snapshot, memory, context)
-    assert sum(one.pod.namespace == "one" for one in admission.evictions) == goes
-    assert sum(isinstance(one.refusal, EvictionUndecided) for one in admission.waiting) == 4 - goes
+    admission = admit(with_evictions(made, evictions), snapshot, memory, context)
+    assert sum(one.pod.namespace == "one" for one in admission.fates.going) == goes
+    assert sum(isinstance(one.refusal, EvictionUndecided) for one in admission.fates.kept) == 4 - goes
 
 
 @pytest.mark.parametrize(("allowed", "goes"), [(2, 2), (3, 3)])
@@ -471,8 +473,8 @@ def test_the_requests_for_the_same_pods_take_the_place_of_the_first_ones_in_the_
     sent = tuple(SentRequest(one.requested_at, make_place(one.node), make_place("one")) for one in memory.moves)
     admission = admitted(rules(per_minute=Amount(value=allowed)), structs.replace(memory, sent=sent))
     repeated = {one.uid for one in memory.moves}
-    assert repeated <= {one.pod.uid for one in admission.evictions}
-    assert len(admission.evictions) == goes
+    assert repeated <= {one.pod.uid for one in admission.fates.going}
+    assert len(admission.fates.going) == goes
     assert Reason.RATE_LIMITED in reasons(admission)
 
 
@@ -481,7 +483,7 @@ def test_a_step_that_a_rate_refuses_gives_back_what_it_has_not_taken() -> None:
     snapshot, assessment, made = assess_and_plan(rules())
     evictions = tuple(
         structs.replace(one, repair=structs.replace(one.repair, needed=2))
-        for one in made.evictions
+        for one in made.fates.going
         if one.pod.namespace == "one"
     )
     memory = of_last_leader(0, 1)
@@ -491,9 +493,9 @@ def test_a_step_that_a_rate_refuses_gives_back_what_it_has_not_taken() -> None:
     policy, now = rules(per_minute=Amount(value=1)), snapshot.taken_at
     memory = update_memory(Memory(moves=moves, sent=(sent,)), assessment, {}, made, now)
     context = AdmissionContext(policy=policy, mode=Mode.EVICT, now=now)
-    alone = admit(structs.replace(made, evictions=evictions), snapshot, memory, context)
-    assert alone.evictions == ()
-    assert RateReached("perMinute", 1, timedelta(seconds=45)) in {one.refusal for one in alone.waiting}
+    alone = admit(with_evictions(made, evictions), snapshot, memory, context)
+    assert alone.fates.going == ()
+    assert RateReached("perMinute", 1, timedelta(seconds=45)) in {one.refusal for one in alone.fates.kept}
 
 
 def test_what_may_be_carried_out_counts_among_the_moves_in_flight() -> None:
@@ -501,13 +503,13 @@ def test_what_may_be_carried_out_counts_among_the_moves_in_flight() -> None:
     moves = tuple(move(f"x-{number}", skewed().taken_at, unexecuted=True) for number in range(MOST_IN_FLIGHT))
     elsewhere = tuple(structs.replace(one, workload=structs.replace(one.workload, namespace="three")) for one in moves)
     admission = admitted(rules(), Memory(moves=elsewhere))
-    assert {one.refusal for one in admission.waiting} == {TooManyInFlight(MOST_IN_FLIGHT)}
+    assert {one.refusal for one in admission.fates.kept} == {TooManyInFlight(MOST_IN_FLIGHT)}
 
 
 def test_a_group_whose_replacement_was_not_placed_as_predicted_backs_off() -> None:
     """For five minutes after the first time; other groups do not."""
     snapshot, _, made = assess_and_plan(rules())
-    failed = next(one.group for one in made.evictions if one.pod.namespace == "one")
+    failed = next(one.group for one in made.fates.going if one.pod.namespace == "one")
     admission = admitted(rules(), record_failure(NO_MEMORY, failed, snapshot.taken_at))
-    assert {one.pod.namespace for one in admission.evictions} == {"two"}
-    assert {one.refusal for one in admission.waiting} == {BackingOff(1, timedelta(minutes=5))}
+    assert {one.pod.namespace for one in admission.fates.going} == {"two"}
+    assert {one.refusal for one in admission.fates.kept} == {BackingOff(1, timedelta(minutes=5))}

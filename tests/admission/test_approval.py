@@ -18,10 +18,13 @@ from rebalancer.admission.pause import Pause
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState, Proposal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.plan import Eviction, Plan, Preempted, Waiting
+from rebalancer.planning.eviction import Eviction, Preempted
+from rebalancer.planning.fates import NO_FATES, Fates, Goes, Waits
+from rebalancer.planning.plan import Plan
 from rebalancer.policy import Amount, Mode, Policy
 from rebalancer.scheduling.unpredictable import Unpredictable
 from tests.admission.test_admit import assess_and_plan, reasons, rules
+from tests.build import with_evictions
 from tests.tracking.build import move
 
 POLICY = rules(Mode.APPROVE)
@@ -51,7 +54,7 @@ def uids(evictions: Sequence[Eviction]) -> list[str]:
 
 
 def steps(plan: Plan) -> list[tuple[Eviction, ...]]:
-    return [tuple(evictions) for _, evictions in groupby(plan.evictions, key=lambda eviction: eviction.step)]
+    return [tuple(evictions) for _, evictions in groupby(plan.fates.going, key=lambda eviction: eviction.step)]
 
 
 def proposed(**fields: Any) -> Memory:
@@ -76,9 +79,13 @@ def test_nothing_is_admitted_before_a_person_approves() -> None:
     )
     admission, memory = cycle()
     proposal = proposal_of(memory)
-    assert admission.evictions == ()
-    assert list(proposal.uids) == uids(evicting.evictions) == uids([waiting.eviction for waiting in admission.waiting])
-    assert {waiting.refusal for waiting in admission.waiting} == {AwaitsApproval(proposal.hash, NOW + TTL)}
+    assert admission.fates.going == ()
+    assert (
+        list(proposal.uids)
+        == uids(evicting.fates.going)
+        == uids([waiting.eviction for waiting in admission.fates.kept])
+    )
+    assert {waiting.refusal for waiting in admission.fates.kept} == {AwaitsApproval(proposal.hash, NOW + TTL)}
     assert reasons(admission) == {Reason.AWAITING_APPROVAL}
 
 
@@ -95,8 +102,8 @@ def test_a_proposal_stays_the_same_from_cycle_to_cycle() -> None:
     for turn in range(1, 5):
         assert proposal_of(cycle(turn=turn, policy=policy)[1]) == proposal
         admission, memory = cycle(memory, later=turn * MINUTE, turn=turn, policy=policy)
-        assert (admission.evictions, memory.proposal) == ((), proposal)
-        awaiting = [waiting for waiting in admission.waiting if waiting.reason is Reason.AWAITING_APPROVAL]
+        assert (admission.fates.going, memory.proposal) == ((), proposal)
+        awaiting = [waiting for waiting in admission.fates.kept if waiting.reason is Reason.AWAITING_APPROVAL]
         causes |= {waiting.refusal for waiting in awaiting}
     assert causes == {AwaitsApproval(proposal.hash, NOW + policy.plan_ttl)}
 
@@ -108,15 +115,15 @@ def test_what_is_approved_is_admitted_and_nothing_else() -> None:
     part = structs.replace(proposal_of(whole), uids=tuple(uids(first)))
     memory = structs.replace(whole, proposal=part)
     admission, memory = cycle(memory, later=MINUTE, approved=part.hash)
-    assert uids(admission.evictions) == uids(first)
-    assert {waiting.refusal for waiting in admission.waiting} == {NotProposed(part.hash)}
-    assert len(admission.waiting) == len(PLAN.evictions) - len(first)
+    assert uids(admission.fates.going) == uids(first)
+    assert {waiting.refusal for waiting in admission.fates.kept} == {NotProposed(part.hash)}
+    assert len(admission.fates.kept) == len(PLAN.fates.going) - len(first)
     assert proposal_of(memory) == structs.replace(part, approved=True, since=NOW + MINUTE)
 
 
 def test_another_hash_approves_nothing() -> None:
     admission, memory = cycle(proposed(), approved="0123456789abcdef")
-    assert admission.evictions == ()
+    assert admission.fates.going == ()
     assert not proposal_of(memory).approved
 
 
@@ -125,11 +132,11 @@ def test_the_rates_hold_for_what_is_approved_too() -> None:
     policy = rules(Mode.APPROVE, per_minute=Amount(value=3))
     memory = proposed(policy=policy.hash)
     admission, memory = cycle(memory, policy=policy, approved=proposal_of(memory).hash)
-    assert len(admission.evictions) == 3
+    assert len(admission.fates.going) == 3
     assert reasons(admission) == {Reason.RATE_LIMITED}
-    left = structs.replace(PLAN, evictions=tuple(e for e in PLAN.evictions if e not in admission.evictions))
+    left = with_evictions(PLAN, tuple(e for e in PLAN.fates.going if e not in admission.fates.going))
     again, memory = cycle(memory, later=2 * MINUTE, plan=left, policy=policy)
-    assert len(again.evictions) == 3
+    assert len(again.fates.going) == 3
     assert proposal_of(memory).since == NOW + 2 * MINUTE, "it made progress"
 
 
@@ -138,10 +145,10 @@ def test_other_obstacles_hold_back_what_is_approved(fields: dict[str, Any]) -> N
     """An approval overrules nothing; the proposal and its approval outlast the obstacle."""
     memory = proposed()
     held, memory = cycle(memory, approved=proposal_of(memory).hash, **fields)
-    assert held.evictions == ()
+    assert held.fates.going == ()
     assert Reason.AWAITING_APPROVAL not in reasons(held)
     assert proposal_of(memory).approved
-    assert len(cycle(memory)[0].evictions) == len(PLAN.evictions)
+    assert len(cycle(memory)[0].fates.going) == len(PLAN.fates.going)
 
 
 def test_nothing_new_is_proposed_while_evictions_are_held_back() -> None:
@@ -161,7 +168,7 @@ def test_a_proposal_expires(approved: bool) -> None:
     admission, memory = cycle(memory, later=TTL, approved=old.hash)
     assert proposal_of(memory).hash != old.hash, "an approval serves once"
     assert (proposal_of(memory).uids, proposal_of(memory).approved) == (old.uids, False)
-    assert admission.evictions == ()
+    assert admission.fates.going == ()
 
 
 def test_a_clock_that_was_ahead_does_not_delay_the_end() -> None:
@@ -173,29 +180,29 @@ def test_another_policy_ends_a_proposal() -> None:
     """It was approved under other rules."""
     memory = proposed(approved=True)
     admission, after = cycle(memory, policy=rules(Mode.APPROVE, per_cycle=Amount(value=7)))
-    assert admission.evictions == ()
+    assert admission.fates.going == ()
     assert proposal_of(after).hash != proposal_of(memory).hash
 
 
 def test_planning_that_wants_something_else_ends_a_proposal() -> None:
     """A pod that is gone, or that need not move any more, makes it another plan."""
     memory = proposed()
-    less = structs.replace(PLAN, evictions=PLAN.evictions[1:])
+    less = with_evictions(PLAN, PLAN.fates.going[1:])
     after = cycle(memory, plan=less)[1]
     assert proposal_of(after).hash != proposal_of(memory).hash
-    assert list(proposal_of(after).uids) == uids(less.evictions)
-    nothing = structs.replace(PLAN, evictions=())
+    assert list(proposal_of(after).uids) == uids(less.fates.going)
+    nothing = structs.replace(PLAN, fates=NO_FATES)
     assert cycle(memory, plan=nothing)[1].proposal is None
 
 
 def test_a_budget_that_is_used_up_for_a_moment_does_not_end_a_proposal() -> None:
     """Its evictions are still what planning has decided."""
     memory = proposed()
-    blocked = cycle(pause=Pause())[0].waiting[0].refusal
-    waiting = tuple(Waiting(eviction=eviction, refusal=blocked) for eviction in PLAN.evictions)
-    admission, after = cycle(memory, plan=structs.replace(PLAN, evictions=(), waiting=waiting))
+    blocked = cycle(pause=Pause())[0].fates.kept[0].refusal
+    waiting = tuple(Waits(eviction, blocked) for eviction in PLAN.fates.going)
+    admission, after = cycle(memory, plan=structs.replace(PLAN, fates=Fates(waiting)))
     assert after.proposal == memory.proposal
-    assert admission.waiting == ()
+    assert admission.fates == Fates(waiting)
 
 
 def test_an_approved_plan_lasts_until_nothing_of_it_is_left_to_do() -> None:
@@ -204,27 +211,27 @@ def test_an_approved_plan_lasts_until_nothing_of_it_is_left_to_do() -> None:
     old = proposal_of(memory)
     moving = structs.replace(memory, moves=(move("gone", NOW),))
     admission, after = cycle(moving)
-    assert (admission.evictions, proposal_of(after).hash) == ((), old.hash)
+    assert (admission.fates.going, proposal_of(after).hash) == ((), old.hash)
     done = structs.replace(memory, moves=(move("gone", NOW, state=MoveState.VERIFIED),))
-    assert proposal_of(cycle(done, later=MINUTE)[1]).uids == tuple(uids(PLAN.evictions))
+    assert proposal_of(cycle(done, later=MINUTE)[1]).uids == tuple(uids(PLAN.fates.going))
 
 
 def held_back(reason: Reason, *, by: str = "") -> Plan:
     """Return a plan that holds back all that was proposed; `by` is the group of an eviction that is possible."""
     refusal = Unpredictable(reason, "a test")
-    waiting = tuple(Waiting(eviction=eviction, refusal=refusal) for eviction in PLAN.evictions)
-    pod = structs.replace(PLAN.evictions[0].pod, uid="another", name="another")
-    repair = structs.replace(PLAN.evictions[0].repair, group=by)
-    possible = (structs.replace(PLAN.evictions[0], pod=pod, repair=repair),) if by else ()
-    return structs.replace(PLAN, evictions=possible, waiting=waiting)
+    waiting = tuple(Waits(eviction, refusal) for eviction in PLAN.fates.going)
+    pod = structs.replace(PLAN.fates.going[0].pod, uid="another", name="another")
+    repair = structs.replace(PLAN.fates.going[0].repair, group=by)
+    possible = (structs.replace(PLAN.fates.going[0], pod=pod, repair=repair),) if by else ()
+    return structs.replace(PLAN, fates=Fates((*map(Goes, possible), *waiting)))
 
 
 def test_an_approved_plan_that_waits_for_what_is_not_approved_ends() -> None:
     """The budget counts another pod of the same workload first: both would wait for each other until it expires."""
     memory = proposed(approved=True)
-    plan = held_back(Reason.BLOCKED_BY_BUDGET, by=PLAN.evictions[0].group)
+    plan = held_back(Reason.BLOCKED_BY_BUDGET, by=PLAN.fates.going[0].group)
     admission, after = cycle(memory, later=MINUTE, plan=plan)
-    assert admission.evictions == ()
+    assert admission.fates.going == ()
     assert (proposal_of(after).uids, proposal_of(after).approved) == (("another",), False)
 
 
@@ -233,8 +240,8 @@ def test_an_approved_plan_that_waits_for_what_is_not_approved_ends() -> None:
     [
         (held_back(Reason.BLOCKED_BY_BUDGET), {}),
         (held_back(Reason.BLOCKED_BY_BUDGET, by="another group"), {}),
-        (held_back(Reason.NODE_SETTLING, by=PLAN.evictions[0].group), {}),
-        (held_back(Reason.BLOCKED_BY_BUDGET, by=PLAN.evictions[0].group), {"stale": "no watch event"}),
+        (held_back(Reason.NODE_SETTLING, by=PLAN.fates.going[0].group), {}),
+        (held_back(Reason.BLOCKED_BY_BUDGET, by=PLAN.fates.going[0].group), {"stale": "no watch event"}),
     ],
     ids=["nothing else is possible", "another workload is", "no budget holds it back", "nothing can be sent"],
 )
@@ -242,7 +249,7 @@ def test_an_approved_plan_that_is_held_back_for_a_while_stays(plan: Plan, fields
     """What is possible elsewhere is proposed later; an approval is not lost between two evictions."""
     memory = proposed(approved=True)
     admission, after = cycle(memory, later=MINUTE, plan=plan, **fields)
-    assert admission.evictions == ()
+    assert admission.fates.going == ()
     assert after.proposal == memory.proposal
 
 
@@ -258,8 +265,8 @@ def test_an_approved_plan_of_which_nothing_can_be_done_does_not_stop_other_workl
 
 def test_an_approved_plan_with_an_eviction_in_flight_stays() -> None:
     """Its budget is free again afterwards."""
-    memory = structs.replace(proposed(approved=True), moves=(move(PLAN.evictions[0].pod.uid, NOW),))
-    plan = held_back(Reason.BLOCKED_BY_BUDGET, by=PLAN.evictions[0].group)
+    memory = structs.replace(proposed(approved=True), moves=(move(PLAN.fates.going[0].pod.uid, NOW),))
+    plan = held_back(Reason.BLOCKED_BY_BUDGET, by=PLAN.fates.going[0].group)
     assert cycle(memory, later=MINUTE, plan=plan)[1].proposal == memory.proposal
 
 
@@ -268,9 +275,9 @@ def test_steps_that_begin_with_other_pods_are_another_plan() -> None:
     last = tuple(step[-1].pod.uid for step in steps(PLAN))
     memory = proposed(approved=True, uids=last)
     admission, after = cycle(memory, later=MINUTE)
-    assert (admission.evictions, proposal_of(after).uids) == ((), tuple(uids(PLAN.evictions)))
-    first = proposed(approved=True, uids=(last[0], PLAN.evictions[0].pod.uid))
-    assert uids(cycle(first)[0].evictions) == [PLAN.evictions[0].pod.uid]
+    assert (admission.fates.going, proposal_of(after).uids) == ((), tuple(uids(PLAN.fates.going)))
+    first = proposed(approved=True, uids=(last[0], PLAN.fates.going[0].pod.uid))
+    assert uids(cycle(first)[0].fates.going) == [PLAN.fates.going[0].pod.uid]
 
 
 def test_a_proposal_has_whole_steps_and_at_most_200_evictions() -> None:
@@ -291,8 +298,8 @@ def test_a_proposal_has_whole_steps_and_at_most_200_evictions() -> None:
 @given(st.permutations(range(8)), st.integers(0, 8), st.integers(1, 4))
 def test_the_approved_part_of_a_step_is_a_prefix_that_is_a_step(order: list[int], number: int, needed: int) -> None:
     """Never a pod that is not approved, never one after it, never fewer than the step needs."""
-    repair = structs.replace(PLAN.evictions[0].repair, needed=needed)
-    step = [structs.replace(eviction, repair=repair) for eviction in PLAN.evictions]
+    repair = structs.replace(PLAN.fates.going[0].repair, needed=needed)
+    step = [structs.replace(eviction, repair=repair) for eviction in PLAN.fates.going]
     chosen = {step[index].pod.uid for index in order[:number]}
     part = approved_part(step, Proposal(hash="", policy="", since=NOW, uids=tuple(sorted(chosen))))
     assert list(part) == step[: len(part)]
@@ -304,7 +311,7 @@ def test_the_approved_part_of_a_step_is_a_prefix_that_is_a_step(order: list[int]
 
 def test_a_hash_stands_for_evictions_order_policy_and_time() -> None:
     """Each of them makes it another plan; a pod's labels do not."""
-    evictions = PLAN.evictions
+    evictions = PLAN.fates.going
     hashes = {
         plan_hash(evictions, POLICY.hash, NOW),
         plan_hash(evictions[::-1], POLICY.hash, NOW),
@@ -329,23 +336,24 @@ def test_other_modes_forget_the_proposal() -> None:
 
 def test_an_approval_is_for_the_pods_that_are_preempted_too() -> None:
     """Where others would go for the replacement, the plan is another one, and is not carried out."""
-    first, second = [pod for pod in SNAPSHOT.pods if pod.uid not in uids(PLAN.evictions)][:2]
+    first, second = [pod for pod in SNAPSHOT.pods if pod.uid not in uids(PLAN.fates.going)][:2]
 
     def preempting(*pods: Pod) -> Plan:
         outcome = Preempted("node", pods)
         evictions = [
-            structs.replace(one, repair=structs.replace(one.repair, preempts=(outcome,))) for one in PLAN.evictions[:1]
+            structs.replace(one, repair=structs.replace(one.repair, preempts=(outcome,)))
+            for one in PLAN.fates.going[:1]
         ]
-        return structs.replace(PLAN, evictions=tuple(evictions))
+        return with_evictions(PLAN, tuple(evictions))
 
     plan = preempting(first)
     _, memory = cycle(plan=plan)
     proposal = proposal_of(memory)
-    assert (proposal.uids, proposal.preempted) == ((plan.evictions[0].pod.uid,), (first.uid,))
-    assert plan_hash(plan.evictions, POLICY.hash) != plan_hash(preempting(second).evictions, POLICY.hash)
+    assert (proposal.uids, proposal.preempted) == ((plan.fates.going[0].pod.uid,), (first.uid,))
+    assert plan_hash(plan.fates.going, POLICY.hash) != plan_hash(preempting(second).fates.going, POLICY.hash)
     approved = structs.replace(proposal, approved=True)
-    assert len(approved_part(plan.evictions, approved)) == 1
-    assert approved_part(preempting(second).evictions, approved) == ()
-    assert approved_part(preempting(first, second).evictions, approved) == ()
+    assert len(approved_part(plan.fates.going, approved)) == 1
+    assert approved_part(preempting(second).fates.going, approved) == ()
+    assert approved_part(preempting(first, second).fates.going, approved) == ()
     assert find_proposal(preempting(second), memory, POLICY, "", NOW) is None
     assert find_proposal(plan, memory, POLICY, "", NOW) == proposal

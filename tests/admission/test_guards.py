@@ -36,7 +36,7 @@ from rebalancer.model.pods import Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.policy import Amount, Budgets, Expect, Guard, Guards, Mode, Policy, Prometheus
 from tests.admission.test_slow_start import NOW, PLAN, PLENTY, SNAPSHOT, admitted, causes, needing, under_way
-from tests.build import without_node
+from tests.build import with_evictions, without_node
 from tests.controller.simulated import eager
 
 INTERVAL = timedelta(seconds=60)
@@ -74,14 +74,14 @@ def passed(state: GuardState, *, at: float, by: Guards = ONE, memory: Memory = N
 
 
 def waits_for(admission: Admission) -> set[Refusal]:
-    assert not admission.evictions
-    assert {one.reason for one in admission.waiting} == {Reason.AWAITING_GUARDS}
+    assert not admission.fates.going
+    assert {one.reason for one in admission.fates.kept} == {Reason.AWAITING_GUARDS}
     return causes(admission)  # type: ignore[return-value]
 
 
 def test_without_guards_nothing_waits_for_them() -> None:
     admission = admitted(policy=ruled(Guards()))
-    assert len(admission.evictions) == len(PLAN.evictions)
+    assert len(admission.fates.going) == len(PLAN.fates.going)
     assert not admission.guards.wanted
 
 
@@ -95,16 +95,16 @@ def test_one_step_goes_when_the_answers_were_good_for_long_enough() -> None:
     """Not a moment earlier; the others say which one goes first."""
     early = passed(good_since(100.0, 129.0), at=129.5)
     assert waits_for(early) == {GuardNotLasting("0", timedelta(seconds=29), timedelta(seconds=30))}
-    (gone,) = passed(good_since(100.0, 130.0), at=130.5).evictions
+    (gone,) = passed(good_since(100.0, 130.0), at=130.5).fates.going
     admission = passed(good_since(100.0, 130.0), at=130.5)
     assert causes(admission) == {StepFirst(gone.workload)}
-    assert len(admission.waiting) == len(PLAN.evictions) - 1
+    assert len(admission.fates.kept) == len(PLAN.fates.going) - 1
 
 
 def test_a_step_of_several_evictions_goes_whole() -> None:
     admission = passed(good_since(0.0, 40.0), at=40.0, made=needing(3, "team-0", "team-1", "team-2"))
-    assert len(admission.evictions) == 3
-    assert len({one.group for one in admission.evictions}) == 1
+    assert len(admission.fates.going) == 3
+    assert len({one.group for one in admission.fates.going}) == 1
 
 
 @pytest.mark.parametrize("verdict", [Verdict.BAD, Verdict.ERROR])
@@ -121,17 +121,17 @@ def test_after_a_bad_answer_the_time_begins_anew() -> None:
     state = take_answers(state, by, [answer("0"), answer("1")], 60.0)
     assert waits_for(passed(state, at=60.0, by=by)) == {GuardNotLasting("1", timedelta(0), timedelta(seconds=5))}
     state = take_answers(state, by, [answer("0"), answer("1")], 65.0)
-    assert passed(state, at=65.0, by=by).evictions
+    assert passed(state, at=65.0, by=by).fates.going
 
 
 def test_where_nothing_was_asked_for_long_nobody_knows_how_it_was() -> None:
-    assert not passed(good_since(0.0, LONGEST_GAP + 1), at=LONGEST_GAP + 1).evictions
-    assert passed(good_since(0.0, LONGEST_GAP), at=LONGEST_GAP).evictions
+    assert not passed(good_since(0.0, LONGEST_GAP + 1), at=LONGEST_GAP + 1).fates.going
+    assert passed(good_since(0.0, LONGEST_GAP), at=LONGEST_GAP).fates.going
 
 
 def test_an_answer_serves_for_as_long_as_a_plan() -> None:
     state = good_since(0.0, 40.0)
-    assert passed(state, at=40.0 + ANSWERS_SERVE).evictions
+    assert passed(state, at=40.0 + ANSWERS_SERVE).fates.going
     assert waits_for(passed(state, at=41.0 + ANSWERS_SERVE)) == {GuardsUnanswered()}
 
 
@@ -158,7 +158,7 @@ def test_the_time_begins_when_the_last_step_has_ended() -> None:
 
 def test_a_replacement_that_no_node_admits_keeps_nothing_of_its_own_repair() -> None:
     """The next step may be what makes its place; with a canary, too. Other workloads wait for it."""
-    first = next(one for one in PLAN.evictions if one.pod.namespace == "team-0")
+    first = next(one for one in PLAN.fates.going if one.pod.namespace == "team-0")
     sample = next(pod for pod in SNAPSHOT.pods if pod.namespace == "team-0")
     spec = structs.replace(sample.spec, requests=Resources(cpu=10_000_000))
     pending = without_node(sample, "r", spec=spec)
@@ -168,8 +168,8 @@ def test_a_replacement_that_no_node_admits_keeps_nothing_of_its_own_repair() -> 
         known: dict[str, Any] = {"policy": ruled(canary=canary), "guards": good_since(0.0, 40.0), "read_at": 40.0}
         known["snapshot"] = replace(SNAPSHOT, pods=(*SNAPSHOT.pods, pending))
         admission = admitted(Memory(moves=(waits,)), **known)
-        assert [one.group for one in admission.evictions] == [first.group]
-        others = structs.replace(PLAN, evictions=tuple(one for one in PLAN.evictions if one.group != first.group))
+        assert [one.group for one in admission.fates.going] == [first.group]
+        others = with_evictions(PLAN, tuple(one for one in PLAN.fates.going if one.group != first.group))
         elsewhere = admitted(Memory(moves=(waits,)), made=others, **known)
         assert waits_for(elsewhere) == {StepUnderWay()}
 
@@ -177,12 +177,12 @@ def test_a_replacement_that_no_node_admits_keeps_nothing_of_its_own_repair() -> 
 def test_a_move_that_is_over_or_overdue_is_under_way_no_longer() -> None:
     for fields in ({"state": MoveState.VERIFIED}, {"unstarted": "CrashLoopBackOff"}):
         memory = Memory(moves=(under_way("x", "elsewhere", **fields),))
-        assert passed(good_since(0.0, 40.0), at=40.0, memory=memory).evictions
+        assert passed(good_since(0.0, 40.0), at=40.0, memory=memory).fates.going
 
 
 def test_what_something_else_holds_asks_nothing() -> None:
     limited = admitted(policy=ruled(per_minute=Amount(value=0)), guards=NO_ANSWERS, read_at=1.0)
-    assert {one.reason for one in limited.waiting} == {Reason.RATE_LIMITED}
+    assert {one.reason for one in limited.fates.kept} == {Reason.RATE_LIMITED}
     for admission in (limited, admitted(policy=ruled(), stale="old", guards=NO_ANSWERS, read_at=1.0)):
         assert not admission.guards.wanted
         assert next_question(admission.guards, ONE, INTERVAL) is None
@@ -205,10 +205,10 @@ def test_a_proposal_needs_no_guard_and_carrying_it_out_does() -> None:
     approved = structs.replace(NO_MEMORY, proposal=structs.replace(proposed.proposal, approved=True))
     assert isinstance(approved.proposal, Proposal)
     carried = admit(PLAN, SNAPSHOT, approved, context)
-    assert not carried.evictions
+    assert not carried.fates.going
     assert carried.guards.wanted
     good = replace(context, guards=good_since(0.0, 40.0), read_at=40.0)
-    assert len(admit(PLAN, SNAPSHOT, approved, good).evictions) == 1
+    assert len(admit(PLAN, SNAPSHOT, approved, good).fates.going) == 1
 
 
 def test_questions_come_at_the_end_of_the_time_and_rarely_before() -> None:
@@ -251,7 +251,7 @@ def test_a_step_begins_only_after_a_good_run_of_each_guard(
         return begun is not None and at - begun >= required
 
     expected = bool(history) and later <= ANSWERS_SERVE and lasts(0, first) and lasts(1, second)
-    assert bool(passed(state, at=at + later, by=by).evictions) == expected
+    assert bool(passed(state, at=at + later, by=by).fates.going) == expected
 
 
 @pytest.mark.parametrize(

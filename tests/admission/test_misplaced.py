@@ -66,7 +66,7 @@ def test_where_it_landed_may_not_be_known_any_more(gone: str) -> None:
 def test_what_people_have_decided_is_said_first() -> None:
     """And a window of slow start begins anew there."""
     paused = admitted(Memory(moves=(elsewhere(),)), pause=Pause())
-    assert {one.reason for one in paused.waiting} == {Reason.PAUSED}
+    assert {one.reason for one in paused.fates.kept} == {Reason.PAUSED}
     grown = (
         StartWindow(namespace="team-0", size=9, moved_at=NOW),
         StartWindow(namespace="team-1", size=9, moved_at=NOW),

@@ -35,7 +35,7 @@ from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.arrivals import CLUSTER_PLACE, UNSCHEDULABLE
 from rebalancer.tracking.holds import FIRST_PROBE
 from rebalancer.tracking.windows import grow_windows
-from tests.build import a_cluster, without_node
+from tests.build import a_cluster, with_evictions, without_node
 from tests.controller.simulated import eager
 from tests.tracking.build import move
 
@@ -71,9 +71,9 @@ def needing(number: int, *namespaces: str) -> Plan:
         structs.replace(one, repair=structs.replace(one.repair, needed=number))
         if one.pod.namespace in namespaces
         else one
-        for one in PLAN.evictions
+        for one in PLAN.fates.going
     )
-    return structs.replace(PLAN, evictions=evictions)
+    return with_evictions(PLAN, evictions)
 
 
 def admitted(
@@ -97,11 +97,11 @@ def under_way(uid: str, namespace: str, **fields: Any) -> Move:
 
 
 def spaces(admission: Admission) -> Counter[str]:
-    return Counter(one.pod.namespace for one in admission.evictions)
+    return Counter(one.pod.namespace for one in admission.fates.going)
 
 
 def causes(admission: Admission) -> set[object]:
-    return {one.refusal for one in admission.waiting}
+    return {one.refusal for one in admission.fates.kept}
 
 
 def windows(admission: Admission) -> dict[str, tuple[int, bool]]:
@@ -112,14 +112,14 @@ def test_at_first_two_moves_in_the_cluster_and_one_in_a_namespace() -> None:
     """The rest waits, and says for what; the windows that limit are stored."""
     admission = admitted()
     assert sorted(spaces(admission).values()) == [1, 1]
-    assert {one.reason for one in admission.waiting} == {Reason.SLOW_START}
+    assert {one.reason for one in admission.fates.kept} == {Reason.SLOW_START}
     full = set(spaces(admission))
     assert causes(admission) == {WindowFull("", 2, 2)}
     assert windows(admission) == {"": (2, True), **dict.fromkeys(full, (1, True))}
 
 
 def test_where_only_the_namespace_limits_the_cluster_does_not() -> None:
-    one = structs.replace(PLAN, evictions=tuple(x for x in PLAN.evictions if x.pod.namespace == "team-0"))
+    one = with_evictions(PLAN, tuple(x for x in PLAN.fates.going if x.pod.namespace == "team-0"))
     admission = admitted(made=one)
     assert spaces(admission) == {"team-0": 1}
     assert causes(admission) == {WindowFull("team-0", 1, 1)}
@@ -131,23 +131,23 @@ def test_where_only_the_namespace_limits_the_cluster_does_not() -> None:
 def test_without_slow_start_everything_goes() -> None:
     """`budgets.slowStart: false`."""
     admission = admitted(policy=eager(budgets=Budgets(**PLENTY)))
-    assert (len(admission.evictions), admission.windows, admission.queued) == (12, (), ())
+    assert (len(admission.fates.going), admission.windows, admission.queued) == (12, (), ())
 
 
 def test_what_a_rate_refuses_takes_no_place() -> None:
     """And a window that a rate does not fill does not limit."""
     admission = admitted(policy=rules(per_cycle=Amount(value=1)))
-    assert len(admission.evictions) == 1
-    assert {one.reason for one in admission.waiting} == {Reason.RATE_LIMITED}
+    assert len(admission.fates.going) == 1
+    assert {one.reason for one in admission.fates.kept} == {Reason.RATE_LIMITED}
     assert admission.windows == ()
 
 
 def test_moves_that_have_not_arrived_take_the_places() -> None:
     """Those that have arrived, are overdue elsewhere or over do not."""
     memory = Memory(moves=(under_way("x", "elsewhere"),))
-    assert len(admitted(memory).evictions) == 1
+    assert len(admitted(memory).fates.going) == 1
     for fields in ({"arrived": True}, {"state": MoveState.VERIFIED}, {"state": MoveState.REFUSED}, {"uncreated": ""}):
-        assert len(admitted(Memory(moves=(under_way("x", "elsewhere", **fields),))).evictions) == 2
+        assert len(admitted(Memory(moves=(under_way("x", "elsewhere", **fields),))).fates.going) == 2
     waits = admitted(Memory(moves=(under_way("x", "elsewhere"),)))
     assert waits.next_try == NOW + 10 * SECOND, "when its replacement is overdue"
 
@@ -157,11 +157,11 @@ def test_a_move_that_gets_no_further_leaves_the_places_of_others_after_two_minut
     patient = POLICY.model_copy(update={"breaker": Breaker(pending_for=timedelta(minutes=10))})
     stuck = tuple(under_way(name, "team-0", state=MoveState.PENDING, replacement=name) for name in "xy")
     before = admitted(Memory(moves=stuck), policy=patient, now=NOW + CLUSTER_PLACE - SECOND)
-    assert (before.evictions, before.next_try) == ((), NOW + CLUSTER_PLACE)
+    assert (before.fates.going, before.next_try) == ((), NOW + CLUSTER_PLACE)
     after = admitted(Memory(moves=stuck), policy=patient, now=NOW + CLUSTER_PLACE)
     assert spaces(after) == {"team-1": 1, "team-2": 1}
     assert WindowFull("team-0", 1, 2) in causes(after) or WindowFull("", 2, 2) in causes(after)
-    only = structs.replace(PLAN, evictions=tuple(one for one in PLAN.evictions if one.pod.namespace == "team-0"))
+    only = with_evictions(PLAN, tuple(one for one in PLAN.fates.going if one.pod.namespace == "team-0"))
     assert causes(admitted(Memory(moves=stuck), policy=patient, made=only, now=NOW + CLUSTER_PLACE)) == {
         WindowFull("team-0", 1, 2)
     }
@@ -210,9 +210,9 @@ def test_ramping_doubles() -> None:
         now = snapshot.taken_at + second * SECOND
         context = AdmissionContext(policy=POLICY, mode=Mode.EVICT, now=now)
         admission = admit(made, snapshot, memory, context)
-        numbers.append(len(admission.evictions))
+        numbers.append(len(admission.fates.going))
         moves = tuple(
-            under_way(one.pod.uid, one.pod.namespace, at=now, workload=one.workload) for one in admission.evictions
+            under_way(one.pod.uid, one.pod.namespace, at=now, workload=one.workload) for one in admission.fates.going
         )
         arrived = tuple(structs.replace(one, arrived=True, state=MoveState.VERIFIED) for one in moves)
         memory = grow_windows(Memory(moves=arrived, windows=admission.windows), moves, now)
@@ -222,16 +222,16 @@ def test_ramping_doubles() -> None:
 def test_a_step_of_several_goes_once_nothing_else_is_under_way() -> None:
     """It may exceed the windows then; what it waits for is said, and since when it waits is stored."""
     made = needing(3, "team-0")
-    alone = structs.replace(made, evictions=tuple(one for one in made.evictions if one.pod.namespace == "team-0"))
-    assert len(admitted(made=alone).evictions) == 3
+    alone = with_evictions(made, tuple(one for one in made.fates.going if one.pod.namespace == "team-0"))
+    assert len(admitted(made=alone).fates.going) == 3
     busy = admitted(Memory(moves=(under_way("x", "elsewhere"),)), made=alone)
-    assert (busy.evictions, causes(busy)) == ((), {WindowFull("", 2, 1)})
+    assert (busy.fates.going, causes(busy)) == ((), {WindowFull("", 2, 1)})
     assert [since for _, since in busy.queued] == [NOW]
     larger = Memory(
         moves=(under_way("x", "elsewhere"),),
         windows=(StartWindow(size=4, moved_at=NOW), StartWindow(namespace="team-0", size=3, moved_at=NOW)),
     )
-    assert len(admitted(larger, made=alone).evictions) == 3
+    assert len(admitted(larger, made=alone).fates.going) == 3
     assert not admitted(larger, made=alone).queued
 
 
@@ -241,14 +241,14 @@ def test_nothing_overtakes_a_step_that_has_waited_for_two_minutes() -> None:
     memory = Memory(moves=(under_way("x", "elsewhere"),))
     first = admitted(memory, made=made)
     assert set(spaces(first)) <= {"team-1", "team-2"}
-    assert len(first.evictions) == 1
+    assert len(first.fates.going) == 1
     later = structs.replace(memory, queued=first.queued)
     soon = admitted(later, made=made, now=NOW + PATIENCE - SECOND)
-    assert len(soon.evictions) == 1
+    assert len(soon.fates.going) == 1
     assert soon.queued == first.queued
     late = NOW + PATIENCE
     held = admitted(structs.replace(later, moves=(under_way("x", "elsewhere", at=late),)), made=made, now=late, turn=1)
-    assert held.evictions == ()
+    assert held.fates.going == ()
     assert causes(held) == {WindowFull("", 2, 1), StepQueued(Reference("team-0", "Deployment", "web"), 3)}
     free = admitted(structs.replace(later, moves=()), made=made, now=late)
     assert spaces(free) == {"team-0": 3}
@@ -263,7 +263,7 @@ def test_a_replacement_that_does_not_run_stops_its_workload_alone() -> None:
     admission = admitted(Memory(moves=(overdue,)), policy=eager(budgets=Budgets(**PLENTY)))
     assert spaces(admission) == {"team-1": 4, "team-2": 4}
     assert causes(admission) == {ReplacementNotRunning(web, "x", "ImagePullBackOff", holds_namespace=False)}
-    assert {one.reason for one in admission.waiting} == {Reason.SLOW_START}
+    assert {one.reason for one in admission.fates.kept} == {Reason.SLOW_START}
     db = structs.replace(overdue, uid="y", pod="y", workload=Reference("team-0", "Deployment", "db"))
     api = structs.replace(overdue, uid="z", pod="z", workload=Reference("team-0", "Deployment", "api"))
     grown = (StartWindow(size=9, moved_at=NOW), StartWindow(namespace="team-0", size=9, moved_at=NOW))
@@ -312,7 +312,7 @@ def test_a_cluster_that_does_not_replace_is_left_alone() -> None:
     assert held_cluster(DOWN[0], now=NOW, before=state) == CLOSED
     grown = (StartWindow(size=9, moved_at=NOW), StartWindow(namespace="team-0", size=9, moved_at=NOW))
     admission = admitted(Memory(moves=DOWN, windows=grown), breaker=state)
-    assert (admission.evictions, admission.windows) == ((), ())
+    assert (admission.fates.going, admission.windows) == ((), ())
     assert causes(admission) == {BreakerOpen(state.causes, NOW, timedelta(minutes=5))}
     assert admission.next_try == NOW + FIRST_PROBE
 
@@ -323,14 +323,14 @@ def test_a_probe_goes_elsewhere_after_a_minute() -> None:
     avoided = under_way("z", "team-0", uncreated="failed calling webhook")
     moves = (*DOWN, avoided)
     state = held_cluster(*moves, now=NOW)
-    assert not admitted(Memory(moves=moves), breaker=state, now=at_probe - SECOND).evictions
+    assert not admitted(Memory(moves=moves), breaker=state, now=at_probe - SECOND).fates.going
     admission = admitted(Memory(moves=moves), breaker=state, now=at_probe)
-    (probe,) = admission.evictions
+    (probe,) = admission.fates.going
     assert probe.pod.namespace != "team-0"
-    assert len(admission.waiting) == 11
+    assert len(admission.fates.kept) == 11
     tried = under_way("p", probe.pod.namespace, at=at_probe, state=MoveState.PLANNED)
     during = admitted(Memory(moves=(*moves, tried)), breaker=state, now=at_probe + SECOND)
-    assert (during.evictions, during.next_try) == ((), None)
+    assert (during.fates.going, during.next_try) == ((), None)
 
 
 def test_a_probe_is_a_single_eviction_if_possible() -> None:
@@ -343,9 +343,9 @@ def test_a_probe_is_a_single_eviction_if_possible() -> None:
     assert spaces(admitted(memory, made=needing(2, "team-0", "team-1"), breaker=state, now=now)) == {"team-2": 1}
     others = held_cluster(*DOWN, now=NOW).causes
     unready = structs.replace(others[0], cause=BreakerCause.UNREADY_NODES)
-    assert not admitted(memory, breaker=BreakerState((unready, *others)), now=now).evictions
-    one = structs.replace(PLAN, evictions=PLAN.evictions[:1])
-    assert len(admitted(memory, made=one, breaker=state, now=now).evictions) == 1
+    assert not admitted(memory, breaker=BreakerState((unready, *others)), now=now).fates.going
+    one = with_evictions(PLAN, PLAN.fates.going[:1])
+    assert len(admitted(memory, made=one, breaker=state, now=now).fates.going) == 1
 
 
 def test_a_probe_goes_beside_overdue_replacements_where_there_is_no_other_place() -> None:
@@ -354,15 +354,15 @@ def test_a_probe_goes_beside_overdue_replacements_where_there_is_no_other_place(
         under_way(name, name, state=MoveState.PENDING, unstarted="ImagePullBackOff") for name in ("team-0", "team-1")
     )
     state = held_cluster(*missing, now=NOW)
-    only = structs.replace(PLAN, evictions=tuple(one for one in PLAN.evictions if one.pod.namespace != "team-2"))
+    only = with_evictions(PLAN, tuple(one for one in PLAN.fates.going if one.pod.namespace != "team-2"))
     for turn in range(2):
         elsewhere = admitted(Memory(moves=missing), breaker=state, now=NOW + FIRST_PROBE, turn=turn)
         assert spaces(elsewhere) == {"team-2": 1}
         beside = admitted(Memory(moves=missing), made=only, breaker=state, now=NOW + FIRST_PROBE, turn=turn)
-        assert len(beside.evictions) == 1
-        uids = [one.pod.uid for one in PLAN.evictions if one.pod.namespace == beside.evictions[0].pod.namespace]
-        rest = [one.eviction.pod.uid for one in beside.waiting if one.eviction.pod.uid in uids]
-        assert [beside.evictions[0].pod.uid, *rest] == uids, "the rest of the step waits, in its order"
+        assert len(beside.fates.going) == 1
+        uids = [one.pod.uid for one in PLAN.fates.going if one.pod.namespace == beside.fates.going[0].pod.namespace]
+        rest = [one.eviction.pod.uid for one in beside.fates.kept if one.eviction.pod.uid in uids]
+        assert [beside.fates.going[0].pod.uid, *rest] == uids, "the rest of the step waits, in its order"
 
 
 @given(st.lists(st.integers(0, 3), min_size=3, max_size=3), st.integers(0, 20))
@@ -399,14 +399,14 @@ def test_in_mode_approve_a_probe_is_of_what_a_person_has_approved() -> None:
     """Else the first step of the plan would keep it for itself."""
     policy = POLICY.model_copy(update={"mode": Mode.APPROVE})
     state = held_cluster(*DOWN, now=NOW)
-    approved = [one.pod.uid for one in PLAN.evictions if one.pod.namespace == "team-2"]
+    approved = [one.pod.uid for one in PLAN.fates.going if one.pod.namespace == "team-2"]
     proposal = Proposal(hash="h", policy=policy.hash, since=NOW, uids=tuple(approved), approved=True)
     memory = Memory(moves=DOWN, proposal=proposal, seen=())
     context = AdmissionContext(
         policy=policy, mode=Mode.APPROVE, now=NOW + FIRST_PROBE, breaker=state, approved="h", at_once=True
     )
     admission = admit(PLAN, SNAPSHOT, memory, context)
-    assert [one.pod.uid for one in admission.evictions] == approved[:1]
+    assert [one.pod.uid for one in admission.fates.going] == approved[:1]
 
 
 def test_several_steps_that_wait_keep_their_place() -> None:
@@ -418,10 +418,10 @@ def test_several_steps_that_wait_keep_their_place() -> None:
     late = NOW + PATIENCE
     busy = structs.replace(memory, queued=first.queued, moves=(under_way("x", "elsewhere", at=late),))
     second = admitted(busy, made=made, now=late)
-    assert (second.evictions, second.queued) == ((), first.queued)
+    assert (second.fates.going, second.queued) == ((), first.queued)
     assert admitted(busy, made=made, now=late, stale="Pod: silent").queued == first.queued
     gone = admitted(structs.replace(busy, moves=()), made=made, now=late)
-    assert len(gone.evictions) == 3
+    assert len(gone.fates.going) == 3
     assert len(gone.queued) == 1
     policy = POLICY.model_copy(update={"mode": Mode.APPROVE})
     context = AdmissionContext(policy=policy, mode=Mode.APPROVE, now=late, at_once=True)
@@ -462,7 +462,7 @@ def test_no_window_is_exceeded(data: st.DataObject) -> None:
     admission = admitted(memory, made=needing(needed, "team-1"), turn=data.draw(st.integers(0, 3)))
     before = Counter(one.namespace for one in moves)
     after = before + spaces(admission)
-    assert_within(sizes, before, after, admission.evictions)
+    assert_within(sizes, before, after, admission.fates.going)
 
 
 def assert_within(sizes: dict[str, int], before: Counter[str], after: Counter[str], evictions: Sequence[Any]) -> None:
@@ -485,7 +485,7 @@ def test_a_replacement_that_is_not_created_is_named_before_the_window() -> None:
 
 def test_the_same_pod_takes_the_place_that_it_has_taken() -> None:
     """What may still be carried out is under way; a new request for its pod is no further move."""
-    first, *_ = PLAN.evictions
+    first, *_ = PLAN.fates.going
     unexecuted = under_way(
         first.pod.uid,
         first.pod.namespace,
@@ -497,14 +497,14 @@ def test_the_same_pod_takes_the_place_that_it_has_taken() -> None:
     other = under_way("x", "elsewhere")
     assert describe_windows(Memory(moves=(unexecuted, other)), SNAPSHOT, NOW).cluster == WindowUse(2, 2)
     admission = admitted(Memory(moves=(unexecuted, other)))
-    assert [one.pod.uid for one in admission.evictions] == [first.pod.uid]
+    assert [one.pod.uid for one in admission.fates.going] == [first.pod.uid]
     assert WindowFull("", 2, 2) in causes(admission)
 
 
 def test_a_replacement_that_no_node_admits_keeps_nothing_of_its_own_repair() -> None:
     """Planning knows of it: the next step may be what makes its place. Other workloads wait for it as ever."""
     web = Reference("team-0", "Deployment", "web")
-    group = next(one.group for one in PLAN.evictions if one.pod.namespace == "team-0")
+    group = next(one.group for one in PLAN.fates.going if one.pod.namespace == "team-0")
     sample = next(pod for pod in SNAPSHOT.pods if pod.namespace == "team-0")
     everywhere = structs.replace(sample.spec, requests=Resources(cpu=10_000_000))
     for spec, goes in ((everywhere, True), (sample.spec, False)):
@@ -513,14 +513,14 @@ def test_a_replacement_that_no_node_admits_keeps_nothing_of_its_own_repair() -> 
         fresh = under_way("x", "team-0", workload=web, group=group, state=MoveState.PENDING, replacement="r")
         overdue = structs.replace(fresh, unstarted=UNSCHEDULABLE)
         for move_, others in ((fresh, 1), (overdue, 2)):
-            alone = structs.replace(PLAN, evictions=tuple(e for e in PLAN.evictions if e.pod.namespace == "team-0"))
-            assert bool(admitted(Memory(moves=(move_,)), snapshot=snapshot, made=alone).evictions) is goes
-            elsewhere = structs.replace(PLAN, evictions=tuple(e for e in PLAN.evictions if e.pod.namespace != "team-0"))
-            assert len(admitted(Memory(moves=(move_,)), snapshot=snapshot, made=elsewhere).evictions) == others
+            alone = with_evictions(PLAN, tuple(e for e in PLAN.fates.going if e.pod.namespace == "team-0"))
+            assert bool(admitted(Memory(moves=(move_,)), snapshot=snapshot, made=alone).fates.going) is goes
+            elsewhere = with_evictions(PLAN, tuple(e for e in PLAN.fates.going if e.pod.namespace != "team-0"))
+            assert len(admitted(Memory(moves=(move_,)), snapshot=snapshot, made=elsewhere).fates.going) == others
 
 
 def test_a_request_without_an_answer_takes_a_place_for_ten_seconds() -> None:
     """By then a snapshot shows whether it was granted."""
     for second, number in ((9.9, 1), (10, 2)):
         unanswered = under_way("x", "elsewhere", state=MoveState.PLANNED, at=NOW - second * SECOND)
-        assert len(admitted(Memory(moves=(unanswered,))).evictions) == number
+        assert len(admitted(Memory(moves=(unanswered,))).fates.going) == number

@@ -114,6 +114,6 @@ def test_only_workloads_of_the_scope_are_assessed_and_all_pods_use_capacity(othe
     assert [one.counts.by_node for one in group.hard] == [one.counts.by_node for one in same.hard]
     members = [one.member for limit in seen.limits for one in limit.parts]
     assert {member.reference.namespace for member in members} == {"shop"}
-    evictions = [eviction.pod.name for eviction in scoped.plan.evictions]
+    evictions = [eviction.pod.name for eviction in scoped.plan.fates.going]
     assert bool(evictions) is movable, "c-1 is full, or not"
-    assert evictions == [eviction.pod.name for eviction in full.plan.evictions]
+    assert evictions == [eviction.pod.name for eviction in full.plan.fates.going]

@@ -21,7 +21,8 @@ from rebalancer.model.moves import CapacityRequest, CapacityState, DomainName, R
 from rebalancer.model.placeholders import PLACEHOLDER_LABEL, REQUEST_LABEL
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plan import Eviction, Outlook
+from rebalancer.planning.eviction import Eviction, Outlook
+from rebalancer.planning.fates import Fates, Goes
 from rebalancer.policy import Amount, Budgets
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, START, ZONE
@@ -75,14 +76,14 @@ def request(*names: str, **changes: object) -> CapacityRequest:
 
 def planned(made: Snapshot) -> tuple[Eviction, ...]:
     """Return the evictions that would go if no placeholder existed."""
-    evictions = evaluate(made, POLICY).plan.evictions
+    evictions = evaluate(made, POLICY).plan.fates.going
     assert evictions
     return evictions
 
 
 def gate(made: Snapshot, held: Sequence[Pod], *requests: CapacityRequest) -> Gate:
     evictions = planned(made)
-    return pass_gate(evictions, View(replace(made, pods=(*made.pods, *held))), held, requests)
+    return pass_gate(Fates(tuple(map(Goes, evictions))), View(replace(made, pods=(*made.pods, *held))), held, requests)
 
 
 def names(evictions: Sequence[Eviction]) -> list[str]:
@@ -90,7 +91,7 @@ def names(evictions: Sequence[Eviction]) -> list[str]:
 
 
 def causes(passed: Gate) -> set[object]:
-    return {waiting.refusal for waiting in passed.waiting}
+    return {waiting.refusal for waiting in passed.fates.kept}
 
 
 def stranger(made: Snapshot, *, cpu: int) -> Pod:
@@ -103,7 +104,7 @@ def stranger(made: Snapshot, *, cpu: int) -> Pod:
 
 def test_without_placeholders_and_requests_everything_goes() -> None:
     passed = gate(snapshot(), ())
-    assert (names(passed.evictions), passed.waiting, passed.freed) == (names(planned(snapshot())), (), ())
+    assert (names(passed.fates.going), passed.fates.kept, passed.freed) == (names(planned(snapshot())), (), ())
 
 
 @pytest.mark.parametrize("kind", ["deployment", "stateful_set"])
@@ -113,20 +114,20 @@ def test_the_placeholders_of_a_step_are_deleted_first(kind: str) -> None:
     step = planned(made)
     held = [placeholder(name, made) for name in NAMES]
     first = gate(made, held, request(*NAMES))
-    assert (first.evictions, first.freed) == ((), NAMES[: len(step)])
+    assert (first.fates.going, first.freed) == ((), NAMES[: len(step)])
     assert causes(first) == {CapacityBeingFreed(len(step))}
     leaving = [structs.replace(pod, deleted=START) if pod.name in first.freed else pod for pod in held]
     second = gate(made, leaving, request(*NAMES))
-    assert (second.evictions, second.freed, causes(second)) == ((), (), {CapacityBeingFreed(len(step))})
+    assert (second.fates.going, second.freed, causes(second)) == ((), (), {CapacityBeingFreed(len(step))})
     third = gate(made, held[len(step) :], request(*NAMES[len(step) :]))
-    assert (names(third.evictions), third.freed, third.waiting) == (names(step), (), ())
+    assert (names(third.fates.going), third.freed, third.fates.kept) == (names(step), (), ())
 
 
 def test_nothing_goes_before_the_whole_request_is_ready() -> None:
     """What seems free is what a placeholder without a node was created for."""
     made = snapshot()
     passed = gate(made, [placeholder("p-1", made)], request(*NAMES, state=CapacityState.REQUESTED))
-    assert (passed.evictions, passed.freed, causes(passed)) == ((), (), {CapacityIncomplete()})
+    assert (passed.fates.going, passed.freed, causes(passed)) == ((), (), {CapacityIncomplete()})
 
 
 def test_a_placeholder_that_is_no_longer_wanted_is_awaited() -> None:
@@ -134,7 +135,7 @@ def test_a_placeholder_that_is_no_longer_wanted_is_awaited() -> None:
     made = snapshot()
     held = [placeholder(name, made) for name in NAMES]
     passed = gate(made, held, request(*NAMES[2:]))
-    assert (passed.evictions, passed.freed, causes(passed)) == ((), (), {CapacityBeingFreed(2)})
+    assert (passed.fates.going, passed.freed, causes(passed)) == ((), (), {CapacityBeingFreed(2)})
 
 
 @pytest.mark.parametrize("free", [False, True])
@@ -147,7 +148,7 @@ def test_a_foreign_pod_that_could_take_the_capacity_holds_the_step(free: bool) -
     for cpu, expected in ((700, {CapacityDisputed("default/stranger")}), (9_000, set())):
         passed = gate(replace(made, pods=(*made.pods, stranger(made, cpu=cpu))), held, request(*left))
         assert {cause for cause in causes(passed) if isinstance(cause, CapacityDisputed)} == expected
-        assert not (expected and (passed.evictions or passed.freed))
+        assert not (expected and (passed.fates.going or passed.freed))
 
 
 def test_capacity_that_another_request_holds_is_not_taken() -> None:
@@ -155,7 +156,7 @@ def test_capacity_that_another_request_holds_is_not_taken() -> None:
     made = snapshot()
     held = [placeholder(name, made) for name in NAMES]
     passed = gate(made, held, request(*NAMES, workloads=(Reference("default", "Deployment", "other"),)))
-    assert (passed.evictions, passed.freed, causes(passed)) == ((), (), {CapacityHeld()})
+    assert (passed.fates.going, passed.freed, causes(passed)) == ((), (), {CapacityHeld()})
 
 
 def test_a_part_of_a_step_goes_where_it_is_a_step_by_itself() -> None:
@@ -165,7 +166,7 @@ def test_a_part_of_a_step_goes_where_it_is_a_step_by_itself() -> None:
     assert (len(step), step[0].needed) == (2, 1)
     held = [placeholder(name, made) for name in NAMES[1:]]
     passed = gate(made, held, request(workloads=(Reference("default", "Deployment", "other"),)))
-    assert (names(passed.evictions), causes(passed)) == (names(step[:1]), {CapacityHeld()})
+    assert (names(passed.fates.going), causes(passed)) == (names(step[:1]), {CapacityHeld()})
 
 
 def test_two_workloads_do_not_count_on_the_same_capacity() -> None:
@@ -173,10 +174,10 @@ def test_two_workloads_do_not_count_on_the_same_capacity() -> None:
     made = snapshot(workloads=("web", "api"))
     held = [placeholder(name, made) for name in NAMES[1:]]
     passed = gate(made, held, request("p-2"))
-    assert len(passed.evictions) == 1
-    assert {waiting.eviction.workload for waiting in passed.waiting} >= {
+    assert len(passed.fates.going) == 1
+    assert {waiting.eviction.workload for waiting in passed.fates.kept} >= {
         eviction.workload for eviction in planned(made)
-    } - {passed.evictions[0].workload}
+    } - {passed.fates.going[0].workload}
 
 
 def test_a_placeholder_too_small_for_a_replacement_frees_nothing() -> None:
@@ -185,8 +186,10 @@ def test_a_placeholder_too_small_for_a_replacement_frees_nothing() -> None:
     wide = snapshot()
     held = [placeholder("p-1", made, requests=structs.replace(made.pods[0].requests, cpu=100))]
     evictions = planned(wide)
-    passed = pass_gate(evictions, View(replace(made, pods=(*made.pods, *held))), held, [request("p-1")])
-    assert (passed.evictions, passed.freed, causes(passed)) == ((), (), {CapacityHeld()})
+    passed = pass_gate(
+        Fates(tuple(map(Goes, evictions))), View(replace(made, pods=(*made.pods, *held))), held, [request("p-1")]
+    )
+    assert (passed.fates.going, passed.freed, causes(passed)) == ((), (), {CapacityHeld()})
 
 
 def test_a_prediction_counts_only_where_it_still_holds() -> None:
@@ -197,8 +200,8 @@ def test_a_prediction_counts_only_where_it_still_holds() -> None:
         elsewhere = Outlook(_Elsewhere((Target(ZONE, values), Target(HOSTNAME, ("c-1",)))))
         repair = structs.replace(first.repair, forced=False, outlook=elsewhere)
         eviction = structs.replace(first, repair=repair)
-        passed = pass_gate([eviction], View(made), (), [request()])
-        assert bool(passed.evictions) == goes
+        passed = pass_gate(Fates((Goes(eviction),)), View(made), (), [request()])
+        assert bool(passed.fates.going) == goes
 
 
 class _Elsewhere:

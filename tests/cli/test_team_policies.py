@@ -80,7 +80,7 @@ def test_the_library_puts_the_same_in_force(
     shown, _ = planned(capsys, "--policy", policy, "--snapshot", file)
     snapshot = rebalancer.read_snapshot(Path(file).read_bytes(), source=file)
     evaluation = rebalancer.evaluate(snapshot, rebalancer.load_policy(Path(policy).read_bytes(), source=policy))
-    assert [eviction.pod.name for eviction in evaluation.plan.evictions] == [row["pod"] for row in shown["evictions"]]
+    assert [eviction.pod.name for eviction in evaluation.plan.fates.going] == [row["pod"] for row in shown["evictions"]]
     assert evaluation.plan.policy_hash == shown["policyHash"]
     assert ("shop" in evaluation.team_problems) == ("Evict" in text)
     assert "held" not in {pod.name for pod in evaluation.view.snapshot.pods}

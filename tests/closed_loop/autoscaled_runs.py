@@ -375,7 +375,7 @@ class Run:
             for workload in group.workloads:
                 if group.refusal is not None:
                     self._reasons[workload] = f"{group.refusal.reason}/{type(group.refusal).__name__}"
-        for waiting in cycle.admission.waiting:
+        for waiting in cycle.fates.kept:
             refusal = waiting.refusal
             self._reasons[waiting.eviction.workload] = f"{refusal.reason}/{type(refusal).__name__}"
         moving = Counter(move.workload for move in cycle.memory.in_flight)

@@ -52,7 +52,8 @@ def test_it_is_carried_from_cycle_to_cycle() -> None:
     state, evicts = cycle(state, SNAPSHOT, NOW + timedelta(seconds=299))
     assert not evicts
     assert state.cycle is not None
-    assert {waiting.reason for waiting in state.cycle.admission.waiting} == {Reason.BREAKER_OPEN}
+    possible = state.cycle.plan.fates.going
+    assert {one.reason for one in state.cycle.fates.kept if one.eviction in possible} == {Reason.BREAKER_OPEN}
     state, evicts = cycle(state, SNAPSHOT, NOW + timedelta(seconds=300))
     assert evicts
 

@@ -66,8 +66,8 @@ def run(cluster: SimulatedCluster, policy: Policy, last: Cycle | None, *, again:
 
 def admitted(cycle: Cycle) -> tuple[list[str], list[tuple[str, Refusal]]]:
     """Return the pods to evict, and those that wait with the reasons."""
-    waiting = [(one.eviction.pod.uid, one.refusal) for one in cycle.admission.waiting]
-    return [eviction.pod.uid for eviction in cycle.admission.evictions], waiting
+    waiting = [(one.eviction.pod.uid, one.refusal) for one in cycle.fates.kept]
+    return [eviction.pod.uid for eviction in cycle.fates.going], waiting
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_a_bad_answer_stops_until_it_was_good_again_for_long_enough(guarded: Gua
     guarded.run(600)
     assert guarded.evictions == 1
     assert guarded.state.cycle is not None
-    assert {one.reason for one in guarded.state.cycle.admission.waiting} == {Reason.AWAITING_GUARDS}
+    assert {one.reason for one in guarded.state.cycle.fates.kept} == {Reason.AWAITING_GUARDS}
     document = status_document(guarded.state, "one", "here")
     assert [(guard.name, guard.good) for guard in document.guards] == [("errors", False)]
     assert describe_status(document) == "mode Evict, but not every guard is good (errors): no eviction now"
@@ -235,7 +235,7 @@ def test_a_canary_goes_before_the_others_of_its_workload() -> None:
         simulation.runner.tick()
         assert simulation.evictions == first
         assert simulation.runner.state.cycle is not None
-        reasons = {one.reason for one in simulation.runner.state.cycle.admission.waiting}
+        reasons = {one.reason for one in simulation.runner.state.cycle.fates.kept}
         assert reasons == ({Reason.AWAITING_CANARY} if canary else set())
         stored: set[int] = set()
         for _ in range(12):

@@ -40,6 +40,7 @@ from rebalancer.model.events import Regarding
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.moves import FailedPrediction, Memory, MoveState, SentRequest
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.fates import NO_FATES
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult, PlacedPod, ReplicaCount
 from rebalancer.reporting.events import problem_events
@@ -264,7 +265,7 @@ def test_a_refused_eviction_that_is_carried_out_is_reported_as_a_move() -> None:
     later = NOW + timedelta(seconds=20)
     there, requests = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
     assert there.cycle is not None
-    assert {waiting.reason for waiting in there.cycle.admission.waiting} == {"RefusedByAdmission"}
+    assert {waiting.reason for waiting in there.cycle.fates.kept} == {"RefusedByAdmission"}
     assert (there.queue.evictions, "MoveVerified" in reasons(requests)) == ((), False)
     victim = SNAPSHOT.pod[requested.move.uid]
     replacement = msgspec.structs.replace(victim, uid="new", name="web-new", node="c-1", created=later)
@@ -312,7 +313,7 @@ def test_stale_views() -> None:
     state, requests = after(led(), CycleDue(snapshot=SNAPSHOT, stale="Pod: nothing heard for 400s"))
     assert "Evict" not in kinds(requests)
     assert state.cycle is not None
-    assert {waiting_eviction.reason for waiting_eviction in state.cycle.admission.waiting} == {"StaleData"}
+    assert {waiting_eviction.reason for waiting_eviction in state.cycle.fates.kept} == {"StaleData"}
 
 
 def test_moves_are_not_followed_on_a_stale_view() -> None:
@@ -516,8 +517,8 @@ def test_nothing_is_admitted_while_paused() -> None:
     state, requests = after(led(pause=pause), CycleDue(snapshot=SNAPSHOT))
     assert "Evict" not in kinds(requests)
     assert state.cycle is not None
-    assert {waiting_eviction.reason for waiting_eviction in state.cycle.admission.waiting} == {"Paused"}
-    assert len(state.cycle.admission.waiting) == 4
+    assert {waiting_eviction.reason for waiting_eviction in state.cycle.fates.kept} == {"Paused"}
+    assert len(state.cycle.fates.kept) == 4
     state, _ = step(state, CycleDue(snapshot=SNAPSHOT), NOW + timedelta(seconds=10))
     state, requests = step(state, Saved(), NOW + timedelta(seconds=10))
     assert "Evict" in kinds(requests)
@@ -721,7 +722,7 @@ def test_a_memory_that_was_not_saved() -> None:
     assert state.memory.moves == ()
     state, requests = after(state, CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
-    (reason,) = {waiting.reason for waiting in state.cycle.admission.waiting}
+    (reason,) = {waiting.reason for waiting in state.cycle.fates.kept}
     assert (reason, kinds(requests)) == ("MemoryNotSaved", ["Save"])
     state, requests = after(state, Saved(), *CYCLE)
     assert len(evictions(requests)) == 1
@@ -764,7 +765,7 @@ def test_an_overloaded_server_is_left_alone() -> None:
         now = NOW + timedelta(seconds=seconds)
         later, _ = step(state, CycleDue(snapshot=replace(two_workloads(), taken_at=now)), now)
         assert later.cycle is not None
-        waiting = {one.reason for one in later.cycle.admission.waiting if one.eviction.group == first.move.group}
+        waiting = {one.reason for one in later.cycle.fates.kept if one.eviction.group == first.move.group}
         assert waiting == reasons_then or (seconds == 20 and not waiting)
 
 
@@ -788,7 +789,7 @@ def test_a_clock_that_was_set_back_prolongs_no_back_off() -> None:
         now = then + timedelta(seconds=seconds)
         state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=now)), now)
         assert state.cycle is not None
-        assert ("BackOff" in {one.reason for one in state.cycle.admission.waiting}) is waits
+        assert ("BackOff" in {one.reason for one in state.cycle.fates.kept}) is waits
 
 
 def test_a_clock_that_was_set_back_prolongs_no_wait_after_a_failed_prediction() -> None:
@@ -801,7 +802,7 @@ def test_a_clock_that_was_set_back_prolongs_no_wait_after_a_failed_prediction() 
         now = then + passed
         state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=now)), now)
         assert state.cycle is not None
-        assert ("BackOff" in {one.reason for one in state.cycle.admission.waiting}) is waits
+        assert ("BackOff" in {one.reason for one in state.cycle.fates.kept}) is waits
 
 
 def test_a_clock_that_was_set_back_prolongs_no_rate() -> None:
@@ -813,7 +814,7 @@ def test_a_clock_that_was_set_back_prolongs_no_rate() -> None:
         now = then + passed
         state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=now)), now)
         assert state.cycle is not None
-        assert ({one.reason for one in state.cycle.admission.waiting} == {"RateLimited"}) is waits
+        assert ({one.reason for one in state.cycle.fates.kept} == {"RateLimited"}) is waits
 
 
 def test_a_group_waits_as_long_as_the_server_asks() -> None:
@@ -825,7 +826,7 @@ def test_a_group_waits_as_long_as_the_server_asks() -> None:
         now = NOW + timedelta(seconds=seconds)
         later, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=now)), now)
         assert later.cycle is not None
-        assert ("BackOff" in {one.reason for one in later.cycle.admission.waiting}) is waits
+        assert ("BackOff" in {one.reason for one in later.cycle.fates.kept}) is waits
 
 
 def test_another_group_is_first_in_each_cycle() -> None:
@@ -847,7 +848,7 @@ def test_the_next_leader_requests_at_once_what_was_stored_and_never_requested() 
         assert [move.uid for move in state.memory.unexecuted] == remaining
         state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
         assert state.cycle is not None
-        assert {one.pod.uid for one in state.cycle.admission.evictions} == set(remaining)
+        assert {one.pod.uid for one in state.cycle.fates.going} == set(remaining)
     state, _ = after(led(), Leading(leads=True, memory=stored.memory, remaining=frozenset(planned)))
     state, _ = step(state, CycleDue(snapshot=replace(SNAPSHOT, taken_at=later)), later)
     assert {(move.uid, move.requested_at) for move in state.memory.in_flight} == {(uid, later) for uid in planned}
@@ -870,7 +871,7 @@ def test_once_waits_for_what_may_still_be_carried_out() -> None:
     once = RunOnce()
     quiet = replace(state, memory=Memory(moves=(unexecuted,)))
     assert state.cycle is not None
-    idle = replace(state.cycle, admission=replace(state.cycle.admission, evictions=()))
+    idle = replace(state.cycle, fates=NO_FATES)
     assert not any(once.is_done(replace(quiet, cycle=idle)) for _ in range(10))
     assert any(once.is_done(replace(quiet, cycle=idle, memory=Memory())) for _ in range(10))
 

@@ -64,7 +64,7 @@ def evicted(simulation: Simulation) -> Counter[str]:
 def refusals(simulation: Simulation) -> set[object]:
     cycle = simulation.runner.state.cycle
     assert cycle is not None
-    return {waiting.refusal for waiting in cycle.admission.waiting}
+    return {waiting.refusal for waiting in cycle.fates.kept}
 
 
 def test_after_its_first_ineffective_move_a_namespace_waits_ten_minutes_and_goes_on(webhook: set[str]) -> None:

@@ -49,8 +49,8 @@ def test_nothing_is_requested_until_the_time_that_the_server_asked_for(overloade
         assert {move.uid for move in simulation.runner.state.memory.moves} <= moves
         assert simulation.runner.state.cycle is not None
         admission = simulation.runner.state.cycle.admission
-        assert admission.evictions == ()
-        assert {type(waiting.refusal) for waiting in admission.waiting} == {ServerOverloaded}
+        assert admission.fates.going == ()
+        assert {type(waiting.refusal) for waiting in admission.fates.kept} == {ServerOverloaded}
     assert len(cluster.sent) == overloaded_at
     simulation.cycles(200, apart=1.0)
     assert simulation.evictions == NAMESPACES * WORKLOADS

@@ -118,7 +118,7 @@ def outcomes_of(seed: int) -> Iterator[tuple[str, str]]:
     """Yield for a drawn cluster what is planned, and what comes of it under several schedulers."""
     first = drawn(Random(seed)).snapshot()
     evaluation = evaluate(first, allowing())
-    steps = [eviction for eviction in evaluation.plan.evictions if eviction.repair.preempts]
+    steps = [eviction for eviction in evaluation.plan.fates.going if eviction.repair.preempts]
     for group in evaluation.plan.components:
         if isinstance(group.refusal, NodesTakeNoMore) and group.refusal.preemption is not None:
             yield type(group.refusal.preemption).__name__, _force(first)

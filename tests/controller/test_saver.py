@@ -115,7 +115,7 @@ def test_what_evictions_wait_for_is_stored_at_once(one: Process) -> None:
     other = Simulation(SimulatedCluster(skewed([[4], [2], [0]]).snapshot()), eager())
     other.runner._spawn = lambda _: None  # the requests hang
     other.runner.tick()
-    eviction = other.runner.state.cycle.admission.evictions[0] if other.runner.state.cycle is not None else None
+    eviction = other.runner.state.cycle.fates.going[0] if other.runner.state.cycle is not None else None
     assert eviction is not None
     state = one.state
     assert one.save(replace(state, queue=replace(state.queue, evictions=(eviction,)))) == ""

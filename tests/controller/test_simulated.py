@@ -197,7 +197,7 @@ def test_observing() -> None:
     assert simulation.evictions == 0
     cycle = simulation.runner.state.cycle
     assert cycle is not None
-    assert {waiting_eviction.reason for waiting_eviction in cycle.admission.waiting} == {"ObserveOnly"}
+    assert {one.reason for one in cycle.fates.kept if one.eviction in cycle.plan.fates.going} == {"ObserveOnly"}
     assert cycle.plan.lower_bound == 4
 
 
@@ -469,7 +469,7 @@ def test_what_was_planned_in_an_earlier_term_is_neither_stored_nor_evicted() -> 
     simulation.runner._observer = Deposed()
     simulation.runner.tick()
     assert simulation.runner.state.cycle is not None
-    assert simulation.runner.state.cycle.admission.evictions
+    assert simulation.runner.state.cycle.fates.going
     assert cluster.load(MEMORY_KEY) == ""
     assert simulation.evictions == 0
     simulation.runner._observer = simulation.observer

@@ -109,5 +109,5 @@ def test_the_stored_map_has_the_moves_of_the_cycle() -> None:
     assert cycle is not None
     assert cycle.stored_map is not None
     moving = {one.pod: one.step for one in cycle.stored_map.lanes[0].moves if one.kind is MoveKind.MOVING}
-    assert moving == {one.pod.name: one.step for one in cycle.admission.evictions}
+    assert moving == {one.pod.name: one.step for one in cycle.fates.going}
     assert moving

@@ -132,7 +132,8 @@ def test_while_it_may_be_carried_out_no_other_pod_of_the_workload_goes() -> None
         assert cycle is not None
         assert cycle.assessment.violated
         assert simulation.evictions == 0
-        assert {str(one.reason) for one in cycle.admission.waiting} == {"GroupInFlight"}
+        possible = cycle.plan.fates.going
+        assert {str(one.reason) for one in cycle.fates.kept if one.eviction in possible} == {"GroupInFlight"}
         cluster.advance(10)
     simulation.runner.tick()
     assert simulation.evictions == 1

@@ -305,7 +305,7 @@ def read(text: str | None, before: TeamReading | None = None, namespace: str = "
 
 def waiting(state: LoopState) -> set[str]:
     assert state.cycle is not None
-    return {str(eviction.reason) for eviction in state.cycle.plan.waiting} | {
+    return {str(eviction.reason) for eviction in state.cycle.plan.fates.kept} | {
         str(refusal.reason) for refusal in state.cycle.plan.refusals
     }
 
@@ -314,10 +314,10 @@ def test_a_team_holds_its_own_pods_back() -> None:
     """With a budget of 0 nothing of its namespace is evicted, and the message names the team's budget."""
     state, _ = after(a_state(cluster_policy("default"), NOW), read(None), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
-    assert len(state.cycle.admission.evictions) == 4
+    assert len(state.cycle.fates.going) == 4
     state, _ = after(state, read(STRICT), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
-    assert state.cycle.admission.evictions == ()
+    assert state.cycle.fates.going == ()
     assert waiting(state) == {"StepExceedsBudget"}
 
 
@@ -330,19 +330,19 @@ def test_nothing_is_evicted_before_a_team_policy_has_been_read() -> None:
         a_state(cluster_policy(), NOW), PolicyLoaded(policy=cluster_policy("default")), CycleDue(snapshot=SNAPSHOT)
     )
     assert state.cycle is not None
-    assert state.cycle.admission.evictions == ()
+    assert state.cycle.fates.going == ()
     assert "Excluded" in waiting(state)
     assert state.in_force.team_problems == {}
     state, events = after(state, read(None))
     assert events == []
     state, _ = after(state, CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
-    assert len(state.cycle.admission.evictions) == 4
+    assert len(state.cycle.fates.going) == 4
     home = Regarding(kind="ConfigMap", namespace="default", name="rebalancer-control")
     state = a_state(cluster_policy("*"), NOW)
     state, _ = after(replace(state, process=replace(state.process, pause_object=home)), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
-    assert len(state.cycle.admission.evictions) == 4
+    assert len(state.cycle.fates.going) == 4
 
 
 def test_a_namespace_whose_workloads_are_not_read_has_no_team_policy() -> None:
@@ -358,11 +358,11 @@ def test_a_namespace_without_a_valid_team_policy_is_left_alone() -> None:
     broken = read("mode: Evict\n")
     state, _ = after(a_state(cluster_policy("default"), NOW), broken, CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
-    assert state.cycle.admission.evictions == ()
+    assert state.cycle.fates.going == ()
     assert "Excluded" in waiting(state)
     state, _ = after(state, read(HEAD, broken.teams["default"]), CycleDue(snapshot=SNAPSHOT))
     assert state.cycle is not None
-    assert len(state.cycle.admission.evictions) == 4
+    assert len(state.cycle.fates.going) == 4
 
 
 def test_a_team_policy_takes_effect_between_two_evictions() -> None:

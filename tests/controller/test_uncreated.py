@@ -80,7 +80,7 @@ def test_a_namespace_without_replacements_stops_and_goes_on_once_they_are_create
     assert all(failure in event for event in events)
     cycle = simulation.runner.state.cycle
     assert cycle is not None
-    assert {waiting.reason for waiting in cycle.admission.waiting} <= {Reason.CANNOT_CREATE}
+    assert {waiting.reason for waiting in cycle.fates.kept} <= {Reason.CANNOT_CREATE}
     accept_pods(simulation.cluster, "shop")
     simulation.cycles(40, apart=10)
     assert evicted(simulation) == {"shop": WORKLOADS, "other": 3}

@@ -20,7 +20,9 @@ from rebalancer.controller.telemetry import Telemetry
 from rebalancer.controller.workload_evictions import MOST_WORKLOADS, WorkloadEvictions
 from rebalancer.model.moves import Move, MoveState, Reference
 from rebalancer.model.reasons import Cause
-from rebalancer.planning.plan import Eviction, Plan, Repair
+from rebalancer.planning.eviction import Eviction, Repair
+from rebalancer.planning.fates import Fates, Goes
+from rebalancer.planning.plan import Plan
 from rebalancer.policy import Mode
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.build import a_cluster
@@ -63,8 +65,8 @@ def planned(*workloads: Reference) -> Plan:
     """Return a plan with an eviction of each workload."""
     (victim,) = a_cluster("a", 1, {"a-1": 1}).snapshot().pods
     repair = Repair(step=1, group="g", cause=Cause.SKEW_VIOLATED)
-    evictions = tuple(Eviction(repair=repair, pod=victim, workload=workload) for workload in workloads)
-    return Plan(made_at=NOW, expires_at=NOW, policy_hash="", evictions=evictions)
+    fates = Fates(tuple(Goes(Eviction(repair=repair, pod=victim, workload=workload)) for workload in workloads))
+    return Plan(made_at=NOW, expires_at=NOW, policy_hash="", fates=fates)
 
 
 def granted(workload: Reference, at: datetime = NOW) -> Move:
@@ -219,7 +221,7 @@ def test_an_eviction_that_waits_has_a_series_already() -> None:
     snapshot = replace(snapshot, budgets=tuple(structs.replace(budget, allowed=0) for budget in snapshot.budgets))
     state = after(leading(), CycleDue(snapshot=snapshot), snapshot.taken_at)
     assert state.cycle is not None
-    assert "web" not in {eviction.workload.name for eviction in state.cycle.plan.evictions}
+    assert "web" not in {eviction.workload.name for eviction in state.cycle.plan.fates.going}
     made.changed(state)
     assert series()[WEB] == 0
 

@@ -88,11 +88,11 @@ class State:
         plan = self.evaluate(policy, owners).plan
         refusals = [refused.refusal for refused in plan.refusals]
         refusals += [component.refusal for component in plan.components if component.refusal is not None]
-        refusals += [waiting.refusal for waiting in plan.waiting]
+        refusals += [waiting.refusal for waiting in plan.fates.kept]
         said: dict[Reason, str] = {}
         for refusal in refusals:
             said[refusal.reason] = "\n".join(filter(None, (said.get(refusal.reason), str(refusal))))
-        evicted = [f"{eviction.pod.namespace}/{eviction.pod.name}" for eviction in plan.evictions]
+        evicted = [f"{eviction.pod.namespace}/{eviction.pod.name}" for eviction in plan.fates.going]
         return Outcome(evicted, said)
 
 

@@ -55,7 +55,7 @@ def owners(snapshot: Snapshot, change: Callable[[Workload], Workload]) -> Snapsh
 
 
 def evicted(plan: Plan) -> list[str]:
-    return [eviction.pod.name for eviction in plan.evictions]
+    return [eviction.pod.name for eviction in plan.fates.going]
 
 
 def database(on: dict[str, int] | None = None, **fields: Any) -> Snapshot:

@@ -34,7 +34,8 @@ from rebalancer.planning.by_preemption import (
     TooManyPreempted,
 )
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
-from rebalancer.planning.plan import Eviction, Plan
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.plan import Plan
 from rebalancer.planning.plan_file import read_plan, write_plan
 from rebalancer.planning.planner import plan
 from rebalancer.planning.search.limits import SearchLimits
@@ -90,7 +91,7 @@ def made(
 def why_not(state: Snapshot, policy: Policy | None = None, **known: Any) -> Fact | None:
     """Return what stands in the way of a repair by preemption: nothing is evicted."""
     outcome = made(state, policy, **known)
-    assert outcome.evictions == ()
+    assert outcome.fates.going == ()
     (group,) = [one for one in outcome.components if one.groups[0].spread.workloads[0].name == "web"]
     cause = cause_of(group)
     assert isinstance(cause, NodesTakeNoMore)
@@ -99,7 +100,7 @@ def why_not(state: Snapshot, policy: Policy | None = None, **known: Any) -> Fact
 
 
 def step_of(outcome: Plan) -> Eviction:
-    (eviction,) = outcome.evictions
+    (eviction,) = outcome.fates.going
     return eviction
 
 
@@ -178,8 +179,8 @@ class TestTheStep:
 
     def test_one_whose_own_budget_allows_nothing_waits(self) -> None:
         outcome = made(with_budget(crowded(), "web").snapshot())
-        assert outcome.evictions == ()
-        assert [waiting.reason for waiting in outcome.waiting] == [Reason.STEP_EXCEEDS_BUDGET]
+        assert outcome.fates.going == ()
+        assert [waiting.reason for waiting in outcome.fates.kept] == [Reason.STEP_EXCEEDS_BUDGET]
 
     def test_without_lower_pods_nothing_is_added(self) -> None:
         def raised(pod: Pod) -> Pod:
@@ -197,7 +198,7 @@ class TestNothingElseMoves:
     def waits(self, state: Snapshot, memory: Memory = NO_MEMORY) -> tuple[int, int]:
         outcome = made(state, memory=memory)
         causes = [group.refusal for group in outcome.components if isinstance(group.refusal, PreemptionWaits)]
-        assert [eviction for eviction in outcome.evictions if eviction.repair.preempts] == []
+        assert [eviction for eviction in outcome.fates.going if eviction.repair.preempts] == []
         assert causes[0].passes
         assert causes[0].reason is Reason.GROUP_IN_FLIGHT
         assert causes[0] in [row.refusal for row in outcome.refusals]
@@ -210,9 +211,9 @@ class TestNothingElseMoves:
             namespace="shop",
             pod="gone",
             node="a-1",
-            workload=made(state).evictions[0].workload,
+            workload=made(state).fates.going[0].workload,
             owner_uid="other",
-            cause=made(state).evictions[0].cause,
+            cause=made(state).fates.going[0].cause,
             state=MoveState.PENDING,
             requested_at=state.taken_at,
             changed_at=state.taken_at,
@@ -240,14 +241,14 @@ class TestNothingElseMoves:
         builder = crowded()
         builder.deployment("small", on={"a-1": 2}, spread={ZONE: 1}, cpu=10)
         outcome = made(builder.snapshot())
-        assert [eviction.workload.name for eviction in outcome.evictions] == ["small"]
+        assert [eviction.workload.name for eviction in outcome.fates.going] == ["small"]
         assert self.waits(builder.snapshot()) == (1, 0)
 
     def test_of_two_such_repairs_one_is_made(self) -> None:
         builder = crowded(cpu=290)
         builder.deployment("app", on={"a-1": 3}, spread={ZONE: 1}, cpu=30, priority=10)
         outcome = made(builder.snapshot())
-        assert len([eviction for eviction in outcome.evictions if eviction.repair.preempts]) <= 1
+        assert len([eviction for eviction in outcome.fates.going if eviction.repair.preempts]) <= 1
 
 
 class TestWhileItIsUnderWay:
@@ -269,17 +270,17 @@ class TestWhileItIsUnderWay:
 
     def test_no_other_eviction_takes_the_place_that_the_preempted_pod_will_need(self) -> None:
         outcome = made(self.state())
-        assert outcome.evictions == ()
+        assert outcome.fates.going == ()
         (other,) = [group for group in outcome.components if group.workloads[0].name == "other"]
         assert other.reason is Reason.GROUP_IN_FLIGHT
 
     def test_where_no_step_relies_on_preemption_nothing_is_reserved_for_it(self) -> None:
         outcome = made(self.state(), rules("Refuse"))
-        assert [eviction.workload.name for eviction in outcome.evictions] == ["other"]
+        assert [eviction.workload.name for eviction in outcome.fates.going] == ["other"]
 
     def test_what_would_replace_a_preempted_pod_may_not_be_known(self) -> None:
         state = with_pods(self.state(), "batch", lambda pod: structs.replace(pod, owner=None))
-        assert [eviction.workload.name for eviction in made(state).evictions] == ["other"]
+        assert [eviction.workload.name for eviction in made(state).fates.going] == ["other"]
 
 
 class TestWhatStandsInTheWay:
@@ -400,7 +401,7 @@ class TestWhatStandsInTheWay:
             state, "batch", lambda pod: structs.replace(pod, labels=Labels({**pod.labels, "app": "web"}))
         )
         outcome = made(counted)
-        assert [eviction for eviction in outcome.evictions if eviction.repair.preempts] == []
+        assert [eviction for eviction in outcome.fates.going if eviction.repair.preempts] == []
 
     def test_a_pod_with_a_hard_constraint_of_its_own_stays(self) -> None:
         own = spread(HOSTNAME, 5, selects=LabelSelector.of({"app": "batch"}))
@@ -434,7 +435,7 @@ class TestWhatStandsInTheWay:
         builder.deployment("web", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1}, cpu=300, priority=10)
         builder.deployment("batch", on={"c-1": 3, "b-1": 2, "d-1": 2}, cpu=300)
         slow = with_pods(builder.snapshot(), "web", lambda pod: structs.replace(pod, grace_seconds=grace))
-        assert bool(made(slow).evictions) is is_step
+        assert bool(made(slow).fates.going) is is_step
 
     def test_more_pods_than_may_be_evicted_from_a_node_or_in_a_namespace(self) -> None:
         state = resized(crowded(victims=2, cpu=290).snapshot(), 700)
@@ -464,7 +465,7 @@ class TestWhatStandsInTheWay:
         """Nodes a and b take no other pods."""
         state = with_node(resized(crowded(victims=2, room=room, cpu=290).snapshot(), 700), "a-1", unschedulable=True)
         outcome = made(state)
-        assert bool(outcome.evictions) is is_step
+        assert bool(outcome.fates.going) is is_step
         if not is_step:
             assert isinstance(why_not(state), PreemptedPodWithoutPlace)
 
@@ -504,7 +505,7 @@ class TestWhatStandsInTheWay:
         builder.deployment("batch", on={"a-1": 1, "b-1": 2}, cpu=400)
         group = limit("maxPods: 1", group="selector: {matchLabels: {app: web}}")
         outcome = made(builder.snapshot(), rules(more=group))
-        assert [eviction for eviction in outcome.evictions if eviction.repair.preempts] == []
+        assert [eviction for eviction in outcome.fates.going if eviction.repair.preempts] == []
 
     def test_back_on_its_own_node_it_does_not_help(self) -> None:
         """Web keeps away from batch since it was placed: it may come back to its node, where batch goes for it."""

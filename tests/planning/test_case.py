@@ -32,6 +32,6 @@ def test_a_detour_is_reported_where_the_game_against_the_scheduler_needs_it() ->
 def test_a_prediction_with_an_extra_eviction_proves_nothing() -> None:
     """No order was found; the repair may take the one eviction that it is allowed above the minimum."""
     plan = planned(laid_out({"a": [4, 1], "b": [4, 1]}, 1, 1, 2))
-    (group,), (eviction, *_) = plan.components, plan.evictions
+    (group,), (eviction, *_) = plan.components, plan.fates.going
     assert eviction.repair.extra
     assert group.detour == Detour(minimum=1, enough=2, at_once=None)

@@ -89,12 +89,12 @@ def test_two_classes_that_need_concurrent_evictions() -> None:
     """One goes if the budgets allow another to follow while its replacement is stuck, and waits where they never do."""
     plan = planned(joined(two_that_go_together()))
     assert (plan.components[0].evictions, plan.components[0].optimal) == (2, True)
-    assert len(plan.evictions) == 1
+    assert len(plan.fates.going) == 1
     one = policy().model_copy(
         update={"budgets": policy().budgets.model_copy(update={"max_unavailable": Amount(value=1)})}
     )
     narrow = planned(joined(two_that_go_together()), one)
-    assert (narrow.evictions, narrow.components[0].reason) == ((), Reason.STEP_EXCEEDS_BUDGET)
+    assert (narrow.fates.going, narrow.components[0].reason) == ((), Reason.STEP_EXCEEDS_BUDGET)
 
 
 def test_a_step_waits_while_the_budgets_allow_no_second_eviction_just_now() -> None:
@@ -103,14 +103,14 @@ def test_a_step_waits_while_the_budgets_allow_no_second_eviction_just_now() -> N
         update={"budgets": policy().budgets.model_copy(update={"max_unavailable": Amount(value=2)})}
     )
     snapshot = joined(two_that_go_together())
-    assert len(planned(snapshot, two).evictions) == 1
+    assert len(planned(snapshot, two).fates.going) == 1
     first = {pod.labels["app"]: pod.uid for pod in reversed(snapshot.pods)}
     unready = tuple(
         structs.replace(pod, ready=False, starting_since=snapshot.taken_at) if pod.uid in first.values() else pod
         for pod in snapshot.pods
     )
     plan = planned(replace(snapshot, pods=unready), two)
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert plan.components[0].reason is Reason.BLOCKED_BY_BUDGET
 
 
@@ -120,16 +120,16 @@ def test_what_may_have_to_follow_an_unready_pod_may_be_ready() -> None:
     two = policy().model_copy(
         update={"budgets": policy().budgets.model_copy(update={"max_unavailable": Amount(value=2)})}
     )
-    (first,) = planned(snapshot, two).evictions
+    (first,) = planned(snapshot, two).fates.going
     unready = structs.replace(first.pod, ready=False)
     alone = tuple(unready if pod.uid == unready.uid else pod for pod in snapshot.pods)
-    assert [one.pod.uid for one in planned(replace(snapshot, pods=alone), two).evictions] == [unready.uid]
+    assert [one.pod.uid for one in planned(replace(snapshot, pods=alone), two).fates.going] == [unready.uid]
     starting = {pod.labels["app"]: pod.uid for pod in alone if pod.ready}.values()
     both = tuple(
         structs.replace(pod, ready=False, starting_since=snapshot.taken_at) if pod.uid in starting else pod
         for pod in alone
     )
-    assert planned(replace(snapshot, pods=both), two).evictions == ()
+    assert planned(replace(snapshot, pods=both), two).fates.going == ()
 
 
 def test_victims_with_too_many_outcomes_are_reported_as_not_visited() -> None:
@@ -145,5 +145,5 @@ def test_victims_with_too_many_outcomes_are_reported_as_not_visited() -> None:
 def test_followers_with_too_many_outcomes_are_reported_as_not_visited() -> None:
     """So too where the second of two concurrent evictions has more outcomes than are followed."""
     plan = planned(joined(two_that_go_together()), limits=SearchLimits(multi_class_choices=0))
-    assert not plan.evictions
+    assert not plan.fates.going
     assert cause_of(plan.components[0]) == StepSearchLimit()

@@ -27,7 +27,7 @@ def test_evictions_go_as_far_as_the_nodes_allow() -> None:
     plan = planned(two_zones(a=5, b=1), knowing("maxSkew: 1"))
     (group,) = plan.components
     assert (group.state, group.evictions, plan.lower_bound) == (State.VIOLATED, 2, 2)
-    assert plan.evictions
+    assert plan.fates.going
 
 
 def test_nothing_is_planned_where_only_a_node_is_missing() -> None:
@@ -51,4 +51,4 @@ def test_an_unreadable_node_pool_refuses_no_repair() -> None:
     """It says where nodes may be created, not where pods may be placed."""
     fault = Fault(kind="NodePool", namespace="", name="general", message="malformed")
     broken = replace(two_zones(a=5, b=1), faults=(fault,))
-    assert planned(broken, knowing("maxSkew: 1")).evictions
+    assert planned(broken, knowing("maxSkew: 1")).fates.going

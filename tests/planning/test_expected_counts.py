@@ -9,8 +9,9 @@ from rebalancer.model.moves import NO_MEMORY, Reference, Target
 from rebalancer.model.reasons import Cause, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
+from rebalancer.planning.eviction import Eviction, Outlook, Repair
 from rebalancer.planning.expected_counts import expected_counts, expected_worst
-from rebalancer.planning.plan import ComponentPlan, Eviction, Outlook, Repair
+from rebalancer.planning.plan import ComponentPlan
 from rebalancer.planning.scope.components import Component, Counts, find_components
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ZONE

@@ -7,7 +7,7 @@ from rebalancer.adapters.files import read_snapshot
 from rebalancer.creation.replacement import replacement
 from rebalancer.engine import Evaluation, evaluate
 from rebalancer.model.cluster import NEWEST
-from rebalancer.planning.plan import Eviction
+from rebalancer.planning.eviction import Eviction
 from rebalancer.policy import load_policy
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -22,7 +22,7 @@ def evaluated(state: DrawnState) -> Evaluation:
 
 def forced_steps(evaluation: Evaluation) -> list[list[Eviction]]:
     steps = defaultdict(list)
-    for eviction in (*evaluation.plan.evictions, *(waiting.eviction for waiting in evaluation.plan.waiting)):
+    for eviction in (*evaluation.plan.fates.going, *(waiting.eviction for waiting in evaluation.plan.fates.kept)):
         if eviction.forced:
             steps[eviction.step].append(eviction)
     return list(steps.values())

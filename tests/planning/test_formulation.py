@@ -53,19 +53,19 @@ def test_a_node_of_another_system_that_may_take_a_replacement_stops_a_repair() -
         assert (group.refusal.node, group.refusal.lack) == ("b-1", "runs windows, where spec.os of the pods is linux")
         assert "Add nodeSelector kubernetes.io/os: linux to the template" in str(group.refusal)
         for wanted, system in (("linux", "linux"), ("", "windows")):
-            assert planned(with_systems(snapshot, wanted, system=system)).evictions
+            assert planned(with_systems(snapshot, wanted, system=system)).fates.going
 
 
 def test_a_node_of_another_system_that_takes_none_does_not_matter() -> None:
     alone = a_cluster("ab", 2, on={"a-1": 3}, spread={ZONE: 1}).snapshot()
-    assert planned(with_systems(with_node(alone, "b-1", pods=0), "linux")).evictions
+    assert planned(with_systems(with_node(alone, "b-1", pods=0), "linux")).fates.going
 
 
 def test_only_the_nodes_on_which_a_replacement_may_land_matter() -> None:
     """Zone b is as full as a was, and c is empty: whatever the scheduler chooses, it is c."""
     snapshot = a_cluster("abc", 2, on={"a-1": 3, "b-2": 3}, spread={ZONE: 1}).snapshot()
     plan = planned(with_systems(snapshot, "linux"))
-    assert {eviction.targets[0].values for eviction in plan.evictions} == {("c",)}
+    assert {eviction.targets[0].values for eviction in plan.fates.going} == {("c",)}
 
 
 def test_a_gated_pod_of_one_class_holds_nothing() -> None:
@@ -75,10 +75,10 @@ def test_a_gated_pod_of_one_class_holds_nothing() -> None:
     gated = without_node(first, spec=structs.replace(first.spec, gated=True))
     pods = tuple(gated if pod is first else pod for pod in snapshot.pods)
     plan = planned(replace(snapshot, pods=pods))
-    assert plan.evictions
+    assert plan.fates.going
     waiting = tuple(without_node(first) if pod is first else pod for pod in snapshot.pods)
     pending = planned(replace(snapshot, pods=waiting))
-    assert [one.pod.uid for one in plan.evictions] != [one.pod.uid for one in pending.evictions], (
+    assert [one.pod.uid for one in plan.fates.going] != [one.pod.uid for one in pending.fates.going], (
         "one that waits counts"
     )
 
@@ -104,7 +104,7 @@ def test_pods_that_nobody_would_create_again() -> None:
         labelled("n3", {ZONE: "b", "rack": "1"}),
     ]
     plan = planned(Snapshot(taken_at=NOW, nodes=nodes, pods=pods))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert {group.reason for group in plan.components} == {Reason.UNKNOWN_OWNER}
 
 

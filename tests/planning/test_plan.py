@@ -22,16 +22,16 @@ def test_a_part_of_a_plan_is_about_the_named_workloads() -> None:
         lambda pod: structs.replace(pod, annotations=Labels(excluded)) if pod.uid in last.values() else pod,
     )
     whole = planned(snapshot, policy(budgets=Budgets(max_unavailable=Amount(value=1))))
-    both = sorted({eviction.workload for eviction in whole.evictions})
+    both = sorted({eviction.workload for eviction in whole.fates.going})
     assert [reference.name for reference in both] == ["one", "two"]
     parts = [narrow_plan(whole, frozenset({reference})) for reference in both]
     for workload, part in zip(both, parts, strict=True):
-        assert {eviction.workload for eviction in part.evictions} == {workload}
-        assert {waiting.eviction.workload for waiting in part.waiting} == {workload}
+        assert {eviction.workload for eviction in part.fates.going} == {workload}
+        assert {waiting.eviction.workload for waiting in part.fates.kept} == {workload}
         assert {refused.workload for refused in part.refusals} == {workload}
         assert {workload for group in part.components for workload in group.workloads} == {workload}
     for of in ("evictions", "waiting", "refusals", "components"):
         assert sum(len(getattr(part, of)) for part in parts) == len(getattr(whole, of)), of
     assert narrow_plan(whole, None) is whole
     assert narrow_plan(whole, frozenset(both)) == whole
-    assert narrow_plan(whole, frozenset()).evictions == ()
+    assert narrow_plan(whole, frozenset()).fates.going == ()

@@ -37,7 +37,7 @@ def test_a_node_that_settles() -> None:
     snapshot = returned()
     since, settle = snapshot.taken_at - timedelta(seconds=30), timedelta(minutes=5)
     plan = planned(with_node(snapshot, "c-1", ready_since=since), policy(nodes=Nodes()))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert plan.components[0].reason is Reason.NODE_SETTLING
     assert cause_of(plan.components[0]) == NodeSettling("c-1", since, settle, since + settle)
 
@@ -50,7 +50,7 @@ def test_a_zone_in_maintenance() -> None:
         return structs.replace(node, unschedulable=True, taints=(taint,)) if node.name[0] == "c" else node
 
     plan = planned(nodes(returned(), cordon))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert plan.components[0].reason is Reason.ZONE_IN_MAINTENANCE
 
 
@@ -63,7 +63,7 @@ def test_capacity_that_others_may_take_is_waited_for() -> None:
     for name in ("first", "second"):
         blueprint.deployment(name, on={"a-1": 6, "b-1": 6}, spread={ZONE: 1})
     plan = planned(blueprint.snapshot())
-    assert len(plan.evictions) == 4
+    assert len(plan.fates.going) == 4
     (waiting,) = (group for group in plan.components if group.refusal is not None)
     assert (waiting.state, waiting.reason) == (State.VIOLATED, Reason.GROUP_IN_FLIGHT)
     assert cause_of(waiting) == CapacityReserved()
@@ -72,7 +72,7 @@ def test_capacity_that_others_may_take_is_waited_for() -> None:
 def test_no_capacity() -> None:
     """Where the replacement would not fit, nothing is evicted."""
     plan = planned(nodes(returned(), lambda n: structs.replace(n, pods=0) if n.name[0] == "c" else n))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert (plan.components[0].state, plan.components[0].reason) == (State.UNFIXABLE, Reason.NO_CAPACITY)
 
 
@@ -123,7 +123,7 @@ def test_an_unread_object_stops_what_it_may_touch() -> None:
     ):
         fault = Fault(kind=kind, namespace=namespace, name="broken", message="spec.x: y")
         plan = planned(replace(snapshot, faults=(fault,)))
-        assert bool(plan.evictions) != stops
+        assert bool(plan.fates.going) != stops
         if stops:
             assert plan.components[0].reason is Reason.NOT_PREDICTABLE
             assert cause_of(plan.components[0]) == ObjectUnreadable(str(fault))
@@ -137,7 +137,7 @@ def test_an_unread_object_stops_what_it_may_touch() -> None:
 def test_targets_that_are_none(change: dict[str, Any], reason: Reason) -> None:
     """A node that would be taken for a target and is not Ready, or is being deleted: nothing is sent its way."""
     plan = planned(with_node(returned(), "c-1", **change))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert plan.components[0].reason is reason
 
 
@@ -151,7 +151,7 @@ def test_a_target_that_an_autoscaler_is_about_to_remove_is_none(key: str) -> Non
     """Another taint that only makes the node less preferred changes nothing."""
     taints = tuple(Taint(name, TaintEffect.PREFER_NO_SCHEDULE) for name in ("example.com/slow", key))
     plan = planned(with_node(returned(), "c-1", taints=taints))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert plan.components[0].refusal == NodeToBeRemoved("c-1", key, REMOVING)
 
 
@@ -161,7 +161,7 @@ def test_a_target_that_is_drained_is_none() -> None:
     def refusal(draining: str, **change: Any) -> Refusal | None:
         change["draining"] = draining
         plan = planned(with_node(returned(), "c-1", **change))
-        assert bool(plan.evictions) is (plan.components[0].refusal is None)
+        assert bool(plan.fates.going) is (plan.components[0].refusal is None)
         return plan.components[0].refusal
 
     taint = Taint("karpenter.sh/disrupted", TaintEffect.PREFER_NO_SCHEDULE)
@@ -181,7 +181,7 @@ def test_evictions_wait_while_an_autoscaler_removes_a_node_of_the_group() -> Non
         return planned(with_node(returned(), name, taints=(taint,)))
 
     plan = disrupted("a-1")
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     cause = cause_of(plan.components[0])
     assert isinstance(cause, PodsNodeBeingRemoved)
     assert (cause.node, cause.taint, plan.components[0].reason) == ("a-1", taint.key, Reason.NODE_LEAVING)
@@ -219,7 +219,7 @@ def test_a_waiting_pod_of_somebody_else() -> None:
     bare = structs.replace(snapshot.pods[0].spec, spread=())
     stranger = structs.replace(snapshot.pods[0], uid="s", name="s", node=None, ready=False, owner=None, spec=bare)
     plan = planned(replace(snapshot, pods=(*snapshot.pods, stranger)))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert Reason.GROUP_IN_FLIGHT in {group.reason for group in plan.components}
 
 
@@ -275,12 +275,12 @@ def test_no_step_leads_on() -> None:
     plan = planned(laid_out({"a": [2, 2], "b": [3, 1, 3]}, 0, 1, 1))
     (group,) = plan.components
     assert (group.state, group.reason, group.evictions) == (State.UNFIXABLE, Reason.UNREACHABLE, 2)
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
 
 
 def test_waiting_pods_that_bring_it_right() -> None:
     """Where two pods without a node are all that is missing, they are waited for."""
-    assert planned(laid_out({"a": [3], "b": [1]}, 0, 1, 4)).evictions
+    assert planned(laid_out({"a": [3], "b": [1]}, 0, 1, 4)).fates.going
     plan = planned(laid_out({"a": [3], "b": [1]}, 2, 1, 4))
     (group,) = plan.components
     assert (group.state, group.reason) == (State.VIOLATED, Reason.GROUP_IN_FLIGHT)
@@ -290,7 +290,7 @@ def test_waiting_pods_that_bring_it_right() -> None:
 def test_acting_on_nothing() -> None:
     """With `actOn: []` violations are reported and nothing is planned."""
     plan = planned(returned(), policy(spread=Spread(act_on=())))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert plan.components[0].reason is Reason.EXCLUDED
 
 

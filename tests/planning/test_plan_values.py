@@ -15,7 +15,8 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.diagnosis.obstacles import OthersStay
 from rebalancer.planning.diagnosis.relaxation import Relaxable, Relaxation
 from rebalancer.planning.diagnosis.slack import RelaxedBound
-from rebalancer.planning.plan import Outlook, Plan, PlanRefusal, Proof, Repair
+from rebalancer.planning.eviction import Outlook, Repair
+from rebalancer.planning.plan import Plan, PlanRefusal, Proof
 from rebalancer.planning.plan_file import read_plan, write_plan
 from rebalancer.planning.planner import find_relaxations, plan
 from rebalancer.planning.scope.components import Counts
@@ -50,7 +51,7 @@ def test_equal_snapshots_give_equal_plans() -> None:
         assert not any(map(ne, (*one.components, *limits[0]), (*other.components, *limits[1])))
         assert write_plan(one) == write_plan(other)
         assert hash(one) == hash(other)
-        kinds |= {bool(one.evictions), *(group.method for group in one.components if group.limits)}
+        kinds |= {bool(one.fates.going), *(group.method for group in one.components if group.limits)}
     assert len(kinds) > 2, "plans with and without evictions, also of limits"
 
 
@@ -173,7 +174,7 @@ def test_plans_differ_where_they_say_otherwise() -> None:
     assert (proof, hash(proof)) == (Proof(OthersStay), hash(OthersStay()))
     assert proof != "a"
     made = planned(returned())
-    repair, group = made.evictions[0].repair, made.components[0]
+    repair, group = made.fates.going[0].repair, made.components[0]
     assert isinstance(repair, Repair)
     assert structs.replace(repair, outlook=outlook) != repair
     assert structs.replace(group, evictions=group.evictions + 1) != group

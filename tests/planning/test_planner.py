@@ -24,8 +24,8 @@ from tests.scheduling.build import NOW, spread, taint
 def test_a_zone_that_returned() -> None:
     """Four go at once where the budgets let them, into the zone that came back, and the proof stands beside."""
     plan = planned(returned())
-    assert sorted(eviction.pod.node or "" for eviction in plan.evictions) == ["a-1", "a-2", "b-1", "b-2"]
-    assert {target.topology_key: target.values for target in plan.evictions[0].targets} == {
+    assert sorted(eviction.pod.node or "" for eviction in plan.fates.going) == ["a-1", "a-2", "b-1", "b-2"]
+    assert {target.topology_key: target.values for target in plan.fates.going[0].targets} == {
         ZONE: ("c",),
         HOSTNAME: ("c-1", "c-2"),
     }
@@ -33,8 +33,8 @@ def test_a_zone_that_returned() -> None:
     assert (group.evictions, group.lower_bound, group.optimal, group.state) == (4, 4, True, State.VIOLATED)
     assert group.after is not None
     assert group.after[ZONE] == {"a": 4, "b": 4, "c": 4}
-    assert plan.waiting == ()
-    assert "zone a holds 6 pods, the emptiest domain 0, maxSkew is 1" in eviction_text(plan.evictions[0])
+    assert plan.fates.kept == ()
+    assert "zone a holds 6 pods, the emptiest domain 0, maxSkew is 1" in eviction_text(plan.fates.going[0])
 
 
 def test_the_same_snapshot_gives_the_same_plan() -> None:
@@ -46,8 +46,8 @@ def test_the_same_snapshot_gives_the_same_plan() -> None:
         nodes=tuple(reversed(snapshot.nodes)),
         workloads=tuple(reversed(snapshot.workloads)),
     )
-    assert [eviction.pod.uid for eviction in planned(turned).evictions] == [
-        eviction.pod.uid for eviction in planned(snapshot).evictions
+    assert [eviction.pod.uid for eviction in planned(turned).fates.going] == [
+        eviction.pod.uid for eviction in planned(snapshot).fates.going
     ]
 
 
@@ -67,7 +67,7 @@ def test_least_important_first() -> None:
 
     plan = planned(pods(snapshot, priced))
     on = {pod.node for pod in snapshot.pods if pod.name in cheap}
-    assert {eviction.pod.name for eviction in plan.evictions if eviction.pod.node in on} <= cheap
+    assert {eviction.pod.name for eviction in plan.fates.going if eviction.pod.node in on} <= cheap
 
 
 def test_two_revisions_share_a_selector() -> None:
@@ -103,7 +103,7 @@ def test_affinity_to_pods(affinity: dict[str, str], reason: Reason | None) -> No
 
     plan = planned(pods(blueprint.snapshot(), tied))
     assert plan.components[0].reason is reason
-    assert len(plan.evictions) == (1 if reason is not Reason.NOT_PREDICTABLE else 0)
+    assert len(plan.fates.going) == (1 if reason is not Reason.NOT_PREDICTABLE else 0)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_constraints_that_do_not_fit_together(
     group = next(group for group in plan.components if group.groups[0].spread.members[0].owner is not None)
     assert group.reason is reason
     if reason is None:
-        assert (group.evictions, group.optimal, bool(plan.evictions)) == (8, True, True)
+        assert (group.evictions, group.optimal, bool(plan.fates.going)) == (8, True, True)
 
 
 def test_one_node_a_zone_named_otherwise() -> None:
@@ -150,7 +150,7 @@ def test_one_node_a_zone_named_otherwise() -> None:
         lambda node: structs.replace(node, labels=Labels({**node.labels, HOSTNAME: f"host-{node.name}"})),
     )
     plan = planned(snapshot)
-    assert {target.topology_key: target.values for target in plan.evictions[0].targets} == {
+    assert {target.topology_key: target.values for target in plan.fates.going[0].targets} == {
         ZONE: ("b",),
         HOSTNAME: ("host-n2",),
     }
@@ -170,8 +170,8 @@ def test_keys_that_cross() -> None:
 def test_a_key_above_shared_hosts() -> None:
     """Without a hostname constraint the nodes of a zone are interchangeable, and the plan still names them."""
     plan = planned(a_cluster("ab", 2, {"a-1": 2, "a-2": 2}, spread={ZONE: 1}).snapshot())
-    assert len(plan.evictions) == 2
-    assert [target.topology_key for target in plan.evictions[0].targets] == [ZONE]
+    assert len(plan.fates.going) == 2
+    assert [target.topology_key for target in plan.fates.going[0].targets] == [ZONE]
     assert set(plan.components[0].after or ()) == {ZONE}
 
 
@@ -179,7 +179,7 @@ def test_selectors_that_count_nobody() -> None:
     """`{}` counts nobody on this version, so it is never violated; beside a real one it is left out."""
     snapshot = spread_by(returned(), hostname_only(selector=LabelSelector()))
     plan = planned(snapshot)
-    assert len(plan.evictions) == 4
+    assert len(plan.fates.going) == 4
     assert (
         planned(spread_by(returned(), lambda constraint: structs.replace(constraint, selector=None))).components == ()
     )
@@ -201,7 +201,7 @@ def test_three_keys() -> None:
     blueprint.deployment("web", on={"a-1": 4, "b-1": 4}, spread={REGION: 1, ZONE: 1, HOSTNAME: 1})
     plan = planned(blueprint.snapshot())
     assert plan.components[0].evictions == 6
-    assert len(plan.evictions) + len(plan.waiting) > 0
+    assert len(plan.fates.going) + len(plan.fates.kept) > 0
     assert set(plan.components[0].after or ()) == {REGION, ZONE, HOSTNAME}
 
 
@@ -221,7 +221,7 @@ def test_groups_that_count_the_same_pods_are_planned_together() -> None:
     plan = planned(sharing(blueprint.snapshot()))
     (group,) = plan.components
     assert (group.evictions, group.optimal, len(group.workloads)) == (5, True, 2)
-    assert plan.evictions
+    assert plan.fates.going
 
 
 def test_capacity_is_not_promised_twice() -> None:
@@ -231,8 +231,8 @@ def test_capacity_is_not_promised_twice() -> None:
         blueprint.deployment(name, on={"a-1": 4}, spread={ZONE: 1}, cpu=1000)
     snapshot = with_cpu(blueprint.snapshot(), 2000, "b-1")
     plan = planned(snapshot)
-    assert {eviction.workload.name for eviction in plan.evictions} == {"one"}
-    assert len(plan.evictions) == 2
+    assert {eviction.workload.name for eviction in plan.fates.going} == {"one"}
+    assert len(plan.fates.going) == 2
 
 
 def test_capacity_that_is_spoken_for() -> None:
@@ -241,13 +241,13 @@ def test_capacity_that_is_spoken_for() -> None:
     blueprint.deployment("web", on={"a-1": 2}, spread={ZONE: 1}, cpu=1000)
     blueprint.stateful_set("other", on={"a-1": 2}, cpu=1000)
     snapshot = with_cpu(blueprint.snapshot(), 1000, "b-1")
-    assert len(planned(snapshot).evictions) == 1
+    assert len(planned(snapshot).fates.going) == 1
     last = next(pod for pod in snapshot.pods if pod.name == "other-1")
     waits = pods(snapshot, lambda pod: structs.replace(pod, node=None, ready=False) if pod is last else pod)
     missing = replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod is not last))
     alone = pods(waits, lambda pod: structs.replace(pod, owner=None) if pod.uid == last.uid else pod)
     for taken in (waits, missing, alone):
-        assert planned(taken).evictions == ()
+        assert planned(taken).fates.going == ()
 
 
 def test_extended_resources_and_storage_are_capacity_too() -> None:
@@ -280,7 +280,7 @@ def test_pods_on_their_way_may_bring_it_right() -> None:
     waiting = [pod for pod in snapshot.pods if pod.node is None]
     assert len(waiting) <= 1
     plan = planned(snapshot)
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert {group.reason for group in plan.components} <= {Reason.GROUP_IN_FLIGHT, Reason.ROLLOUT_IN_PROGRESS}
 
 
@@ -307,5 +307,5 @@ def test_a_pod_that_waits_for_capacity_where_nothing_is_required_needs_no_repair
     assert stuck_pods(View(snapshot)) == {"w"}
     made = planned(snapshot)
     assert [(group.workloads[0].name, group.evictions) for group in made.components] == [("cart", 1)]
-    assert len(made.evictions) == 1
+    assert len(made.fates.going) == 1
     assert made.refusals == ()

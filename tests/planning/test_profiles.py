@@ -49,8 +49,8 @@ def check(seed: int, profile: Profile, counted: Counter[str]) -> None:
     if not scene.works:
         return
     made, evictions = planned(scene.snapshot(), seed, profile)
-    for eviction, said in zip(made.plan.evictions, evictions, strict=True):
-        of_step = [one.pod for one in made.plan.evictions if one.repair.step == eviction.repair.step]
+    for eviction, said in zip(made.plan.fates.going, evictions, strict=True):
+        of_step = [one.pod for one in made.plan.fates.going if one.repair.step == eviction.repair.step]
         nodes = _may_land(eviction.pod, of_step, made)
         counted["forced" if said["predicted"]["forced"] else "predicted"] += 1
         if said["predicted"]["forced"]:
@@ -106,7 +106,7 @@ def test_a_resource_that_the_scheduler_ignores_is_no_capacity() -> None:
         Profile(ignored_resources=frozenset({"tokens.test/one"})),
         Profile(ignored_resource_groups=frozenset({"tokens.test"})),
     ):
-        (eviction,) = evaluate(snapshot, policy(), profile=profile).plan.evictions
+        (eviction,) = evaluate(snapshot, policy(), profile=profile).plan.fates.going
         assert eviction.pod.node == "a-1"
 
 
@@ -114,9 +114,9 @@ def test_nodes_that_the_profile_keeps_pods_from_are_no_targets() -> None:
     """`addedAffinity`: here it leaves zone c out."""
     only = NodeSelectorTerm(expressions=(SelectorRequirement(ZONE, Operator.IN, ("a", "b")),))
     profile = Profile(added_affinity=NodeAffinity(required=(only,)))
-    assert evaluate(lopsided(), policy()).plan.evictions
+    assert evaluate(lopsided(), policy()).plan.fates.going
     made = evaluate(lopsided(), policy(), profile=profile).plan
-    assert made.evictions == ()
+    assert made.fates.going == ()
     (component,) = made.components
     assert component.reason is Reason.NODES_REJECT
     assert "the scheduler's own node affinity" in str(component.refusal)
@@ -126,7 +126,7 @@ def test_a_taint_that_evicts_is_no_target_for_a_scheduler_that_does_not_look_at_
     """Its taint manager ends each replacement at once."""
     tainted = with_node(lopsided(), "c-1", taints=(Taint("example.test/gone", TaintEffect.NO_EXECUTE),))
     made = evaluate(tainted, policy(), profile=Profile(filters_off=frozenset({"TaintToleration"}))).plan
-    assert (made.evictions, made.components[0].refusal) == ((), ToleratedForAWhile("c-1", "example.test/gone", 0))
+    assert (made.fates.going, made.components[0].refusal) == ((), ToleratedForAWhile("c-1", "example.test/gone", 0))
 
 
 def test_a_node_whose_kubelet_rejects_what_the_scheduler_does_not_check_is_no_target() -> None:
@@ -135,13 +135,13 @@ def test_a_node_whose_kubelet_rejects_what_the_scheduler_does_not_check_is_no_ta
         labels = Labels({**selecting.node[node].labels, "disk": "fast"})
         selecting = with_node(selecting, node, labels=labels)
     made = evaluate(selecting, policy(), profile=Profile(filters_off=frozenset({"NodeAffinity"}))).plan
-    assert made.evictions == ()
+    assert made.fates.going == ()
     assert "node c-1 may take a replacement and does not pass NodeAffinity" in str(made.components[0].refusal)
 
 
 def test_counting_calls_nothing_forced_without_the_filter_for_spread() -> None:
     """Pods of one class, of which counting alone decides: with the filter the one eviction is forced to zone c."""
-    (eviction,) = evaluate(lopsided(), policy()).plan.evictions
+    (eviction,) = evaluate(lopsided(), policy()).plan.fates.going
     assert eviction.repair.forced
     off = Profile(filters_off=frozenset({"PodTopologySpread"}))
-    assert not any(one.repair.forced for one in evaluate(lopsided(), policy(), profile=off).plan.evictions)
+    assert not any(one.repair.forced for one in evaluate(lopsided(), policy(), profile=off).plan.fates.going)

@@ -48,7 +48,7 @@ def test_a_workload_that_names_its_nodes_is_planned_like_others() -> None:
     )
     named = change_specs(state, lambda _, spec: structs.replace(spec, node_affinity=NodeAffinity(required=terms)))
     plan = planned(named, policy(SOFT))
-    assert (plan.evictions, type(only(plan).refusal)) == ((), SampleDecides)
+    assert (plan.fates.going, type(only(plan).refusal)) == ((), SampleDecides)
 
 
 @pytest.mark.parametrize("nodes", [99, 150, 300, 1000, 5000])
@@ -56,14 +56,14 @@ def test_a_soft_constraint_is_repaired_where_every_sample_has_the_empty_zone(nod
     """One eviction at a time, each verified before the next, as in a cluster of which every node is scored."""
     plan = planned(returned_zone(nodes), policy(SOFT))
     assert (only(plan).evictions, only(plan).optimal) == (4, True)
-    (eviction,) = plan.evictions
+    (eviction,) = plan.fates.going
     assert not eviction.repair.forced
 
 
 def test_a_stricter_limit_is_repaired_likewise() -> None:
     plan = planned(returned_zone(300), policy(limit("maxSkew: 1", key=ZONE)))
     assert only(plan).evictions == 4
-    assert len(plan.evictions) == 1
+    assert len(plan.fates.going) == 1
 
 
 def test_where_a_sample_may_lack_the_zone_the_refusal_says_what_scoring_all_would_cost() -> None:
@@ -90,4 +90,4 @@ def test_where_the_search_ends_early_the_sample_is_not_blamed() -> None:
 
 def test_below_100_nodes_two_open_ones_are_enough() -> None:
     plan = planned(returned_zone(90, closed=28), policy(SOFT))
-    assert len(plan.evictions) == 1
+    assert len(plan.fates.going) == 1

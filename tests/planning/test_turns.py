@@ -38,7 +38,7 @@ def among(many: int, snapshot: Snapshot) -> Snapshot:
 
 def test_thousands_of_other_nodes_hide_nothing() -> None:
     """A deadlock on six of 5,000 nodes is freed as on six of six."""
-    assert len(planned(among(5_000, shards(DEADLOCK))).evictions) == 1
+    assert len(planned(among(5_000, shards(DEADLOCK))).fates.going) == 1
 
 
 def test_every_component_has_its_turn() -> None:
@@ -73,7 +73,7 @@ def test_every_component_has_its_turn() -> None:
     )
     rules = policy(limit('maxShare: "<1/3"').replace("selector: {}", "selector: {matchLabels: {tier: a}}"))
     plans = [planned(later(both, minutes), rules, limits=limits) for minutes in range(4)]
-    freed = [any(eviction.pod.labels["app"] in DEADLOCK for eviction in plan.evictions) for plan in plans]
+    freed = [any(eviction.pod.labels["app"] in DEADLOCK for eviction in plan.fates.going) for plan in plans]
     assert any(freed)
     assert not all(freed), "else nothing was ever in short supply"
 
@@ -86,7 +86,7 @@ def later(snapshot: Snapshot, minutes: int) -> Snapshot:
 def test_a_quick_search_takes_nothing_from_the_full_one(seed: int) -> None:
     """A small component gets its step, found at once (the first) or only where others may follow (the second)."""
     scene = several_classes(Random(seed))
-    assert planned(scene.snapshot(), scene.policy()).evictions
+    assert planned(scene.snapshot(), scene.policy()).fates.going
 
 
 def teams(namespaces: dict[str, int]) -> Snapshot:
@@ -121,8 +121,8 @@ def test_a_namespace_that_takes_more_than_its_share_waits_and_the_others_are_pla
         waiting = [one.refusal for one in plan.components if one.refusal and one.refusal.reason is TOO_COSTLY]
         (refusal,) = waiting
         assert "are 8, of which a plan takes on 16 for a namespace, and 0 are left for many" in str(refusal)
-        moved |= {eviction.group for eviction in plan.evictions if eviction.pod.namespace == "many"}
-        moved |= {waits.eviction.group for waits in plan.waiting if waits.eviction.pod.namespace == "many"}
+        moved |= {eviction.group for eviction in plan.fates.going if eviction.pod.namespace == "many"}
+        moved |= {waits.eviction.group for waits in plan.fates.kept if waits.eviction.pod.namespace == "many"}
     assert len(moved) == 3
     within = planned(snapshot, limits=SearchLimits(cells_of_namespace=3 * CELLS))
     assert not [one for one in within.components if one.refusal and one.refusal.reason is TOO_COSTLY]

@@ -57,13 +57,13 @@ def refusals(plan: Plan) -> list[object]:
 
 
 def test_with_room_for_the_largest_it_does_not_matter_which_comes() -> None:
-    assert len(planned(lopsided(room_in_c=8000)).evictions) == 1
+    assert len(planned(lopsided(room_in_c=8000)).fates.going) == 1
 
 
 @pytest.mark.parametrize(("written", "now"), [(1000, 200), (200, 1000)])
 def test_where_room_depends_on_it_nothing_is_evicted_and_the_range_is_named(written: int, now: int) -> None:
     plan = planned(lopsided(room_in_c=900, written=written, now=now))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     refusal = next(one for one in refusals(plan) if isinstance(one, RequestsUncertain))
     assert refusal.reason is Reason.NOT_PREDICTABLE
     assert "between 200m and 1 of cpu" in str(refusal)
@@ -71,8 +71,8 @@ def test_where_room_depends_on_it_nothing_is_evicted_and_the_range_is_named(writ
 
 
 def test_where_versions_are_counted_the_template_decides() -> None:
-    assert len(planned(lopsided(room_in_c=900, written=200, now=1000, generation=2)).evictions) == 1
-    assert planned(lopsided(room_in_c=900, written=1000, now=200, generation=2)).evictions == ()
+    assert len(planned(lopsided(room_in_c=900, written=200, now=1000, generation=2)).fates.going) == 1
+    assert planned(lopsided(room_in_c=900, written=1000, now=200, generation=2)).fates.going == ()
 
 
 def test_what_scores_decide_is_predicted_only_where_the_requests_are_known() -> None:
@@ -80,5 +80,5 @@ def test_what_scores_decide_is_predicted_only_where_the_requests_are_known() -> 
     snapshot, policy = limited_alone()
     known = resized(snapshot, written=100, now=100, generation=1)
     unknown = resized(snapshot, written=100, now=120, generation=0)
-    assert evaluate(known, policy).plan.evictions
-    assert evaluate(unknown, policy).plan.evictions == ()
+    assert evaluate(known, policy).plan.fates.going
+    assert evaluate(unknown, policy).plan.fates.going == ()

@@ -87,7 +87,7 @@ def drawn(seed: int) -> tuple[str, tuple[str, ...], int] | None:
 
 
 def numbers(plan: Plan) -> list[int]:
-    return [int(eviction.pod.name.removeprefix("db-")) for eviction in plan.evictions]
+    return [int(eviction.pod.name.removeprefix("db-")) for eviction in plan.fates.going]
 
 
 class Play:
@@ -111,16 +111,16 @@ class Play:
         least = fewest(zones, self.reach, self.skew)
         assert component.evictions == (least or 0)
         assert component.optimal == (least is not None)
-        if least is None or not plan.evictions:
-            assert not plan.evictions or component.refusal is not None, "a part of a repair"
+        if least is None or not plan.fates.going:
+            assert not plan.fates.going or component.refusal is not None, "a part of a repair"
             assert not least or not self._safe(zones, least)
             return 0
-        if not plan.evictions[0].repair.forced:
+        if not plan.fates.going[0].repair.forced:
             return 0
         ends = {zones}
         for pod in numbers(plan):
             ends = {after for before in ends for after in self._outcomes(before, pod)}
-        evicted = len(plan.evictions) + max(map(self.evictions, ends))
+        evicted = len(plan.fates.going) + max(map(self.evictions, ends))
         assert evicted <= least + (component.detour is not None)
         return evicted
 
@@ -180,7 +180,7 @@ def test_in_a_simulated_cluster(number: int, choose: Choose | None) -> None:
     if satisfied(after, skew):
         assert simulation.evictions == fewest(zones, reach, skew)
     else:
-        assert not planned(snapshot_of(after, reach, skew)).evictions
+        assert not planned(snapshot_of(after, reach, skew)).fates.going
 
 
 def changed_pods(snapshot: Snapshot, **changes: Mapping[str, Any]) -> Snapshot:
@@ -224,6 +224,6 @@ def test_pods_of_a_deployment_beside_those_with_less_reach() -> None:
     snapshot = change_specs(snapshot_of("aa", ("abc", "ac"), 1, web="ab"), together, cluster="r")
     held = {"annotations": Labels({"karpenter.sh/do-not-disrupt": "true"})}
     for kept, goes in (({}, {"db-0", "db-1", WEB}), ({"db_0": held, "db_1": held}, {WEB})):
-        (eviction,) = planned(changed_pods(snapshot, **kept)).evictions
+        (eviction,) = planned(changed_pods(snapshot, **kept)).fates.going
         assert eviction.repair.forced
         assert eviction.pod.name in goes

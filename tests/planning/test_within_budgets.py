@@ -145,7 +145,9 @@ def is_safe(state: Drawn, pods: Sequence[Pod], rules: Policy | None = None) -> b
         return structs.replace(pod, annotations=Labels(held))
 
     plan = planned(replace(state.plain, pods=tuple(map(hold, state.plain.pods))), rules)
-    return bool(plan.evictions) and plan.components[0].evictions == state.fewest and plan.components[0].refusal is None
+    return (
+        bool(plan.fates.going) and plan.components[0].evictions == state.fewest and plan.components[0].refusal is None
+    )
 
 
 def check(state: Drawn) -> None:
@@ -155,12 +157,12 @@ def check(state: Drawn) -> None:
     sets = list(state.minimal_sets())
     assert (component.evictions, component.optimal) == (state.fewest, True)
     assert component.proved == planned(state.plain).components[0].proved
-    names = {eviction.pod.name for eviction in plan.evictions}
+    names = {eviction.pod.name for eviction in plan.fates.going}
     assert component.detour or any(names <= {pod.name for pod in pods} for pods in sets)
-    if not plan.evictions:
+    if not plan.fates.going:
         free = [pods for pods in sets if state.is_within(pods, ever=False)]
         assert not any(is_safe(state, pods) for pods in free)
-    if Reason.STEP_EXCEEDS_BUDGET in {waiting.reason for waiting in plan.waiting}:
+    if Reason.STEP_EXCEEDS_BUDGET in {waiting.reason for waiting in plan.fates.kept}:
         later = [pods for pods in sets if state.is_within(pods, ever=True)]
         assert not any(is_safe(state, pods, ONE_AT_A_TIME) for pods in later)
 
@@ -213,15 +215,15 @@ def test_a_leader_that_may_go_is_chosen_by_cost_as_ever() -> None:
 def test_of_pods_under_a_scarce_budget_no_more_are_taken_than_it_allows() -> None:
     """Two of zone a go at once: of the leaders, who are the cheapest, one at the most."""
     plan = planned(led_by(0, 1, now=1, ever=1, of=crowded([[4], [2], [0]])))
-    assert len(plan.evictions) == 2
-    assert plan.waiting == ()
+    assert len(plan.fates.going) == 2
+    assert plan.fates.kept == ()
 
 
 def test_a_repair_that_takes_a_pod_that_may_go_later_begins_with_one_that_may_go_now() -> None:
     """Two of three pods must go, of which only one has no budget."""
     plan = planned(led_by(0, 1, 2, ever=1, of=crowded([[4], [2], [0]])))
     assert evicted(plan) == ["db-3"]
-    assert [waiting.reason for waiting in plan.waiting] == [Reason.BLOCKED_BY_BUDGET]
+    assert [waiting.reason for waiting in plan.fates.kept] == [Reason.BLOCKED_BY_BUDGET]
 
 
 def test_a_repair_waits_for_a_budget_rather_than_being_refused_for_another() -> None:
@@ -230,14 +232,14 @@ def test_a_repair_waits_for_a_budget_rather_than_being_refused_for_another() -> 
         crowded([[2], [1], [0]]), {"db-0": "leader", "db-1": "witness"}, {"leader": (0, 0), "witness": (0, 1)}
     )
     plan = planned(snapshot)
-    (waiting,) = plan.waiting
-    assert (plan.evictions, waiting.eviction.pod.name, waiting.reason) == ((), "db-1", Reason.BLOCKED_BY_BUDGET)
+    (waiting,) = plan.fates.kept
+    assert (plan.fates.going, waiting.eviction.pod.name, waiting.reason) == ((), "db-1", Reason.BLOCKED_BY_BUDGET)
 
 
 def refusal_of(snapshot: Snapshot) -> StepExceedsBudget:
     """Return why a step is never taken."""
     plan = planned(snapshot)
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     (component,) = plan.components
     assert isinstance(component.refusal, StepExceedsBudget)
     assert component.state is State.UNFIXABLE
@@ -254,7 +256,7 @@ def test_where_every_repair_takes_a_pod_that_may_not_go_these_are_named() -> Non
 def test_one_eviction_more_that_avoids_a_budget_is_named_and_not_made() -> None:
     """4 3 3 0 with maxSkew 2: one of the four, or one of each three."""
     snapshot = crowded([[4], [3], [3], [0]], {ZONE: 2})
-    assert len(planned(snapshot).evictions) == 1
+    assert len(planned(snapshot).fates.going) == 1
     refusal = refusal_of(led_by(0, 1, 2, 3, of=snapshot))
     assert refusal.kept is not None
     assert (refusal.kept.fewest, refusal.kept.enough) == (1, 2)
@@ -277,7 +279,7 @@ def test_two_that_must_go_at_once_are_both_allowed_now() -> None:
     snapshot = crowded(TWO_TOGETHER, {ZONE: 2, HOSTNAME: 1})
     plan = planned(led_by(2, 3, now=1, ever=1, of=snapshot))
     assert set(evicted(plan)) == {"db-4", "db-5"}
-    assert plan.waiting == ()
+    assert plan.fates.kept == ()
     refusal = refusal_of(led_by(2, 3, 4, 5, now=1, ever=1, of=snapshot))
     assert (refusal.needed, refusal.allowed) == (2, 1)
 
@@ -315,7 +317,7 @@ def test_a_prediction_for_pods_that_may_go_comes_before_a_step_that_waits() -> N
     roles = {"db-0": "witness", "db-2": "witness", "db-3": "leader"}
     plan = planned(with_roles(snapshot, roles, {"leader": (0, 1), "witness": (0, 1)}))
     assert evicted(plan) == ["db-1"]
-    assert not plan.evictions[0].repair.forced
+    assert not plan.fates.going[0].repair.forced
 
 
 def test_a_step_of_pods_that_may_go_has_the_reason_of_all() -> None:
@@ -341,19 +343,19 @@ def test_a_pod_of_another_class_goes(kept: str, priorities: tuple[int, int], eve
     """Of two pods on one node that would do equally well, whatever their priority."""
     snapshot = two_of_unequal_priority(*priorities)
     roles = {pod.name: "leader" for pod in snapshot.pods if pod.labels["app"] == kept}
-    (eviction,) = planned(with_roles(snapshot, roles, {"leader": (0, ever)})).evictions
+    (eviction,) = planned(with_roles(snapshot, roles, {"leader": (0, ever)})).fates.going
     assert (eviction.pod.node, eviction.pod.labels["app"] == kept) == ("a-0", False)
 
 
 def test_of_several_classes_the_fewest_under_a_budget_are_taken() -> None:
     """Where a repair takes one pod that may not go now, it begins with the others."""
     snapshot = joined(two_classes())
-    assert len(planned(snapshot).evictions) == 1
+    assert len(planned(snapshot).fates.going) == 1
     fewest = planned(snapshot).components[0].evictions
     roles = {pod.name: "leader" for pod in snapshot.pods if pod.labels["app"] == "one"}
     plan = planned(with_roles(snapshot, roles, {"leader": (0, 1)}))
     assert plan.components[0].evictions == fewest
-    assert [eviction.pod.labels["app"] for eviction in plan.evictions] == ["two"]
+    assert [eviction.pod.labels["app"] for eviction in plan.fates.going] == ["two"]
 
 
 @pytest.mark.parametrize("waiting", ["one", "two"])
@@ -368,7 +370,7 @@ def test_own_limits_of_one_workload_leave_the_other(waiting: str) -> None:
             for pod in snapshot.pods
         ),
     )
-    (eviction,) = planned(busy, ONE_AT_A_TIME).evictions
+    (eviction,) = planned(busy, ONE_AT_A_TIME).fates.going
     assert eviction.pod.labels["app"] != waiting
 
 

@@ -42,7 +42,7 @@ def drawn(cycle: Cycle, *chosen: Reference, admitted: bool = True, size: MapSize
     return map_document(
         cycle.evaluation,
         cycle.memory,
-        admission=cycle.admission if admitted else None,
+        fates=cycle.fates if admitted else None,
         chosen=chosen or None,
         size=size or MapSize(),
     )
@@ -114,7 +114,7 @@ def count_by_hand(cycle: Cycle, lane: MapLane) -> Mapping[str, int]:
 def check_moves(cycle: Cycle, document: MapDocument) -> None:
     """Check that every eviction of the plan has its number, its node, and what it waits for."""
     plan = plan_document(cycle.plan, cycle.snapshot)
-    admitted = {eviction.pod.uid for eviction in cycle.admission.evictions}
+    admitted = {eviction.pod.uid for eviction in cycle.fates.going}
     steps = {one.pod: one.step for one in plan.evictions} | {one.pod: one.step for one in plan.waiting}
     never = {one.pod for one in plan.refusals if one.reason == Reason.STEP_EXCEEDS_BUDGET and one.pod is not None}
     moves = {one.pod: one for lane in document.lanes for one in lane.moves}
@@ -177,17 +177,17 @@ def test_a_move_under_way_has_no_step_and_shows_where_its_replacement_is() -> No
 def test_an_eviction_that_was_just_sent_keeps_its_step() -> None:
     """Until the next plan, which has it no more; the rest of the step follows it."""
     cycle = evicting(one_violated())
-    sent = cycle.plan.evictions[1]
+    sent = cycle.plan.fates.going[1]
     number = next(place for place, pod in enumerate(cycle.snapshot.pods) if pod.uid == sent.pod.uid)
     memory = structs.replace(cycle.memory, moves=(under_way(cycle.snapshot, number),))
-    moves = map_document(cycle.evaluation, memory, admission=cycle.admission).lanes[0].moves
-    assert [(one.pod, one.step) for one in moves] == [(sent.pod.name, 1), (cycle.plan.evictions[0].pod.name, 1)]
+    moves = map_document(cycle.evaluation, memory, fates=cycle.fates).lanes[0].moves
+    assert [(one.pod, one.step) for one in moves] == [(sent.pod.name, 1), (cycle.plan.fates.going[0].pod.name, 1)]
 
 
 def test_what_does_not_go_now_waits_and_says_why() -> None:
     cycle = evicting(one_violated(), Mode.OBSERVE)
     (lane,) = drawn(cycle).lanes
-    assert {(one.kind, one.reason) for one in lane.moves} == {(MoveKind.WAITING, cycle.admission.waiting[0].reason)}
+    assert {(one.kind, one.reason) for one in lane.moves} == {(MoveKind.WAITING, cycle.fates.kept[0].reason)}
     (planned,) = drawn(cycle, admitted=False).lanes
     assert {(one.kind, one.reason) for one in planned.moves} == {(MoveKind.MOVING, None)}
 

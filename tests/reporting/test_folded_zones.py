@@ -36,7 +36,7 @@ WEB, CALM = Reference("default", "Deployment", "web"), Reference("default", "Dep
 
 
 def counted(cycle: Cycle, *chosen: Reference, memory: Memory | None = None) -> ZonesDocument:
-    return zones_document(cycle.evaluation, memory or cycle.memory, cycle.admission, chosen or None)
+    return zones_document(cycle.evaluation, memory or cycle.memory, cycle.fates, chosen or None)
 
 
 def zones_of(document: ZonesDocument) -> Mapping[str, ZoneEntry]:
@@ -48,7 +48,7 @@ def zones_of(document: ZonesDocument) -> Mapping[str, ZoneEntry]:
 def test_the_zones_count_as_the_map_does_and_every_node_and_pod_once(cycle: Cycle) -> None:
     """Whatever is violated, blocked, excluded or pending: the moves are those of the map, by zone."""
     document = counted(cycle)
-    drawn = map_document(cycle.evaluation, cycle.memory, admission=cycle.admission, size=MapSize(lanes=99, moves=99))
+    drawn = map_document(cycle.evaluation, cycle.memory, fates=cycle.fates, size=MapSize(lanes=99, moves=99))
     moves = {move.pod: move for lane in drawn.lanes for move in lane.moves}
     zone_of = {node.name: node.labels[ZONE] for node in cycle.snapshot.nodes}
     assert document.key == drawn.key == ZONE
@@ -85,7 +85,7 @@ def test_no_more_is_to_move_than_the_plan_needs(cycle: Cycle) -> None:
     """What moves, what waits and what is decided later are evictions of the plan; so is what is blocked."""
     numbers, zones = plan_numbers(cycle.plan), counted(cycle).zones
     assert sum(zone.moving + zone.waiting for zone in zones) <= numbers.evictions
-    never = sum(one.reason is Reason.STEP_EXCEEDS_BUDGET for one in cycle.plan.waiting)
+    never = sum(one.reason is Reason.STEP_EXCEEDS_BUDGET for one in cycle.plan.fates.kept)
     decided = numbers.now + numbers.waiting + never
     assert sum(zone.moving + zone.waiting + zone.blocked for zone in zones) >= decided
 
@@ -167,7 +167,7 @@ def test_every_replacement_under_way_arrives() -> None:
 
 def test_an_eviction_that_was_sent_since_the_plan_counts_once() -> None:
     cycle = evicting(one_violated())
-    sent = cycle.plan.evictions[0].pod
+    sent = cycle.plan.fates.going[0].pod
     memory = Memory(moves=(move(sent.uid, cycle.snapshot.taken_at, pod=sent.name, node=sent.node),))
     before, after = counted(cycle), counted(cycle, memory=memory)
     assert sum(zone.moving + zone.waiting for zone in after.zones) == 2
@@ -258,7 +258,7 @@ def test_zones_without_nodes_or_a_name_are_there() -> None:
     known = structs.replace(NO_MEMORY, zones=(ZoneSeen(ZONE, "c", snapshot.taken_at - timedelta(minutes=1)),))
     some = replace(alone, nodes=(*alone.nodes, stray))
     cycle = evicting(some)
-    document = zones_document(evaluate(some, policy(), memory=known), known, cycle.admission)
+    document = zones_document(evaluate(some, policy(), memory=known), known, cycle.fates)
     assert [(zone.name, sum(zone.marks.values())) for zone in document.zones] == [("a", 2), ("b", 2), ("c", 0), ("", 1)]
     nodes = tuple(
         structs.replace(node, labels=Labels({HOSTNAME: node.name})) for node in a_cluster("ab", 2).snapshot().nodes

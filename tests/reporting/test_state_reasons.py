@@ -84,7 +84,7 @@ def test_what_waits_for_a_budget_is_violated_and_says_so() -> None:
     policy = rules(THIRD)
     used_up = tuple(structs.replace(budget, allowed=0) for budget in snapshot.budgets)
     done = cycle(replace(snapshot, budgets=used_up), policy)
-    assert not done.plan.evictions
+    assert not done.plan.fates.going
     row = limit_rows(done)["third"]
     assert (row.state, row.reason) == ("Violated", "BlockedByBudget")
     assert row.guaranteed

@@ -15,7 +15,7 @@ from rebalancer.controller.state import InForce, LoopState
 from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.plan import Eviction
+from rebalancer.planning.eviction import Eviction
 from rebalancer.policy import Mode
 from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.scheduling.place import any_feasible, candidate_nodes
@@ -70,7 +70,7 @@ def controller_steps(scene: Scene, state: State, choose: Decide = decide) -> Ite
     for named in {scene.renamed(state, renaming) for renaming in scene.namings}:
         world = scene.world(named)
         cycle = choose(scene, world)
-        evictions = cycle.admission.evictions
+        evictions = cycle.fates.going
         if not evictions:
             yield Step(Actor.CONTROLLER, scene.canonical(scene.state(World(world.snapshot, cycle.memory))))
         for many in range(evictions[0].needed if evictions else 1, len(evictions) + 1):

@@ -96,7 +96,7 @@ def one_eviction_is_enough(scene: Scene, state: State) -> bool:
 def check_rest(scene: Scene, state: State) -> str:
     """Hold a state in which nobody acts against brute force; return what it is."""
     plan = plan_of(scene, state)
-    assert not plan.evictions or state.failed >= MAX_FAILED_PREDICTIONS, "else it would be admitted"
+    assert not plan.fates.going or state.failed >= MAX_FAILED_PREDICTIONS, "else it would be admitted"
     if not state.waiting and satisfied(scene, state):
         assert not plan.components, (scene, state)
         return "satisfied"
@@ -180,7 +180,7 @@ def test_nothing_is_evicted_for_what_a_pending_pod_does_by_itself() -> None:
     """Four pods too many on n1 cannot be repaired; the pod that waits comes to the empty n2 without an eviction."""
     scene = Scene((1, 1, 2), ONE, ONE)
     state = State((Hold(1), Hold(4), Hold(0), Hold(0, cordoned=True)), waiting=(None,))
-    assert plan_of(scene, state).evictions == ()
+    assert plan_of(scene, state).fates.going == ()
 
 
 def test_the_search_finds_a_controller_that_evicts_without_end() -> None:

@@ -115,13 +115,13 @@ def test_a_deferred_eviction_may_still_use_the_extra_one(until: datetime | None,
 def test_a_group_that_backs_off_waits() -> None:
     """Only that group's evictions wait, and the reason is in the plan."""
     everything = admitted(rules())
-    group = everything.evictions[0].group
+    group = everything.fates.going[0].group
     admission = admitted(
-        rules(), record_failure(NO_MEMORY, group, everything.evictions[0].pod.created + timedelta(days=1))
+        rules(), record_failure(NO_MEMORY, group, everything.fates.going[0].pod.created + timedelta(days=1))
     )
-    assert {waiting_eviction.eviction.group for waiting_eviction in admission.waiting} == {group}
-    assert {waiting_eviction.reason for waiting_eviction in admission.waiting} == {Reason.BACK_OFF}
-    assert len(admission.evictions) == 4
+    assert {waiting_eviction.eviction.group for waiting_eviction in admission.fates.kept} == {group}
+    assert {waiting_eviction.reason for waiting_eviction in admission.fates.kept} == {Reason.BACK_OFF}
+    assert len(admission.fates.going) == 4
 
 
 def test_leading_again_forgets_nothing() -> None:
@@ -172,8 +172,8 @@ def test_a_server_that_asks_for_longer() -> None:
 def test_a_group_whose_requests_were_refused_waits() -> None:
     """Only that group's evictions wait."""
     everything = admitted(rules())
-    group = everything.evictions[0].group
-    now = everything.evictions[0].pod.created + timedelta(days=1)
+    group = everything.fates.going[0].group
+    now = everything.fates.going[0].pod.created + timedelta(days=1)
     admission = admitted(rules(), record_refusal(NO_MEMORY, group, now, timedelta(days=2)))
-    assert {waiting_eviction.eviction.group for waiting_eviction in admission.waiting} == {group}
-    assert {waiting_eviction.reason for waiting_eviction in admission.waiting} == {Reason.BACK_OFF}
+    assert {waiting_eviction.eviction.group for waiting_eviction in admission.fates.kept} == {group}
+    assert {waiting_eviction.reason for waiting_eviction in admission.fates.kept} == {Reason.BACK_OFF}

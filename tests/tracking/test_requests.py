@@ -60,18 +60,18 @@ def test_a_spare_that_was_not_granted_is_still_to_be_had() -> None:
     """Else one refusal would leave the repair to steps that need none, and where there are none, unrepaired."""
     snapshot = one_to_spare()
     first = planned(snapshot)
-    (eviction,) = first.evictions
+    (eviction,) = first.fates.going
     assert eviction.repair.extra
     move = structs.replace(MOVE, uid=eviction.pod.uid, group=eviction.group)
     requested = record_request(NO_MEMORY, move, extra_goal=eviction.repair.goal)
-    assert planned(snapshot, memory=structs.replace(requested, moves=())).evictions == ()
+    assert planned(snapshot, memory=structs.replace(requested, moves=())).fates.going == ()
     for taken_back in (
         forget_request(requested, move.uid),
         structs.replace(forget_extra_eviction(requested, move.uid), moves=()),
         note_remaining(requested, {move.uid}),
     ):
         again = planned(snapshot, memory=taken_back)
-        assert [eviction.pod.uid for eviction in again.evictions] == [move.uid]
+        assert [eviction.pod.uid for eviction in again.fates.going] == [move.uid]
 
 
 def test_a_lost_answer_costs_the_spare_until_it_is_known() -> None:

@@ -62,7 +62,7 @@ def _find_stuck(state: LoopState, now: datetime) -> Iterable[str]:
 
 def _find_holds(cycle: Cycle) -> Iterable[str]:
     """Yield what holds back every eviction, although no fault is left."""
-    held = {waiting.reason for waiting in cycle.admission.waiting} & _HOLDS_ALL
+    held = {waiting.reason for waiting in cycle.fates.kept} & _HOLDS_ALL
     if _is_rightly_open(cycle):
         held.discard(Reason.BREAKER_OPEN)
     yield from (f"everything is held back at the end: {reason}" for reason in sorted(held))
@@ -80,8 +80,8 @@ def _find_unrepaired(state: LoopState, cycle: Cycle, refusing: frozenset[str], n
         return
     since = dict(state.memory.seen)
     served = {move.group for move in state.memory.moves if now - move.requested_at < LASTING}
-    for group in sorted({eviction.group for eviction in cycle.plan.evictions}):
-        namespaces = {eviction.pod.namespace for eviction in cycle.plan.evictions if eviction.group == group}
+    for group in sorted({eviction.group for eviction in cycle.plan.fates.going}):
+        namespaces = {eviction.pod.namespace for eviction in cycle.plan.fates.going if eviction.group == group}
         backs_off = find_backoff(state.memory, group, now) or find_refusals(state.memory, group, now)
         if backs_off or group in served or not namespaces.isdisjoint(refusing):
             continue

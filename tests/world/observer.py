@@ -46,10 +46,10 @@ class WorldObserver:
         self._requested |= {request.group for request in state.queue.under_way}
         if state.turn != self._turn and state.cycle is not None:
             self._turn = state.turn
-            admitted = {eviction.group for eviction in state.cycle.admission.evictions}
+            admitted = {eviction.group for eviction in state.cycle.fates.going}
             monitor.admits(name, state.turn, admitted, self._requested)
             self._requested = set()
-            self._needed = {eviction.group: eviction.needed for eviction in state.cycle.admission.evictions}
+            self._needed = {eviction.group: eviction.needed for eviction in state.cycle.fates.going}
         self._check_steps(state)
         if state.memory.moves is self._moves:
             return

@@ -191,7 +191,7 @@ class Replica:
             if request.uid in known:
                 self._requests[request.uid] = known[request.uid]
             elif state.cycle is not None:
-                needed = next((one.needed for one in state.cycle.plan.evictions if one.pod.uid == request.uid), 1)
+                needed = next((one.needed for one in state.cycle.plan.fates.going if one.pod.uid == request.uid), 1)
                 self._requests[request.uid] = Requested(self.planned_at, state.queue.sent.get(request.group, 0), needed)
 
     def is_required(self, move: Move) -> bool:

@@ -13,7 +13,8 @@ from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.planning.diagnosis.relaxation import Relaxable
-from rebalancer.planning.plan import OutlookSource, Preempted, Proof
+from rebalancer.planning.eviction import OutlookSource, Preempted
+from rebalancer.planning.plan import Proof
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition
 from rebalancer.planning.scope.requirements import Requirement

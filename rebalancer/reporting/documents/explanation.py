@@ -29,8 +29,10 @@ from rebalancer.model.visible import visible_lines
 from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.model.workloads import pod_ordinal, reference_of
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
-from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.expected_counts import expected_counts
+from rebalancer.planning.fates import Waits
+from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import LimitAction
 from rebalancer.prevention.summary import ScaleDownAnswer
@@ -180,12 +182,8 @@ def hold_back(plan: Plan, namespace: str, blocked: Refusal | None) -> Plan:
     """Return a plan in which the evictions of a namespace wait, if it is blocked."""
     if blocked is None:
         return plan
-    held = [eviction for eviction in plan.evictions if eviction.pod.namespace == namespace]
-    return structs.replace(
-        plan,
-        evictions=tuple(eviction for eviction in plan.evictions if eviction.pod.namespace != namespace),
-        waiting=(*(Waiting(eviction=eviction, refusal=blocked) for eviction in held), *plan.waiting),
-    )
+    fates = plan.fates.hold(lambda eviction: blocked if eviction.pod.namespace == namespace else None)
+    return structs.replace(plan, fates=fates)
 
 
 def _blocked_answers(details: ExplanationDetails) -> Iterator[Answer]:
@@ -199,8 +197,8 @@ class _WorkloadPlan:
     """What is planned for the pods of one workload."""
 
     def __init__(self, reference: Reference, plan: Plan, relaxations: Relaxations) -> None:
-        self.going = [eviction for eviction in plan.evictions if eviction.workload == reference]
-        self.waiting = [wait for wait in decided_waiting(plan) if wait.eviction.workload == reference]
+        self.going = [eviction for eviction in plan.fates.going if eviction.workload == reference]
+        self.waiting = [wait for wait in plan.fates.waiting if wait.eviction.workload == reference]
         self._obstacles = [
             group for group in plan.components if reference in group.workloads and group.reason is not None
         ]
@@ -229,7 +227,7 @@ class _WorkloadPlan:
                 yield _end_answer(group.refusal, self._made_at)
 
 
-def _waiting_answers(waiting: Sequence[Waiting], made_at: datetime) -> Iterator[Answer]:
+def _waiting_answers(waiting: Sequence[Waits], made_at: datetime) -> Iterator[Answer]:
     """Yield why evictions wait and until when; pods with equal reasons share an answer."""
     pods: dict[Refusal, list[str]] = {}
     for wait in waiting:
@@ -325,7 +323,7 @@ def _missing_domain_answers(reference: Reference, assessment: Assessment) -> Ite
 
 def _repair_answers(reference: Reference, plan: Plan, snapshot: Snapshot) -> Iterator[Answer]:
     """Yield how many evictions the repair takes, the counts after the decided ones, and why no fewer are enough."""
-    decided, numbers = decided_evictions(plan), group_numbers(plan)
+    decided, numbers = plan.fates.decided, group_numbers(plan)
     for group in plan.components:
         if reference not in group.workloads or not (group.evictions or decided.get(group.name)):
             continue
@@ -476,10 +474,10 @@ def _eviction_answer(
 ) -> tuple[str, str | None, Answer]:
     """Return the verdict, the reason and the answer to whether a pod is evicted."""
     question = "Is it evicted?"
-    for eviction in plan.evictions:
+    for eviction in plan.fates.going:
         if eviction.pod.uid == pod.uid:
             return MOVES, eviction.cause, _answer(question, "now", eviction_text(eviction), _target_text(eviction))
-    for waiting in plan.waiting:
+    for waiting in plan.fates.kept:
         if waiting.eviction.pod.uid == pod.uid:
             end = f"It {wait_end(waiting.refusal, plan.made_at)}."
             lines = str(waiting.refusal), end, _target_text(waiting.eviction)
@@ -498,7 +496,7 @@ def _why_it_stays(
     """Return the reason, if there is one, and a sentence: others are evicted instead, or nothing of its workload is."""
     for group in plan.components:
         if reference in group.workloads:
-            decided = decided_evictions(plan).get(group.name, ())
+            decided = plan.fates.decided.get(group.name, ())
             if decided:
                 return None, _instead(group, decided, plan)
             if group.reason is not None:

@@ -12,11 +12,11 @@ from functools import cached_property
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
-from rebalancer.admission.admit import Admission
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.reasons import State
+from rebalancer.planning.fates import Fates
 from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.reporting.bounds import constraint_bounds, count_above
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
@@ -200,7 +200,7 @@ class Overview:
         self,
         assessment: Assessment,
         plan: Plan,
-        admission: Admission,
+        fates: Fates,
         moves: Sequence[Move],
         states: ReportedStates,
     ) -> None:
@@ -209,7 +209,7 @@ class Overview:
         self._moves = moves
         self._states = states
         self._numbers = group_numbers(plan)
-        self._held = {held.group.name: held for held in find_held(plan, admission)}
+        self._held = {held.group.name: held for held in find_held(plan, fates)}
         self._groups = {workload: group for group in reversed(plan.components) for workload in group.workloads}
         self._groups_of_limits = {limit.name: group for group in plan.components for limit in group.limits}
         self._begun = count_begun(plan, moves)
@@ -368,7 +368,7 @@ def _above_skew(group: EvaluatedGroup) -> int:
 def count_begun(plan: Plan, moves: Iterable[Move]) -> Counter[str]:
     """Count the evictions of a plan that have begun since it was made, by group: they move, and are not to be made."""
     moving = {move.uid for move in moves if move.in_flight}
-    return Counter(eviction.group for eviction in plan.evictions if eviction.pod.uid in moving)
+    return Counter(eviction.group for eviction in plan.fates.going if eviction.pod.uid in moving)
 
 
 def _count_members(entries: Iterable[_Entry]) -> int:

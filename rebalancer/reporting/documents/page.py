@@ -5,13 +5,13 @@ from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rebalancer.admission.admit import Admission
 from rebalancer.assessment.controllers import find_reference
 from rebalancer.assessment.findings import Finding
 from rebalancer.engine import Evaluation
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
+from rebalancer.planning.fates import Fates
 from rebalancer.planning.plan import Plan
 from rebalancer.reporting.cluster_map import WHOLE, MapSize, map_document
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
@@ -116,19 +116,19 @@ class PageSource:
         *,
         evaluation: Evaluation,
         plan: Plan,
-        admission: Admission,
+        fates: Fates,
         memory: Memory,
         findings: Sequence[Finding],
         relaxations: Relaxations = NO_RELAXATIONS,
     ) -> None:
         self._evaluation = evaluation
         self._plan = plan
-        self._admission = admission
+        self._fates = fates
         self._findings = findings
         self._relaxations = relaxations
         states = ReportedStates(plan, relaxations)
         self._rules = RuleReporter(states, evaluation.causes, findings, dict(memory.seen))
-        self._overview = Overview(evaluation.assessment, plan, admission, memory.moves, states)
+        self._overview = Overview(evaluation.assessment, plan, fates, memory.moves, states)
         self._memory = memory
         self._selected: dict[Selection, _Selected] = {}
 
@@ -160,7 +160,7 @@ class PageSource:
     def _count_zones(self, selection: Selection, on_node: frozenset[Reference]) -> ZonesDocument:
         is_all = selection in {EVERYTHING, VIOLATIONS}
         chosen = None if is_all else self._overview.workloads(selection, on_node)
-        return zones_document(self._evaluation, self._memory, self._admission, chosen)
+        return zones_document(self._evaluation, self._memory, self._fates, chosen)
 
     def _draw_map(self, selection: Selection, shown: OverviewDocument, size: MapSize) -> MapDocument:
         """Return the map: of what is violated, or is nearest to that, or of the rows that are shown of a selection."""
@@ -169,7 +169,7 @@ class PageSource:
             rows = shown.nearest if not shown.figures.moving else ()
         if rows or selection not in {EVERYTHING, VIOLATIONS}:
             chosen = [Reference(row.namespace, one.kind, one.name) for row in rows for one in row.workloads]
-        return map_document(self._evaluation, self._memory, admission=self._admission, chosen=chosen, size=size)
+        return map_document(self._evaluation, self._memory, fates=self._fates, chosen=chosen, size=size)
 
     @property
     def totals(self) -> Totals:
@@ -178,7 +178,7 @@ class PageSource:
 
     def evictions(self, selection: Selection) -> tuple[PlannedEviction, ...]:
         """Return the first selected evictions that this cycle lets go."""
-        going = self._admission.evictions if not selection.reason and selection.state in _GOING else ()
+        going = self._fates.going if not selection.reason and selection.state in _GOING else ()
         chosen = (
             one
             for one in going
@@ -189,7 +189,7 @@ class PageSource:
 
     def waiting(self, selection: Selection) -> tuple[WaitingEviction, ...]:
         """Return the first selected evictions that wait."""
-        waiting = waiting_evictions(self._plan, self._admission.waiting) if selection.state in _GOING else ()
+        waiting = waiting_evictions(self._plan, self._fates) if selection.state in _GOING else ()
         chosen = (
             one
             for one in waiting

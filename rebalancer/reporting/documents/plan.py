@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import chain, count, groupby
+from itertools import count, groupby
 from operator import attrgetter
 from typing import Annotated, Final
 
@@ -14,11 +14,12 @@ from rebalancer.admission.approval import plan_hash
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.model.facts import NOT_BY_ITSELF
 from rebalancer.model.moves import Proposal, Reference
-from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
-from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.expected_counts import expected_counts
+from rebalancer.planning.fates import Fates, Goes, Never
+from rebalancer.planning.plan import ComponentPlan, Plan, PlanRefusal
 from rebalancer.planning.scope import components as planning_scope
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.planning.search.report import Attempt
@@ -241,12 +242,12 @@ def plan_document(
     return PlanDocument(
         generated_at=known,
         expires_at=get_known_time(plan.expires_at) if known else None,
-        plan_hash=plan_hash(plan.evictions, plan.policy_hash),
+        plan_hash=plan_hash(plan.fates.going, plan.policy_hash),
         snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.components}),
         policy_hash=plan.policy_hash,
         totals=_totals(add_numbers(numbers.values()), plan),
-        evictions=tuple(map(planned_eviction, plan.evictions)),
-        waiting=tuple(waiting_evictions(plan)),
+        evictions=tuple(map(planned_eviction, plan.fates.going)),
+        waiting=tuple(waiting_evictions(plan, plan.fates)),
         groups=tuple(_planned_groups(plan, numbers, snapshot, relaxations)),
         refusals=(*map(_planned_refusal, plan.refusals), *_never_allowed(plan)),
         unknown=tuple(
@@ -260,13 +261,12 @@ def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snap
 
     Its evictions are listed as such even where a budget holds them back at the moment: they are what is approved.
     """
-    planned = {waiting.eviction.pod.uid: waiting.eviction for waiting in plan.waiting}
-    planned |= {eviction.pod.uid: eviction for eviction in plan.evictions}
+    planned = {eviction.pod.uid: eviction for eviction in plan.fates.evictions}
     evictions = tuple(planned[uid] for uid in proposal.uids if uid in planned)
     names = {eviction.group for eviction in evictions}
     groups = tuple(group for group in plan.components if group.name in names)
     part = msgspec.structs.replace(
-        plan, expires_at=expires_at, evictions=evictions, waiting=(), components=groups, refusals=()
+        plan, expires_at=expires_at, fates=Fates(tuple(map(Goes, evictions))), components=groups, refusals=()
     )
     return msgspec.structs.replace(plan_document(part, snapshot), plan_hash=proposal.hash)
 
@@ -277,7 +277,7 @@ def plan_totals(plan: Plan) -> Totals:
 
 
 def _totals(numbers: PlanNumbers, plan: Plan) -> Totals:
-    waits = (*(waiting.refusal for waiting in plan.waiting), *(group.refusal for group in plan.components))
+    waits = (*(waiting.refusal for waiting in plan.fates.kept), *(group.refusal for group in plan.components))
     next_at = find_next_end((refusal for refusal in waits if refusal is not None), get_known_time(plan.made_at))
     return Totals(evictions=numbers.evictions, optimal=numbers.optimal, next_at=next_at, **numbers._asdict())
 
@@ -305,18 +305,18 @@ def planned_eviction(eviction: Eviction) -> PlannedEviction:
 
 def number_steps(plan: Plan) -> Mapping[str, int]:
     """Return the number of the step of each group whose evictions go now or wait: those that go now come first."""
-    steps = {eviction.group: eviction.step for eviction in plan.evictions}
+    steps = {eviction.group: eviction.step for eviction in plan.fates.going}
     following = count(max(steps.values(), default=0) + 1)
-    for waiting in decided_waiting(plan):
+    for waiting in plan.fates.waiting:
         if waiting.eviction.group not in steps:
             steps[waiting.eviction.group] = next(following)
     return steps
 
 
-def waiting_evictions(plan: Plan, held: Iterable[Waiting] = ()) -> Iterator[WaitingEviction]:
-    """Yield the entries of the evictions that wait: first those that admission has `held` of the ones that may go."""
+def waiting_evictions(plan: Plan, fates: Fates) -> Iterator[WaitingEviction]:
+    """Yield the entries of the evictions of a plan that wait by these fates."""
     steps, known = number_steps(plan), get_known_time(plan.made_at)
-    for refusal, together in groupby(chain(held, decided_waiting(plan)), key=attrgetter("refusal")):
+    for refusal, together in groupby(fates.waiting, key=attrgetter("refusal")):
         message, end = str(refusal), refusal.end
         for waiting in together:
             eviction, pod = waiting.eviction, waiting.eviction.pod
@@ -338,7 +338,7 @@ def waiting_evictions(plan: Plan, held: Iterable[Waiting] = ()) -> Iterator[Wait
 def _planned_groups(
     plan: Plan, numbers: Mapping[str, PlanNumbers], snapshot: Snapshot, relaxations: Relaxations
 ) -> Iterator[PlannedGroup]:
-    evictions = decided_evictions(plan)
+    evictions = plan.fates.decided
     for group in plan.components:
         after = expected_counts(group, evictions.get(group.name, ()), snapshot)
         yield _planned_group(group, numbers[group.name], after, relaxations, get_known_time(plan.made_at))
@@ -412,8 +412,8 @@ def _planned_refusal(refusal: PlanRefusal) -> PlannedRefusal:
 
 def _never_allowed(plan: Plan) -> Iterator[PlannedRefusal]:
     """Convert the evictions that no budget ever allows: they do not wait for anything."""
-    for waiting in plan.waiting:
-        if waiting.reason is Reason.STEP_EXCEEDS_BUDGET:
+    for waiting in plan.fates.kept:
+        if isinstance(waiting, Never):
             eviction = waiting.eviction
             yield PlannedRefusal(
                 namespace=eviction.workload.namespace,

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, structs
 
-from rebalancer.admission.admit import Admission, RefusedByAdmission
+from rebalancer.admission.admit import RefusedByAdmission
 from rebalancer.admission.approval import expires_at
 from rebalancer.admission.guards import GuardState, Verdict
 from rebalancer.admission.pause import Pause
@@ -19,7 +19,8 @@ from rebalancer.model.events import NOTE_LIMIT
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Memory, Move, OwnFailure, Proposal, Reference
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.plan import Plan, Waiting
+from rebalancer.planning.fates import Fates
+from rebalancer.planning.plan import Plan
 from rebalancer.policy import Policy
 from rebalancer.prevention.report import PreventionReport
 from rebalancer.reporting.documents.document import (
@@ -335,12 +336,7 @@ def refused_evictions(memory: Memory, now: datetime) -> tuple[RefusedEviction, .
 def hold_refused(plan: Plan, refused: Iterable[RefusedEviction]) -> Plan:
     """Return a plan in which the evictions of these groups wait: the controller does not request them now."""
     refusals = {entry.group: entry.refusal for entry in refused}
-    held = [eviction for eviction in plan.evictions if eviction.group in refusals]
-    if not held:
-        return plan
-    waiting = (Waiting(eviction=eviction, refusal=refusals[eviction.group]) for eviction in held)
-    remaining = (eviction for eviction in plan.evictions if eviction.group not in refusals)
-    return structs.replace(plan, evictions=tuple(remaining), waiting=(*waiting, *plan.waiting))
+    return structs.replace(plan, fates=plan.fates.hold(lambda eviction: refusals.get(eviction.group)))
 
 
 def prevention_status(report: PreventionReport) -> PreventionStatus:
@@ -411,8 +407,7 @@ def approval_status(plan: Plan, proposal: Proposal | None, policy: Policy) -> Ap
     """Convert the proposal of mode Approve to its entry, None where there is none."""
     if proposal is None:
         return None
-    planned = {waiting.eviction.pod.uid: waiting.eviction for waiting in plan.waiting}
-    planned |= {eviction.pod.uid: eviction for eviction in plan.evictions}
+    planned = {eviction.pod.uid: eviction for eviction in plan.fates.evictions}
     left = [planned[uid] for uid in proposal.uids if uid in planned]
     return ApprovalStatus(
         hash=proposal.hash,
@@ -444,10 +439,10 @@ def guard_status(state: GuardState) -> tuple[GuardStatus, ...]:
     )
 
 
-def count_refusals(plan: Plan, admission: Admission, deadlocks: int) -> dict[str, int]:
+def count_refusals(plan: Plan, fates: Fates, deadlocks: int) -> dict[str, int]:
     """Count refused and waiting evictions by reason; `deadlocks` is the number of pods in a placement deadlock."""
     counts = Counter[str](refusal.reason for refusal in plan.refusals)
-    counts.update(waiting.reason for waiting in (*plan.waiting, *admission.waiting))
+    counts.update(waiting.reason for waiting in fates.kept)
     if deadlocks:
         counts[Reason.PLACEMENT_DEADLOCK] = deadlocks
     return dict(sorted(counts.items()))

@@ -12,7 +12,6 @@ from statistics import median_low
 from typing import Final, NamedTuple
 
 from rebalancer.admission.admit import (
-    Admission,
     AdmissionContext,
     BreakerOpen,
     ModeObserves,
@@ -25,7 +24,9 @@ from rebalancer.model.moves import Move, MoveState, Reference, Target
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import limit_name, short_key
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, Waiting
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.fates import Fates, Waits
+from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.reporting.phrases import counts_change
@@ -123,13 +124,13 @@ def shorten(domains: Mapping[str, Sequence[str]]) -> Mapping[str, LikelyDomains]
     }
 
 
-def find_waits(plan: Plan, admission: Admission, moves: Sequence[Move]) -> tuple[RepairWait, ...]:
+def find_waits(plan: Plan, fates: Fates, moves: Sequence[Move]) -> tuple[RepairWait, ...]:
     """Return why the first twenty repairs that do not go on wait, those that end first before the others.
 
     `moves` are those of the memory.
     """
     said = plan.made_at
-    held = nsmallest(_MOST, find_held(plan, admission), key=lambda one: _rank(one.refusal, said))
+    held = nsmallest(_MOST, find_held(plan, fates), key=lambda one: _rank(one.refusal, said))
     return tuple(repair_wait(one, said, moves) for one in held)
 
 
@@ -226,11 +227,11 @@ def _hold(scope: str, refusal: Refusal, since: datetime | None, said: datetime) 
     )
 
 
-def find_held(plan: Plan, admission: Admission) -> Iterator[Held]:
+def find_held(plan: Plan, fates: Fates) -> Iterator[Held]:
     """Yield the repairs of which nothing goes now, each with the first eviction that is decided."""
-    going = {eviction.group for eviction in admission.evictions}
-    first: dict[str, Waiting] = {}
-    for waiting in (*admission.waiting, *plan.waiting):
+    going = {eviction.group for eviction in fates.going}
+    first: dict[str, Waits] = {}
+    for waiting in fates.kept:
         first.setdefault(waiting.eviction.group, waiting)
     for group in plan.components:
         wait = first.get(group.name)

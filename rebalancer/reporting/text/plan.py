@@ -11,8 +11,10 @@ from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.model.words import format_rest, name_list, plural, short_key
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
-from rebalancer.planning.expected_counts import decided_evictions, decided_waiting, expected_counts
-from rebalancer.planning.plan import ComponentPlan, Eviction, Plan, PlanRefusal, Waiting
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.expected_counts import expected_counts
+from rebalancer.planning.fates import Waits
+from rebalancer.planning.plan import ComponentPlan, Plan, PlanRefusal
 from rebalancer.planning.scope.budgets import StepExceedsBudget
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.local_storage import local_storage_line
@@ -91,12 +93,12 @@ class _PlanText:
         self._layout = layout
         self._numbers = group_numbers(plan)
         self._total = add_numbers(self._numbers.values())
-        self._decided = decided_evictions(plan)
+        self._decided = plan.fates.decided
         self._going: dict[str, list[Eviction]] = {}
-        for eviction in plan.evictions:
+        for eviction in plan.fates.going:
             self._going.setdefault(eviction.group, []).append(eviction)
-        self._waiting: dict[str, list[Waiting]] = {}
-        for wait in decided_waiting(plan):
+        self._waiting: dict[str, list[Waits]] = {}
+        for wait in plan.fates.waiting:
             self._waiting.setdefault(wait.eviction.group, []).append(wait)
         self._staying: dict[Reference, list[tuple[int, PlanRefusal]]] = {}
         for number, refusal in enumerate(plan.refusals):

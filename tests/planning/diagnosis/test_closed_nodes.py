@@ -124,7 +124,7 @@ def test_a_pod_whose_containers_were_never_made_asks_no_budget() -> None:
     first = next(pod for pod in snapshot.pods if pod.node == "a-1")
     pending = structs.replace(first, ready=False, phase=PodPhase.PENDING)
     pods = tuple(pending if pod is first else pod for pod in snapshot.pods)
-    assert [one.pod.uid for one in planned(replace(snapshot, pods=pods, budgets=(budget,))).evictions] == [first.uid]
+    assert [one.pod.uid for one in planned(replace(snapshot, pods=pods, budgets=(budget,))).fates.going] == [first.uid]
 
 
 def test_what_helps_is_not_tried_beyond_the_limit() -> None:
@@ -154,8 +154,8 @@ def test_a_pod_of_a_stateful_set_on_a_silent_node_is_refused() -> None:
         silent = with_node(blueprint.snapshot(), "a-1", ready=False, ready_since=None)
         plan = planned(silent)
         assert {one.refusal.reason for one in plan.refusals if one.pod} == reasons
-        assert len(plan.evictions) == 1
-        assert (plan.evictions[0].pod.node == "a-2") or not stateful
+        assert len(plan.fates.going) == 1
+        assert (plan.fates.going[0].pod.node == "a-2") or not stateful
 
 
 def test_a_host_is_no_domain_that_could_get_another_node() -> None:

@@ -42,7 +42,7 @@ def test_a_placement_deadlock_is_freed_by_one_eviction() -> None:
     plan = planned(shards(DEADLOCK))
     (group,) = plan.components
     assert (group.evictions, group.optimal, group.state) == (1, True, State.VIOLATED)
-    (eviction,) = plan.evictions
+    (eviction,) = plan.fates.going
     assert (eviction.cause, eviction.forced) == (Cause.PLACEMENT_DEADLOCK, True)
     assert eviction_text(eviction) == "a pending pod finds a node once this pod is evicted"
     assert group.after is None
@@ -77,7 +77,7 @@ THIRD = policy(limit('maxShare: "<1/3"'))
 def test_a_limit_that_nothing_forces_is_repaired_where_a_placement_can_be_predicted() -> None:
     """With the soft constraint the emptier nodes score best, so a pod of the fullest node goes, as predicted."""
     plan = planned(softly(skewed()), THIRD)
-    (eviction,) = plan.evictions
+    (eviction,) = plan.fates.going
     assert (eviction.pod.node, eviction.forced, eviction.cause) == ("n1", False, Cause.SHARE_LIMIT_VIOLATED)
     assert "n1" not in {value for target in eviction.targets for value in target.values}
     assert "limit g/l (maxShare <1/3)" in eviction_text(eviction)
@@ -89,7 +89,7 @@ def test_a_limit_is_left_alone_where_a_replacement_may_come_back() -> None:
     (group,) = plan.components
     assert (group.state, group.reason, group.evictions, group.optimal) == (State.UNFIXABLE, Reason.NOT_FORCED, 1, True)
     assert group.limits
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
 
 
 def test_after_three_failures_nothing_is_predicted_any_more() -> None:
@@ -110,8 +110,8 @@ def test_soft_constraints_are_repaired_only_where_they_are_listed() -> None:
     snapshot = softly(skewed())
     assert planned(snapshot).components == ()
     plan = planned(snapshot, policy("spread: {actOn: [DoNotSchedule, ScheduleAnyway]}"))
-    assert plan.evictions
-    assert not any(eviction.forced for eviction in plan.evictions)
+    assert plan.fates.going
+    assert not any(eviction.forced for eviction in plan.fates.going)
 
 
 def test_a_limit_cannot_ask_for_more_than_there_are_domains() -> None:
@@ -227,7 +227,7 @@ def test_a_class_whose_next_pod_is_not_known_stays() -> None:
         return structs.replace(spec, unpredictable=("spec.resourceClaims",)) if app == "one" else spec
 
     plan = planned(change_specs(two_classes().snapshot(), claiming, cluster="r"))
-    assert {eviction.workload.name for eviction in plan.evictions} == {"two"}
+    assert {eviction.workload.name for eviction in plan.fates.going} == {"two"}
 
 
 def test_one_more_than_the_minimum_where_force_needs_it() -> None:
@@ -235,7 +235,7 @@ def test_one_more_than_the_minimum_where_force_needs_it() -> None:
     blueprint, on = a_layout(([0, 3], [1, 2], [3]))
     blueprint.deployment("web", on=on, spread={ZONE: 2, HOSTNAME: 2})
     plan = planned(blueprint.snapshot())
-    assert [eviction.forced for eviction in plan.evictions] == [True]
+    assert [eviction.forced for eviction in plan.fates.going] == [True]
     assert plan.components[0].evictions == 1
 
 
@@ -249,17 +249,17 @@ def test_a_group_has_its_number_in_flight() -> None:
     """`disruption.maxInFlight` counts members that are away for whatever cause, over all workloads."""
     group = "groups: [{name: g, selector: {}, disruption: {maxInFlight: 2}, limits: []}]"
     snapshot = crowd()
-    assert len(planned(snapshot).evictions) == 4
+    assert len(planned(snapshot).fates.going) == 4
     plan = planned(snapshot, policy(group))
-    assert len(plan.evictions) == 2
-    assert {waiting.reason for waiting in plan.waiting} == {Reason.GROUP_IN_FLIGHT}
+    assert len(plan.fates.going) == 2
+    assert {waiting.reason for waiting in plan.fates.kept} == {Reason.GROUP_IN_FLIGHT}
     first, second, *others = (structs.replace(pod, ready=False) for pod in snapshot.pods)
     others = list(snapshot.pods[2:])
     two_are_unready = replace(snapshot, pods=(first, second, *others))
     plan = planned(two_are_unready, policy(group))
-    assert {eviction.pod.ready for eviction in plan.evictions} == {False}, "it is away already"
+    assert {eviction.pod.ready for eviction in plan.fates.going} == {False}, "it is away already"
     starting = [structs.replace(pod, starting_since=snapshot.taken_at) for pod in (first, second)]
-    assert planned(replace(snapshot, pods=(*starting, *others)), policy(group)).evictions == ()
+    assert planned(replace(snapshot, pods=(*starting, *others)), policy(group)).fates.going == ()
 
 
 @pytest.mark.parametrize("of", ["pod", "move"])
@@ -270,17 +270,17 @@ def test_a_group_settles(of: str) -> None:
     """
     group = policy("groups: [{name: g, selector: {}, disruption: {settle: 5m}, limits: []}]")
     snapshot = crowd()
-    assert planned(snapshot, group).evictions
+    assert planned(snapshot, group).fates.going
     first, *others = snapshot.pods
     since = snapshot.taken_at - timedelta(minutes=1)
     landed = structs.replace(first, ready_since=since) if of == "pod" else structs.replace(first, ready=False)
     moved = move("old", since, changed_at=since, state=MoveState.VERIFIED, replacement=first.uid)
     memory = Memory(moves=() if of == "pod" else (moved,))
     plan = planned(replace(snapshot, pods=(landed, *others)), group, memory)
-    assert plan.evictions == ()
-    assert Reason.GROUP_IN_FLIGHT in {waiting.reason for waiting in plan.waiting}
+    assert plan.fates.going == ()
+    assert Reason.GROUP_IN_FLIGHT in {waiting.reason for waiting in plan.fates.kept}
     settling = GroupSettling("group g default workload=Deployment/web", timedelta(minutes=1), timedelta(minutes=5))
-    assert settling in {waiting.refusal for waiting in plan.waiting}
+    assert settling in {waiting.refusal for waiting in plan.fates.kept}
 
 
 @pytest.mark.parametrize("disruption", ["settle: 5m", "maxInFlight: 9"])
@@ -291,19 +291,19 @@ def test_a_pod_that_became_ready_in_the_future_holds_nobody(disruption: str) -> 
     first, *others = snapshot.pods
     ahead = structs.replace(first, ready_since=snapshot.taken_at + timedelta(minutes=1))
     plans = planned(snapshot, group), planned(replace(snapshot, pods=(ahead, *others)), group)
-    assert len(plans[0].evictions) == len(plans[1].evictions) > 0
+    assert len(plans[0].fates.going) == len(plans[1].fates.going) > 0
 
 
 def test_victims_of_last_resort() -> None:
     """Pods that `avoid` selects stay where others will do."""
     snapshot = crowd()
-    chosen = {eviction.pod.uid for eviction in planned(snapshot).evictions}
+    chosen = {eviction.pod.uid for eviction in planned(snapshot).fates.going}
     marked = tuple(
         structs.replace(pod, labels=Labels({**pod.labels, "role": "master"})) if pod.uid in chosen else pod
         for pod in snapshot.pods
     )
     rules = policy("groups: [{name: g, selector: {}, avoid: {matchLabels: {role: master}}, limits: []}]")
-    going = {eviction.pod.uid for eviction in planned(replace(snapshot, pods=marked), rules).evictions}
+    going = {eviction.pod.uid for eviction in planned(replace(snapshot, pods=marked), rules).fates.going}
     assert len(going) == 4
     assert not going & chosen
 
@@ -320,7 +320,7 @@ def test_a_member_that_is_not_whole_in_a_group() -> None:
         "disruption: {maxInFlight: 1}, limits: []}]"
     )
     plan = planned(replace(snapshot, pods=marked), rules)
-    assert sum("part" in eviction.pod.labels for eviction in plan.evictions) == 1
+    assert sum("part" in eviction.pod.labels for eviction in plan.fates.going) == 1
 
 
 def test_a_limit_by_workload_beside_one_for_all() -> None:
@@ -337,4 +337,4 @@ def test_a_limit_by_workload_beside_one_for_all() -> None:
     plan = planned(snapshot, rules)
     (group,) = plan.components
     assert (group.state, group.lower_bound, group.optimal) == (State.VIOLATED, 1, True)
-    assert [eviction.pod.labels["app"] for eviction in plan.evictions] == ["s0"]
+    assert [eviction.pod.labels["app"] for eviction in plan.fates.going] == ["s0"]

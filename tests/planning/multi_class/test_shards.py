@@ -55,4 +55,4 @@ def test_66_shards_have_a_step(lost: int | str) -> None:
     plan = planned(scene.snapshot(), scene.policy())
     (group,) = plan.components
     assert group.optimal
-    assert [eviction.forced for eviction in plan.evictions] == [True]
+    assert [eviction.forced for eviction in plan.fates.going] == [True]

@@ -73,7 +73,7 @@ def two_of_unequal_priority(first: int, second: int) -> Snapshot:
 @pytest.mark.parametrize("priorities", [(0, 1000), (1000, 0)])
 def test_of_equal_repairs_the_one_that_spares_important_pods(priorities: tuple[int, int]) -> None:
     """Of two pods on one node that would do equally well, of different classes, the less important goes."""
-    (eviction,) = planned(two_of_unequal_priority(*priorities)).evictions
+    (eviction,) = planned(two_of_unequal_priority(*priorities)).fates.going
     assert (eviction.pod.node, eviction.pod.spec.priority) == ("a-0", 0)
 
 
@@ -81,7 +81,7 @@ def test_of_equal_repairs_the_one_that_spares_important_pods(priorities: tuple[i
 def test_victims_of_last_resort_stay_where_another_shard_can_give_one(shard: str) -> None:
     """Whichever shard's pods are to go last, the deadlock is freed by another's."""
     rules = policy(f"groups: [{{name: g, selector: {{}}, avoid: {{matchLabels: {{app: {shard}}}}}, limits: []}}]")
-    (eviction,) = planned(shards(DEADLOCK), rules).evictions
+    (eviction,) = planned(shards(DEADLOCK), rules).fates.going
     assert eviction.pod.labels["app"] != shard
 
 

@@ -90,7 +90,7 @@ def test_more_replacements_than_one_node_has_capacity_for() -> None:
     snapshot = zone_returned(30, 40, 9)
     tight = tuple(structs.replace(node, pods=24) for node in snapshot.nodes)
     plan = planned(replace(snapshot, nodes=tight))
-    assert plan.evictions
+    assert plan.fates.going
     assert {group.reason for group in plan.components} >= {Reason.GROUP_IN_FLIGHT}
 
 

@@ -43,12 +43,12 @@ ALL_AT_ONCE = policy(budgets=GENEROUS)
 def test_one_pod_that_stays_does_not_hold_the_others_that_are_like_it() -> None:
     """Pods that share everything are examined together; one with an annotation of its own makes that impossible."""
     snapshot = zone_returned(9, 1, replicas=6)
-    first, *others = (eviction.pod for eviction in planned(snapshot, ALL_AT_ONCE).evictions)
+    first, *others = (eviction.pod for eviction in planned(snapshot, ALL_AT_ONCE).fates.going)
     excluded = Labels({"rebalancer.dev/exclude": "true"})
     changed = [structs.replace(pod, annotations=excluded) if pod.uid == first.uid else pod for pod in snapshot.pods]
     plan = planned(replace(snapshot, pods=changed), ALL_AT_ONCE)
-    assert len(plan.evictions) == 1 + len(others) > 1
-    assert first.uid not in {eviction.pod.uid for eviction in plan.evictions}
+    assert len(plan.fates.going) == 1 + len(others) > 1
+    assert first.uid not in {eviction.pod.uid for eviction in plan.fates.going}
     assert {(refusal.pod, refusal.reason) for refusal in plan.refusals} == {(first.name, Reason.EXCLUDED)}
 
 
@@ -115,9 +115,9 @@ def test_pods_that_stay(change: Callable[[Pod], Pod], reason: Reason | None) -> 
     """Annotations, own and others', keep a pod where it is; it counts all the same."""
     plan = planned(pods(returned(), change))
     if reason is None:
-        assert len(plan.evictions) == 4
+        assert len(plan.fates.going) == 4
     else:
-        assert plan.evictions == ()
+        assert plan.fates.going == ()
         assert {refused.reason for refused in plan.refusals if refused.pod} == {reason}
         passes = {refused.refusal.passes for refused in plan.refusals if refused.pod} == {True}
         assert plan.components[0].state is (State.VIOLATED if passes else State.UNFIXABLE)
@@ -139,7 +139,7 @@ def test_pods_that_stay(change: Callable[[Pod], Pod], reason: Reason | None) -> 
 def test_the_rules_of_the_policy(rules: Eligibility, reason: Reason) -> None:
     """Each rule of eligibility refuses with its own reason."""
     plan = planned(returned(), policy(eligibility=rules))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert {refused.reason for refused in plan.refusals} == {reason}
 
 
@@ -147,7 +147,7 @@ def test_a_namespace_whose_team_policy_cannot_be_read_is_left_alone() -> None:
     """Whatever its team forbids may be in there."""
     listed = policy(team_policies=TeamPolicies(namespaces=("*",)))
     plan = planned(returned(), merge(listed, {"shop": UNREAD}).policy)
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert TeamPolicyUnreadable("shop") in {refused.refusal for refused in plan.refusals}
 
 
@@ -160,7 +160,7 @@ def test_a_clock_that_is_behind_makes_no_pod_too_young(ahead: timedelta) -> None
         nodes(snapshot, lambda node: structs.replace(node, ready_since=created)),
         lambda pod: structs.replace(pod, created=created),
     )
-    assert len(planned(fresh).evictions) == 4
+    assert len(planned(fresh).fates.going) == 4
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_clock_that_is_behind_makes_no_pod_too_young(ahead: timedelta) -> None
 def test_a_rollout_is_left_to_itself(change: dict[str, Any]) -> None:
     """While the owner is being scaled, rolled out or paused, nothing is moved."""
     plan = planned(owners(returned(), lambda owner: structs.replace(owner, **change)))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert {refused.reason for refused in plan.refusals} == {Reason.ROLLOUT_IN_PROGRESS}
 
 
@@ -209,7 +209,7 @@ def test_a_rollout_that_is_held_back_by_on_delete_is_not_carried_out(
 ) -> None:
     """Any evicted pod would come back with the newest template, so the StatefulSet is left alone as a whole."""
     plan = planned(on_delete(revisions))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert plan.components[0].refusal == OnDeleteRevision(*other, "db-2")
 
 
@@ -222,7 +222,7 @@ def test_an_unknown_owner() -> None:
     """Pods whose owner was not read are not moved: nobody knows what would replace them."""
     snapshot = returned()
     plan = planned(replace(snapshot, workloads=()))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert {refused.reason for refused in plan.refusals} == {Reason.UNKNOWN_OWNER}
 
 
@@ -230,7 +230,7 @@ def test_bare_pods() -> None:
     """A pod that nothing would replace is never evicted."""
     alone = replace(returned(), workloads=())
     plan = planned(pods(alone, lambda pod: structs.replace(pod, owner=None)))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert {refused.reason for refused in plan.refusals} == {Reason.NOT_EVICTABLE}
 
 
@@ -259,7 +259,7 @@ def test_whole_workloads_are_excluded(owner: dict[str, Any], namespace: Labels, 
     snapshot = owners(returned(), lambda workload: structs.replace(workload, **owner))
     excluded = replace(snapshot, namespaces=(Namespace(name="shop", annotations=Labels(namespace)),))
     plan = planned(excluded)
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert {refused.reason for refused in plan.refusals} == {Reason.EXCLUDED}
     annotated = Annotated(kind, "rebalancer.dev/exclude", "true")
     assert {innermost(refused.refusal) for refused in plan.refusals} == {annotated}
@@ -269,7 +269,7 @@ def test_nothing_is_evicted_in_a_namespace_that_is_being_deleted() -> None:
     """The API server would create no replacement; the message names the namespace."""
     snapshot = replace(returned(), namespaces=(Namespace(name="shop", terminating=True),))
     plan = planned(snapshot)
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert {refused.reason for refused in plan.refusals} == {Reason.CANNOT_CREATE}
     assert {innermost(refused.refusal) for refused in plan.refusals} == {NamespaceBeingDeleted("shop")}
 
@@ -288,7 +288,7 @@ def test_others_decide() -> None:
         (owners(snapshot, lambda owner: structs.replace(owner, deleted=snapshot.taken_at)), Reason.ROLLOUT_IN_PROGRESS),
     ):
         plan = planned(changed)
-        assert plan.evictions == ()
+        assert plan.fates.going == ()
         assert {refused.reason for refused in plan.refusals} == {reason}
 
 
@@ -298,19 +298,19 @@ def test_one_old_pod_of_another_scheduler() -> None:
     last = snapshot.pods[-1].uid
     other = structs.replace(snapshot.pods[0].spec, scheduler="other")
     plan = planned(pods(snapshot, lambda pod: structs.replace(pod, spec=other) if pod.uid == last else pod))
-    assert last not in {eviction.pod.uid for eviction in plan.evictions}
+    assert last not in {eviction.pod.uid for eviction in plan.fates.going}
     assert Reason.OTHER_SCHEDULER in {refused.reason for refused in plan.refusals}
 
 
 def test_karpenters_word() -> None:
     """`false` is no objection."""
     notes = Labels({"karpenter.sh/do-not-disrupt": "false"})
-    assert len(planned(pods(returned(), lambda pod: structs.replace(pod, annotations=notes))).evictions) == 4
+    assert len(planned(pods(returned(), lambda pod: structs.replace(pod, annotations=notes))).fates.going) == 4
 
 
 def test_annotations_that_say_nothing_about_moving_stop_nobody() -> None:
-    assert plan_small(on_one_node(annotations=Labels({"team": "shop"}))).evictions
-    assert not plan_small(on_one_node(annotations=Labels({"rebalancer.dev/exclude": "true"}))).evictions
+    assert plan_small(on_one_node(annotations=Labels({"team": "shop"}))).fates.going
+    assert not plan_small(on_one_node(annotations=Labels({"rebalancer.dev/exclude": "true"}))).fates.going
 
 
 def test_a_replacement_is_not_evicted_before_it_is_ready() -> None:
@@ -320,7 +320,7 @@ def test_a_replacement_is_not_evicted_before_it_is_ready() -> None:
     late = pods(snapshot, lambda pod: structs.replace(pod, ready=False) if pod is arriving else pod)
     known = move("before", snapshot.taken_at, state=MoveState.PENDING, replacement=arriving.uid)
     plan = planned(late, memory=Memory(moves=(known,)))
-    assert arriving.uid not in {eviction.pod.uid for eviction in plan.evictions}
+    assert arriving.uid not in {eviction.pod.uid for eviction in plan.fates.going}
     assert Arriving() in {innermost(refused.refusal) for refused in plan.refusals}
     over = structs.replace(known, state=MoveState.VERIFIED)
     assert Arriving() not in {
@@ -342,4 +342,4 @@ def test_a_stateful_set_that_is_about_to_delete_pods_is_left_alone(first: int, b
     plan = planned(shrinking)
     fact = OwnerShrinking(beyond, 6)
     assert (fact in {innermost(refused.refusal) for refused in plan.refusals}) == (beyond > 0)
-    assert bool(plan.evictions) == (beyond == 0)
+    assert bool(plan.fates.going) == (beyond == 0)

@@ -48,11 +48,11 @@ def reasons(plan: Plan) -> set[Reason | None]:
 def test_a_workload_waits_until_all_its_pods_are_ready(stateful: bool) -> None:
     snapshot = skewed(stateful=stateful)
     known = memory(snapshot.taken_at, Reference("default", "StatefulSet" if stateful else "Deployment", "web"))
-    assert planned(snapshot, memory=known).evictions
+    assert planned(snapshot, memory=known).fates.going
     waiting = planned(unready(snapshot), memory=known)
-    assert (waiting.evictions, reasons(waiting)) == ((), {Reason.EVICTED_BY_OTHERS})
-    assert {type(one.refusal) for one in waiting.waiting} == {EvictedByOthers}
-    assert planned(unready(snapshot)).evictions, "nobody else evicts"
+    assert (waiting.fates.going, reasons(waiting)) == ((), {Reason.EVICTED_BY_OTHERS})
+    assert {type(one.refusal) for one in waiting.fates.kept} == {EvictedByOthers}
+    assert planned(unready(snapshot)).fates.going, "nobody else evicts"
 
 
 def test_a_pod_that_terminates_is_not_ready() -> None:
@@ -70,7 +70,7 @@ def test_it_waits_ten_minutes_at_most() -> None:
     for passed, waits in ((LONGEST_WAIT - SECOND, True), (LONGEST_WAIT, False)):
         known = memory(snapshot.taken_at - passed)
         made = planned(snapshot, memory=known)
-        assert (bool(made.waiting) and not made.evictions) == waits
+        assert (bool(made.fates.kept) and not made.fates.going) == waits
     first = memory(snapshot.taken_at)
     assert evaluate(snapshot, policy(), memory=first).valid_until == snapshot.taken_at + LONGEST_WAIT
 
@@ -78,7 +78,7 @@ def test_it_waits_ten_minutes_at_most() -> None:
 def test_another_workload_does_not_wait() -> None:
     snapshot = unready(skewed())
     other = memory(snapshot.taken_at, Reference("default", "Deployment", "api"))
-    assert planned(snapshot, memory=other).evictions
+    assert planned(snapshot, memory=other).fates.going
 
 
 def test_only_evictions_of_what_a_constraint_or_limit_concerns_are_stored() -> None:

@@ -32,9 +32,9 @@ def test_a_violation_that_only_the_last_change_has_made_waits(were: dict[int, st
         for ago, value in were.items()
     )
     assert {node.labels[ZONE] for node in snapshot.nodes} == {"a", "b", "c"}
-    assert len(planned(snapshot, RULES).evictions) == 1
+    assert len(planned(snapshot, RULES).fates.going) == 1
     made = planned(snapshot, RULES, Memory(node_changes=changes))
-    assert made.evictions == ()
+    assert made.fates.going == ()
     (group,) = made.components
     assert group.refusal is not None
     assert group.refusal.reason is Reason.NODE_SETTLING

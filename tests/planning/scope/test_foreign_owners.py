@@ -62,7 +62,7 @@ def outcome(snapshot: Snapshot, *kinds: tuple[str, str]) -> tuple[list[str], set
     plan = planned(snapshot, listed(*kinds))
     facts = [refused.refusal for refused in plan.refusals]
     facts += [component.refusal for component in plan.components if component.refusal is not None]
-    return [one.pod.name for one in plan.evictions], {
+    return [one.pod.name for one in plan.fates.going], {
         fact.cause if isinstance(fact, PodsStay) else fact for fact in facts
     }
 

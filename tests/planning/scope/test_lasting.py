@@ -64,10 +64,10 @@ def waits(made: Plan, change: NodeChange) -> bool:
     """
     (group,) = made.components
     if group.refusal is None or not isinstance(group.refusal, CountsInMotion):
-        assert made.evictions or made.waiting
+        assert made.fates.going or made.fates.kept
         return False
-    assert made.evictions == ()
-    assert {waiting.refusal for waiting in made.waiting} <= {group.refusal}
+    assert made.fates.going == ()
+    assert {waiting.refusal for waiting in made.fates.kept} <= {group.refusal}
     assert group.refusal == CountsInMotion(change, SETTLE, change.at + SETTLE)
     return True
 
@@ -77,10 +77,10 @@ def test_a_label_that_has_just_been_changed_moves_no_pod() -> None:
     for name, value in (("c-1", "a"), ("c-2", "d")):
         snapshot = labelled(cluster(), name, value)
         change = relabelled(snapshot, name, "c")
-        assert planned(snapshot, RULES).evictions
+        assert planned(snapshot, RULES).fates.going
         assert waits(planned(snapshot, RULES, Memory(node_changes=(change,))), change)
         lasted = relabelled(snapshot, name, "c", seconds=300)
-        assert planned(snapshot, RULES, Memory(node_changes=(lasted,))).evictions
+        assert planned(snapshot, RULES, Memory(node_changes=(lasted,))).fates.going
 
 
 def test_a_label_that_was_not_there_and_one_that_is_gone_are_changes_too() -> None:
@@ -89,7 +89,7 @@ def test_a_label_that_was_not_there_and_one_that_is_gone_are_changes_too() -> No
     assert waits(planned(snapshot, RULES, Memory(node_changes=(change,))), change)
     gone = labelled(cluster(on={"a-1": 4, "b-1": 1, "c-1": 3, "c-2": 1}), "c-1", None)
     made = planned(gone, RULES, Memory(node_changes=(relabelled(gone, "c-1", "c"),)))
-    assert made.evictions == ()
+    assert made.fates.going == ()
 
 
 def test_what_was_violated_as_much_before_waits_for_nothing() -> None:
@@ -117,7 +117,7 @@ def test_a_label_that_is_put_right_again_changes_nothing() -> None:
 def test_a_change_of_a_node_that_is_gone_or_was_deleted_reverts_nothing() -> None:
     snapshot = labelled(cluster(), "c-2", "d")
     gone = relabelled(snapshot, "z-1", "z")
-    assert planned(snapshot, RULES, Memory(node_changes=(gone,))).evictions
+    assert planned(snapshot, RULES, Memory(node_changes=(gone,))).fates.going
 
 
 def test_the_plan_that_waits_holds_until_the_first_change_has_lasted() -> None:
@@ -168,10 +168,10 @@ def test_a_node_that_was_lost_a_moment_ago_counts_as_before_where_a_constraint_h
     laid_out = cluster(on={"a-1": 3, "b-1": 2, "c-1": 2, "c-2": 1})
     snapshot = tainted(honouring(laid_out), "c-1", key, **fields)
     change = changed(snapshot, "c-1", event, "c", key=ZONE)
-    assert planned(snapshot, RULES).evictions
+    assert planned(snapshot, RULES).fates.going
     assert waits(planned(snapshot, RULES, Memory(node_changes=(change,))), change)
     lasted = changed(snapshot, "c-1", event, "c", key=ZONE, seconds=300)
-    assert planned(snapshot, RULES, Memory(node_changes=(lasted,))).evictions
+    assert planned(snapshot, RULES, Memory(node_changes=(lasted,))).fates.going
 
 
 def test_a_node_that_is_back_is_no_reason_where_a_constraint_honours_taints() -> None:
@@ -185,8 +185,8 @@ def test_a_node_that_is_back_is_no_reason_where_a_constraint_honours_taints() ->
 def test_where_taints_do_not_count_a_node_that_is_back_may_be_a_reason_but_no_target() -> None:
     snapshot = cluster(on={"a-1": 3, "b-1": 3})
     made = planned(snapshot, RULES, Memory(node_changes=(changed(snapshot, "c-1", NodeEvent.UNCORDONED),)))
-    assert {waiting.reason for waiting in made.waiting} == {Reason.NODE_SETTLING}
-    assert made.waiting
+    assert {waiting.reason for waiting in made.fates.kept} == {Reason.NODE_SETTLING}
+    assert made.fates.kept
 
 
 # Limits, soft constraints, pods that no node admits
@@ -199,7 +199,7 @@ def test_a_limit_that_is_violated_only_since_a_label_has_changed_waits() -> None
     """A limit that was violated as much before does not."""
     snapshot = labelled(a_cluster("abc", 2, {"a-1": 2, "b-1": 2, "c-1": 2}, namespace="shop").snapshot(), "c-1", "a")
     change = relabelled(snapshot, "c-1", "c")
-    assert planned(snapshot, HALF).evictions
+    assert planned(snapshot, HALF).fates.going
     assert waits(planned(snapshot, HALF, Memory(node_changes=(change,))), change)
     for row in (relabelled(snapshot, "c-2", "c"), changed(snapshot, "c-1", NodeEvent.UNCORDONED)):
         assert not waits(planned(snapshot, HALF, Memory(node_changes=(row,))), row)
@@ -247,7 +247,7 @@ def test_so_does_one_of_a_workload_without_constraints() -> None:
     row = changed(snapshot, "c-1", NodeEvent.CORDONED, "c", key=ZONE)
     made = planned(snapshot, RULES, Memory(node_changes=(row,)))
     assert [group.refusal for group in made.components] == [CountsInMotion(row, SETTLE, row.at + SETTLE)]
-    assert (made.evictions, made.waiting) == ((), ())
+    assert (made.fates.going, made.fates.kept) == ((), ())
 
 
 @examples(100)
@@ -269,8 +269,8 @@ def test_only_what_was_violated_with_the_old_labels_too_is_ever_decided(
     made = planned(after, RULES, Memory(node_changes=rows))
     old, new = (evaluate(snapshot, RULES).assessment.groups[0].hard[0].counts for snapshot in (before, after))
     same = old.violated and old.skew >= new.skew and dict(old.by_domain.filled) == dict(new.by_domain.filled)
-    waiting = [one for one in made.waiting if not isinstance(one.refusal, CountsInMotion)]
-    assert not (made.evictions or waiting) or same
+    waiting = [one for one in made.fates.kept if not isinstance(one.refusal, CountsInMotion)]
+    assert not (made.fates.going or waiting) or same
     if new.violated:
         (group,) = made.components
         waits_for_nodes = group.refusal is not None and isinstance(group.refusal, CountsInMotion)
@@ -327,7 +327,7 @@ def test_where_more_labels_have_changed_than_are_stored_every_repair_waits() -> 
     unknown = NodeChange(snapshot.taken_at - timedelta(seconds=60), "", NodeEvent.RELABELLED)
     assert waits(planned(snapshot, RULES, Memory(node_changes=(unknown,))), unknown)
     lasted = structs.replace(unknown, at=snapshot.taken_at - SETTLE)
-    assert planned(snapshot, RULES, Memory(node_changes=(lasted,))).evictions
+    assert planned(snapshot, RULES, Memory(node_changes=(lasted,))).fates.going
 
 
 def test_a_node_that_was_deleted_and_registered_again_is_no_change_of_its_own() -> None:

@@ -43,13 +43,13 @@ def test_each_kind_is_refused_by_default_and_counted_all_the_same(volume: LocalV
     """No pod is evicted, the constraint stays violated, and Allow for this kind alone lets all of them go."""
     snapshot = pods(SNAPSHOT, lambda pod: structs.replace(pod, local_volumes=(volume,)))
     plan = planned(snapshot)
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert {refused.refusal for refused in plan.refusals if refused.pod} == {LocalVolumes((volume,))}
     assert {refused.reason for refused in plan.refusals} == {Reason.LOCAL_STORAGE}
     assert (plan.components[0].state, plan.components[0].reason) == (State.UNFIXABLE, Reason.LOCAL_STORAGE)
-    assert len(planned(snapshot, policy(eligibility=rules(**{volume.kind: "Allow"}))).evictions) == 4
+    assert len(planned(snapshot, policy(eligibility=rules(**{volume.kind: "Allow"}))).fates.going) == 4
     others = {kind.value: "Allow" for kind in LocalStorage if kind is not volume.kind}
-    assert planned(snapshot, policy(eligibility=rules(**others))).evictions == ()
+    assert planned(snapshot, policy(eligibility=rules(**others))).fates.going == ()
 
 
 def test_only_the_pods_with_such_volumes_stay() -> None:
@@ -58,8 +58,8 @@ def test_only_the_pods_with_such_volumes_stay() -> None:
     plan = planned(
         pods(SNAPSHOT, lambda pod: structs.replace(pod, local_volumes=(CACHE,)) if pod.uid in staying else pod)
     )
-    assert len(plan.evictions) == 4
-    assert staying.isdisjoint(eviction.pod.uid for eviction in plan.evictions)
+    assert len(plan.fates.going) == 4
+    assert staying.isdisjoint(eviction.pod.uid for eviction in plan.fates.going)
 
 
 @pytest.mark.parametrize(

@@ -24,37 +24,37 @@ def test_a_pod_of_others_on_a_node_that_is_gone_changes_nothing() -> None:
     snapshot = zone_returned(9, 1, replicas=6)
     lost = structs.replace(snapshot.pods[0], namespace="other", name="lost", uid="lost", node="gone", owner=None)
     plans = planned(snapshot), planned(replace(snapshot, pods=(*snapshot.pods, lost)))
-    assert plans[0].evictions
-    assert plans[0].evictions[0].pod == plans[1].evictions[0].pod
+    assert plans[0].fates.going
+    assert plans[0].fates.going[0].pod == plans[1].fates.going[0].pod
 
 
 def test_volumes_that_reach_everywhere_tie_nobody() -> None:
     """Pods whose volumes follow them are moved like any other."""
     plan = planned(stateful({}))
-    assert len(plan.evictions) == 1
+    assert len(plan.fates.going) == 1
 
 
 def test_pinned_by_volumes() -> None:
     """Pods whose volumes keep them in their zone stay, and that is what the report says."""
     plan = planned(stateful({"db-0": "a", "db-1": "a", "db-2": "b", "db-3": "b"}))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert (plan.components[0].state, plan.components[0].reason) == (State.UNFIXABLE, Reason.VOLUME_PINNED)
     some = planned(stateful({"db-0": "a", "db-1": "a"}))
-    assert {eviction.pod.name for eviction in some.evictions} <= {"db-2", "db-3"}
-    assert len(some.evictions) == 1
+    assert {eviction.pod.name for eviction in some.fates.going} <= {"db-2", "db-3"}
+    assert len(some.fates.going) == 1
 
 
 def test_a_missing_pod_with_volumes() -> None:
     """While a pod with volumes of its own is missing, nobody knows where its replacement can go."""
     snapshot = stateful({})
     plan = planned(replace(snapshot, pods=snapshot.pods[1:]), policy(budgets=GENEROUS))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
 
 
 def test_volumes_that_were_not_read() -> None:
     """A pod with claims is left alone where volumes were not read."""
     plan = planned(replace(stateful({}), unknown=frozenset({"PersistentVolume"})))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert {refused.reason for refused in plan.refusals} == {Reason.NOT_PREDICTABLE}
 
 
@@ -65,7 +65,7 @@ def test_a_volume_that_dies_with_its_pod() -> None:
     claim = PersistentVolumeClaim(namespace="shop", name="scratch", volume="v", bound=True, owner_uid=last.uid)
     tied = pods(snapshot, lambda pod: structs.replace(pod, claims=("scratch",)) if pod.uid == last.uid else pod)
     plan = planned(replace(tied, claims=(claim,), volumes=(PersistentVolume(name="v"),)))
-    assert last.uid not in {eviction.pod.uid for eviction in plan.evictions}
+    assert last.uid not in {eviction.pod.uid for eviction in plan.fates.going}
     assert {refused.reason for refused in plan.refusals if refused.pod} == {Reason.NOT_PREDICTABLE}
 
 
@@ -107,7 +107,7 @@ def sharing_a_volume(
 def test_pods_that_share_a_volume_which_one_node_can_attach_stay_there() -> None:
     """Elsewhere a replacement would wait for the volume for as long as the others live."""
     plan = sharing_a_volume({"a-1": 3})
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     (refusal,) = [one.refusal for one in plan.refusals if one.pod == plan.refusals[0].pod]
     assert isinstance(refusal, VolumeInUse)
     assert (refusal.claim, refusal.node, len(refusal.pods)) == ("default/shared", "a-1", 2)
@@ -125,16 +125,16 @@ def test_pods_that_share_a_volume_which_one_node_can_attach_stay_there() -> None
 )
 def test_what_a_driver_attaches_is_known_where_csi_drivers_were_read(drivers: Sequence[CSIDriver]) -> None:
     plan = sharing_a_volume({"a-1": 3}, drivers=drivers)
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert not any("read CSIDrivers" in str(one.refusal) for one in plan.refusals)
 
 
 def test_a_pod_that_waits_for_a_volume_elsewhere_does_not_show_that_nothing_is_attached() -> None:
     plan = sharing_a_volume({"a-1": 3, "b-1": 1}, started=["a-1"])
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     nodes = {one.refusal.node for one in plan.refusals if isinstance(one.refusal, VolumeInUse)}
     assert nodes == {"a-1"}
-    assert sharing_a_volume({"a-1": 3, "b-1": 1}, started=[]).evictions == ()
+    assert sharing_a_volume({"a-1": 3, "b-1": 1}, started=[]).fates.going == ()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_pod_that_waits_for_a_volume_elsewhere_does_not_show_that_nothing_is_a
     ],
 )
 def test_a_volume_that_other_nodes_can_have_too_ties_nobody(on: dict[str, int], fields: dict[str, Any]) -> None:
-    assert sharing_a_volume(on, **fields).evictions
+    assert sharing_a_volume(on, **fields).fates.going
 
 
 def test_a_relabelled_pod_is_not_moved() -> None:
@@ -162,7 +162,7 @@ def test_a_relabelled_pod_is_not_moved() -> None:
         snapshot, lambda pod: structs.replace(pod, labels=Labels({"app": "other"})) if pod.uid == odd else pod
     )
     plan = planned(relabelled)
-    assert odd not in {eviction.pod.uid for eviction in plan.evictions}
+    assert odd not in {eviction.pod.uid for eviction in plan.fates.going}
     assert odd not in {refused.pod for refused in plan.refusals}
 
 
@@ -172,7 +172,7 @@ def test_a_gated_pod_of_its_own() -> None:
     first = snapshot.pods[0]
     gated = structs.replace(first, node=None, ready=False, spec=structs.replace(first.spec, gated=True))
     plan = planned(replace(snapshot, pods=(gated, *snapshot.pods[1:])))
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert plan.components[0].reason is Reason.NOT_PREDICTABLE
 
 
@@ -181,7 +181,7 @@ def test_pods_of_a_lost_node() -> None:
     snapshot = returned()
     without = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "b-2"))
     plan = planned(without)
-    assert plan.evictions == ()
+    assert plan.fates.going == ()
     assert plan.components[0].reason is Reason.GROUP_IN_FLIGHT
     cause = cause_of(plan.components[0])
     assert isinstance(cause, NodeGone)

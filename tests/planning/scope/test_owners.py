@@ -186,7 +186,7 @@ class TestOrder:
 
     def test_the_pods_of_a_deployment_are_not_created_in_turn(self) -> None:
         snapshot = returned()
-        assert len(planned(named(snapshot, snapshot.pods[0].name, ready=False)).evictions) == 4
+        assert len(planned(named(snapshot, snapshot.pods[0].name, ready=False)).fates.going) == 4
 
     @pytest.mark.parametrize(
         ("fields", "state"),
@@ -304,14 +304,14 @@ class TestRollout:
         self, old: dict[str, Any], living: int
     ) -> None:
         """What is left of it ends by itself, and nothing comes in its place."""
-        assert len(planned(argo(old, replicas=0, living=living)).evictions) == 4
+        assert len(planned(argo(old, replicas=0, living=living)).fates.going) == 4
 
     def test_replica_sets_of_two_owners_are_no_rollout(self) -> None:
         second = structs.replace(ROLLOUT, uid="another")
-        assert len(planned(with_owners(argo({}), "old", owner=second)).evictions) == 4
+        assert len(planned(with_owners(argo({}), "old", owner=second)).fates.going) == 4
 
     def test_a_replica_set_beside_a_stateful_set_of_the_same_operator_is_no_rollout(self) -> None:
-        assert len(planned(with_owners(argo({}), "old", kind="StatefulSet")).evictions) == 4
+        assert len(planned(with_owners(argo({}), "old", kind="StatefulSet")).fates.going) == 4
 
     def test_several_stateful_sets_of_an_operator_are_no_rollout(self) -> None:
         """They are the parts of one application: its shards, its tiers."""
@@ -349,7 +349,7 @@ class TestCreation:
     def test_what_an_older_replica_set_could_not_create_does_not_matter(self) -> None:
         """Its condition stays for as long as it has nothing to do."""
         older = with_owners(argo({}, replicas=0, living=0), "old", creation_failure="forbidden")
-        assert len(planned(older).evictions) == 4
+        assert len(planned(older).fates.going) == 4
 
 
 class TestAutoscaler:
@@ -367,7 +367,7 @@ class TestAutoscaler:
 
     @pytest.mark.parametrize("least", [0, 1, 11, 12])
     def test_one_at_or_above_that_number_is_not(self, least: int) -> None:
-        assert len(self.scaled(least).evictions) == 4
+        assert len(self.scaled(least).fates.going) == 4
 
     @pytest.mark.parametrize(("most", "scales"), [(None, False), (12, False), (11, True)])
     def test_one_above_its_most_is_about_to_be_scaled_too(self, most: int | None, scales: bool) -> None:
@@ -377,7 +377,7 @@ class TestAutoscaler:
 
     @pytest.mark.parametrize("fields", [{"namespace": "other"}, {"target_kind": "StatefulSet"}, {"target_name": "api"}])
     def test_an_autoscaler_of_another_workload_does_not_matter(self, fields: dict[str, str]) -> None:
-        assert len(self.scaled(13, **fields).evictions) == 4
+        assert len(self.scaled(13, **fields).fates.going) == 4
 
     def test_a_workload_that_was_scaled_to_zero_is_not_scaled_up(self) -> None:
         """That switches its autoscaler off."""

@@ -35,16 +35,16 @@ def two_lopsided(*, free: int, pods_too_many: int = 0) -> Snapshot:
 
 
 def waits(plan: Plan) -> list[QuotaExceeded]:
-    return [one.refusal for one in plan.waiting if isinstance(one.refusal, QuotaExceeded)]
+    return [one.refusal for one in plan.fates.kept if isinstance(one.refusal, QuotaExceeded)]
 
 
 def test_with_room_for_both_both_go() -> None:
-    assert len(planned(two_lopsided(free=2 * MORE)).evictions) == 2
+    assert len(planned(two_lopsided(free=2 * MORE)).fates.going) == 2
 
 
 def test_with_room_for_one_the_second_waits_and_the_quota_is_named() -> None:
     plan = planned(two_lopsided(free=2 * MORE - 1))
-    assert len(plan.evictions) == 1
+    assert len(plan.fates.going) == 1
     (refusal,) = waits(plan)
     assert refusal.reason is Reason.CANNOT_CREATE
     assert refusal.planned == MORE
@@ -53,11 +53,11 @@ def test_with_room_for_one_the_second_waits_and_the_quota_is_named() -> None:
 
 def test_with_room_for_none_nothing_goes() -> None:
     plan = planned(two_lopsided(free=MORE - 1))
-    assert (plan.evictions, plan.waiting) == ((), ())
+    assert (plan.fates.going, plan.fates.kept) == ((), ())
 
 
 def test_an_exceeded_quota_refuses_whatever_replacements_use() -> None:
-    assert planned(two_lopsided(free=10 * MORE, pods_too_many=1)).evictions == ()
+    assert planned(two_lopsided(free=10 * MORE, pods_too_many=1)).fates.going == ()
 
 
 def test_a_move_that_is_under_way_may_still_add_as_much() -> None:
@@ -65,5 +65,5 @@ def test_a_move_that_is_under_way_may_still_add_as_much() -> None:
     snapshot = two_lopsided(free=2 * MORE)
     under_way = Memory(moves=(move("gone", snapshot.taken_at, state=MoveState.EVICTED),))
     plan = planned(snapshot, memory=under_way)
-    assert len(plan.evictions) == 1
+    assert len(plan.fates.going) == 1
     assert [refusal.planned for refusal in waits(plan)] == [2 * MORE]

@@ -59,7 +59,7 @@ def waited(plan: Plan, since: datetime) -> Memory:
 
 def decided(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
     """Return the pods that are evicted now, with the zones of their replacements."""
-    return [(eviction.pod.name, eviction.targets[0].values) for eviction in plan.evictions]
+    return [(eviction.pod.name, eviction.targets[0].values) for eviction in plan.fates.going]
 
 
 @pytest.mark.parametrize("spread", [{}, {HOSTNAME: 1}], ids=["by counting", "by search"])
@@ -76,8 +76,8 @@ def test_a_young_node_in_a_zone_that_is_filled_delays_the_step_and_the_plan_show
     """The evictions are decided, with their minimum; they wait until the node that settles last has settled."""
     snapshot = zone_returned()
     made = planned(ready_since(snapshot, {"a-3": 10, "c-1": 60, "c-2": 120}), RULES)
-    assert made.evictions == ()
-    waiting = [(waiting.reason, waiting.eviction.targets[0].values) for waiting in made.waiting]
+    assert made.fates.going == ()
+    waiting = [(waiting.reason, waiting.eviction.targets[0].values) for waiting in made.fates.kept]
     assert waiting == [(Reason.NODE_SETTLING, ("c",))] * 4
     (group,) = made.components
     since = snapshot.taken_at - timedelta(seconds=60)
@@ -92,7 +92,7 @@ def test_a_component_waits_for_nodes_that_settle_only_once() -> None:
     for ago, waits in ((299, True), (300, False), (10_000, False)):
         since = snapshot.taken_at - timedelta(seconds=ago)
         made = planned(snapshot, RULES, waited(first, since))
-        assert (made.evictions == ()) == waits
+        assert (made.fates.going == ()) == waits
         if waits:
             cause = cause_of(made.components[0])
             assert isinstance(cause, NodeSettling)
@@ -102,7 +102,7 @@ def test_a_component_waits_for_nodes_that_settle_only_once() -> None:
 def test_a_plan_that_waits_holds_until_the_wait_is_over() -> None:
     """Nothing else need change for the next plan to be another."""
     evaluation = evaluate(ready_since(zone_returned(), {"c-1": 60}), RULES)
-    assert not evaluation.plan.evictions
+    assert not evaluation.plan.fates.going
     assert evaluation.valid_until == evaluation.plan.made_at + timedelta(minutes=4)
 
 
@@ -122,9 +122,9 @@ def test_a_node_that_is_not_ready_is_waited_for_only_where_it_is_a_target() -> N
     def unready(name: str, memory: Memory = NO_MEMORY) -> Plan:
         return planned(with_node(snapshot, name, ready=False, ready_since=None), RULES, memory)
 
-    assert len(unready("a-3").evictions) == 4
+    assert len(unready("a-3").fates.going) == 4
     held = unready("c-2", waited(unready("a-3"), snapshot.taken_at - 2 * SETTLE))
-    assert held.evictions == ()
+    assert held.fates.going == ()
     assert cause_of(held.components[0]) == NodeNotReady("c-2")
 
 
@@ -151,21 +151,21 @@ def test_a_node_that_has_changed_delays_a_step_that_may_land_there(change: NodeC
     """It waits from the change on, however long the component has waited for others; an hour at most in all."""
     snapshot = zone_returned()
     made = planned(snapshot, RULES, Memory(node_changes=(change,)))
-    assert made.evictions == ()
-    assert [waiting.reason for waiting in made.waiting] == [Reason.NODE_SETTLING] * 4
+    assert made.fates.going == ()
+    assert [waiting.reason for waiting in made.fates.kept] == [Reason.NODE_SETTLING] * 4
     for minutes, left in ((0, 240), (55, 240), (59, 60)):
         first = waited(made, snapshot.taken_at - timedelta(minutes=minutes))
         held = cause_of(planned(snapshot, RULES, structs.replace(first, node_changes=(change,))).components[0])
         until = snapshot.taken_at + timedelta(seconds=left)
         assert held == NodeChanged(change, None, LONGEST_UNSETTLED, until)
     over = waited(made, snapshot.taken_at - LONGEST_UNSETTLED)
-    assert len(planned(snapshot, RULES, structs.replace(over, node_changes=(change,))).evictions) == 4
+    assert len(planned(snapshot, RULES, structs.replace(over, node_changes=(change,))).fates.going) == 4
 
 
 def test_a_change_that_has_lasted_or_is_of_another_zone_delays_nothing() -> None:
     settled = structs.replace(UNCORDONED, at=UNCORDONED.at - timedelta(seconds=240))
     for change in (settled, structs.replace(UNCORDONED, node="a-3"), structs.replace(UNCORDONED, node="gone")):
-        assert len(planned(zone_returned(), RULES, Memory(node_changes=(change,))).evictions) == 4
+        assert len(planned(zone_returned(), RULES, Memory(node_changes=(change,))).fates.going) == 4
 
 
 def test_the_last_of_several_reasons_is_reported() -> None:
@@ -188,14 +188,14 @@ def test_a_node_that_was_lost_delays_what_may_land_in_its_zone_as_long_as_it_is_
     """What has happened to it may happen to its neighbours. Once it is back it has to settle by itself."""
     change, zoneless = changed(60, "c-1", event, ZONE, "c"), changed(60, "x", event)
     made = planned(lost("c-1"), RULES, Memory(node_changes=(zoneless, change)))
-    assert made.evictions == ()
+    assert made.fates.going == ()
     assert cause_of(made.components[0]) == NodeChanged(change, DomainName(ZONE, "c"), SETTLE, change.at + SETTLE)
     assert (
-        len(planned(lost("c-1"), RULES, Memory(node_changes=(changed(300, "c-1", event, ZONE, "c"),))).evictions) == 4
+        len(planned(lost("c-1"), RULES, Memory(node_changes=(changed(300, "c-1", event, ZONE, "c"),))).fates.going) == 4
     )
-    assert len(planned(zone_returned(), RULES, Memory(node_changes=(change,))).evictions) == 4
+    assert len(planned(zone_returned(), RULES, Memory(node_changes=(change,))).fates.going) == 4
     elsewhere = changed(60, "a-1", event, ZONE, "a")
-    assert len(planned(lost("a-1"), RULES, Memory(node_changes=(elsewhere,))).evictions) == 4
+    assert len(planned(lost("a-1"), RULES, Memory(node_changes=(elsewhere,))).fates.going) == 4
 
 
 def test_each_node_that_settles_has_its_end() -> None:
@@ -212,14 +212,14 @@ def test_each_node_that_settles_has_its_end() -> None:
 def test_a_deleted_node_and_one_without_a_zone_delay_no_neighbour() -> None:
     """A node pool that shrinks deletes nodes."""
     for change in (changed(60, "c-9", NodeEvent.DELETED, ZONE, "c"), changed(60, "c-1", NodeEvent.CORDONED)):
-        assert len(planned(lost("c-1"), RULES, Memory(node_changes=(change,))).evictions) == 4
+        assert len(planned(lost("c-1"), RULES, Memory(node_changes=(change,))).fates.going) == 4
 
 
 def test_of_several_domains_of_a_lost_node_the_smallest_waits() -> None:
     """Its region is the whole cluster; a node that is gone by now counts like one that is away."""
     snapshot = nodes(lost("a-1"), lambda node: structs.replace(node, labels=Labels({**node.labels, "region": "r"})))
     rows = tuple(changed(60, "a-1", NodeEvent.CORDONED, *domain) for domain in (("region", "r"), (ZONE, "a")))
-    assert len(planned(snapshot, RULES, Memory(node_changes=rows)).evictions) == 4
+    assert len(planned(snapshot, RULES, Memory(node_changes=rows)).fates.going) == 4
     gone = tuple(structs.replace(row, node="c-9", value="c" if row.key == ZONE else "r") for row in rows)
     cause = cause_of(planned(snapshot, RULES, Memory(node_changes=gone)).components[0])
     assert isinstance(cause, NodeChanged)
@@ -236,8 +236,8 @@ def in_motion(**fields: Any) -> DomainMotion:
 def test_nothing_lands_in_a_domain_in_motion_until_it_has_settled_however_long_a_component_has_waited() -> None:
     snapshot = zone_returned()
     made = planned(snapshot, RULES, Memory(domains_in_motion=(in_motion(),)))
-    assert made.evictions == ()
-    assert [waiting.reason for waiting in made.waiting] == [Reason.DOMAIN_UNSETTLED] * 4
+    assert made.fates.going == ()
+    assert [waiting.reason for waiting in made.fates.kept] == [Reason.DOMAIN_UNSETTLED] * 4
     assert cause_of(made.components[0]) == UnsettledDomain(in_motion(), snapshot.taken_at + timedelta(minutes=1))
     memory = waited(made, snapshot.taken_at - timedelta(days=1))
     motion = in_motion(lasting=True)
@@ -252,7 +252,7 @@ def test_a_domain_that_has_settled_or_in_which_nothing_can_land_delays_nothing()
         in_motion(value="a"),
         in_motion(since=past - LONGEST_UNSETTLED, lasting=True),
     ):
-        assert len(planned(zone_returned(), RULES, Memory(domains_in_motion=(motion,))).evictions) == 4
+        assert len(planned(zone_returned(), RULES, Memory(domains_in_motion=(motion,))).fates.going) == 4
 
 
 def test_of_several_domains_in_motion_the_one_that_settles_last_is_reported() -> None:
@@ -290,7 +290,7 @@ def test_the_example_with_a_node_that_has_just_joined_a_full_zone() -> None:
     joined = replace(snapshot, nodes=(*snapshot.nodes, young))
     before, after = planned(snapshot, rules), planned(joined, rules)
     assert decided(after) == decided(before)
-    assert len(after.evictions) == 3
+    assert len(after.fates.going) == 3
     minima = {group.workloads[0].name: group.evictions for group in before.components}
     assert minima == {"web": 4, "search": 2, "db": 2, "cart": 2}  # no budget ever lets a pod of cart go
     assert {group.workloads[0].name: group.evictions for group in after.components} == {**minima, "web": 5}
@@ -308,14 +308,14 @@ def with_stuck(node: str, *minutes: int) -> Snapshot:
 
 def test_a_step_does_not_begin_while_nothing_starts_on_one_of_its_targets() -> None:
     made = planned(with_stuck("c-2", 12, 11), RULES)
-    assert [waiting.reason for waiting in made.waiting] == [Reason.NOTHING_STARTS_THERE] * 4
+    assert [waiting.reason for waiting in made.fates.kept] == [Reason.NOTHING_STARTS_THERE] * 4
     since = made.made_at - timedelta(minutes=12)
     names = "default/stuck-0", "default/stuck-1"
     assert cause_of(made.components[0]) == NothingStarts("c-2", names, since)
-    assert len(planned(with_stuck("a-3", 12, 11), RULES).evictions) == 4
+    assert len(planned(with_stuck("a-3", 12, 11), RULES).fates.going) == 4
 
 
 def test_a_plan_holds_until_a_pod_has_been_stuck_for_long() -> None:
     evaluation = evaluate(with_stuck("c-2", 12, 7), RULES)
-    assert len(evaluation.plan.evictions) == 4
+    assert len(evaluation.plan.fates.going) == 4
     assert evaluation.valid_until == evaluation.plan.made_at + timedelta(minutes=3)

@@ -69,7 +69,7 @@ def test_a_pod_with_more_constraints_than_the_policy_allows_stays_until_it_allow
     assert "eligibility.maxTerms is 16" in finding.message
     assert [str(workload) for workload in finding.workloads] == ["default/web (Deployment)"]
     moves = evaluate(snapshot, policy(eligibility=Eligibility(max_terms=17)))
-    assert moves.plan.evictions
+    assert moves.plan.fates.going
 
 
 def test_a_pod_whose_terms_are_not_read_stays_and_says_so() -> None:
@@ -90,13 +90,13 @@ def test_a_pod_whose_terms_are_not_read_stays_and_says_so() -> None:
 def test_what_unread_terms_may_select_is_not_called_forced() -> None:
     """A workload beside such a pod in its namespace is not planned; in another one it is."""
     snapshot = lopsided()
-    assert evaluate(snapshot, policy()).plan.evictions
+    assert evaluate(snapshot, policy()).plan.fates.going
     unread = UnreadTerms(everywhere=False, own=True, namespaces=frozenset(), labels=frozenset({None}))
     for namespace, planned in (("default", False), ("other", True)):
         spec = PodSpec(unread="too many", pod_affinity=PodAffinity(unread=unread))
         first = snapshot.pods[0]
         stranger = structs.replace(first, name="s", uid="s", namespace=namespace, owner=None, spec=spec)
         made = evaluate(replace(snapshot, pods=(*snapshot.pods, stranger)), policy()).plan
-        assert bool(made.evictions) == planned
+        assert bool(made.fates.going) == planned
         if not planned:
             assert {refusal.reason for refusal in made.refusals} == {Reason.NOT_PREDICTABLE}

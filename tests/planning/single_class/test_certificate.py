@@ -323,4 +323,4 @@ def test_a_limit_alone_forces_nothing() -> None:
     snapshot, policy = limited_alone()
     made = evaluate(snapshot, policy).plan
     assert [group.limits for group in made.components] != [()]
-    assert not any(eviction.forced for eviction in made.evictions)
+    assert not any(eviction.forced for eviction in made.fates.going)

@@ -41,8 +41,8 @@ def test_a_key_with_more_than_a_hundred_open_domains_is_no_target() -> None:
     """Its list would say nothing; and many nodes that are alike cannot be distinguished."""
     blueprint = a_cluster("ab", 110, {"a-1": 3, "a-2": 3}, spread={ZONE: 1, HOSTNAME: 4})
     plan = planned(blueprint.snapshot())
-    assert plan.evictions
-    assert [target.topology_key for target in plan.evictions[0].targets] == [ZONE]
+    assert plan.fates.going
+    assert [target.topology_key for target in plan.fates.going[0].targets] == [ZONE]
     (group,) = planned(softly(blueprint.snapshot()), policy(limit("maxPods: 2"))).components
     assert group.evictions
 
@@ -60,7 +60,7 @@ def test_the_targets_of_an_eviction_agree_across_keys(counts: list[list[int]], z
         blueprint.zones(zone, len(held))
         on |= {f"{zone}-{number}": pods for number, pods in enumerate(held, start=1) if pods}
     blueprint.deployment("web", on=on, spread={ZONE: zone_skew, HOSTNAME: node_skew})
-    for eviction in planned(blueprint.snapshot()).evictions:
+    for eviction in planned(blueprint.snapshot()).fates.going:
         targets = {target.topology_key: target.values for target in eviction.targets}
         if targets.keys() >= {ZONE, HOSTNAME}:
             assert set(targets[ZONE]) == {node.partition("-")[0] for node in targets[HOSTNAME]}

@@ -11,5 +11,5 @@ def test_a_key_that_no_node_has_is_no_target() -> None:
         a_cluster("abc", 2, {"a-1": 2, "a-2": 1, "b-1": 1, "b-2": 2}, spread={ZONE: 1}).snapshot(),
         policy(limit("maxPods: 1", key="zone")),
     )
-    assert plan.evictions
-    assert {target.topology_key for eviction in plan.evictions for target in eviction.targets} == {ZONE}
+    assert plan.fates.going
+    assert {target.topology_key for eviction in plan.fates.going for target in eviction.targets} == {ZONE}

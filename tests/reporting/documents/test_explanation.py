@@ -29,7 +29,7 @@ def explained(snapshot: Snapshot, policy: Policy, details: ExplanationDetails) -
     """Explain the workload of namespace `one`, and the first of its pods that the plan evicts."""
     evaluation = evaluate(snapshot, policy)
     view, assessment, made = evaluation.view, evaluation.assessment, evaluation.plan
-    pod = next(eviction.pod for eviction in made.evictions if eviction.pod.namespace == "one")
+    pod = next(eviction.pod for eviction in made.fates.going if eviction.pod.namespace == "one")
     return [
         explain_workload(Reference("one", "Deployment", "web"), assessment, made, snapshot, details),
         explain_pod(pod, view, assessment, made, details),

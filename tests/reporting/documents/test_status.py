@@ -47,10 +47,13 @@ def test_a_plan_does_not_promise_what_admission_control_refused() -> None:
     name = plan.components[0].name
     (entry,) = refused_evictions(Memory(refused=(refused(name, 60),)), NOW)
     held = hold_refused(plan, [entry])
-    assert {waiting.refusal for waiting in held.waiting} == {entry.refusal}
-    assert {waiting.eviction.group for waiting in held.waiting} == {name}
-    assert name not in {eviction.group for eviction in held.evictions}
+    assert {waiting.refusal for waiting in held.fates.kept} == {entry.refusal}
+    assert {waiting.eviction.group for waiting in held.fates.kept} == {name}
+    assert name not in {eviction.group for eviction in held.fates.going}
     before, after = plan_totals(plan), plan_totals(held)
-    assert (after.now, after.waiting) == (before.now - len(held.waiting), before.waiting + len(held.waiting))
+    assert (after.now, after.waiting) == (
+        before.now - len(held.fates.kept),
+        before.waiting + len(held.fates.kept),
+    )
     assert after.evictions == before.evictions
-    assert hold_refused(plan, []) is plan
+    assert hold_refused(plan, []) == plan

@@ -2,8 +2,8 @@
 
 from xml.etree import ElementTree as ET
 
-from rebalancer.admission.admit import Admission
 from rebalancer.engine import evaluate
+from rebalancer.planning.fates import NO_FATES
 from rebalancer.reporting.documents.report import ReportDocument
 from rebalancer.reporting.documents.status import count_refusals
 from rebalancer.reporting.events import MOST_DEADLOCKS, deadlock_events
@@ -34,8 +34,8 @@ def test_the_report_names_pod_and_rules() -> None:
 def test_it_counts_among_the_refusals() -> None:
     """Alerts read the metric that is made from this."""
     made = evaluate(three_shards(), eager()).plan
-    assert count_refusals(made, Admission(), 2)["PlacementDeadlock"] == 2
-    assert "PlacementDeadlock" not in count_refusals(made, Admission(), 0)
+    assert count_refusals(made, NO_FATES, 2)["PlacementDeadlock"] == 2
+    assert "PlacementDeadlock" not in count_refusals(made, NO_FATES, 0)
 
 
 def test_events_are_created_once() -> None:

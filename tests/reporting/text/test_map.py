@@ -323,7 +323,7 @@ def test_the_rules_show_each_domain_against_its_bounds() -> None:
 @examples(100)
 def test_a_map_fits_its_terminal_in_any_locale(cycle: Cycle, width: int) -> None:
     """But for a word that is wider; colours change nothing else."""
-    document = map_document(cycle.evaluation, cycle.memory, admission=cycle.admission)
+    document = map_document(cycle.evaluation, cycle.memory, fates=cycle.fates)
     plain = map_lines(document, TextLayout(width=width))
     colored = map_lines(document, TextLayout(width=width, color=True))
     assert all(len(line) <= width or " " not in line.strip() for line in plain)

@@ -19,7 +19,8 @@ from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, Referenc
 from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.decision import NoSafeEviction, PredictionUnverified
-from rebalancer.planning.expected_counts import decided_evictions, expected_counts, expected_worst
+from rebalancer.planning.expected_counts import expected_counts, expected_worst
+from rebalancer.planning.fates import NO_FATES
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import Policy
@@ -92,7 +93,7 @@ def crowded(cpu: int = 600) -> Snapshot:
 def test_a_predicted_repair_of_a_limit() -> None:
     """The limit before and after, where the replacement may land, and that nothing forces it there."""
     seen = look(crowded(), rules(THIRD, HALF))
-    name = seen.plan.evictions[0].pod.name
+    name = seen.plan.fates.going[0].pod.name
     assert seen.text() == dedent(f"""\
         Plan (dry run; mode Evict)
         1 pod to move now
@@ -184,7 +185,7 @@ def test_evictions_after_a_move_in_flight_count_as_later() -> None:
     first = look(crowded(), rules(THIRD))
     (group,) = first.plan.components
     waits = structs.replace(group, refusal=PredictionUnverified())
-    first.plan = structs.replace(first.plan, components=(waits,), evictions=())
+    first.plan = structs.replace(first.plan, components=(waits,), fates=NO_FATES)
     assert first.text().splitlines()[1] == ("0 pods to move now, 1 more in later cycles (0 waiting, 1 not decided yet)")
 
 
@@ -297,9 +298,9 @@ def test_expected_counts_come_true(counts: list[list[int]], seed: int) -> None:
     policy = rules(HALF.replace("}", ", action: Evict}"), THIRD)
     policy = policy.model_copy(update={"budgets": policy.budgets.model_copy(update={"slow_start": False})})
     seen = look(blueprint.snapshot(), policy)
-    assume(seen.plan.evictions and not seen.plan.waiting)
+    assume(seen.plan.fates.going and not seen.plan.fates.kept)
     (group,) = seen.plan.components
-    going = decided_evictions(seen.plan)[group.name]
+    going = seen.plan.fates.decided[group.name]
     shown = expected_counts(group, going, seen.snapshot)
     assert plan_document(seen.plan, seen.snapshot).groups[0].after == shown
     worst = [expected_worst(limit, going, seen.snapshot) for limit in seen.assessment.limits]
@@ -421,7 +422,7 @@ def test_no_constraint_is_suggested_where_all_are_hard() -> None:
     seen = look(a_cluster("ab", 1, {"a-1": 4}, spread={ZONE: 1}).snapshot(), rules(SPREAD))
     (group,) = seen.plan.components
     alone = structs.replace(group, state=State.UNFIXABLE, refusal=NoSafeEviction())
-    seen.plan = structs.replace(seen.plan, components=(alone,), evictions=(), waiting=())
+    seen.plan = structs.replace(seen.plan, components=(alone,), fates=NO_FATES)
     assert "Which constraint would enforce it?\n  none\n  its constraints are hard already" in seen.explained()
 
 
@@ -452,7 +453,7 @@ def test_freeing_a_pending_pod_predicts_no_counts() -> None:
     """The domain of the pending pod is not known, so neither are the counts of limits."""
     seen = look(crowded(), rules(THIRD))
     (group,) = seen.plan.components
-    (eviction,) = seen.plan.evictions
+    (eviction,) = seen.plan.fates.going
     freeing = structs.replace(eviction, repair=structs.replace(eviction.repair, cause=Cause.PLACEMENT_DEADLOCK))
     assert expected_counts(group, [freeing], seen.snapshot) == {}
     assert expected_worst(group.limits[0], [freeing], seen.snapshot) is None

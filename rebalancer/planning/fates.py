@@ -1,0 +1,117 @@
+"""The fate of each decided eviction: it goes, waits, never goes, or is under way already.
+
+Planning decides it first, then admission, then the gate of capacity, then what has happened since; whoever comes last
+is right. An eviction is kept back in one way, by `Fates.hold`; nobody lets one go that was kept back before.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+from msgspec import Struct
+
+from rebalancer.model.facts import Refusal
+from rebalancer.model.reasons import Reason
+from rebalancer.planning.eviction import Eviction
+
+
+class Goes(Struct, frozen=True, gc=False):
+    """An eviction that may be requested now."""
+
+    eviction: Eviction
+
+
+class UnderWay(Struct, frozen=True, gc=False):
+    """An eviction that was requested since its fate was decided."""
+
+    eviction: Eviction
+
+
+class Waits(Struct, frozen=True, gc=False):
+    """An eviction that waits, and what for."""
+
+    eviction: Eviction
+    refusal: Refusal
+
+    @property
+    def reason(self) -> Reason:
+        """What for, as a value of the closed enum."""
+        return self.refusal.reason
+
+
+class Never(Waits, frozen=True, gc=False):
+    """An eviction for which no budget ever leaves room: waiting does not help it."""
+
+
+Fate = Goes | UnderWay | Waits | Never
+
+
+class Fates(Struct, frozen=True, dict=True):
+    """The fates of evictions, in the order in which these go."""
+
+    rows: tuple[Fate, ...] = ()
+
+    @cached_property
+    def evictions(self) -> tuple[Eviction, ...]:
+        """All of them."""
+        return tuple(fate.eviction for fate in self.rows)
+
+    @cached_property
+    def going(self) -> tuple[Eviction, ...]:
+        """Those that may be requested now."""
+        return tuple(fate.eviction for fate in self.rows if isinstance(fate, Goes))
+
+    @cached_property
+    def under_way(self) -> tuple[Eviction, ...]:
+        """Those that were requested."""
+        return tuple(fate.eviction for fate in self.rows if isinstance(fate, UnderWay))
+
+    @cached_property
+    def kept(self) -> tuple[Waits, ...]:
+        """Those that wait or never go."""
+        return tuple(fate for fate in self.rows if isinstance(fate, Waits))
+
+    @cached_property
+    def waiting(self) -> tuple[Waits, ...]:
+        """Those that wait."""
+        return tuple(fate for fate in self.kept if not isinstance(fate, Never))
+
+    @cached_property
+    def decided(self) -> Mapping[str, Sequence[Eviction]]:
+        """The evictions by which each repair goes on, now or once a wait is over, by the name of its component."""
+        by_group: dict[str, list[Eviction]] = {}
+        for fate in self.rows:
+            if not isinstance(fate, Never):
+                by_group.setdefault(fate.eviction.group, []).append(fate.eviction)
+        return by_group
+
+    def hold(self, find_refusal: Callable[[Eviction], Refusal | None]) -> "Fates":
+        """Keep back those that go and have a refusal by this."""
+        rows = list(self.rows)
+        for place, fate in enumerate(rows):
+            refusal = find_refusal(fate.eviction) if isinstance(fate, Goes) else None
+            if refusal is not None:
+                rows[place] = Waits(fate.eviction, refusal)
+        return Fates(tuple(rows))
+
+    def begin(self, requested: Collection[str]) -> "Fates":
+        """Note that those that go were requested whose pods have these UIDs."""
+        return Fates(
+            tuple(
+                UnderWay(fate.eviction) if isinstance(fate, Goes) and fate.eviction.pod.uid in requested else fate
+                for fate in self.rows
+            )
+        )
+
+    def put_first(self, evictions: Iterable[Eviction]) -> "Fates":
+        """Let these be first, in this order."""
+        known = {fate.eviction.pod.uid: fate for fate in self.rows}
+        first = [known.pop(eviction.pod.uid) for eviction in evictions]
+        return Fates((*first, *known.values()))
+
+    def select(self, groups: Collection[str]) -> "Fates":
+        """Return those of the components with these names."""
+        return Fates(tuple(fate for fate in self.rows if fate.eviction.group in groups))
+
+
+NO_FATES: Final = Fates()
