@@ -45,7 +45,7 @@ current-context: c
 
 COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "run": (("run", "--once", *NOWHERE),),
-    "report": (("report", *SNAPSHOT), ("report", *SNAPSHOT, "-o", "junit")),
+    "report": (("report", *SNAPSHOT),),
     "plan": (("plan", *SNAPSHOT, "-o", "json"), ("plan", *NOWHERE)),
     "explain": (("explain", "pod/db-4", *SNAPSHOT),),
     "simulate": (("simulate", *SNAPSHOT),),

@@ -25,7 +25,6 @@ from rebalancer.reporting.cluster_map import WHOLE, map_document
 from rebalancer.reporting.documents.document import json_chunks, to_yaml
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
-from rebalancer.reporting.text.junit import report_junit
 from rebalancer.reporting.text.report import report_map_text, report_text
 
 _FAIL_ON = {
@@ -40,7 +39,7 @@ _FINE = frozenset({State.SATISFIED, State.UNKNOWN})
 
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
-    add_read_arguments(parser, formats=(*LIST_FORMATS, "junit"))
+    add_read_arguments(parser, formats=LIST_FORMATS)
     parser.add_argument(
         "--map",
         metavar="KIND/NAME",
@@ -101,8 +100,6 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(to_yaml(document))
         case "name":
             write_lines(_unsatisfied_names(document))
-        case "junit":
-            sys.stdout.write(report_junit(document))
         case _:
             refusals = narrow_plan(evaluation.plan, workloads).refusals
             wide = options.output == "wide"

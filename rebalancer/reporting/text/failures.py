@@ -48,10 +48,10 @@ def _row(failure: ReportedFailure) -> tuple[str, ...]:
     worst = failure.groups[0]
     unplaceable = "not simulated" if failure.unplaceable is None else str(failure.unplaceable)
     domain = f"{failure.topology_key} {failure.domain}"
-    return domain, f"{violated}{'+' if failure.omitted else ''}", unplaceable, loss_text(worst)
+    return domain, f"{violated}{'+' if failure.omitted else ''}", unplaceable, _loss_text(worst)
 
 
-def loss_text(group: LostGroup) -> str:
+def _loss_text(group: LostGroup) -> str:
     """Say how many pods a group loses, and how many remain."""
     name = group.group if group.limit is None else f"{group.group}/{group.limit}"
     pods = f"{name} {group.namespace} {key_text(group.key)}"
