@@ -8,6 +8,7 @@ from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.domain_failures import DomainFailures
 from rebalancer.assessment.findings import Finding, find_findings
 from rebalancer.assessment.unmatched import find_unmatched
+from rebalancer.controller.account import find_account
 from rebalancer.controller.counters import COUNTERS
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.gauge_view import GaugeView
@@ -61,8 +62,7 @@ def page_of(state: LoopState, *, selection: Selection = EVERYTHING) -> PageDocum
     assert cycle is not None
     source = PageSource(
         evaluation=cycle.evaluation,
-        plan=cycle.plan,
-        fates=cycle.fates,
+        account=find_account(state, cycle),
         memory=state.memory,
         findings=all_findings(cycle.view, cycle.assessment, cycle.context.policy),
         relaxations=cycle.relaxations,

@@ -42,7 +42,7 @@ from rebalancer.planning.plan import Plan
 from rebalancer.policy import Mode, Policy
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.arrivals import UNANSWERED, find_next_change, is_under_way
-from rebalancer.tracking.backoff import find_backoff, find_refusals
+from rebalancer.tracking.backoff import RefusalWait, find_backoff, find_refusals
 from rebalancer.tracking.holds import Holds, find_holds, find_next_probe
 from rebalancer.tracking.moves import ANSWER_TIMEOUT, find_undecided
 from rebalancer.tracking.windows import store_windows
@@ -618,7 +618,7 @@ class _Obstacles:
         message = context.forbidden.get(eviction.pod.namespace)
         if refused is not None and message is not None and (common is None or common.reason is Reason.BREAKER_OPEN):
             # Refused requests count for the breaker, too; that it is open would hide why.
-            return NotAllowed(message, refused.left)
+            return describe_refused_requests(refused, message, context.now)
         if common is not None:
             return common
         required = eviction.repair.lasting
@@ -629,11 +629,19 @@ class _Obstacles:
         backoff = find_backoff(memory, eviction.group, context.now)
         if backoff is not None:
             return BackingOff(backoff.times, backoff.left)
-        if refused is None:
-            return None
-        if refused.refuser:
-            return RefusedByAdmission(refused.refuser, refused.words, context.now + refused.left)
-        return RequestsRefused(refused.times, refused.left, refused.words)
+        return describe_refused_requests(refused, None, context.now) if refused is not None else None
+
+
+def describe_refused_requests(refused: RefusalWait, forbidden: str | None, said: datetime) -> Refusal:
+    """Return why a repair waits whose last requests were not granted.
+
+    `forbidden` says why the account may not evict there, None if that is not why. It waits from `said` on.
+    """
+    if forbidden is not None:
+        return NotAllowed(forbidden, refused.left)
+    if refused.refuser:
+        return RefusedByAdmission(refused.refuser, refused.words, said + refused.left)
+    return RequestsRefused(refused.times, refused.left, refused.words)
 
 
 def _probe(steps: Sequence[_Step], obstacles: _Obstacles, memory: Memory) -> list[_Step]:

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from dataclasses import replace
 
 from rebalancer.advice.claims import find_claim_recipe
 from rebalancer.cli.errors import Exit
@@ -17,7 +16,7 @@ from rebalancer.planning.planner import find_relaxations
 from rebalancer.prevention.summary import explain_scale_downs
 from rebalancer.reporting.cluster_map import map_document
 from rebalancer.reporting.documents.document import to_json, to_yaml
-from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_pod, explain_workload, hold_back
+from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_pod, explain_workload
 from rebalancer.reporting.text.explanation import explanation_text
 
 
@@ -58,8 +57,7 @@ def run(args: argparse.Namespace) -> int:
         document = explain_pod(target, evaluation.view, evaluation.assessment, evaluation.plan, details)
     else:
         scale_downs = explain_scale_downs(target, evaluation.view, evaluation.assessment, cluster.policy)
-        shown = replace(evaluation, plan=hold_back(evaluation.plan, target.namespace, blocked))
-        drawn = map_document(shown, evaluation.inputs.memory, chosen=[target])
+        drawn = map_document(evaluation, evaluation.inputs.memory, chosen=[target])
         details = details._replace(scale_downs=tuple(scale_downs), drawn=drawn)
         document = explain_workload(target, evaluation.assessment, evaluation.plan, snapshot, details)
     match options.output:

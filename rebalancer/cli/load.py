@@ -31,7 +31,6 @@ from rebalancer.policy import Mode, Policy, select_team_namespaces
 from rebalancer.prevention.findings import find_risks, scale_down_findings
 from rebalancer.prevention.plan import evaluate_groups
 from rebalancer.reporting.acting import Acting, describe_mode
-from rebalancer.reporting.documents.status import hold_refused
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.tracking.track import track
 
@@ -150,7 +149,7 @@ def _plan(
     warn([entry.message for entry in unmatched[:_MOST_WARNINGS]])
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
-    evaluation = replace(evaluation, plan=hold_refused(evaluation.plan, acting.refused))
+    evaluation = replace(evaluation, plan=structs.replace(evaluation.plan, fates=acting.hold(evaluation.plan.fates)))
     source = "" if options.snapshots else str(options.read_policy)
     return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting, source=source)
 

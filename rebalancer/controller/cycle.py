@@ -15,7 +15,8 @@ from typing import Final
 
 from msgspec import structs
 
-from rebalancer.admission.admit import Admission, AdmissionContext, admit
+from rebalancer.account.account import Account
+from rebalancer.admission.admit import Admission, AdmissionContext, admit, find_common_obstacle
 from rebalancer.admission.approval import expires_at
 from rebalancer.admission.breaker import observe_cluster, update_breaker
 from rebalancer.admission.memory import update_memory
@@ -159,10 +160,15 @@ class Cycle:
         return to_json(document).decode()
 
     @cached_property
+    def account(self) -> Account:
+        """What becomes of the plan, before anything is requested."""
+        common = find_common_obstacle(self.context)
+        return Account(plan=self.plan, fates=self.fates, moves=self.memory.moves, common=common)
+
+    @cached_property
     def figures(self) -> Figures:
-        """The numbers of the status, those of the page."""
-        states = ReportedStates(self.plan, self.relaxations)
-        return Overview(self.assessment, self.plan, self.fates, self.memory.moves, states).figures
+        """The numbers of its end."""
+        return Overview(self.assessment, self.account, ReportedStates(self.plan, self.relaxations)).figures
 
     @cached_property
     def stored_map(self) -> MapDocument | None:

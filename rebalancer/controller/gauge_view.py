@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import astuple
 
+from rebalancer.account.numbers import PlanNumbers, plan_numbers
 from rebalancer.admission.slow_start import WindowUse
 from rebalancer.assessment.assess import EvaluatedConstraint
 from rebalancer.assessment.findings import Finding
@@ -18,7 +19,6 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.series import Series, select_series
 from rebalancer.controller.state import LoopState, find_windows
-from rebalancer.reporting.plan_numbers import PlanNumbers, plan_numbers
 from rebalancer.reporting.state_reasons import StateReasons
 
 NEVER: Final = datetime.min.replace(tzinfo=UTC)

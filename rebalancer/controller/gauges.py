@@ -52,7 +52,7 @@ def _count_findings(view: GaugeView) -> Iterable[Row]:
 def _count_refusals(view: GaugeView) -> Iterable[Row]:
     if view.cycle is None:
         return []
-    counts = count_refusals(view.cycle.plan, view.cycle.fates, len(view.cycle.assessment.deadlocks))
+    counts = count_refusals(view.cycle.account, len(view.cycle.assessment.deadlocks))
     return [((reason,), number) for reason, number in counts.items()]
 
 

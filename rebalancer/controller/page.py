@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from ipaddress import ip_address
+from operator import is_
 from typing import NamedTuple
 
 import structlog
@@ -11,12 +12,11 @@ from msgspec import structs
 
 from rebalancer.adapters.web import REFRESH_SECONDS, WebServer, page_routes
 from rebalancer.assessment.findings import Finding
-from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.account import account_inputs, find_account
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import status_document
 from rebalancer.locations import OUTSIDE_NAMESPACE, Address
-from rebalancer.model.moves import Move
 from rebalancer.reporting.acting import describe_controller
 from rebalancer.reporting.documents.history import HistoryDocument, TrendDocument
 from rebalancer.reporting.documents.overview import EVERYTHING, Selection
@@ -29,8 +29,7 @@ _log = structlog.get_logger("rebalancer")
 class _Known(NamedTuple):
     """What the page shows, and of what it was made."""
 
-    cycle: Cycle
-    moves: Sequence[Move]
+    made_of: Sequence[object]
     findings: Sequence[Finding]
     source: PageSource
 
@@ -121,19 +120,19 @@ class StatusPage:
 
     def _find_source(self, state: LoopState, findings: Sequence[Finding]) -> PageSource | None:
         """Return what the last cycle has for the page; made for the first who asks after it, or after a move."""
-        cycle, moves = state.cycle, state.memory.moves
+        cycle = state.cycle
         if cycle is None:
             return None
+        made_of = account_inputs(state)
         with self._making:
             known = self._source
-            if known is None or known.cycle is not cycle or known.moves is not moves or known.findings != findings:
+            if known is None or not all(map(is_, known.made_of, made_of)) or known.findings != findings:
                 source = PageSource(
                     evaluation=cycle.evaluation,
-                    plan=cycle.plan,
-                    fates=cycle.fates,
+                    account=find_account(state, cycle),
                     memory=state.memory,
                     findings=findings,
                     relaxations=cycle.relaxations,
                 )
-                self._source = known = _Known(cycle, moves, findings, source)
+                self._source = known = _Known(made_of, findings, source)
             return known.source

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
+from rebalancer.account.numbers import plan_numbers
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.guards import calls_for_decision, next_question
 from rebalancer.controller.capacity import CapacityReading, read_capacity, uses_capacity
@@ -59,7 +60,6 @@ from rebalancer.ports import (
     Placeholders,
     ReadFailedError,
 )
-from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.tracking.evicted import SeenEviction, find_evicted
 
 _log = structlog.get_logger("rebalancer")

@@ -8,6 +8,9 @@ from typing import Final
 import structlog
 from msgspec import structs
 
+from rebalancer.account.account import Account
+from rebalancer.account.numbers import PlanNumbers, plan_numbers
+from rebalancer.controller.account import find_account
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import LoopState, find_windows
 from rebalancer.model.breaker import CLOSED
@@ -16,7 +19,7 @@ from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.policy import Policy
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_BYTES, STATUS_KEY, Document
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
-from rebalancer.reporting.documents.overview import Figures, count_begun
+from rebalancer.reporting.documents.overview import Figures
 from rebalancer.reporting.documents.status import (
     MoveEntry,
     PlanSummary,
@@ -36,7 +39,6 @@ from rebalancer.reporting.documents.status import (
     team_errors,
 )
 from rebalancer.reporting.documents.waits import HoldStatus, find_holds, find_misplaced_holds, find_usual, find_waits
-from rebalancer.reporting.plan_numbers import PlanNumbers, plan_numbers
 
 _MOST_EVICTIONS = 200
 """A plan with more evictions is not stored: the ConfigMap would be too large."""
@@ -93,6 +95,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
     cycle = state.cycle
     moves = state.memory.moves
     numbers = plan_numbers(cycle.plan) if cycle else PlanNumbers()
+    account = find_account(state, cycle) if cycle else None
     return StatusDocument(
         mode=state.mode,
         paused=pause_status(state.in_force.pause),
@@ -105,10 +108,10 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         in_flight=_in_flight(moves),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
-        figures=_figures(cycle, moves) if cycle else None,
+        figures=_figures(cycle, account) if cycle and account else None,
         approval=approval_status(cycle.plan, cycle.memory.proposal, cycle.context.policy) if cycle else None,
-        refusals=count_refusals(cycle.plan, cycle.fates, len(cycle.assessment.deadlocks)) if cycle else {},
-        waits=find_waits(cycle.plan, cycle.fates, moves) if cycle else (),
+        refusals=count_refusals(account, len(cycle.assessment.deadlocks)) if cycle and account else {},
+        waits=find_waits(account) if account else (),
         holds=_find_holds(state),
         refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),
         policy=PolicyStatus(
@@ -125,12 +128,11 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
     )
 
 
-def _figures(cycle: Cycle, moves: Sequence[Move]) -> Figures:
-    """Return the cycle's figures, with what has begun since."""
-    figures, begun = cycle.figures, count_begun(cycle.plan, moves).total()
-    known = count_begun(cycle.plan, cycle.memory.moves).total()
-    moving = sum(move.in_flight for move in moves)
-    return structs.replace(figures, moving=moving, waiting=figures.waiting + known - begun)
+def _figures(cycle: Cycle, account: Account) -> Figures:
+    """Return the cycle's figures, with what has happened since."""
+    return structs.replace(
+        cycle.figures, moving=account.moving.total(), waiting=account.waiting, next_at=account.next_at
+    )
 
 
 def _in_flight(moves: Sequence[Move]) -> tuple[MoveEntry, ...]:

@@ -67,6 +67,11 @@ class Fates(Struct, frozen=True, dict=True):
         return tuple(fate.eviction for fate in self.rows if isinstance(fate, UnderWay))
 
     @cached_property
+    def let_go(self) -> tuple[Eviction, ...]:
+        """Those that nothing keeps back: they may be requested now, or were."""
+        return tuple(fate.eviction for fate in self.rows if not isinstance(fate, Waits))
+
+    @cached_property
     def kept(self) -> tuple[Waits, ...]:
         """Those that wait or never go."""
         return tuple(fate for fate in self.rows if isinstance(fate, Waits))

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.planning.fates import Fates
 from rebalancer.policy import Mode
 from rebalancer.reporting.documents.status import (
     BlockedNamespace,
@@ -121,6 +122,12 @@ class Acting:
     blocked: tuple[BlockedNamespace, ...] = ()
     refused: tuple[RefusedEviction, ...] = ()
     memory: Memory = NO_MEMORY
+
+    def hold(self, fates: Fates) -> Fates:
+        """Keep back what it does not send."""
+        refused = {one.group: one.refusal for one in self.refused}
+        blocked = {one.namespace: one.refusal for one in self.blocked}
+        return fates.hold(lambda one: blocked.get(one.pod.namespace) or refused.get(one.group))
 
     @cached_property
     def line(self) -> str:

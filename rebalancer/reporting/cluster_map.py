@@ -26,7 +26,7 @@ from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import get_known_time
 from rebalancer.model.words import constraint_name, limit_name
 from rebalancer.planning.eviction import Outlook
-from rebalancer.planning.fates import Fates
+from rebalancer.planning.fates import Fate, Fates, Never, Waits
 from rebalancer.planning.scope.settling import SettlingNodes
 from rebalancer.reporting.bounds import DomainBounds
 from rebalancer.reporting.documents.document import workload_name
@@ -41,10 +41,10 @@ from rebalancer.reporting.documents.map import (
     MapZone,
     MoveKind,
     NodeState,
+    move_kind,
 )
 from rebalancer.reporting.documents.plan import number_steps
 from rebalancer.reporting.evaluated_rules import Rule, constraint_rule, limit_rule, violated_rules
-from rebalancer.reporting.planned_moves import PlannedMove, find_planned_moves
 from rebalancer.reporting.state_reasons import ReportedStates, limit_workloads
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.changes import domain_subject
@@ -317,7 +317,7 @@ class _Map:
     def _find_moves(self) -> Mapping[Reference, Sequence[MapMove]]:
         """Return the moves of the lanes by workload: those under way, then the others in the order of the plan."""
         shown = {workload for lane in self._lanes for workload in lane.workloads}
-        decided = (one for one in find_planned_moves(self._fates) if one.eviction.workload in shown)
+        decided = (fate for fate in self._fates.rows if fate.eviction.workload in shown)
         planned = {one.eviction.pod.uid: one for one in decided}
         moves: dict[Reference, list[MapMove]] = {}
         for move in self._memory.in_flight:
@@ -328,7 +328,7 @@ class _Map:
             moves.setdefault(one.eviction.workload, []).append(self._planned_move(one))
         return moves
 
-    def _move_under_way(self, move: Move, planned: PlannedMove | None) -> MapMove:
+    def _move_under_way(self, move: Move, planned: Fate | None) -> MapMove:
         replacement = self._view.snapshot.pod.get(move.replacement) if move.replacement else None
         landing = self._landing(move.targets, None)
         return MapMove(
@@ -342,7 +342,7 @@ class _Map:
             to_zones=landing.zones,
         )
 
-    def _planned_move(self, planned: PlannedMove) -> MapMove:
+    def _planned_move(self, planned: Fate) -> MapMove:
         eviction = planned.eviction
         node = eviction.pod.node or ""
         landing = self._landing(eviction.targets, eviction.repair.outlook)
@@ -351,14 +351,14 @@ class _Map:
             pod=eviction.pod.name,
             node=node,
             zone=self._zone_of.get(node, ""),
-            kind=planned.kind,
-            reason=planned.reason,
+            kind=move_kind(planned),
+            reason=planned.reason if isinstance(planned, Waits) else None,
             to_nodes=landing.nodes,
             to_zones=landing.zones,
         )
 
-    def _step(self, planned: PlannedMove) -> int | None:
-        return None if planned.kind is MoveKind.BLOCKED else self._steps[planned.eviction.group]
+    def _step(self, planned: Fate) -> int | None:
+        return None if isinstance(planned, Never) else self._steps[planned.eviction.group]
 
     def _landing(self, targets: Sequence[Target], outlook: Outlook | None) -> _Landing:
         """Return where a replacement may land: the nodes, as far as they are known and few, and the zones."""

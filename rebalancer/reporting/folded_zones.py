@@ -13,6 +13,7 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Final, NamedTuple
 
+from rebalancer.account.numbers import group_numbers
 from rebalancer.assessment.controllers import members, stray_controllers
 from rebalancer.engine import Evaluation
 from rebalancer.model.moves import Memory, Reference, Target
@@ -21,11 +22,9 @@ from rebalancer.model.reasons import State
 from rebalancer.planning.fates import Fates
 from rebalancer.planning.scope.settling import SettlingNodes
 from rebalancer.reporting.cluster_map import MOST_LANDINGS, choose_zone_key, find_nodes, node_state
-from rebalancer.reporting.documents.map import MoveKind, NodeState
+from rebalancer.reporting.documents.map import MoveKind, NodeState, move_kind
 from rebalancer.reporting.documents.zones import NodeMark, ZoneEntry, ZonesDocument
 from rebalancer.reporting.evaluated_rules import violated_rules
-from rebalancer.reporting.plan_numbers import group_numbers
-from rebalancer.reporting.planned_moves import find_planned_moves
 from rebalancer.reporting.state_reasons import ReportedStates
 
 _MOST_ZONES: Final = 24
@@ -204,10 +203,10 @@ class _Zones:
             replacement = pods.get(move.replacement) if move.replacement else None
             landed = replacement.node if replacement is not None else None
             yield _Move(move.uid, move.workload, move.node, MoveKind.MOVING, landed, move.targets)
-        for eviction, kind, _ in find_planned_moves(fates):
-            if eviction.pod.uid not in under_way:
-                node = eviction.pod.node or ""
-                yield _Move(eviction.pod.uid, eviction.workload, node, kind, None, eviction.targets)
+        for fate in fates.rows:
+            pod, eviction = fate.eviction.pod, fate.eviction
+            if pod.uid not in under_way:
+                yield _Move(pod.uid, eviction.workload, pod.node or "", move_kind(fate), None, eviction.targets)
 
     def _find_landings(self) -> tuple[_ByWorkload, Collection[str]]:
         """Return how many replacements may land in each zone, and the nodes that they are on or may land on."""

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from itertools import starmap
 from typing import Final, Protocol
 
+from rebalancer.account.numbers import PlanNumbers
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.facts import Refusal
 from rebalancer.model.nodes import HOSTNAME
@@ -16,7 +17,6 @@ from rebalancer.planning.eviction import Eviction, ViolatedRequirement
 from rebalancer.planning.expected_counts import expected_worst
 from rebalancer.planning.plan import ComponentPlan
 from rebalancer.reporting.domain_counts import FEW, ListedCounts, list_counts
-from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.scheduling.predict import Prediction
 from rebalancer.scheduling.preemption import describe_preemptions
 

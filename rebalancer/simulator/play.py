@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from rebalancer.account.numbers import plan_numbers
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import LoopState
 from rebalancer.model.labels import Labels
@@ -18,7 +19,6 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.policy import CapacityMode, Mode, Policy, ScaleDownPrevention
-from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.simulator import SimulatedCluster, TraceKind
 from rebalancer.simulator.changes import Change

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from rebalancer.account.numbers import plan_numbers
 from rebalancer.controller.state import LoopState
 from rebalancer.engine import Evaluation
 from rebalancer.model.words import plural, short_key
-from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.simulator import HOSTNAME, ZONE, TraceEntry, TraceKind
 from rebalancer.simulator.play import Play
 from rebalancer.simulator.scenario import Scenario

@@ -5,6 +5,7 @@ repair of the group is planned until it is satisfied by other means. A request t
 end, because whatever refuses it may recover; each refusal in a row doubles the wait up to an hour.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -122,6 +123,15 @@ class RefusalWait(NamedTuple):
     left: timedelta
     refuser: str = ""
     words: str = ""
+
+
+def find_refusals_since(memory: Memory, since: datetime) -> Mapping[str, RefusalWait]:
+    """Return by group how long, from then on, those wait of which a request was not granted since."""
+    return {
+        one.group: RefusalWait(one.times, one.next_try - since, one.refuser, one.words)
+        for one in memory.refused
+        if one.last >= since
+    }
 
 
 def find_refusals(memory: Memory, group: str, now: datetime) -> RefusalWait | None:

@@ -10,6 +10,7 @@ import msgspec
 from hypothesis import given
 from msgspec import structs
 
+from rebalancer.account.numbers import plan_numbers
 from rebalancer.controller.cycle import Cycle
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels
@@ -23,7 +24,6 @@ from rebalancer.reporting.cluster_map import MapSize, map_document
 from rebalancer.reporting.documents.map import MoveKind
 from rebalancer.reporting.documents.zones import NodeMark, ZoneEntry, ZonesDocument
 from rebalancer.reporting.folded_zones import zones_document
-from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.simulator import ClusterBuilder
 from tests.build import a_cluster, with_nodes
 from tests.controller.cycles import cycle_of

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.labels import Labels
 from rebalancer.model.reasons import State
@@ -15,7 +16,6 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Policy, load_policy
 from rebalancer.reporting.documents.explanation import explain_workload
 from rebalancer.reporting.documents.plan import PlanDocument, plan_document
-from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.cycles import cycle_of

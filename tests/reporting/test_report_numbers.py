@@ -12,6 +12,7 @@ from hypothesis import given
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from rebalancer.account.numbers import plan_numbers
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
 from rebalancer.controller.cycle import Cycle
@@ -23,7 +24,6 @@ from rebalancer.reporting.documents.overview import WorkloadRow
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.reporting.phrases import workload_names
-from rebalancer.reporting.plan_numbers import plan_numbers
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
 from tests.drawing import examples

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from rebalancer.account.numbers import group_numbers
 from rebalancer.advice import constraints
 from rebalancer.advice.claims import ClaimRecipe, NoClaimRecipe
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
@@ -52,7 +53,6 @@ from rebalancer.reporting.phrases import (
     wait_end,
     why_no_fewer,
 )
-from rebalancer.reporting.plan_numbers import group_numbers
 from rebalancer.reporting.searches import method_lines
 from rebalancer.reporting.state_reasons import (
     ReportedStates,
@@ -120,7 +120,6 @@ def explain_pod(
     pod: Pod, view: View, assessment: Assessment, plan: Plan, details: ExplanationDetails = NO_DETAILS
 ) -> ExplanationDocument:
     """Explain a pod: its constraints and limits, its replacement and where that would go, and what is planned."""
-    plan = hold_back(plan, pod.namespace, details.blocked)
     top = view.snapshot.top_owner_of(pod)
     reference = reference_of(top) if top is not None else stray_reference(pod)
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
@@ -151,7 +150,6 @@ def explain_workload(
     details: ExplanationDetails = NO_DETAILS,
 ) -> ExplanationDocument:
     """Explain a workload: its constraints and limits, what is planned for it, and why not more."""
-    plan = hold_back(plan, reference.namespace, details.blocked)
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     path = [
         *_state_answers(groups, limits, {}, ReportedStates(plan, details.relaxations)),
@@ -176,14 +174,6 @@ def explain_workload(
         path=tuple(path),
         map=details.drawn if details.drawn is not None and details.drawn.lanes else None,
     )
-
-
-def hold_back(plan: Plan, namespace: str, blocked: Refusal | None) -> Plan:
-    """Return a plan in which the evictions of a namespace wait, if it is blocked."""
-    if blocked is None:
-        return plan
-    fates = plan.fates.hold(lambda eviction: blocked if eviction.pod.namespace == namespace else None)
-    return structs.replace(plan, fates=fates)
 
 
 def _blocked_answers(details: ExplanationDetails) -> Iterator[Answer]:

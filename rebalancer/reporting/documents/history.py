@@ -160,12 +160,14 @@ def _moved(entry: Entry) -> str:
         MoveState.INEFFECTIVE: f"the replacement{replacement} is Ready, but not as predicted{predicted}, {after}",
         MoveState.LOST: f"no replacement was Ready {after}",
         MoveState.OVERTAKEN: f"the workload wanted no replacement any more {after}",
-        MoveState.REFUSED: "the eviction was refused or not carried out",
-        MoveState.GONE: "the pod was already gone",
     }
     cause = f" to repair {entry.cause}" if entry.cause else ""
-    ending = endings.get(entry.outcome, entry.outcome)
-    return f"{_subject(entry)}: evicted {entry.pod} from {entry.node}{cause}; {ending}"
+    pod = f"{entry.pod} from {entry.node}{cause}"
+    if entry.outcome == MoveState.REFUSED:
+        return f"{_subject(entry)}: the eviction of {pod} was refused or not carried out"
+    if entry.outcome == MoveState.GONE:
+        return f"{_subject(entry)}: {entry.pod} on {entry.node} was gone before it was evicted{cause}"
+    return f"{_subject(entry)}: evicted {pod}; {endings.get(entry.outcome, entry.outcome)}"
 
 
 def _violated(entry: Entry) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from rebalancer.planning.fates import Fate, Never, Waits
 from rebalancer.reporting.documents.document import (
     API_VERSION,
     CamelCaseStruct,
@@ -51,6 +52,13 @@ class MoveKind(StrEnum):
     """Its eviction is decided and waits."""
     BLOCKED = "blocked"
     """Its eviction is decided, and no budget ever allows it: waiting does not help."""
+
+
+def move_kind(fate: Fate) -> MoveKind:
+    """Return whether a pod moves by the fate of its eviction."""
+    if isinstance(fate, Never):
+        return MoveKind.BLOCKED
+    return MoveKind.WAITING if isinstance(fate, Waits) else MoveKind.MOVING
 
 
 class MapNode(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):

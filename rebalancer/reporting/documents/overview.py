@@ -12,18 +12,17 @@ from functools import cached_property
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
+from rebalancer.account.account import Account, Wait
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.model.moves import Move, Reference
+from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State
-from rebalancer.planning.fates import Fates
-from rebalancer.planning.plan import ComponentPlan, Plan
+from rebalancer.planning.plan import ComponentPlan
 from rebalancer.reporting.bounds import constraint_bounds, count_above
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit, RuleReporter
-from rebalancer.reporting.documents.waits import Held, RepairWait, find_held, repair_wait
+from rebalancer.reporting.documents.waits import RepairWait, repair_wait
 from rebalancer.reporting.phrases import key_text, why_no_fewer, workload_names
-from rebalancer.reporting.plan_numbers import PlanNumbers, group_numbers
 from rebalancer.reporting.state_reasons import ReportedStates, limit_workloads
 
 ROWS: Final = 20
@@ -35,7 +34,6 @@ _WORKLOAD: Final = "workload"
 """The key of a limit on the pods of one workload."""
 
 _BROKEN: Final = frozenset({State.VIOLATED, State.INFEASIBLE, State.UNFIXABLE})
-_NOTHING: Final = PlanNumbers()
 
 
 class RowState(StrEnum):
@@ -180,7 +178,7 @@ class _Entry(NamedTuple):
     above: int
     moving: int
     group: ComponentPlan | None
-    held: Held | None
+    wait: Wait | None
 
     @property
     def violated(self) -> bool:
@@ -190,30 +188,19 @@ class _Entry(NamedTuple):
     @property
     def reason(self) -> str:
         """Why it waits, "" where it does not."""
-        return self.held.refusal.reason if self.held is not None else ""
+        return self.wait.refusal.reason if self.wait is not None else ""
 
 
 class Overview:
-    """The rows of one cycle; `moves` are those of the memory."""
+    """The rows of one cycle."""
 
-    def __init__(
-        self,
-        assessment: Assessment,
-        plan: Plan,
-        fates: Fates,
-        moves: Sequence[Move],
-        states: ReportedStates,
-    ) -> None:
+    def __init__(self, assessment: Assessment, account: Account, states: ReportedStates) -> None:
+        components = account.plan.components
         self._assessment = assessment
-        self._plan = plan
-        self._moves = moves
+        self._account = account
         self._states = states
-        self._numbers = group_numbers(plan)
-        self._held = {held.group.name: held for held in find_held(plan, fates)}
-        self._groups = {workload: group for group in reversed(plan.components) for workload in group.workloads}
-        self._groups_of_limits = {limit.name: group for group in plan.components for limit in group.limits}
-        self._begun = count_begun(plan, moves)
-        self._in_flight = Counter(move.workload for move in moves if move.in_flight)
+        self._groups = {workload: group for group in reversed(components) for workload in group.workloads}
+        self._groups_of_limits = {limit.name: group for group in components for limit in group.limits}
 
     @cached_property
     def figures(self) -> Figures:
@@ -222,8 +209,6 @@ class Overview:
         for entry in self._entries:
             constraints += entry.constraints
             limits += entry.limit_states
-        said = self._plan.made_at
-        ends = (held.refusal.end.until(said) for held in self._held.values())
         return Figures(
             workloads=_count_members(self._entries),
             violated=_count_members(entry for entry in self._entries if entry.violated),
@@ -231,11 +216,11 @@ class Overview:
             violated_constraints=sum(constraints[state] for state in _BROKEN),
             limits=limits.total(),
             violated_limits=sum(limits[state] for state in _BROKEN),
-            moving=self._in_flight.total(),
-            waiting=sum(numbers.evictions for numbers in self._numbers.values()) - self._begun.total(),
-            next_at=min((end for end in ends if end is not None), default=None),
+            moving=self._account.moving.total(),
+            waiting=self._account.waiting,
+            next_at=self._account.next_at,
             unrepairable=_count_members(entry for entry in self._entries if entry.state is RowState.UNREPAIRABLE),
-            blocked=sum(numbers.blocked for numbers in self._numbers.values()),
+            blocked=self._account.blocked,
         )
 
     def select(
@@ -299,16 +284,16 @@ class Overview:
             (self._groups_of_limits.get(limit.name) for limit in limits) if of else map(self._groups.get, workloads)
         )
         group = next((one for one in planned if one is not None), None)
-        moving = sum(self._in_flight[one] for one in members)
+        moving = sum(self._account.moving[one] for one in members)
         constraints = Counter(state for one in spread for state in self._constraint_states(one))
         states = Counter(self._states.for_limit(limit).state for limit in limits)
         state = _row_state({*constraints, *states}, moving, group)
         is_violated = not _BROKEN.isdisjoint((*constraints, *states))
-        held = self._held.get(group.name) if group is not None and is_violated else None
+        wait = self._account.repairs[group.name].wait if group is not None and is_violated else None
         above = max((*map(_above_limit, limits), *map(_above_skew, spread)), default=0) if is_violated else 0
         name = of or workload_names(workloads)
         return _Entry(
-            namespace, name, workloads, members, spread, limits, constraints, states, state, above, moving, group, held
+            namespace, name, workloads, members, spread, limits, constraints, states, state, above, moving, group, wait
         )
 
     def _constraint_states(self, group: EvaluatedGroup) -> Iterator[State]:
@@ -316,8 +301,7 @@ class Overview:
 
     def _row(self, entry: _Entry, rules: RuleReporter) -> WorkloadRow:
         group = entry.group if entry.violated else None
-        numbers = self._numbers[group.name] if group is not None else _NOTHING
-        begun = self._begun[group.name] if group is not None else 0
+        repair = self._account.repairs[group.name] if group is not None else None
         return WorkloadRow(
             namespace=entry.namespace,
             of=entry.of,
@@ -327,12 +311,17 @@ class Overview:
             constraints=tuple(row for one in entry.spread for row in rules.constraints(one)),
             limits=tuple(map(rules.limit, entry.limits)),
             moving=entry.moving,
-            needed=numbers.evictions - begun,
-            lower_bound=max(0, numbers.lower_bound - begun),
-            blocked=numbers.blocked,
+            needed=repair.needed if repair is not None else 0,
+            lower_bound=max(0, repair.numbers.lower_bound - repair.under_way) if repair is not None else 0,
+            blocked=repair.numbers.blocked if repair is not None else 0,
             proof=(why_no_fewer(group) or None) if group is not None else None,
-            wait=repair_wait(entry.held, self._plan.made_at, self._moves) if entry.held is not None else None,
+            wait=self._wait(entry),
         )
+
+    def _wait(self, entry: _Entry) -> RepairWait | None:
+        if entry.wait is None or entry.group is None:
+            return None
+        return repair_wait(entry.group, entry.wait, self._account.moves)
 
 
 def _selects(selection: Selection, entry: _Entry) -> bool:
@@ -363,12 +352,6 @@ def _above_limit(limit: EvaluatedLimit) -> int:
 def _above_skew(group: EvaluatedGroup) -> int:
     violated = (one.counts for one in (*group.hard, *group.soft) if one.counts.violated)
     return max((count_above(one.by_domain.filled.values(), constraint_bounds(one)) for one in violated), default=0)
-
-
-def count_begun(plan: Plan, moves: Iterable[Move]) -> Counter[str]:
-    """Count the evictions of a plan that have begun since it was made, by group: they move, and are not to be made."""
-    moving = {move.uid for move in moves if move.in_flight}
-    return Counter(eviction.group for eviction in plan.fates.going if eviction.pod.uid in moving)
 
 
 def _count_members(entries: Iterable[_Entry]) -> int:

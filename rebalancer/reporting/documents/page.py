@@ -5,14 +5,13 @@ from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple
 
+from rebalancer.account.account import Account
 from rebalancer.assessment.controllers import find_reference
 from rebalancer.assessment.findings import Finding
 from rebalancer.engine import Evaluation
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
-from rebalancer.planning.fates import Fates
-from rebalancer.planning.plan import Plan
 from rebalancer.reporting.cluster_map import WHOLE, MapSize, map_document
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.reporting.documents.history import HistoryDocument, HistoryEntry, TrendDocument, TrendSample
@@ -115,20 +114,18 @@ class PageSource:
         self,
         *,
         evaluation: Evaluation,
-        plan: Plan,
-        fates: Fates,
+        account: Account,
         memory: Memory,
         findings: Sequence[Finding],
         relaxations: Relaxations = NO_RELAXATIONS,
     ) -> None:
         self._evaluation = evaluation
-        self._plan = plan
-        self._fates = fates
+        self._account = account
         self._findings = findings
         self._relaxations = relaxations
-        states = ReportedStates(plan, relaxations)
+        states = ReportedStates(account.plan, relaxations)
         self._rules = RuleReporter(states, evaluation.causes, findings, dict(memory.seen))
-        self._overview = Overview(evaluation.assessment, plan, fates, memory.moves, states)
+        self._overview = Overview(evaluation.assessment, account, states)
         self._memory = memory
         self._selected: dict[Selection, _Selected] = {}
 
@@ -160,7 +157,7 @@ class PageSource:
     def _count_zones(self, selection: Selection, on_node: frozenset[Reference]) -> ZonesDocument:
         is_all = selection in {EVERYTHING, VIOLATIONS}
         chosen = None if is_all else self._overview.workloads(selection, on_node)
-        return zones_document(self._evaluation, self._memory, self._fates, chosen)
+        return zones_document(self._evaluation, self._memory, self._account.fates, chosen)
 
     def _draw_map(self, selection: Selection, shown: OverviewDocument, size: MapSize) -> MapDocument:
         """Return the map: of what is violated, or is nearest to that, or of the rows that are shown of a selection."""
@@ -169,16 +166,16 @@ class PageSource:
             rows = shown.nearest if not shown.figures.moving else ()
         if rows or selection not in {EVERYTHING, VIOLATIONS}:
             chosen = [Reference(row.namespace, one.kind, one.name) for row in rows for one in row.workloads]
-        return map_document(self._evaluation, self._memory, fates=self._fates, chosen=chosen, size=size)
+        return map_document(self._evaluation, self._memory, fates=self._account.fates, chosen=chosen, size=size)
 
     @property
     def totals(self) -> Totals:
         """The sums of the plan."""
-        return plan_totals(self._plan)
+        return plan_totals(self._account.plan)
 
     def evictions(self, selection: Selection) -> tuple[PlannedEviction, ...]:
         """Return the first selected evictions that this cycle lets go."""
-        going = self._fates.going if not selection.reason and selection.state in _GOING else ()
+        going = self._account.fates.let_go if not selection.reason and selection.state in _GOING else ()
         chosen = (
             one
             for one in going
@@ -189,7 +186,7 @@ class PageSource:
 
     def waiting(self, selection: Selection) -> tuple[WaitingEviction, ...]:
         """Return the first selected evictions that wait."""
-        waiting = waiting_evictions(self._plan, self._fates) if selection.state in _GOING else ()
+        waiting = waiting_evictions(self._account.plan, self._account.fates) if selection.state in _GOING else ()
         chosen = (
             one
             for one in waiting
@@ -214,7 +211,7 @@ class PageSource:
         """The report of everything: of 5,000 workloads it takes a good part of a second."""
         return report_document(
             self._evaluation.assessment,
-            self._plan,
+            self._account.plan,
             self._evaluation.causes,
             self._findings,
             relaxations=self._relaxations,

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.admission.approval import plan_hash
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.model.facts import NOT_BY_ITSELF
@@ -37,7 +38,6 @@ from rebalancer.reporting.documents.document import (
 from rebalancer.reporting.documents.waits import NextMove, find_next_end, next_move
 from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.phrases import component_text, eviction_text, why_no_fewer
-from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.reporting.searches import flaw_name
 
 

@@ -1,6 +1,5 @@
 """The Status document: the controller's mode, moves, plan and refusals."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
@@ -9,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, structs
 
+from rebalancer.account.account import Account
 from rebalancer.admission.admit import RefusedByAdmission
 from rebalancer.admission.approval import expires_at
 from rebalancer.admission.guards import GuardState, Verdict
@@ -19,7 +19,6 @@ from rebalancer.model.events import NOTE_LIMIT
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Memory, Move, OwnFailure, Proposal, Reference
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.fates import Fates
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Policy
 from rebalancer.prevention.report import PreventionReport
@@ -333,12 +332,6 @@ def refused_evictions(memory: Memory, now: datetime) -> tuple[RefusedEviction, .
     )
 
 
-def hold_refused(plan: Plan, refused: Iterable[RefusedEviction]) -> Plan:
-    """Return a plan in which the evictions of these groups wait: the controller does not request them now."""
-    refusals = {entry.group: entry.refusal for entry in refused}
-    return structs.replace(plan, fates=plan.fates.hold(lambda eviction: refusals.get(eviction.group)))
-
-
 def prevention_status(report: PreventionReport) -> PreventionStatus:
     """Convert the last report of prevention to its entry."""
     return PreventionStatus(
@@ -439,10 +432,9 @@ def guard_status(state: GuardState) -> tuple[GuardStatus, ...]:
     )
 
 
-def count_refusals(plan: Plan, fates: Fates, deadlocks: int) -> dict[str, int]:
-    """Count refused and waiting evictions by reason; `deadlocks` is the number of pods in a placement deadlock."""
-    counts = Counter[str](refusal.reason for refusal in plan.refusals)
-    counts.update(waiting.reason for waiting in fates.kept)
+def count_refusals(account: Account, deadlocks: int) -> dict[str, int]:
+    """Count what is not evicted by reason; `deadlocks` is the number of pods in a placement deadlock."""
+    counts: dict[str, int] = {str(reason): number for reason, number in account.refusals.items()}
     if deadlocks:
         counts[Reason.PLACEMENT_DEADLOCK] = deadlocks
     return dict(sorted(counts.items()))

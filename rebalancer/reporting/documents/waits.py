@@ -9,8 +9,9 @@ from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
 from statistics import median_low
-from typing import Final, NamedTuple
+from typing import Final
 
+from rebalancer.account.account import Account, Wait
 from rebalancer.admission.admit import (
     AdmissionContext,
     BreakerOpen,
@@ -25,8 +26,7 @@ from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import limit_name, short_key
 from rebalancer.planning.eviction import Eviction
-from rebalancer.planning.fates import Fates, Waits
-from rebalancer.planning.plan import ComponentPlan, Plan
+from rebalancer.planning.plan import ComponentPlan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.reporting.phrases import counts_change
@@ -93,14 +93,6 @@ class HoldStatus(CamelCaseStruct, frozen=True, kw_only=True):
     ends_with: str
 
 
-class Held(NamedTuple):
-    """A repair that does not go on, why, and the first of its evictions that is decided, None where none is."""
-
-    group: ComponentPlan
-    refusal: Refusal
-    first: Eviction | None
-
-
 def next_move(eviction: Eviction) -> NextMove:
     """Convert an eviction to what follows a wait."""
     return NextMove(
@@ -124,19 +116,16 @@ def shorten(domains: Mapping[str, Sequence[str]]) -> Mapping[str, LikelyDomains]
     }
 
 
-def find_waits(plan: Plan, fates: Fates, moves: Sequence[Move]) -> tuple[RepairWait, ...]:
-    """Return why the first twenty repairs that do not go on wait, those that end first before the others.
-
-    `moves` are those of the memory.
-    """
-    said = plan.made_at
-    held = nsmallest(_MOST, find_held(plan, fates), key=lambda one: _rank(one.refusal, said))
-    return tuple(repair_wait(one, said, moves) for one in held)
+def find_waits(account: Account) -> tuple[RepairWait, ...]:
+    """Return why the first twenty repairs that do not go on wait, those that end first before the others."""
+    waits = ((one.component, one.wait) for one in account.waits if one.wait is not None)
+    first = nsmallest(_MOST, waits, key=lambda one: one[1].rank)
+    return tuple(repair_wait(component, wait, account.moves) for component, wait in first)
 
 
-def repair_wait(held: Held, said: datetime, moves: Sequence[Move]) -> RepairWait:
-    """Convert a repair that does not go on, as it was said then; `moves` are those of the memory."""
-    group, refusal, first = held
+def repair_wait(group: ComponentPlan, wait: Wait, moves: Sequence[Move]) -> RepairWait:
+    """Convert a repair that does not go on; `moves` are those of the memory."""
+    refusal, first, until = wait
     return RepairWait(
         namespace=group.component.namespace,
         workloads=tuple(map(workload_name, group.workloads)),
@@ -144,7 +133,7 @@ def repair_wait(held: Held, said: datetime, moves: Sequence[Move]) -> RepairWait
         evictions=group.evictions,
         reason=refusal.reason,
         message=str(refusal),
-        until=refusal.end.until(said),
+        until=until,
         ends_with=refusal.end.event,
         usual=find_usual(moves, group.workloads) if refusal.end.of_move else None,
         then=next_move(first) if first is not None else None,
@@ -225,26 +214,3 @@ def _hold(scope: str, refusal: Refusal, since: datetime | None, said: datetime) 
         until=refusal.end.until(said),
         ends_with=refusal.end.event,
     )
-
-
-def find_held(plan: Plan, fates: Fates) -> Iterator[Held]:
-    """Yield the repairs of which nothing goes now, each with the first eviction that is decided."""
-    going = {eviction.group for eviction in fates.going}
-    first: dict[str, Waits] = {}
-    for waiting in fates.kept:
-        first.setdefault(waiting.eviction.group, waiting)
-    for group in plan.components:
-        wait = first.get(group.name)
-        if group.name in going:
-            continue
-        if wait is not None:
-            yield Held(group, wait.refusal, wait.eviction)
-        elif group.refusal is not None:
-            yield Held(group, group.refusal, None)
-
-
-def _rank(refusal: Refusal, said: datetime) -> tuple[int, float]:
-    until = refusal.end.until(said)
-    if until is not None:
-        return 0, until.timestamp()
-    return (1 if refusal.end.event else 2), 0.0

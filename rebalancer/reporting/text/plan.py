@@ -5,6 +5,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
+from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, is_repairable
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State
@@ -31,7 +32,6 @@ from rebalancer.reporting.phrases import (
     why_no_fewer,
     workload_names,
 )
-from rebalancer.reporting.plan_numbers import PlanNumbers, add_numbers, group_numbers, is_repairable
 from rebalancer.reporting.searches import method_lines
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 

@@ -28,8 +28,10 @@ QUOTA = "exceeded quota: pods"
 def explained(snapshot: Snapshot, policy: Policy, details: ExplanationDetails) -> list[ExplanationDocument]:
     """Explain the workload of namespace `one`, and the first of its pods that the plan evicts."""
     evaluation = evaluate(snapshot, policy)
-    view, assessment, made = evaluation.view, evaluation.assessment, evaluation.plan
-    pod = next(eviction.pod for eviction in made.fates.going if eviction.pod.namespace == "one")
+    view, assessment = evaluation.view, evaluation.assessment
+    held = evaluation.plan.fates.hold(lambda one: details.blocked if one.pod.namespace == "one" else None)
+    made = structs.replace(evaluation.plan, fates=held)
+    pod = next(eviction.pod for eviction in made.fates.evictions if eviction.pod.namespace == "one")
     return [
         explain_workload(Reference("one", "Deployment", "web"), assessment, made, snapshot, details),
         explain_pod(pod, view, assessment, made, details),

@@ -3,12 +3,14 @@
 from datetime import timedelta
 
 import msgspec
+from msgspec import structs
 
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moves import Memory, RefusedRequest
 from rebalancer.model.reasons import Reason
+from rebalancer.reporting.acting import Acting
 from rebalancer.reporting.documents.plan import plan_totals
-from rebalancer.reporting.documents.status import BreakerStatus, breaker_status, hold_refused, refused_evictions
+from rebalancer.reporting.documents.status import BreakerStatus, breaker_status, refused_evictions
 from tests.admission.test_admit import assess_and_plan, rules
 from tests.scheduling.build import NOW
 
@@ -46,7 +48,7 @@ def test_a_plan_does_not_promise_what_admission_control_refused() -> None:
     _, _, plan = assess_and_plan(rules())
     name = plan.components[0].name
     (entry,) = refused_evictions(Memory(refused=(refused(name, 60),)), NOW)
-    held = hold_refused(plan, [entry])
+    held = structs.replace(plan, fates=Acting(lambda: "", refused=(entry,)).hold(plan.fates))
     assert {waiting.refusal for waiting in held.fates.kept} == {entry.refusal}
     assert {waiting.eviction.group for waiting in held.fates.kept} == {name}
     assert name not in {eviction.group for eviction in held.fates.going}
@@ -56,4 +58,4 @@ def test_a_plan_does_not_promise_what_admission_control_refused() -> None:
         before.waiting + len(held.fates.kept),
     )
     assert after.evictions == before.evictions
-    assert hold_refused(plan, []) == plan
+    assert Acting(lambda: "").hold(plan.fates) == plan.fates

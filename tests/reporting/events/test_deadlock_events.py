@@ -1,5 +1,6 @@
 """A placement deadlock is reported in the report, in the refusals and by events, once."""
 
+from rebalancer.account.account import Account
 from rebalancer.engine import evaluate
 from rebalancer.planning.fates import NO_FATES
 from rebalancer.reporting.documents.report import ReportDocument
@@ -28,8 +29,9 @@ def test_the_report_names_pod_and_rules() -> None:
 def test_it_counts_among_the_refusals() -> None:
     """Alerts read the metric that is made from this."""
     made = evaluate(three_shards(), eager()).plan
-    assert count_refusals(made, NO_FATES, 2)["PlacementDeadlock"] == 2
-    assert "PlacementDeadlock" not in count_refusals(made, NO_FATES, 0)
+    account = Account(plan=made, fates=NO_FATES, moves=())
+    assert count_refusals(account, 2)["PlacementDeadlock"] == 2
+    assert "PlacementDeadlock" not in count_refusals(account, 0)
 
 
 def test_events_are_created_once() -> None:

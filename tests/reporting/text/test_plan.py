@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.account.numbers import PlanNumbers
 from rebalancer.advice.constraints import SuggestedSpread, combine, constraint_for_limit, constraints_yaml
 from rebalancer.assessment.assess import Assessment
 from rebalancer.engine import evaluate
@@ -27,7 +28,6 @@ from rebalancer.policy import Policy
 from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
 from rebalancer.reporting.documents.plan import Totals, plan_document
 from rebalancer.reporting.phrases import counts_change, proof_text
-from rebalancer.reporting.plan_numbers import PlanNumbers
 from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import PlanView, plan_text
 from rebalancer.scheduling.view import View

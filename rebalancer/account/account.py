@@ -1,0 +1,134 @@
+"""What becomes of each repair: how many evictions it takes, how many are under way, and why it does not go on now.
+
+A cycle decides; an account is of a moment after it, with what has happened since: requests that were sent or refused,
+a pause. Whoever shows a number, a reason or an end takes it from here, so that no two say different things.
+
+What keeps everything back (a pause, the mode, the breaker, a window) and what keeps one repair back are both true; the
+one that ends last says when the repair goes on.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import NamedTuple
+
+from rebalancer.account.numbers import PlanNumbers, group_numbers
+from rebalancer.model.facts import Refusal
+from rebalancer.model.moves import Move, Reference
+from rebalancer.model.reasons import Reason
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.fates import Fates, Waits
+from rebalancer.planning.plan import ComponentPlan, Plan
+
+
+class Wait(NamedTuple):
+    """Why a repair does not go on, the first of its evictions that is decided, None where none is; `until` when.
+
+    `until` is None where no time is known.
+    """
+
+    refusal: Refusal
+    first: Eviction | None
+    until: datetime | None
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Waits that end first come first: at a time, with an event, not by themselves."""
+        if self.until is not None:
+            return 0, self.until.timestamp()
+        return (1 if self.refusal.end.event else 2), 0.0
+
+
+class Repair(NamedTuple):
+    """What becomes of the repair of one component: of its evictions `under_way` were requested since it was planned.
+
+    `wait` is None while one of them goes or is under way, and where there is nothing to wait for.
+    """
+
+    component: ComponentPlan
+    numbers: PlanNumbers
+    under_way: int
+    wait: Wait | None
+
+    @property
+    def needed(self) -> int:
+        """The evictions that are still to be made."""
+        return self.numbers.evictions - self.under_way
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What becomes of a plan. `moves` are those of the memory, `common` is what keeps every eviction back, or None."""
+
+    plan: Plan
+    fates: Fates
+    moves: Sequence[Move]
+    common: Refusal | None = None
+
+    @cached_property
+    def repairs(self) -> Mapping[str, Repair]:
+        """The repairs by the names of their components, in the order of the plan."""
+        numbers = group_numbers(self.plan)
+        under_way = Counter(eviction.group for eviction in self.fates.under_way)
+        active = {eviction.group for eviction in self.fates.let_go}
+        first: dict[str, Waits] = {}
+        for kept in self.fates.kept:
+            first.setdefault(kept.eviction.group, kept)
+        return {
+            name: Repair(
+                component,
+                numbers[name],
+                under_way[name],
+                None if name in active else self._find_wait(component, first.get(name)),
+            )
+            for name, component in ((one.name, one) for one in self.plan.components)
+        }
+
+    def _find_wait(self, component: ComponentPlan, kept: Waits | None) -> Wait | None:
+        refusal = kept.refusal if kept is not None else component.refusal
+        if refusal is None:
+            return None
+        said, first = self.plan.made_at, kept.eviction if kept is not None else None
+        until = refusal.end.until(said)
+        if self.common is not None and until is not None:
+            last = self.common.end.until(said)
+            if last is None or last > until:
+                return Wait(self.common, first, last)
+        return Wait(refusal, first, until)
+
+    @cached_property
+    def waits(self) -> Sequence[Repair]:
+        """The repairs that do not go on."""
+        return [repair for repair in self.repairs.values() if repair.wait is not None]
+
+    @cached_property
+    def moving(self) -> Counter[Reference]:
+        """How many pods of each workload move."""
+        return Counter(move.workload for move in self.moves if move.in_flight)
+
+    @property
+    def waiting(self) -> int:
+        """The evictions that are still to be made of all that can be repaired."""
+        return sum(repair.needed for repair in self.repairs.values())
+
+    @property
+    def next_at(self) -> datetime | None:
+        """The first moment at which a repair with evictions that are still to be made goes on, None: none is known."""
+        ends = (repair.wait.until for repair in self.waits if repair.wait is not None and repair.needed)
+        return min((end for end in ends if end is not None), default=None)
+
+    @property
+    def blocked(self) -> int:
+        """The evictions that would be needed for what cannot be repaired now."""
+        return sum(repair.numbers.blocked for repair in self.repairs.values())
+
+    @cached_property
+    def refusals(self) -> Mapping[Reason, int]:
+        """How many pods are not evicted, or not yet, by reason; and workloads of which no pod is counted for it."""
+        pods = {(kept.reason, kept.eviction.workload, kept.eviction.pod.name) for kept in self.fates.kept}
+        pods.update((row.reason, row.workload, row.pod) for row in self.plan.refusals if row.pod is not None)
+        counted = {(reason, workload) for reason, workload, _ in pods}
+        whole = {(row.reason, row.workload) for row in self.plan.refusals if row.pod is None}
+        return Counter([*(reason for reason, _, _ in pods), *(reason for reason, _ in whole - counted)])

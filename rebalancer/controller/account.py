@@ -1,0 +1,40 @@
+"""The account of the loop's state: that of its last cycle, with what has happened since."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rebalancer.account.account import Account
+from rebalancer.admission.admit import describe_refused_requests, find_common_obstacle
+from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.state import LoopState
+from rebalancer.model.facts import Refusal
+from rebalancer.planning.eviction import Eviction
+from rebalancer.tracking.backoff import find_refusals_since
+
+
+def account_inputs(state: LoopState) -> Sequence[object]:
+    """Return all that the account of a state is made of: where each is the same object, so is the account."""
+    memory, queue = state.memory, state.queue
+    return state.cycle, memory.moves, memory.refused, state.in_force.pause, state.mode, queue.overload, queue.forbidden
+
+
+def find_account(state: LoopState, cycle: Cycle) -> Account:
+    """Return what becomes of the plan of a state's last cycle.
+
+    What was requested since is under way. What was refused since waits, and so does all that is not requested yet where
+    somebody has paused, or the mode is another.
+    """
+    context = replace(cycle.context, pause=state.in_force.pause, mode=state.mode, overload=state.queue.overload)
+    common = find_common_obstacle(context)
+    said = cycle.context.now
+    refused = find_refusals_since(state.memory, said)
+
+    def find_refusal(eviction: Eviction) -> Refusal | None:
+        request = refused.get(eviction.group)
+        if request is None:
+            return common
+        return describe_refused_requests(request, state.queue.forbidden.get(eviction.pod.namespace), said)
+
+    requested = {move.uid for move in state.memory.in_flight}
+    fates = cycle.fates.begin(requested).hold(find_refusal)
+    return Account(plan=cycle.plan, fates=fates, moves=state.memory.moves, common=common)
