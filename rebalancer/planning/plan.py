@@ -65,7 +65,6 @@ class Outlook:
         return self.targets == other.targets and self.counts == other.counts
 
     def __hash__(self) -> int:
-        """Hash the targets."""
         return hash(self.targets)
 
 
@@ -80,7 +79,6 @@ class Proof:
 
     @cached_property
     def fact(self) -> Fact:
-        """The fact."""
         return self._find()
 
     def __eq__(self, other: object) -> bool:
@@ -88,7 +86,6 @@ class Proof:
         return self.fact == other.fact if isinstance(other, Proof) else NotImplemented
 
     def __hash__(self) -> int:
-        """Hash the fact."""
         return hash(self.fact)
 
 
@@ -237,7 +234,6 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def name(self) -> str:
-        """The component's name."""
         return self.component.name
 
     @property
@@ -257,7 +253,6 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def workloads(self) -> tuple[Reference, ...]:
-        """The workloads of its pods."""
         return self.component.workloads
 
     @property
@@ -282,7 +277,6 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
         return not self == other
 
     def __hash__(self) -> int:
-        """Hash the name."""
         return hash(self.name)
 
 
