@@ -51,7 +51,6 @@ class SettingsError(Exception):
         super().__init__(problems)
 
     def __str__(self) -> str:
-        """Show one line a problem."""
         return visible_lines(self.problems)
 
 

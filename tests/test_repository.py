@@ -127,7 +127,7 @@ class Thing(Protocol):
 
 
 def test_what_is_public_and_undocumented_does_not_pass_the_linter() -> None:
-    """Module, function, class and method of the package; `make lint` runs the same rules over all of it."""
+    """Module, function and class of the package; `make lint` runs the same rules over all of it."""
     command = [
         sys.executable,
         "-m",
@@ -138,7 +138,7 @@ def test_what_is_public_and_undocumented_does_not_pass_the_linter() -> None:
         "-",
     ]
     done = subprocess.run(command, input=UNDOCUMENTED, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert {entry["code"] for entry in json.loads(done.stdout)} >= {"D100", "D101", "D102", "D103"}
+    assert {entry["code"] for entry in json.loads(done.stdout)} >= {"D100", "D101", "D103"}
     exempt = pyproject()["tool"]["ruff"]["lint"]["per-file-ignores"]
     assert [path for path in exempt if path.startswith("rebalancer/")] == ["rebalancer/decoding/*wire.py"]
 

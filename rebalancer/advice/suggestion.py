@@ -42,7 +42,6 @@ class SuggestionRequest:
 
     @property
     def domains(self) -> int:
-        """The number of domains."""
         return sum(self.zones)
 
 

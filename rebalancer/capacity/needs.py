@@ -49,7 +49,6 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[DomainName, ...]:
-        """The domains by name."""
         return tuple(DomainName(self.key, domain.value) for domain in self.domains)
 
 

@@ -32,7 +32,6 @@ class CliError(Exception):
         self.lines = lines
 
     def __str__(self) -> str:
-        """Show the lines."""
         return visible_lines(self.lines)
 
 

@@ -44,7 +44,6 @@ class _VerbParser(Parser):
     """The parser of a verb below a verb: it refuses what it does not know; argparse leaves that to the upper one."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Parse all of them."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -27,7 +27,6 @@ class Verb:
     interrupted: Exit = Exit.INTERRUPTED
 
     def load(self) -> VerbModule:
-        """Import the module."""
         return cast("VerbModule", import_module(self.module))
 
 

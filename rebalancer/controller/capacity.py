@@ -143,7 +143,6 @@ class CapacityStage:
 
     @cached_property
     def _held(self) -> tuple[Pod, ...]:
-        """The placeholders' pods."""
         return placeholder_pods(self.seen, self.namespace)
 
     def _view_with_placeholders(self, evaluation: Evaluation, memory: Memory) -> View:

@@ -28,7 +28,6 @@ class Election(Struct, frozen=True, kw_only=True):
     renewed_at: float | None = None
 
     def leads(self, at: float) -> bool:
-        """Return whether it may act."""
         return self.renewed_at is not None and at - self.renewed_at < self.deadline
 
 

@@ -49,7 +49,6 @@ class GaugeView:
 
     @cached_property
     def numbers(self) -> PlanNumbers:
-        """The numbers of the plan."""
         return plan_numbers(self.cycle.plan) if self.cycle is not None else PlanNumbers()
 
     @cached_property
@@ -60,12 +59,10 @@ class GaugeView:
 
     @cached_property
     def constraints(self) -> Sequence[Series[EvaluatedConstraint]]:
-        """The series of constraints."""
         return select_series(_list_constraints(self.cycle)) if self.cycle is not None else ()
 
     @cached_property
     def limits(self) -> Sequence[Series[EvaluatedLimit]]:
-        """The series of limits."""
         return select_series(_list_limits(self.cycle)) if self.cycle is not None else ()
 
 

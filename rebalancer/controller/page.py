@@ -73,13 +73,11 @@ class StatusPage:
         return self._server.address
 
     def start(self) -> None:
-        """Begin to listen."""
         self._server.start()
         host, port = self.address
         _log.info("serving the status page", host=host, port=port)
 
     def stop(self) -> None:
-        """Stop listening."""
         self._server.stop()
 
     def show(self, state: LoopState, findings: Sequence[Finding]) -> None:

@@ -98,7 +98,6 @@ class PlaceholderJobs:
         return PlaceholdersCreated(refused=refused)
 
     def delete(self, request: DeletePlaceholders, rules: Capacity) -> None:
-        """Delete placeholders."""
         if self._jobs is not None:
             for name in request.names:
                 self._jobs.delete_placeholder(rules.namespace, name)

@@ -29,7 +29,6 @@ class PollingThread:
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to poll."""
         self.thread.start()
 
     def signal(self) -> None:

@@ -81,13 +81,9 @@ class HasThread(Protocol):
 class Viewer(Protocol):
     """Shows states of the loop: the status page, or a command's progress."""
 
-    def start(self) -> None:
-        """Begin."""
-        ...
+    def start(self) -> None: ...
 
-    def stop(self) -> None:
-        """End."""
-        ...
+    def stop(self) -> None: ...
 
     def show(self, state: LoopState, findings: Sequence[Finding]) -> None:
         """Take a new state, with the findings of its cycle; from the loop's thread, must not block."""
@@ -141,7 +137,6 @@ class Telemetry:
         return WebServer(address.host, address.port, routes)
 
     def start(self) -> None:
-        """Begin to listen."""
         if self._web is not None:
             self._web.start()
             host, port = self._web.address
@@ -150,7 +145,6 @@ class Telemetry:
             self._viewer.start()
 
     def stop(self) -> None:
-        """Stop listening."""
         if self._web is not None:
             self._web.stop()
         if self._viewer is not None:

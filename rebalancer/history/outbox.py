@@ -28,7 +28,6 @@ class Stored(Struct, frozen=True):
     samples: int = 0
 
     def has(self, entry: Entry) -> bool:
-        """Return whether an entry is stored."""
         return entry.seq <= (self.samples if entry.kind == EntryKind.SAMPLE else self.entries)
 
 

@@ -31,7 +31,6 @@ class BudgetSelection:
         self._pods: dict[str, Mapping[DisruptionBudget, Sequence[Pod]]] = {}
 
     def budgets_in(self, namespace: str) -> Sequence[DisruptionBudget]:
-        """Return the budgets of a namespace."""
         return self._all_budgets.get(namespace, ())
 
     def budgets_of(self, pod: Pod) -> Sequence[DisruptionBudget]:

@@ -68,7 +68,6 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
     """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
 
     def __str__(self) -> str:
-        """Name it as messages do."""
         return f"{self.namespace}/{self.name}"
 
     @property

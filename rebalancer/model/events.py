@@ -99,7 +99,6 @@ class Regarding(Struct, frozen=True, kw_only=True):
     api_version: str = ""
 
     def __str__(self) -> str:
-        """Name it as messages do."""
         return f"{self.namespace}/{self.name} ({self.kind})"
 
 

@@ -49,7 +49,6 @@ class Reference(Struct, frozen=True, gc=False, order=True):
     name: str
 
     def __str__(self) -> str:
-        """Name it as messages do."""
         return f"{self.namespace}/{self.name} ({self.kind})"
 
 

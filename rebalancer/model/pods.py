@@ -224,5 +224,4 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
         return self.node is None and not self.finished and not self.terminating
 
     def __str__(self) -> str:
-        """Name it as messages do."""
         return f"{self.namespace}/{self.name}"

@@ -140,7 +140,6 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
         return self.current_revision if ordinal in self.held_back else self.revision
 
     def __str__(self) -> str:
-        """Name it as messages do."""
         return f"{self.namespace}/{self.name} ({self.kind})"
 
 

@@ -29,7 +29,6 @@ class Proof:
 
     @cached_property
     def fact(self) -> Fact:
-        """The fact."""
         return self._find()
 
     def __eq__(self, other: object) -> bool:
@@ -37,7 +36,6 @@ class Proof:
         return self.fact == other.fact if isinstance(other, Proof) else NotImplemented
 
     def __hash__(self) -> int:
-        """Hash the fact."""
         return hash(self.fact)
 
 
@@ -66,7 +64,6 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def name(self) -> str:
-        """The component's name."""
         return self.component.name
 
     @property
@@ -86,7 +83,6 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def workloads(self) -> tuple[Reference, ...]:
-        """The workloads of its pods."""
         return self.component.workloads
 
     @property
@@ -111,7 +107,6 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
         return not self == other
 
     def __hash__(self) -> int:
-        """Hash the name."""
         return hash(self.name)
 
 

@@ -28,7 +28,6 @@ class InterPodAffinity(Filter):
     name: ClassVar = "InterPodAffinity"
 
     def __init__(self, pod: Pod, view: View) -> None:
-        """Prepare for a pod."""
         own = pod.spec.pod_affinity
         self._view = view
         self.blocked: Final = find_repelled_values(pod, view)
@@ -56,7 +55,6 @@ class InterPodAffinity(Filter):
             )
 
     def verdict(self, node: str) -> Verdict:
-        """Evaluate one node."""
         labels = self._view.nodes.by_name[node].labels
         for key, values in self.wanted.items():
             if key not in labels or (labels[key] not in values and not self.first_of_its_kind):
@@ -70,7 +68,6 @@ class InterPodAffinity(Filter):
         return SUCCESS
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the nodes that pass."""
         index = self._view.nodes
         for key, values in self.wanted.items():
             nodes = nodes & (index.carrying((key,)) if self.first_of_its_kind else _unite(index.groups(key), values))

@@ -29,7 +29,6 @@ class NodeAffinityFilter(Filter):
     name: ClassVar = "NodeAffinity"
 
     def __init__(self, pod: Pod, view: View) -> None:
-        """Prepare for a pod."""
         self._matching = view.nodes.matching(required_part(pod.spec.node_affinity))
         self._enforced = view.nodes.matching(required_part(view.profile.added_affinity))
         self.named = find_named_nodes(pod)
@@ -37,7 +36,6 @@ class NodeAffinityFilter(Filter):
             self.refusal = CONFLICT
 
     def verdict(self, node: str) -> Verdict:
-        """Evaluate one node."""
         if self.named is not None and node not in self.named:
             return NOT_NAMED
         if node not in self._enforced:
@@ -45,7 +43,6 @@ class NodeAffinityFilter(Filter):
         return SUCCESS if node in self._matching else MISMATCH
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the nodes that pass."""
         return nodes & self._enforced & self._matching
 
 

@@ -20,13 +20,10 @@ class NodeName(Filter):
     name: ClassVar = "NodeName"
 
     def __init__(self, pod: Pod, view: View) -> None:  # noqa: ARG002  # as every filter
-        """Prepare for a pod."""
         self._named = pod.spec.node_name
 
     def verdict(self, node: str) -> Verdict:
-        """Evaluate one node."""
         return SUCCESS if self._named in {None, node} else ANOTHER
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the nodes that pass."""
         return nodes if self._named is None else nodes & {self._named}

@@ -24,12 +24,10 @@ class NodePorts(Filter):
     name: ClassVar = "NodePorts"
 
     def __init__(self, pod: Pod, view: View) -> None:
-        """Prepare for a pod."""
         self._wanted = pod.spec.host_ports
         self._view = view
 
     def verdict(self, node: str) -> Verdict:
-        """Evaluate one node."""
         if self._wanted and any(
             ports_conflict(wanted, taken)
             for other in self._view.pods_on(node)
@@ -40,5 +38,4 @@ class NodePorts(Filter):
         return SUCCESS
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the nodes that pass."""
         return super().admit(nodes) if self._wanted else nodes

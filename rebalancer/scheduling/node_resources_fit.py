@@ -23,7 +23,6 @@ class NodeResourcesFit(Filter):
     name: ClassVar = "NodeResourcesFit"
 
     def __init__(self, pod: Pod, view: View) -> None:
-        """Prepare for a pod."""
         self._requests = drop_ignored_resources(pod.spec.requests, view.profile)
         self._view = view
 
@@ -42,7 +41,6 @@ class NodeResourcesFit(Filter):
         return Verdict(code, tuple(reasons)) if reasons else SUCCESS
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the nodes that pass."""
         requests = self._requests
         return nodes & self._view.fitting_nodes(requests, lambda node, used: fits(requests, node, used))
 

@@ -22,14 +22,11 @@ class NodeUnschedulable(Filter):
     name: ClassVar = "NodeUnschedulable"
 
     def __init__(self, pod: Pod, view: View) -> None:
-        """Prepare for a pod."""
         self._tolerated = tolerates(pod.spec.tolerations, CORDONED)
         self._index = view.nodes
 
     def verdict(self, node: str) -> Verdict:
-        """Evaluate one node."""
         return SUCCESS if self._tolerated or not self._index.by_name[node].unschedulable else UNSCHEDULABLE
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the nodes that pass."""
         return nodes if self._tolerated else nodes - self._index.cordoned

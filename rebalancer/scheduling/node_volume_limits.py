@@ -38,7 +38,6 @@ class NodeVolumeLimits(Filter):
     name: ClassVar = "NodeVolumeLimits"
 
     def __init__(self, pod: Pod, view: View) -> None:
-        """Prepare for a pod."""
         self._view = view
         self._new = find_attached_volumes([pod], view) if pod.claims else frozenset()
         drivers = sorted({driver for driver, _ in self._new}) if view.rules.drivers_required else ()
@@ -50,7 +49,6 @@ class NodeVolumeLimits(Filter):
         return {name: count for name, count, _ in csi_node.drivers if count is not None} if csi_node is not None else {}
 
     def verdict(self, node: str) -> Verdict:
-        """Evaluate one node."""
         missing = next((name for name in self._required if node not in self._find_nodes_with(name)), None)
         if missing is not None:
             return unschedulable(f"{missing} CSI driver is not installed on the node")
@@ -67,7 +65,6 @@ class NodeVolumeLimits(Filter):
         return SUCCESS
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the nodes that pass."""
         for driver in self._required:
             nodes &= self._find_nodes_with(driver)
         limited = [

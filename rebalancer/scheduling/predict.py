@@ -36,7 +36,6 @@ class NodePrediction:
 
     @property
     def feasible(self) -> bool:
-        """Whether every filter passes."""
         return all(self.verdicts.values())
 
     @property

@@ -20,7 +20,6 @@ class TaintToleration(Filter):
     name: ClassVar = "TaintToleration"
 
     def __init__(self, pod: Pod, view: View) -> None:
-        """Prepare for a pod."""
         self._tolerations = pod.spec.tolerations
         self._view = view
         self._tolerated = view.nodes.tolerated(pod.spec.tolerations)
@@ -46,7 +45,6 @@ class TaintToleration(Filter):
         return next(taint for taint in taints if taint.effect in REPELLING and not tolerates(self._tolerations, taint))
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the nodes that pass."""
         return nodes & self._tolerated
 
 

@@ -22,7 +22,6 @@ class Verdict(Struct, frozen=True, gc=False):
     reasons: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether the node passed."""
         return self.code is Code.SUCCESS
 
     @property

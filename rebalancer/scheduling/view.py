@@ -235,7 +235,6 @@ class View:
         return [pod for pod in pods if pod.uid not in gone] + [change.pod for change in changes if change.sign > 0]
 
     def owner_named(self, group: str, kind: str, namespace: str, name: str) -> Workload | None:
-        """Return a workload by name."""
         return self.memo("owners", self._owners).get((group, kind, namespace, name))
 
     def _owners(self) -> Mapping[tuple[str, str, str, str], Workload]:

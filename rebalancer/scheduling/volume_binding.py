@@ -56,7 +56,6 @@ class VolumeBinding(Filter):
             self.refusal = unresolvable("pod has unbound immediate PersistentVolumeClaims")
 
     def verdict(self, node: str) -> Verdict:
-        """Evaluate one node."""
         reasons = []
         if any(node not in find_reachable_nodes(volume, self._view) for volume in self._bound):
             reasons.append(self._view.rules.volume_reason)

@@ -20,7 +20,6 @@ class VolumeRestrictions(Filter):
     name: ClassVar = "VolumeRestrictions"
 
     def __init__(self, pod: Pod, view: View) -> None:
-        """Prepare for a pod."""
         self._verdict: Verdict = SUCCESS
         for name in pod.claims:
             claim = view.snapshot.claim.get((pod.namespace, name))
@@ -31,9 +30,7 @@ class VolumeRestrictions(Filter):
                 self._verdict = unschedulable(view.rules.claim_reason)
 
     def verdict(self, node: str) -> Verdict:  # noqa: ARG002  # it is the same for every node
-        """Evaluate one node."""
         return self._verdict
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the nodes that pass."""
         return nodes if self.refusal is None and self._verdict else frozenset()

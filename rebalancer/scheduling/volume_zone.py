@@ -39,7 +39,6 @@ class VolumeZone(Filter):
             self._wanted.extend(_read_topologies(volume.labels))
 
     def verdict(self, node: str) -> Verdict:
-        """Evaluate one node."""
         labels = self._index.by_name[node].labels
         if not any(key in labels for key in KEYS):
             return SUCCESS
@@ -50,7 +49,6 @@ class VolumeZone(Filter):
         return SUCCESS
 
     def admit(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the nodes that pass."""
         return nodes if not self._wanted and self.refusal is None else super().admit(nodes)
 
 

@@ -126,7 +126,6 @@ class SimulatedCluster:
 
     @property
     def now(self) -> datetime:
-        """The simulated time."""
         return self.state.event_queue.now
 
     def seconds(self) -> float:

@@ -74,7 +74,6 @@ class SimulatedController:
 
     @property
     def state(self) -> LoopState:
-        """The loop's state."""
         return self._runner.state
 
     @property

@@ -172,7 +172,6 @@ class Play:
 
     @property
     def state(self) -> LoopState:
-        """The loop's state."""
         return self._controller.state
 
     @property

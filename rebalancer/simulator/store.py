@@ -46,7 +46,6 @@ class Table(Generic[Stored]):
         self.take_over(before, structs.replace(written, resource_version=str(next(self._versions))))
 
     def drop(self, key: str) -> None:
-        """Remove an object."""
         self.take_over(self._objects[key], None)
 
     def take_over(self, before: Stored | None, after: Stored | None) -> None:

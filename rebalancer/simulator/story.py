@@ -56,7 +56,6 @@ class Story:
 
     @property
     def loop(self) -> LoopState:
-        """The loop's state."""
         return self.play.state
 
     @property

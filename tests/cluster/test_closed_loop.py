@@ -3,12 +3,10 @@
 What can be forced at all is not the planner's own word: a full search of the game against the scheduler says it.
 """
 
-import re
 from collections.abc import Sequence
 
 import pytest
 
-from rebalancer.model.cluster import Version
 from tests.closed_loop.ours import Outcome, repair
 from tests.closed_loop.scenario import Scenario
 from tests.closed_loop.scenarios import (
@@ -24,7 +22,6 @@ from tests.closed_loop.scenarios import (
 )
 from tests.closed_loop.trial import set_up
 from tests.control_plane.plane import ControlPlane
-from tests.fidelity.reading import read_version
 
 
 def faults(scenario: Scenario, outcome: Outcome) -> list[str]:
@@ -51,20 +48,13 @@ def outcomes(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Ou
     return repair(plane, scenarios)
 
 
-TRIED_AGAIN = re.compile(r"\d+ evictions(, | were of pods that had been moved before)")
-"""Faults that the deadlock may have before Kubernetes 1.33: a pending pod that was tried a moment ago waits out its
-back-off, up to ten seconds, and the replacement comes first and takes the place that was freed for it."""
-
-
 def check(plane: ControlPlane, scenarios: Sequence[Scenario]) -> None:
     """Repair the scenarios, and fail with every guarantee that is broken."""
     results = outcomes(plane, scenarios)
-    waits = read_version(plane.api) < Version(1, 33)
     wrong = [
         f"{scenario.name} ({scenario.title}): {fault}"
         for scenario in scenarios
         for fault in faults(scenario, results[scenario.name])
-        if not (waits and scenario is DEADLOCK and TRIED_AGAIN.match(fault))
     ]
     assert not wrong, "\n".join(wrong)
 

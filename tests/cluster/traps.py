@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.control_plane.api import Api, wait_until
-from tests.control_plane.build import kubernetes_release
 from tests.control_plane.configuration import EXEMPT
 from tests.control_plane.layout import Workload, deployment, nodes, spread, stateful_set
 from tests.control_plane.manifests import ZONE, namespace
@@ -267,7 +266,7 @@ def exempt_namespace(space: str) -> list[Manifest]:
 NOT_BEST_EFFORT: Final = {"scopes": ["NotBestEffort"]}
 FEW: Final = {"pods": "3"}
 
-_EVERY: Final = (
+TRAPS: Final = (
     Trap(name="plain"),
     Trap(name="quota-exactly-full", change=add_quota({"pods": "4", "requests.cpu": "200m"})),
     Trap(name="quota-exceeded", named="ResourceQuota quota-exceeded/q", change=add_quota(FEW)),
@@ -338,9 +337,6 @@ _EVERY: Final = (
     Trap(name="selector-shown", before=lambda space: [annotated(space, "kubernetes.io/os=linux")], mixes=False),
     Trap(name="selector-of-all", change=annotate("kubernetes.io/os=linux")),
 )
-_RESIZES: Final = tuple(map(int, kubernetes_release().split("."))) >= (1, 33)
-TRAPS: Final = tuple(trap for trap in _EVERY if trap.family != "resized" or _RESIZES)
-"""Without those that need a resize in place where the control plane has none by default: before 1.33."""
 
 
 def annotated(space: str, selector: str) -> Manifest:

@@ -7,7 +7,7 @@ repository, in a folder named after the versions: a new version is a new folder,
     python -m tests.control_plane.build
 
 The Kubernetes servers are those of the newest release that `tools/control-plane/` has a module for, or of the one that
-the environment variable REBALANCER_KUBERNETES names, such as 1.30. All releases share the other programs.
+the environment variable REBALANCER_KUBERNETES names, such as 1.33. All releases share the other programs.
 
 A folder of ready binaries can be given in the environment variable REBALANCER_CONTROL_PLANE instead.
 """
@@ -123,7 +123,7 @@ def required_version(folder: str, module: str) -> str:
 
 
 def kubernetes_modules() -> dict[str, str]:
-    """Return the module's folder of each Kubernetes release, such as `1.30`, the oldest first."""
+    """Return the module's folder of each Kubernetes release, such as `1.33`, the oldest first."""
     versions = {path.name: required_version(path.name, "k8s.io/kubernetes") for path in MODULES.glob(f"{KUBERNETES}*")}
     releases = {tuple(map(int, version[1:].split(".")[:2])): folder for folder, version in versions.items()}
     return {".".join(map(str, release)): folder for release, folder in sorted(releases.items())}

@@ -70,9 +70,6 @@ class PreemptionLog(SchedulerLog):
                 self._now.failed = True
             case "the target node for the preemption is determined" if self._now is not None:
                 self._now.target = fields["node"]
-            case "Preemptor Pod preempted victim Pod":  # 1.30 says no target
-                attempt = known[fields["preemptor"]]
-                attempt.target = attempt.target or fields["node"]
             case "Pods are potential preemption victims on node" if self._now is not None:
                 for one in json.loads(fields["pods"]):
                     self._now.victims.setdefault(fields["node"], set()).add(f"{one['namespace']}/{one['name']}")
@@ -136,9 +133,6 @@ class PreemptionArena(Arena):
             self._remove(manifest)
             return None
         attempt = self.log.attempts[name]
-        if not attempt.target:  # 1.30 logs nothing where every victim is terminating
-            time.sleep(QUIET_SECONDS)
-            attempt.target = self._nominated(manifest)
         awaited = attempt.victims.get(attempt.target, set()) - before
         carried_out = self._is_carried_out(manifest, attempt.target, awaited)
         time.sleep(QUIET_SECONDS)
@@ -150,14 +144,10 @@ class PreemptionArena(Arena):
             wrong=[f"seed {seed}, {name}: {text}" for text in _differences(prediction, attempt, carried_out)],
         )
 
-    def _nominated(self, manifest: Manifest) -> str:
-        """Return the node for which the API server shows the pod as nominated, "" if it does for none."""
-        return str(self.api.get(object_path(manifest)).get("status", {}).get("nominatedNodeName", ""))
-
     def _is_carried_out(self, manifest: Manifest, target: str, victims: AbstractSet[str]) -> bool:
         """Wait until the API server shows the pod as nominated, and its victims as terminating and preempted."""
         for _ in range(200):
-            nominated = self._nominated(manifest)
+            nominated = self.api.get(object_path(manifest)).get("status", {}).get("nominatedNodeName", "")
             shown = {str(one) for one in self.view().snapshot.pods if one.preempted and one.terminating}
             if victims <= shown and (not target or nominated == target):
                 return True

@@ -18,7 +18,6 @@ MODULES: Final = "schedule_one=10,filtering=10,taint_toleration=10,eventhandlers
 SPREAD_FAILURES: Final = (
     "Node failed spreadConstraint",
     "Node doesn't have required topology label",
-    "Node doesn't have required label",  # 1.30
 )
 """How the messages begin with which PodTopologySpread rejects a node."""
 _LINE = re.compile(r'^[IWE]\S+ \S+\s+\d+ (?P<source>\w+)\.go:\d+\] "(?P<message>(?:[^"\\]|\\.)*)"(?P<fields>.*)$')

@@ -468,7 +468,6 @@ class KubernetesCluster:
         return self._status.save(documents)
 
     def load(self, key: str) -> str:
-        """Return a stored document."""
         return self._status.load(key)
 
 

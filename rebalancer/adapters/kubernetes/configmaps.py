@@ -215,7 +215,6 @@ class ControlMap:
         self._name = name
 
     def __str__(self) -> str:
-        """Name it."""
         return f"ConfigMap {self._namespace}/{self._name}"
 
     def read(self, *, timeout: float | None = None) -> ConfigMap | None:

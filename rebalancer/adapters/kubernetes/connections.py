@@ -149,7 +149,6 @@ class _Noted(HTTPConnection):
         _note(self)
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        """Send a request."""
         _note(self)
         super().request(*args, **kwargs)
 

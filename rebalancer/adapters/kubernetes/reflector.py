@@ -164,7 +164,6 @@ class Reflector:
         self.thread = threading.Thread(target=self._run, name=f"reflect-{kind.plural}", daemon=True)
 
     def start(self) -> None:
-        """Begin to list and watch."""
         self.thread.start()
 
     def stop(self) -> None:
@@ -219,7 +218,6 @@ class Reflector:
         return 0.0 if since is None or (opened is not None and now - opened >= _SHORTEST_WATCH) else now - since
 
     def __len__(self) -> int:
-        """Return the number of objects."""
         return len(self._objects)
 
     def get(self, namespace: str, name: str) -> Any:

@@ -49,7 +49,6 @@ class Standstill:
         self._limit = seconds
 
     def start(self) -> None:
-        """Begin to beat."""
         self._beat_at = self._clock()
         self.thread.start()
 

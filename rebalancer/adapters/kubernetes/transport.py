@@ -283,7 +283,6 @@ class Transport(ApiClient):
         self._connections.interrupt()
 
     def close(self) -> None:
-        """Close the connections."""
         self._connections.close()
         super().close()  # type: ignore[no-untyped-call]
 

@@ -38,7 +38,6 @@ class PageAddress:
 
     @property
     def filtered(self) -> bool:
-        """Whether a filter is set."""
         return any(self._query.get(name) for name in _FILTERS)
 
     @property

@@ -297,7 +297,6 @@ class PageView:
 
     @cached_property
     def figures(self) -> Sequence[Figure]:
-        """The four figures."""
         overview = self._page.overview
         assert overview is not None
         figures, link = overview.figures, self._address.filter
@@ -340,7 +339,6 @@ class PageView:
 
     @cached_property
     def rows(self) -> Sequence[RowView]:
-        """The rows of this page."""
         overview = self._page.overview
         return [self._row(row) for row in overview.rows] if overview is not None else []
 
@@ -434,7 +432,6 @@ class PageView:
 
     @cached_property
     def map_table(self) -> Table:
-        """The map as a table."""
         assert self._page.map is not None
         return tabulate(self._page.map)
 
@@ -458,7 +455,6 @@ class PageView:
 
     @property
     def zones_table(self) -> ZonesTable:
-        """The zones as a table."""
         assert self._page.zones is not None
         return tabulate_zones(self._page.zones)
 

@@ -224,7 +224,6 @@ class WebServer:
         return str(host), int(port)
 
     def start(self) -> None:
-        """Start to serve."""
         self._thread.start()
 
     def stop(self) -> None:

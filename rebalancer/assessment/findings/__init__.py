@@ -6,6 +6,13 @@ One module for each kind of question. Each has a function that yields findings, 
 from collections.abc import Sequence
 
 from rebalancer.assessment.assess import Assessment
+from rebalancer.assessment.findings.assessed import (
+    domain_motion_findings,
+    evicted_by_others_findings,
+    size_findings,
+    start_findings,
+    too_costly_findings,
+)
 from rebalancer.assessment.findings.budgets import budget_findings
 from rebalancer.assessment.findings.constraints import (
     contradiction_findings,
@@ -20,14 +27,9 @@ from rebalancer.assessment.findings.domains import (
     too_few_domains_findings,
     unused_domain_findings,
 )
-from rebalancer.assessment.findings.evicted import evicted_by_others_findings
 from rebalancer.assessment.findings.finding import Finding
-from rebalancer.assessment.findings.motion import domain_motion_findings
 from rebalancer.assessment.findings.platforms import platform_findings
 from rebalancer.assessment.findings.replacements import replacement_findings
-from rebalancer.assessment.findings.sizes import size_findings
-from rebalancer.assessment.findings.starts import start_findings
-from rebalancer.assessment.findings.too_costly import too_costly_findings
 from rebalancer.assessment.findings.too_large import too_large_findings
 from rebalancer.assessment.findings.volumes import volume_findings
 from rebalancer.assessment.unmatched import Unmatched
@@ -51,8 +53,8 @@ def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatc
         *budget_findings(view),
         *template_findings(view),
         *volume_findings(view),
-        *evicted_by_others_findings(assessment.evicted_by_others),
-        *too_costly_findings(assessment.too_costly),
+        *evicted_by_others_findings(assessment),
+        *too_costly_findings(assessment),
         *too_large_findings(assessment.too_large),
     ]
     if "Node" not in view.snapshot.unknown:
@@ -63,11 +65,11 @@ def find_findings(view: View, assessment: Assessment, unmatched: Sequence[Unmatc
             *contradiction_findings(groups, view),
             *too_few_domains_findings(groups, assessment.limits, view),
             *domain_without_nodes_findings(assessment.domains_without_nodes),
-            *size_findings(assessment.sizes),
+            *size_findings(assessment),
             *unused_domain_findings(assessment.pod_groups, view),
-            *domain_motion_findings(assessment.unsettled_domains),
+            *domain_motion_findings(assessment),
             *platform_findings(groups, assessment.limits, view),
-            *start_findings(assessment.nodes_without_starts, view),
+            *start_findings(assessment, view),
         ]
     unique = dict.fromkeys(findings)
     return tuple(sorted(unique, key=lambda finding: (_ORDER[finding.kind], finding.object, finding.message)))

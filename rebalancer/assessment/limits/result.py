@@ -62,17 +62,14 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return not self == other
 
     def __hash__(self) -> int:
-        """Hash the name."""
         return hash(self.name)
 
     @property
     def group(self) -> str:
-        """The group's name."""
         return self.gathered.policy_group.name
 
     @property
     def limit(self) -> str:
-        """The limit's name."""
         return self.rule.name
 
     @property

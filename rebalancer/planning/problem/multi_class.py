@@ -66,7 +66,6 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def component(self) -> Component:
-        """The component."""
         return self.classes.component
 
     @property
@@ -87,7 +86,6 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def pods(self) -> PodPartition:
-        """Its pods."""
         return self.classes.pods
 
     def minimum(self) -> ProvedMinimum | Infeasible:

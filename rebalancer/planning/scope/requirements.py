@@ -78,7 +78,6 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     @property
     def violated(self) -> bool:
-        """Whether it is violated now."""
         return self.source.state is not State.SATISFIED
 
     def by_domain(self) -> Mapping[str, int]:

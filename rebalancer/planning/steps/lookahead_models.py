@@ -30,7 +30,6 @@ class SingleClassModel:
         self._cache = cache
 
     def cell(self, _: Pod, node: str) -> Hashable:
-        """Return the node."""
         return node
 
     def is_within(self, deltas: Mapping[Hashable, int], pending: Sequence[Pod], goal: int, *, quick: bool) -> bool:

@@ -182,7 +182,6 @@ class _Entry(NamedTuple):
 
     @property
     def violated(self) -> bool:
-        """Whether a rule is violated."""
         return not _BROKEN.isdisjoint((*self.constraints, *self.limit_states))
 
     @property

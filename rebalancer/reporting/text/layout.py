@@ -62,7 +62,6 @@ class TextLayout(NamedTuple):
         return f"{_mark(style)}{text}{_mark('0')}" if self.color and style is not None and text else text
 
     def heading(self, text: str) -> str:
-        """Return a heading."""
         return self.paint(text, Style.HEADING)
 
     def wrap(self, text: str, indent: str = "", hang: str | None = None) -> list[str]:
