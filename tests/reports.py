@@ -63,6 +63,7 @@ def page_of(state: LoopState, *, selection: Selection = EVERYTHING) -> PageDocum
     source = PageSource(
         evaluation=cycle.evaluation,
         account=find_account(state, cycle),
+        overview=cycle.overview,
         memory=state.memory,
         findings=all_findings(cycle.view, cycle.assessment, cycle.context.policy),
         relaxations=cycle.relaxations,

@@ -553,10 +553,10 @@ def _share(steps: Sequence[_Step], limits: "_Limits | Rates") -> Sequence[_Step]
 
 def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
     """Return what keeps every eviction from being admitted: what people have decided first, then what will pass."""
+    if context.mode is Mode.OBSERVE:
+        return ModeObserves()  # first: a pause that ends then lets nothing go
     if context.pause is not None and context.pause.holds(context.now):
         return Paused(context.pause.message, context.pause.until)
-    if context.mode is Mode.OBSERVE:
-        return ModeObserves()
     if context.stale:
         return Stale(context.stale)
     if context.unsaved:

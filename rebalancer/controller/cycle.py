@@ -39,7 +39,7 @@ from rebalancer.ports import ReplicaCount, count_pods
 from rebalancer.reporting.cluster_map import stored_map
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.map import MapDocument
-from rebalancer.reporting.documents.overview import Figures, Overview
+from rebalancer.reporting.documents.overview import Overview
 from rebalancer.reporting.documents.plan import fit_plan, plan_document, proposal_document
 from rebalancer.reporting.plan_notes import count_other_workloads
 from rebalancer.reporting.state_reasons import ReportedStates
@@ -166,9 +166,9 @@ class Cycle:
         return Account(plan=self.plan, fates=self.fates, moves=self.memory.moves, common=common)
 
     @cached_property
-    def figures(self) -> Figures:
-        """The numbers of its end."""
-        return Overview(self.assessment, self.account, ReportedStates(self.plan, self.relaxations)).figures
+    def overview(self) -> Overview:
+        """A row for each set of workloads with rules."""
+        return Overview(self.assessment, self.plan, ReportedStates(self.plan, self.relaxations))
 
     @cached_property
     def stored_map(self) -> MapDocument | None:

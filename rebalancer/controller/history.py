@@ -68,7 +68,7 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
     if after.cycle is not None and after.cycle is not before.cycle:
         entries += note_zones(known, memory, find_zone_keys(in_force.policy), now)
         changed, still_open = note_violations(known, memory, _describe(before.cycle, after.cycle), now)
-        violated = after.cycle.figures.violated
+        violated = after.cycle.overview.violated
         sample, noted = note_sample(structs.replace(noted, open=still_open), after.cycle.assessment, violated, now)
         memory = _with_noted(memory, noted)
         entries += (*changed, *sample)

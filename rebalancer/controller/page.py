@@ -128,6 +128,7 @@ class StatusPage:
                 source = PageSource(
                     evaluation=cycle.evaluation,
                     account=find_account(state, cycle),
+                    overview=cycle.overview,
                     memory=state.memory,
                     findings=findings,
                     relaxations=cycle.relaxations,

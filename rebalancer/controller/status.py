@@ -8,10 +8,8 @@ from typing import Final
 import structlog
 from msgspec import structs
 
-from rebalancer.account.account import Account
 from rebalancer.account.numbers import PlanNumbers, plan_numbers
 from rebalancer.controller.account import find_account
-from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import LoopState, find_windows
 from rebalancer.model.breaker import CLOSED
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, SentRequest
@@ -19,7 +17,6 @@ from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.policy import Policy
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_BYTES, STATUS_KEY, Document
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
-from rebalancer.reporting.documents.overview import Figures
 from rebalancer.reporting.documents.status import (
     MoveEntry,
     PlanSummary,
@@ -108,9 +105,9 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         in_flight=_in_flight(moves),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
-        figures=_figures(cycle, account) if cycle and account else None,
+        figures=cycle.overview.find_figures(account) if cycle and account else None,
         approval=approval_status(cycle.plan, cycle.memory.proposal, cycle.context.policy) if cycle else None,
-        refusals=count_refusals(account, len(cycle.assessment.deadlocks)) if cycle and account else {},
+        refusals=count_refusals(cycle.account, len(cycle.assessment.deadlocks)) if cycle else {},
         waits=find_waits(account) if account else (),
         holds=_find_holds(state),
         refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),
@@ -125,13 +122,6 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         ),
         prevention=prevention_status(state.reported.prevention),
         forbidden_kinds=tuple(sorted(cycle.snapshot.unknown & OPTIONAL)) if cycle else (),
-    )
-
-
-def _figures(cycle: Cycle, account: Account) -> Figures:
-    """Return the cycle's figures, with what has happened since."""
-    return structs.replace(
-        cycle.figures, moving=account.moving.total(), waiting=account.waiting, next_at=account.next_at
     )
 
 

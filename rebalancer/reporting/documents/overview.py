@@ -12,12 +12,12 @@ from functools import cached_property
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
-from rebalancer.account.account import Account, Wait
+from rebalancer.account.account import Account, Repair
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State
-from rebalancer.planning.plan import ComponentPlan
+from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.reporting.bounds import constraint_bounds, count_above
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit, RuleReporter
@@ -162,7 +162,7 @@ VIOLATIONS: Final = Selection(state=VIOLATED)
 
 
 class _Entry(NamedTuple):
-    """What selects and sorts a row, and what it is made of."""
+    """What a cycle says of a row."""
 
     namespace: str
     of: str
@@ -175,87 +175,113 @@ class _Entry(NamedTuple):
     """How many have which state, likewise below."""
     limit_states: Counter[State]
     state: RowState
+    """While nothing moves."""
     above: int
-    moving: int
     group: ComponentPlan | None
-    wait: Wait | None
+    """Its repair, None where nothing is violated or planned."""
 
     @property
     def violated(self) -> bool:
+        """Whether a rule is violated."""
         return not _BROKEN.isdisjoint((*self.constraints, *self.limit_states))
+
+
+class _Row(NamedTuple):
+    """What selects and sorts a row, and what it is made of."""
+
+    entry: _Entry
+    state: RowState
+    moving: int
+    repair: Repair | None
 
     @property
     def reason(self) -> str:
         """Why it waits, "" where it does not."""
-        return self.wait.refusal.reason if self.wait is not None else ""
+        return self.repair.wait.refusal.reason if self.repair is not None and self.repair.wait is not None else ""
 
 
 class Overview:
-    """The rows of one cycle."""
+    """The rows of one cycle; an account says how they go on."""
 
-    def __init__(self, assessment: Assessment, account: Account, states: ReportedStates) -> None:
-        components = account.plan.components
+    def __init__(self, assessment: Assessment, plan: Plan, states: ReportedStates) -> None:
         self._assessment = assessment
-        self._account = account
         self._states = states
-        self._groups = {workload: group for group in reversed(components) for workload in group.workloads}
-        self._groups_of_limits = {limit.name: group for group in components for limit in group.limits}
+        self._groups = {workload: group for group in reversed(plan.components) for workload in group.workloads}
+        self._groups_of_limits = {limit.name: group for group in plan.components for limit in group.limits}
 
-    @cached_property
-    def figures(self) -> Figures:
-        """The numbers of all rows."""
-        constraints, limits = Counter[State](), Counter[State]()
-        for entry in self._entries:
-            constraints += entry.constraints
-            limits += entry.limit_states
+    def find_figures(self, account: Account) -> Figures:
+        """Return the numbers of all rows."""
+        constraints, limits = self._totals
+        stuck = (entry for entry in self._entries if entry.state is RowState.UNREPAIRABLE)
         return Figures(
             workloads=_count_members(self._entries),
-            violated=_count_members(entry for entry in self._entries if entry.violated),
+            violated=self.violated,
             constraints=constraints.total(),
             violated_constraints=sum(constraints[state] for state in _BROKEN),
             limits=limits.total(),
             violated_limits=sum(limits[state] for state in _BROKEN),
-            moving=self._account.moving.total(),
-            waiting=self._account.waiting,
-            next_at=self._account.next_at,
-            unrepairable=_count_members(entry for entry in self._entries if entry.state is RowState.UNREPAIRABLE),
-            blocked=self._account.blocked,
+            moving=account.moving.total(),
+            waiting=account.waiting,
+            next_at=account.next_at,
+            unrepairable=_count_members(entry for entry in stuck if account.moving.keys().isdisjoint(entry.members)),
+            blocked=account.blocked,
         )
 
     def select(
-        self, selection: Selection, rules: RuleReporter, on_node: frozenset[Reference] = frozenset()
+        self,
+        selection: Selection,
+        account: Account,
+        rules: RuleReporter,
+        on_node: frozenset[Reference] = frozenset(),
     ) -> OverviewDocument:
         """Return one page of the selected rows; of a page that does not exist the nearest.
 
         `on_node` are the workloads of the node's pods.
         """
-        found = self._find(selection, on_node)
+        found = self._find(selection, account, on_node)
         pages = max(1, -(-len(found) // ROWS))
         page = min(max(1, selection.page), pages)
+        nearest = [_row(entry, account) for entry in self._nearest()] if not self.violated else []
         return OverviewDocument(
-            figures=self.figures,
+            figures=self.find_figures(account),
             facets=_divide(found),
-            rows=tuple(self._row(entry, rules) for entry in found[(page - 1) * ROWS : page * ROWS]),
-            nearest=tuple(self._row(entry, rules) for entry in self._nearest()) if not self.figures.violated else (),
+            rows=tuple(_show(row, account, rules) for row in found[(page - 1) * ROWS : page * ROWS]),
+            nearest=tuple(_show(row, account, rules) for row in nearest),
             selected=len(found),
             page=page,
             pages=pages,
         )
 
-    def workloads(self, selection: Selection, on_node: frozenset[Reference] = frozenset()) -> frozenset[Reference]:
+    def workloads(
+        self, selection: Selection, account: Account, on_node: frozenset[Reference] = frozenset()
+    ) -> frozenset[Reference]:
         """Return the workloads of all selected rows; of a limit on pods that labels name, those of the pods."""
-        return frozenset[Reference]().union(*(entry.members for entry in self._find(selection, on_node)))
+        return frozenset[Reference]().union(*(row.entry.members for row in self._find(selection, account, on_node)))
 
-    def _find(self, selection: Selection, on_node: frozenset[Reference]) -> Sequence[_Entry]:
-        found = [entry for entry in self._entries if _selects(selection, entry)]
+    def _find(self, selection: Selection, account: Account, on_node: frozenset[Reference]) -> Sequence[_Row]:
+        found = [row for entry in self._entries if _selects(selection, row := _row(entry, account))]
         if selection.node:
-            found = [entry for entry in found if not on_node.isdisjoint(entry.members)]
+            found = [row for row in found if not on_node.isdisjoint(row.entry.members)]
         return found
 
     def _nearest(self) -> Sequence[_Entry]:
         near = [(room, entry) for entry in self._entries if (room := _room(entry)) is not None]
         first = nsmallest(_NEAREST, near, key=lambda one: (one[0], one[1].namespace, one[1].of))
         return [entry for _, entry in first]
+
+    @cached_property
+    def violated(self) -> int:
+        """How many workloads are violated."""
+        return _count_members(entry for entry in self._entries if entry.violated)
+
+    @cached_property
+    def _totals(self) -> tuple[Counter[State], Counter[State]]:
+        """How many constraints, and how many limits, have which state."""
+        constraints, limits = Counter[State](), Counter[State]()
+        for entry in self._entries:
+            constraints += entry.constraints
+            limits += entry.limit_states
+        return constraints, limits
 
     @cached_property
     def _entries(self) -> Sequence[_Entry]:
@@ -283,60 +309,56 @@ class Overview:
             (self._groups_of_limits.get(limit.name) for limit in limits) if of else map(self._groups.get, workloads)
         )
         group = next((one for one in planned if one is not None), None)
-        moving = sum(self._account.moving[one] for one in members)
         constraints = Counter(state for one in spread for state in self._constraint_states(one))
         states = Counter(self._states.for_limit(limit).state for limit in limits)
-        state = _row_state({*constraints, *states}, moving, group)
+        state = _resting_state({*constraints, *states}, group)
         is_violated = not _BROKEN.isdisjoint((*constraints, *states))
-        wait = self._account.repairs[group.name].wait if group is not None and is_violated else None
         above = max((*map(_above_limit, limits), *map(_above_skew, spread)), default=0) if is_violated else 0
+        repaired = group if is_violated else None
         name = of or workload_names(workloads)
-        return _Entry(
-            namespace, name, workloads, members, spread, limits, constraints, states, state, above, moving, group, wait
-        )
+        return _Entry(namespace, name, workloads, members, spread, limits, constraints, states, state, above, repaired)
 
     def _constraint_states(self, group: EvaluatedGroup) -> Iterator[State]:
         return (self._states.for_constraint(group, evaluated).state for evaluated in (*group.hard, *group.soft))
 
-    def _row(self, entry: _Entry, rules: RuleReporter) -> WorkloadRow:
-        group = entry.group if entry.violated else None
-        repair = self._account.repairs[group.name] if group is not None else None
-        return WorkloadRow(
-            namespace=entry.namespace,
-            of=entry.of,
-            workloads=tuple(map(workload_name, entry.workloads)),
-            state=entry.state,
-            above=entry.above,
-            constraints=tuple(row for one in entry.spread for row in rules.constraints(one)),
-            limits=tuple(map(rules.limit, entry.limits)),
-            moving=entry.moving,
-            needed=repair.needed if repair is not None else 0,
-            lower_bound=max(0, repair.numbers.lower_bound - repair.under_way) if repair is not None else 0,
-            blocked=repair.numbers.blocked if repair is not None else 0,
-            proof=(why_no_fewer(group) or None) if group is not None else None,
-            wait=self._wait(entry),
-        )
 
-    def _wait(self, entry: _Entry) -> RepairWait | None:
-        if entry.wait is None or entry.group is None:
-            return None
-        return repair_wait(entry.group, entry.wait, self._account.moves)
+def _row(entry: _Entry, account: Account) -> _Row:
+    moving = sum(account.moving[one] for one in entry.members) if account.moving else 0
+    repair = account.repairs[entry.group.name] if entry.group is not None else None
+    return _Row(entry, RowState.MOVING if moving else entry.state, moving, repair)
 
 
-def _selects(selection: Selection, entry: _Entry) -> bool:
-    state = selection.state
-    return (
-        selection.matches(entry.namespace, entry.of)
-        and (not selection.workload or selection.workload in {f"{one.kind}/{one.name}" for one in entry.members})
-        and (not state or (entry.violated or entry.moving > 0 if state == VIOLATED else entry.state == state))
-        and (not selection.reason or entry.reason == selection.reason)
+def _show(row: _Row, account: Account, rules: RuleReporter) -> WorkloadRow:
+    entry, repair = row.entry, row.repair
+    return WorkloadRow(
+        namespace=entry.namespace,
+        of=entry.of,
+        workloads=tuple(map(workload_name, entry.workloads)),
+        state=row.state,
+        above=entry.above,
+        constraints=tuple(shown for one in entry.spread for shown in rules.constraints(one)),
+        limits=tuple(map(rules.limit, entry.limits)),
+        moving=row.moving,
+        needed=repair.needed if repair is not None else 0,
+        lower_bound=max(0, repair.numbers.lower_bound - repair.under_way) if repair is not None else 0,
+        blocked=repair.numbers.blocked if repair is not None else 0,
+        proof=(why_no_fewer(repair.component) or None) if repair is not None else None,
+        wait=repair_wait(repair.component, repair.wait, account.moves) if repair is not None and repair.wait else None,
     )
 
 
-def _row_state(known: set[State], moving: int, group: ComponentPlan | None) -> RowState:
-    """Return what happens to a row whose rules have these states."""
-    if moving:
-        return RowState.MOVING
+def _selects(selection: Selection, row: _Row) -> bool:
+    state, entry = selection.state, row.entry
+    return (
+        selection.matches(entry.namespace, entry.of)
+        and (not selection.workload or selection.workload in {f"{one.kind}/{one.name}" for one in entry.members})
+        and (not state or (entry.violated or row.moving > 0 if state == VIOLATED else row.state == state))
+        and (not selection.reason or row.reason == selection.reason)
+    )
+
+
+def _resting_state(known: set[State], group: ComponentPlan | None) -> RowState:
+    """Return what happens to a row whose rules have these states, of which nothing moves."""
     if not known & _BROKEN:
         return RowState.UNKNOWN if State.UNKNOWN in known else RowState.SATISFIED
     if group is None:
@@ -368,10 +390,10 @@ def _room(entry: _Entry) -> int | None:
     return min(rooms, default=None)
 
 
-def _divide(entries: Sequence[_Entry]) -> Facets:
-    states = Counter(entry.state for entry in entries)
-    reasons = Counter(entry.reason for entry in entries if entry.reason)
-    namespaces = Counter(entry.namespace for entry in entries if entry.violated)
+def _divide(rows: Sequence[_Row]) -> Facets:
+    states = Counter(row.state for row in rows)
+    reasons = Counter(row.reason for row in rows if row.reason)
+    namespaces = Counter(row.entry.namespace for row in rows if row.entry.violated)
     listed = namespaces.most_common(_MOST_NAMESPACES)
     return Facets(
         states=tuple(FacetEntry(name=state, number=states[state]) for state in RowState if states[state]),

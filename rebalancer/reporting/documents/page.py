@@ -115,6 +115,7 @@ class PageSource:
         *,
         evaluation: Evaluation,
         account: Account,
+        overview: Overview,
         memory: Memory,
         findings: Sequence[Finding],
         relaxations: Relaxations = NO_RELAXATIONS,
@@ -125,7 +126,7 @@ class PageSource:
         self._relaxations = relaxations
         states = ReportedStates(account.plan, relaxations)
         self._rules = RuleReporter(states, evaluation.causes, findings, dict(memory.seen))
-        self._overview = Overview(evaluation.assessment, account, states)
+        self._overview = overview
         self._memory = memory
         self._selected: dict[Selection, _Selected] = {}
 
@@ -148,7 +149,7 @@ class PageSource:
         view = self._evaluation.view
         pods = view.pods_on(selection.node) if selection.node in view.nodes.by_name else ()
         on_node = frozenset(find_reference(pod, view) for pod in pods)
-        shown = self._overview.select(selection, self._rules, on_node)
+        shown = self._overview.select(selection, self._account, self._rules, on_node)
         if len(view.nodes.by_name) <= _MAP.nodes:
             return _Selected(shown, self._draw_map(selection, shown, _MAP), None)
         drawn = self._draw_map(selection, shown, _MAP_BELOW_ZONES)
@@ -156,7 +157,7 @@ class PageSource:
 
     def _count_zones(self, selection: Selection, on_node: frozenset[Reference]) -> ZonesDocument:
         is_all = selection in {EVERYTHING, VIOLATIONS}
-        chosen = None if is_all else self._overview.workloads(selection, on_node)
+        chosen = None if is_all else self._overview.workloads(selection, self._account, on_node)
         return zones_document(self._evaluation, self._memory, self._account.fates, chosen)
 
     def _draw_map(self, selection: Selection, shown: OverviewDocument, size: MapSize) -> MapDocument:

@@ -1,0 +1,258 @@
+"""One account: whatever has happened since a cycle, no two screens or documents say different things of an eviction."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.account.numbers import plan_numbers
+from rebalancer.adapters.web.page import page_routes
+from rebalancer.adapters.web.routes import Request
+from rebalancer.admission.pause import Pause
+from rebalancer.capacity.gate import CapacityHeld
+from rebalancer.controller.account import find_account
+from rebalancer.controller.evictions import drop_queue, queue_evictions
+from rebalancer.controller.loop import step
+from rebalancer.controller.state import (
+    Answered,
+    ApprovalRead,
+    CycleDue,
+    Evict,
+    LoopEvent,
+    LoopState,
+    PauseRead,
+    ProcessFacts,
+    Saved,
+)
+from rebalancer.controller.status import status_document
+from rebalancer.model.history import EntryKind
+from rebalancer.model.moves import Memory, MoveState
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.words import format_rest
+from rebalancer.planning.fates import Never, UnderWay, Waits
+from rebalancer.policy import Mode, Policy
+from rebalancer.ports import Denial, EvictionAnswer, EvictionResult
+from rebalancer.reporting.documents.document import to_json
+from rebalancer.reporting.documents.history import history_entry
+from rebalancer.reporting.documents.overview import RowState
+from rebalancer.reporting.documents.page import PageDocument
+from rebalancer.reporting.text.status import status_text
+from tests.build import a_state
+from tests.drawing import examples
+from tests.reporting.test_plan_numbers import clusters
+from tests.reports import page_of, rows_of
+from tests.tracking.build import move
+
+ANSWERS = (
+    EvictionAnswer(EvictionResult.EVICTED),
+    EvictionAnswer(EvictionResult.BUDGET, "a budget"),
+    EvictionAnswer(EvictionResult.REFUSED, denial=Denial("Webhook guard.example.com", "not now")),
+    EvictionAnswer(EvictionResult.REFUSED, denial=Denial("Webhook guard.example.com", "later", is_temporary=True)),
+    EvictionAnswer(EvictionResult.FORBIDDEN, "no right"),
+    EvictionAnswer(EvictionResult.THROTTLED, retry_after=5),
+    EvictionAnswer(EvictionResult.UNKNOWN),
+    EvictionAnswer(EvictionResult.GONE),
+)
+SHOWN: list[tuple[PageDocument, datetime]] = []
+ROUTES = page_routes(lambda *_, **__: SHOWN[-1][0], local=False, now=lambda: SHOWN[-1][1])
+"""Made once: compiling the page's template takes longer than all checks of a state."""
+
+
+class Run:
+    """A leader that runs a cycle, and what happens to it after that, each event a second after the one before."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, memory: Memory) -> None:
+        self.now = snapshot.taken_at
+        self.state = a_state(policy, self.now, process=ProcessFacts(history_name="one"))
+        self.state = replace(self.state, memory=memory)
+        self.asked: list[Evict] = []
+        self.snapshot = snapshot
+
+    def take(self, event: LoopEvent) -> None:
+        self.state, requests = step(self.state, event, self.now)
+        self.asked += [request for request in requests if isinstance(request, Evict)]
+        self.now += timedelta(seconds=1)
+
+    def begin(self, held: frozenset[int]) -> None:
+        """Run a cycle; the gate of capacity holds these evictions of those that go."""
+        self.take(CycleDue(snapshot=self.snapshot))
+        cycle = self.state.cycle
+        assert cycle is not None
+        chosen = {one.pod.uid for number, one in enumerate(cycle.fates.going) if number in held}
+        if chosen:
+            fates = cycle.fates.hold(lambda one: CapacityHeld() if one.pod.uid in chosen else None)
+            self.state = replace(drop_queue(self.state), cycle=replace(cycle, fates=fates))
+            self.state, _ = queue_evictions(self.state, fates.going, self.now)
+
+    def answer(self, answer: EvictionAnswer) -> None:
+        """Answer the first request that has no answer yet."""
+        if self.asked:
+            self.take(Answered(uid=self.asked.pop(0).move.uid, answer=answer))
+
+
+@given(
+    drawn=clusters(),
+    mode=st.sampled_from([Mode.EVICT, Mode.EVICT, Mode.EVICT, Mode.APPROVE, Mode.OBSERVE]),
+    approves=st.booleans(),
+    lasting=st.sampled_from([0, 0, 60]),
+    age=st.sampled_from([0, 0, 60]),
+    overdue=st.sampled_from([False, False, True]),
+    capacity=st.frozensets(st.integers(0, 3), max_size=2),
+    events=st.lists(
+        st.one_of(
+            st.sampled_from(ANSWERS),
+            st.sampled_from([Saved(), Saved(problem="no space left")]),
+            st.sampled_from([None, Pause(by="alice")]),
+            st.integers(1, 600),
+        ),
+        max_size=6,
+    ),
+)
+@examples(500)
+def test_no_two_screens_say_different_things(
+    drawn: tuple[Snapshot, Policy],
+    mode: Mode,
+    approves: bool,
+    lasting: int,
+    age: int,
+    overdue: bool,
+    capacity: frozenset[int],
+    events: Sequence[EvictionAnswer | Saved | Pause | int | None],
+) -> None:
+    """After a cycle and after each thing that happens: answers, pauses, a memory that is not saved, an approval."""
+    snapshot, policy = drawn
+    spread = policy.spread.model_copy(update={"for_": timedelta(seconds=lasting)})
+    policy = policy.model_copy(update={"mode": mode, "spread": spread})
+    created = snapshot.taken_at - timedelta(minutes=59)
+    young = tuple(structs.replace(pod, created=created) for pod in snapshot.pods)
+    snapshot = replace(snapshot, pods=young)
+    eligibility = policy.eligibility.model_copy(update={"min_age": timedelta(minutes=age)})
+    policy = policy.model_copy(update={"eligibility": eligibility})
+    lost = move("lost", snapshot.taken_at, namespace="default", state=MoveState.EVICTED, uncreated="quota")
+    run = Run(snapshot, policy, Memory(moves=(lost,) if overdue else ()))
+    run.begin(capacity)
+    if approves and run.state.memory.proposal is not None:
+        run.take(ApprovalRead(approved=run.state.memory.proposal.hash))
+        run.begin(capacity)
+    check(run)
+    for event in (Saved(), *events):
+        match event:
+            case EvictionAnswer():
+                run.answer(event)
+            case Saved():
+                run.take(event)
+            case int():
+                run.take(PauseRead(pause=Pause(until=run.now + timedelta(seconds=event), by="bob")))
+            case _:
+                run.take(PauseRead(pause=event))
+        check(run)
+
+
+def check(run: Run) -> None:
+    """Check all that is said of a state."""
+    check_fates(run.state)
+    check_numbers(run.state, run.now)
+    check_waits(run.state)
+    check_lists(run.state)
+    check_past(run.state)
+
+
+def check_fates(state: LoopState) -> None:
+    """Each decided eviction has one fate; where one of a repair goes or is under way, the repair does not wait."""
+    cycle = state.cycle
+    assert cycle is not None
+    account = find_account(state, cycle)
+    decided = [one.pod.uid for one in account.fates.evictions]
+    assert len(set(decided)) == len(decided)
+    assert sorted(decided) == sorted(one.pod.uid for one in cycle.plan.fates.evictions)
+    kept = {one.eviction.pod.uid for one in cycle.fates.kept}
+    assert kept.isdisjoint(one.pod.uid for one in account.fates.let_go), "nobody lets one go that was kept back"
+    in_flight = {one.uid for one in state.memory.in_flight}
+    for fate in account.fates.rows:
+        assert isinstance(fate, UnderWay) == (fate.eviction.pod.uid in in_flight)
+    active = {one.group for one in account.fates.let_go}
+    assert active.isdisjoint(name for name, repair in account.repairs.items() if repair.wait is not None)
+    if state.mode is Mode.OBSERVE or state.in_force.pause is not None:
+        assert not account.fates.going
+
+
+def check_numbers(state: LoopState, now: datetime) -> None:
+    """Status, text, page and metrics have the same numbers, and the same next moment."""
+    cycle = state.cycle
+    assert cycle is not None
+    status, page = status_document(state, "one", "policy.yaml"), page_of(state)
+    figures = status.figures
+    assert figures is not None
+    assert page.overview is not None
+    assert page.overview.figures == figures
+    assert page.status == status
+    in_flight = {one.uid for one in state.memory.in_flight}
+    begun = sum(one.pod.uid in in_flight for one in cycle.plan.fates.going)
+    assert figures.waiting == plan_numbers(cycle.plan).evictions - begun
+    assert figures.moving == len(status.in_flight) == rows_of(state, "rebalancer_in_flight")[()]
+    assert {reason: float(number) for reason, number in status.refusals.items()} == {
+        row[0]: number for row, number in rows_of(state, "rebalancer_refusals").items()
+    }
+    pods = len(cycle.snapshot.pods)
+    assert all(number <= pods + len(cycle.snapshot.workloads) for number in status.refusals.values())
+    text = status_text(status, now)
+    words = text.replace("\xa0", " ").replace("\n", " ")
+    said = re.search(r"(\d+) to be evicted(, next in \S+)?", words)
+    assert said is not None
+    assert int(said[1]) == figures.waiting
+    comes = figures.next_at is not None and figures.next_at > now
+    assert (said[2] or "") == (f", next in {format_rest(figures.next_at - now)}" if comes and figures.next_at else "")
+    assert not comes or figures.waiting, "what is next where nothing is to be evicted?"
+    SHOWN[:] = [(page, now)]
+    document = json.loads(ROUTES["/status.json"](Request({})).body)
+    assert document["status"]["figures"] == json.loads(to_json(status))["figures"] == document["overview"]["figures"]
+
+
+def check_waits(state: LoopState) -> None:
+    """Nothing goes on before a pause ends; a wait says the same in every place, and there is one of each repair."""
+    status, page = status_document(state, "one", "policy.yaml"), page_of(state)
+    pause = state.in_force.pause
+    ends = [wait.until for wait in status.waits] + ([status.figures.next_at] if status.figures is not None else [])
+    if pause is not None:
+        assert all(end is None or (pause.until is not None and end >= pause.until) for end in ends)
+    if state.mode is Mode.OBSERVE:
+        assert not any(ends)
+    assert page.overview is not None
+    said = {(wait.namespace, wait.workloads): wait for wait in status.waits}
+    assert len(said) == len(status.waits)
+    for row in page.overview.rows:
+        if row.wait is not None and len(status.waits) < 20:
+            assert row.wait == said[row.wait.namespace, row.wait.workloads]
+        if row.state is RowState.WAITING and row.wait is None:
+            assert row.needed, "it goes now"
+
+
+def check_lists(state: LoopState) -> None:
+    """On the page each pod is in one list: it moves, is let go, or waits, there with the reason of its fate."""
+    cycle = state.cycle
+    assert cycle is not None
+    account, page = find_account(state, cycle), page_of(state)
+    fates = {fate.eviction.pod.uid: fate for fate in account.fates.rows}
+    waits = {one.uid: one for one in page.waiting}
+    assert waits.keys().isdisjoint(one.uid for one in page.evictions)
+    assert waits.keys() == {
+        uid for uid, fate in fates.items() if isinstance(fate, Waits) and not isinstance(fate, Never)
+    }
+    assert {one.uid for one in page.evictions} == {one.pod.uid for one in account.fates.let_go}
+    assert waits.keys().isdisjoint(one.uid for one in page.status.in_flight)
+    for uid, one in waits.items():
+        fate = fates[uid]
+        assert isinstance(fate, Waits)
+        assert (one.for_, one.message) == (fate.reason, str(fate.refusal))
+
+
+def check_past(state: LoopState) -> None:
+    """No pod is said to be evicted whose eviction was refused, or that was gone before."""
+    for entry in map(history_entry, state.memory.outbox):
+        if entry.kind == EntryKind.MOVED and entry.outcome in {MoveState.REFUSED, MoveState.GONE}:
+            assert f"evicted {entry.pod}" not in entry.text
