@@ -8,7 +8,6 @@ from msgspec import Struct, field, structs
 
 from rebalancer.assessment.controllers import PodController, count_members_pods
 from rebalancer.creation.replacement import replacement
-from rebalancer.model.deletion_costs import foreign_cost
 from rebalancer.model.facts import End, Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
@@ -17,17 +16,13 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_list, plural
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
-from rebalancer.planning.scope.victims import Allowed, RankedPods, Victim
+from rebalancer.planning.scope.victims import Allowed, RankedPods, Victim, sort_by_cost
 from rebalancer.scheduling.feasibility import reached_by_volumes
 from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
 _NODE: Final = attrgetter("node")
-_NAME: Final = attrgetter("name")
-_CREATED: Final = attrgetter("created")
-_READY: Final = attrgetter("ready")
-_PRIORITY: Final = attrgetter("spec.priority")
 
 
 class VolumePinned(Refusal):
@@ -241,25 +236,9 @@ class PodPartitioner:
             blocked = waiting if isinstance(waiting, Refusal) else self._count_pending(member, waiting, pods)
             if blocked is not None:
                 return blocked
-        ordered = self._cheapest_first(movable, several=several, alike=alike and not several)
-        pods.ranked = RankedPods(ordered, members[0], owned, self._avoided, counted)
-        return pods
-
-    def _cheapest_first(self, pods: list[Pod], *, several: bool, alike: bool) -> list[Pod]:
-        """Sort pods by the cost of moving them (`Victim.cost`): a stable sort by each part, the least important first.
-
-        That is many times faster than comparing whole costs, because most pods of a workload are equal in most parts.
-        The pods of one member are sorted by name already. `alike`: they share one spec and have no annotations.
-        """
-        if several:
-            pods.sort(key=_NAME)
-        pods.sort(key=_CREATED, reverse=True)
-        pods.sort(key=_READY)
-        if not alike:
-            pods.sort(key=foreign_cost)
-            pods.sort(key=_PRIORITY)
-        if self._avoided:
-            pods.sort(key=lambda pod: pod.uid in self._avoided)
+        # The pods of one member are sorted by name already.
+        sort_by_cost(movable, self._avoided, named=not several, alike=alike and not several)
+        pods.ranked = RankedPods(movable, members[0], owned, self._avoided, counted)
         return pods
 
     def _are_all_movable(self, member: PodController, counts: Callable[[Labels], bool]) -> bool:
