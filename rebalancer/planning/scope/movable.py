@@ -8,7 +8,7 @@ from msgspec import Struct, field, structs
 
 from rebalancer.assessment.controllers import PodController, count_members_pods
 from rebalancer.creation.replacement import replacement
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod, PodSpec
@@ -121,11 +121,9 @@ class NodeGone(Refusal):
     """The node of a pod does not exist any more; the pod must be replaced first."""
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends = "when pod {self.pod} is replaced"
     node: str
     pod: str
-
-    def _end(self) -> End:
-        return End(event=f"when pod {self.pod} is replaced")
 
     def __str__(self) -> str:
         return f"node {self.node} no longer exists; waiting for the replacement of pod {self.pod}"
@@ -135,11 +133,9 @@ class PendingPodUnpredictable(Refusal):
     """A pod has no node yet, and the model cannot say where it may be placed."""
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends = "when pod {self.pod} has a node"
     pod: str
     message: str
-
-    def _end(self) -> End:
-        return End(event=f"when pod {self.pod} has a node")
 
     def __str__(self) -> str:
         return f"pod {self.pod} is pending: {self.message}"
@@ -149,10 +145,8 @@ class PendingPodWithVolumes(Refusal):
     """A pod with volumes of its own has no node yet."""
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends = "when the pods of {self.workload} have a node"
     workload: Reference
-
-    def _end(self) -> End:
-        return End(event=f"when the pods of {self.workload} have a node")
 
     def __str__(self) -> str:
         return f"a pod of {self.workload} with volumes of its own is pending"
