@@ -280,7 +280,8 @@ def refusals() -> str:
             if isinstance(node, ast.ClassDef) and any(
                 isinstance(base, ast.Name) and base.id == "Refusal" for base in node.bases
             ):
-                given = [ast.unparse(one.value) for one in node.body if isinstance(one, ast.Assign)]
+                assigned = [one for one in node.body if isinstance(one, ast.Assign)]
+                given = [ast.unparse(one.value) for one in assigned if ast.unparse(one.targets[0]) == "reason"]
                 reason = f"`{Reason[given[0].rpartition('.')[2]]}`" if given else "that of its cause"
                 when = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
                 rows.append((f"`{node.name}`", reason, when))

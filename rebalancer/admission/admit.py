@@ -61,11 +61,9 @@ class Paused(Refusal):
     """The controller is paused `until` then, None until somebody resumes; the message says who, until when and why."""
 
     reason = Reason.PAUSED
+    ends_at = "until"
     message: str
     until: datetime | None = None
-
-    def _end(self) -> End:
-        return End(at=self.until)
 
     def __str__(self) -> str:
         return self.message
@@ -84,11 +82,9 @@ class AwaitsApproval(Refusal):
     """The proposed plan with this hash waits for the approval of a person, until it expires."""
 
     reason = Reason.AWAITING_APPROVAL
+    ends = "when somebody approves it: rebalancer approve {self.plan}"
     plan: str
     expires_at: datetime
-
-    def _end(self) -> End:
-        return End(event=f"when somebody approves it: rebalancer approve {self.plan}")
 
     def __str__(self) -> str:
         return f"plan {self.plan} waits for approval until {self.expires_at:%Y-%m-%d %H:%M:%SZ}"
@@ -98,10 +94,8 @@ class NotProposed(Refusal):
     """The eviction is not part of the plan with this hash, which is proposed or carried out first."""
 
     reason = Reason.AWAITING_APPROVAL
+    ends = "when plan {self.plan} has ended"
     plan: str
-
-    def _end(self) -> End:
-        return End(event=f"when plan {self.plan} has ended")
 
     def __str__(self) -> str:
         return f"it is not part of plan {self.plan}; it is proposed when that plan has ended"
@@ -111,10 +105,8 @@ class Stale(Refusal):
     """The snapshot is out of date; the message says why."""
 
     reason = Reason.STALE_DATA
+    ends = "when the watches deliver again"
     message: str
-
-    def _end(self) -> End:
-        return End(event="when the watches deliver again")
 
     def __str__(self) -> str:
         return self.message
@@ -183,11 +175,9 @@ class BackingOff(Refusal):
     """The last `times` predictions for the component failed; it is tried again in `left`, or not at all (None)."""
 
     reason = Reason.BACK_OFF
+    ends_after = "left"
     times: int
     left: timedelta | None
-
-    def _end(self) -> End:
-        return End(after=self.left)
 
     def __str__(self) -> str:
         if self.left is None:
@@ -208,12 +198,10 @@ class RequestsRefused(Refusal):
     """
 
     reason = Reason.BACK_OFF
+    ends_after = "left"
     times: int
     left: timedelta
     words: str = ""
-
-    def _end(self) -> End:
-        return End(after=self.left)
 
     def __str__(self) -> str:
         return (
@@ -229,12 +217,10 @@ class RefusedByAdmission(Refusal):
     """
 
     reason = Reason.REFUSED_BY_ADMISSION
+    ends_at = "next_try"
     refuser: str
     words: str
     next_try: datetime
-
-    def _end(self) -> End:
-        return End(at=self.next_try)
 
     def __str__(self) -> str:
         return f"{self.refuser} refused the eviction: {self.words}; tried again at {self.next_try:%H:%M:%SZ}"
@@ -244,11 +230,9 @@ class NotAllowed(Refusal):
     """The account has no right to evict there; it is tried again in `left`."""
 
     reason = Reason.FORBIDDEN
+    ends_after = "left"
     message: str
     left: timedelta
-
-    def _end(self) -> End:
-        return End(after=self.left)
 
     def __str__(self) -> str:
         return (
@@ -261,11 +245,9 @@ class EvictionUndecided(Refusal):
     """The last leader may have requested the eviction of another pod, which may be carried out `until` then."""
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends_at = "until"
     pod: str
     until: datetime
-
-    def _end(self) -> End:
-        return End(at=self.until)
 
     def __str__(self) -> str:
         return (
@@ -278,10 +260,8 @@ class ServerOverloaded(Refusal):
     """The API server is overloaded: it asked to send nothing for some time, of which `left` remains."""
 
     reason = Reason.RATE_LIMITED
+    ends_after = "left"
     left: timedelta
-
-    def _end(self) -> End:
-        return End(after=self.left)
 
     def __str__(self) -> str:
         return f"the API server is overloaded; next attempt in {format_rest(self.left)}"
@@ -291,10 +271,8 @@ class MemoryUnsaved(Refusal):
     """The memory could not be saved; the message says why."""
 
     reason = Reason.MEMORY_NOT_SAVED
+    ends = "when the memory can be saved"
     message: str
-
-    def _end(self) -> End:
-        return End(event="when the memory can be saved")
 
     def __str__(self) -> str:
         return f"the memory cannot be saved, without which nothing is evicted: {self.message}"
@@ -553,10 +531,10 @@ def _share(steps: Sequence[_Step], limits: "_Limits | Rates") -> Sequence[_Step]
 
 def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
     """Return what keeps every eviction from being admitted: what people have decided first, then what will pass."""
-    if context.mode is Mode.OBSERVE:
-        return ModeObserves()  # first: a pause that ends then lets nothing go
     if context.pause is not None and context.pause.holds(context.now):
         return Paused(context.pause.message, context.pause.until)
+    if context.mode is Mode.OBSERVE:
+        return ModeObserves()
     if context.stale:
         return Stale(context.stale)
     if context.unsaved:

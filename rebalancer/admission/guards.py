@@ -145,11 +145,9 @@ class GuardNotGood(Refusal):
     """The last answer for a guard is bad or missing; `found` says what came back."""
 
     reason = Reason.AWAITING_GUARDS
+    ends = "when guard {self.guard} is good again"
     guard: str
     found: str
-
-    def _end(self) -> End:
-        return End(event=f"when guard {self.guard} is good again")
 
     def __str__(self) -> str:
         return f"guard {self.guard} is not good: {self.found}"
@@ -159,9 +157,7 @@ class GuardsUnanswered(Refusal):
     """There is no recent answer of the Prometheus that the guards are asked of."""
 
     reason = Reason.AWAITING_GUARDS
-
-    def _end(self) -> End:
-        return End(event="when Prometheus has answered")
+    ends = "when Prometheus has answered"
 
     def __str__(self) -> str:
         return "waiting for Prometheus to answer the queries of guards"
@@ -189,9 +185,7 @@ class StepUnderWay(Refusal):
     """Replacements of the last step have not arrived; the guards are asked after that."""
 
     reason = Reason.AWAITING_GUARDS
-
-    def _end(self) -> End:
-        return End(event="when the step that is under way has ended")
+    ends = "when the step that is under way has ended"
 
     def __str__(self) -> str:
         return "waiting for the replacements of the last step to arrive; the guards are asked after each step"
@@ -201,10 +195,8 @@ class StepFirst(Refusal):
     """The step of another workload, or more of the same, goes first: the guards are asked after each step."""
 
     reason = Reason.AWAITING_GUARDS
+    ends = "when the step that goes first has ended"
     workload: Reference
-
-    def _end(self) -> End:
-        return End(event="when the step that goes first has ended")
 
     def __str__(self) -> str:
         return f"a step of {self.workload} goes first; the guards are asked after each step"

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, Reference, Target
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -17,14 +17,12 @@ class ReplacementMisplaced(Refusal):
     """
 
     reason = Reason.BACK_OFF
+    ends_at = "until"
     workload: Reference
     pod: str
     expected: tuple[Target, ...]
     landed: tuple[Target, ...]
     until: datetime
-
-    def _end(self) -> End:
-        return End(at=self.until)
 
     def __str__(self) -> str:
         return (

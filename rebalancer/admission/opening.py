@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.reasons import Reason
 from rebalancer.policy import Window
 
@@ -18,12 +18,10 @@ class OutsideWindow(Refusal):
     """No window of the policy is open; the one with this schedule opens next, `opens_at`."""
 
     reason = Reason.OUTSIDE_WINDOW
+    ends_at = "opens_at"
     opens_at: datetime
     schedule: str
     time_zone: str
-
-    def _end(self) -> End:
-        return End(at=self.opens_at)
 
     def __str__(self) -> str:
         return (

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Memory, SentRequest, make_place
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -20,10 +20,8 @@ class TooManyInFlight(Refusal):
     """As many evictions are in flight as the memory can hold."""
 
     reason = Reason.RATE_LIMITED
+    ends = "when a move in flight has ended"
     allowed: int
-
-    def _end(self) -> End:
-        return End(event="when a move in flight has ended")
 
     def __str__(self) -> str:
         return f"at most {plural(self.allowed, 'eviction')} may be in flight at once"
@@ -33,12 +31,10 @@ class RateReached(Refusal):
     """A rate of the policy's budgets is used up; `left` is how long it allows no more, None where it allows none."""
 
     reason = Reason.RATE_LIMITED
+    ends_after = "left"
     budget: str
     allowed: int
     left: timedelta | None = None
-
-    def _end(self) -> End:
-        return End(after=self.left)
 
     def __str__(self) -> str:
         text = f"budgets.{self.budget} allows {self.allowed}"

@@ -48,13 +48,11 @@ class ReplacementNotCreated(Refusal):
     """
 
     reason = Reason.CANNOT_CREATE
+    ends = "when {self.workload} has a pod in place of {self.pod}"
     workload: Reference
     pod: str
     failure: str
     own: OwnFailure | None = None
-
-    def _end(self) -> End:
-        return End(event=f"when {self.workload} has a pod in place of {self.pod}")
 
     def __str__(self) -> str:
         namespace = self.workload.namespace
@@ -80,14 +78,12 @@ class ReplacementNotRunning(Refusal):
     """
 
     reason = Reason.SLOW_START
+    ends = "when the replacement of pod {self.pod} runs"
     workload: Reference
     pod: str
     why: str
     holds_namespace: bool
     own: OwnFailure | None = None
-
-    def _end(self) -> End:
-        return End(event=f"when the replacement of pod {self.pod} runs")
 
     def __str__(self) -> str:
         return (
@@ -101,10 +97,8 @@ class PodEnding(Refusal):
     """An evicted pod of the same workload takes long to end."""
 
     reason = Reason.SLOW_START
+    ends = "when pod {self.pod} is gone"
     pod: str
-
-    def _end(self) -> End:
-        return End(event=f"when pod {self.pod} is gone")
 
     def __str__(self) -> str:
         return f"waiting for pod {self.pod} of the same workload, which is still terminating"
@@ -144,11 +138,9 @@ class StepQueued(Refusal):
     """A step of another workload has waited for long to evict `needed` pods at once, and goes first."""
 
     reason = Reason.SLOW_START
+    ends = "when that step of {self.workload} has gone"
     workload: Reference
     needed: int
-
-    def _end(self) -> End:
-        return End(event=f"when that step of {self.workload} has gone")
 
     def __str__(self) -> str:
         return (

@@ -19,7 +19,7 @@ from rebalancer.assessment.sizes.find import WorkloadSizes, find_workload_sizes
 from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
 from rebalancer.assessment.starts import NodeWithoutStarts, find_nodes_without_starts
 from rebalancer.assessment.too_large import TooLarge, find_too_large
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moments import Clock
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import PlanningMemory, Reference
@@ -39,6 +39,7 @@ class UnsettledDomain(Refusal):
     """
 
     reason = Reason.DOMAIN_UNSETTLED
+    ends_at = "until"
     motion: DomainMotion
     until: datetime
 
@@ -49,9 +50,6 @@ class UnsettledDomain(Refusal):
         if self.motion.lasting:
             until = f"they have taken pods again for a while, at most until {until}"
         return f"{self.motion}: nothing is moved there until {until}"
-
-    def _end(self) -> End:
-        return End(at=self.until)
 
     def __str__(self) -> str:
         return f"a replacement may land in a domain in motion: {self.sentence}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import OthersEvictions, PlanningMemory, Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.tracking.evicted import LONGEST_WAIT
@@ -13,11 +13,9 @@ class EvictedByOthers(Refusal):
     """Somebody else evicts pods of the workload: its moves wait until its pods are Ready, at most `until` then."""
 
     reason = Reason.EVICTED_BY_OTHERS
+    ends_at = "until"
     evictions: OthersEvictions
     until: datetime
-
-    def _end(self) -> End:
-        return End(at=self.until)
 
     def __str__(self) -> str:
         return f"{self.evictions}. No pod of it is moved until all are Ready, at most until {self.until:%H:%M:%SZ}"

@@ -28,7 +28,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_list, plural
@@ -57,14 +57,12 @@ class NothingStarts(Refusal):
     """
 
     reason = Reason.NOTHING_STARTS_THERE
+    ends = "when node {self.node} starts pods, or is cordoned"
     node: str
     pods: tuple[str, ...]
     since: datetime
     rejections: tuple[str, ...] = ()
     own: bool = False
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} starts pods, or is cordoned")
 
     @property
     def sentence(self) -> str:

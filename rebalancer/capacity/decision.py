@@ -134,13 +134,11 @@ class CapacityBackingOff(Refusal):
     """Capacity in the domain was requested before: it did not come, or it was taken away again (`failure` is "")."""
 
     reason = Reason.NO_CAPACITY
+    ends_after = "left"
     domain: DomainName
     failure: str
     times: int
     left: timedelta
-
-    def _end(self) -> End:
-        return End(after=self.left)
 
     def __str__(self) -> str:
         what = f"did not come ({self.failure})" if self.failure else "was used and is gone again"
@@ -152,12 +150,10 @@ class DomainJustLost(Refusal):
     """The domain had nodes a short time ago; it is left alone for a while."""
 
     reason = Reason.NO_CAPACITY
+    ends_after = "left"
     domain: DomainName
     ago: timedelta
     left: timedelta
-
-    def _end(self) -> End:
-        return End(after=self.left)
 
     def __str__(self) -> str:
         return (

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from rebalancer.creation.replacement import replacement
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import CapacityRequest, CapacityState
 from rebalancer.model.placeholders import placeholder_name
 from rebalancer.model.pods import Pod
@@ -36,10 +36,8 @@ class CapacityBeingFreed(Refusal):
     """Placeholders are being deleted to make capacity for the replacement."""
 
     reason = Reason.AWAITING_CAPACITY
+    ends = "when the placeholders are gone"
     placeholders: int
-
-    def _end(self) -> End:
-        return End(event="when the placeholders are gone")
 
     def __str__(self) -> str:
         return f"{plural(self.placeholders, 'placeholder')} being deleted to make capacity for it"
@@ -49,10 +47,8 @@ class CapacityDisputed(Refusal):
     """A pod that is not ours waits for a node, and could take the capacity."""
 
     reason = Reason.AWAITING_CAPACITY
+    ends = "when pod {self.pod} has a node"
     pod: str
-
-    def _end(self) -> End:
-        return End(event=f"when pod {self.pod} has a node")
 
     def __str__(self) -> str:
         return f"pod {self.pod} waits for a node and could take the capacity"
@@ -62,9 +58,7 @@ class CapacityHeld(Refusal):
     """The capacity that the replacement needs is held by placeholders for another repair, or no longer there."""
 
     reason = Reason.AWAITING_CAPACITY
-
-    def _end(self) -> End:
-        return End(event="when the other repair has ended")
+    ends = "when the other repair has ended"
 
     def __str__(self) -> str:
         return "the capacity that it needs is held by placeholders for another repair, or is not free"
@@ -74,9 +68,7 @@ class CapacityIncomplete(Refusal):
     """Capacity was requested for the whole repair, and not all of it is there yet."""
 
     reason = Reason.AWAITING_CAPACITY
-
-    def _end(self) -> End:
-        return End(event="when all placeholders run")
+    ends = "when all placeholders run"
 
     def __str__(self) -> str:
         return "waiting until all the capacity that was requested for its repair is there"

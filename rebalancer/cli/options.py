@@ -31,6 +31,12 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
 
     A verb about one object gives the help text of `namespace`; it has neither -A nor -l.
     """
+    _add_source_arguments(parser)
+    _add_selection_arguments(parser, namespace)
+    _add_output_arguments(parser, formats)
+
+
+def _add_source_arguments(parser: Parser) -> None:
     source = parser.add_argument_group("where to read", "A live cluster, or the output of kubectl get … -o json.")
     add_snapshot_argument(source, "what kubectl get … -o json or yaml printed")
     source.add_argument(
@@ -54,6 +60,9 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
         help="where the controller of the live cluster runs, by whose policy and memory it is planned (default: "
         "$REBALANCER_NAMESPACE, the pod's own, rebalancer-system)",
     )
+
+
+def _add_selection_arguments(parser: Parser, namespace: str | None) -> None:
     selection = parser.add_argument_group("what to select")
     namespaces = selection.add_mutually_exclusive_group()
     namespaces.add_argument("-n", "--namespace", metavar="NAME", help=namespace or "only this namespace")
@@ -73,6 +82,9 @@ def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, name
         help="the policy: a file, or configmap:NAMESPACE/NAME (default: the one in force in the live cluster, else the "
         "shipped one)",
     )
+
+
+def _add_output_arguments(parser: Parser, formats: Sequence[str]) -> None:
     parser.add_argument(
         "-o",
         "--output",

@@ -110,13 +110,17 @@ def run(args: argparse.Namespace) -> int:
                 sys.stdout.write(report_text(document, refusals, layout, head=head, most=options.most, wide=wide))
     if not args.fail_on:
         return Exit.FINE
+    return _exit_code(document, args.fail_on, cluster.snapshot, chose_nothing=workloads is not None and not workloads)
+
+
+def _exit_code(document: ReportDocument, fail_on: Sequence[str], snapshot: Snapshot, *, chose_nothing: bool) -> int:
+    """Return the exit code of --fail-on, and warn where the report is no basis for it."""
     if not (document.constraints or document.limits or document.deadlocks):
         warn(["--fail-on has nothing to go by: no constraint and no limit was evaluated; check -n, -l and the policy"])
-    gap = describe_unread(cluster.snapshot)
+    gap = describe_unread(snapshot)
     if gap:
         warn([f"--fail-on: {gap}"])
-    chose_nothing = workloads is not None and not workloads
-    return Exit.SOMETHING if gap or chose_nothing or _has_failed(document, args.fail_on) else Exit.FINE
+    return Exit.SOMETHING if gap or chose_nothing or _has_failed(document, fail_on) else Exit.FINE
 
 
 def _draw(

@@ -9,6 +9,7 @@ from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import LoopState
 from rebalancer.model.facts import Refusal
 from rebalancer.planning.eviction import Eviction
+from rebalancer.policy import Mode
 from rebalancer.tracking.backoff import find_refusals_since
 
 
@@ -24,7 +25,9 @@ def find_account(state: LoopState, cycle: Cycle) -> Account:
     What was requested since is under way. What was refused since waits, and so does all that is not requested yet where
     somebody has paused, or the mode is another.
     """
-    context = replace(cycle.context, pause=state.in_force.pause, mode=state.mode, overload=state.queue.overload)
+    # In Observe nothing goes when a pause ends.
+    pause = state.in_force.pause if state.mode is not Mode.OBSERVE else None
+    context = replace(cycle.context, pause=pause, mode=state.mode, overload=state.queue.overload)
     common = find_common_obstacle(context)
     said = cycle.context.now
     refused = find_refusals_since(state.memory, said)

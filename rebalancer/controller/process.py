@@ -180,47 +180,17 @@ class _Controller:
         self._identity = f"{socket.gethostname()}_{uuid4().hex[:8]}"
         self._fixed_interval = interval
         self._interval = interval or policy.policy.interval
-        self._cluster = KubernetesCluster(
-            transport,
-            namespace=settings.namespace,
-            instance=self._identity,
-            control=watch_pauses(transport, settings.namespace, self._tell),
-            scope=frozenset(settings.workload_namespaces) or None,
-        )
-        self._cluster.follow_owners(policy.policy.eligibility.foreign_owners)
+        self._cluster = self._make_cluster()
         self._notice_stops()
         identity = Identity(name=self._identity, policy_source=policy.name)
         self._elector = self._make_elector()
         self._history = HistoryWriter(
             HistoryMaps(transport, settings.namespace), leads=self._elector.leads, tell=self._tell_quietly
         )
-        page_address = settings.page_listen_address
-        if viewer is None and page_address is not None:
-            viewer = StatusPage(
-                page_address,
-                identity,
-                read_lease=self._elector.describe_lease,
-                read_past=self._history.read_past,
-                namespace=settings.namespace,
-            )
-        self._telemetry = Telemetry(
-            self._cluster,
-            settings.listen_address,
-            transport,
-            interval=self._interval.total_seconds(),
-            viewer=viewer,
-            leads=self._leads,
-        )
+        self._telemetry = self._make_telemetry(viewer or self._make_page(identity))
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._runner = self._make_runner(identity)
-        self._prevention = PreventionWorker(
-            cluster=self._cluster,
-            clocks=clocks,
-            get_state=lambda: self._runner.state,
-            may_act=self._may_act,
-            tell=self._runner.tell,
-            count=self._telemetry.patched,
-        )
+        self._prevention = self._make_prevention()
         self._watcher = self._make_watcher()
         self._team_policies = TeamPolicyReader(
             list_namespaces=self._list_team_namespaces, read=self._read_team_policy, tell=self._tell
@@ -235,6 +205,49 @@ class _Controller:
         self._synced_by = time.monotonic() + SYNC_SECONDS
         self._done = threading.Event()
         self._ending = False
+
+    def _make_cluster(self) -> KubernetesCluster:
+        cluster = KubernetesCluster(
+            self._transport,
+            namespace=self._settings.namespace,
+            instance=self._identity,
+            control=watch_pauses(self._transport, self._settings.namespace, self._tell),
+            scope=frozenset(self._settings.workload_namespaces) or None,
+        )
+        cluster.follow_owners(self._policy.policy.eligibility.foreign_owners)
+        return cluster
+
+    def _make_page(self, identity: Identity) -> StatusPage | None:
+        address = self._settings.page_listen_address
+        if address is None:
+            return None
+        return StatusPage(
+            address,
+            identity,
+            read_lease=self._elector.describe_lease,
+            read_past=self._history.read_past,
+            namespace=self._settings.namespace,
+        )
+
+    def _make_telemetry(self, viewer: Viewer | None) -> Telemetry:
+        return Telemetry(
+            self._cluster,
+            self._settings.listen_address,
+            self._transport,
+            interval=self._interval.total_seconds(),
+            viewer=viewer,
+            leads=self._leads,
+        )
+
+    def _make_prevention(self) -> PreventionWorker:
+        return PreventionWorker(
+            cluster=self._cluster,
+            clocks=self._clocks,
+            get_state=lambda: self._runner.state,
+            may_act=self._may_act,
+            tell=self._runner.tell,
+            count=self._telemetry.patched,
+        )
 
     def _make_runner(self, identity: Identity) -> Runner:
         settings = self._settings

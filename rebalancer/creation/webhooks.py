@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from rebalancer.model.creation import PodWebhook
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import NO_LABELS
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -20,14 +20,12 @@ class WebhookUnreachable(Refusal):
     """A webhook that must answer before a pod is created has no ready endpoint, or its Service does not exist."""
 
     reason = Reason.CANNOT_CREATE
+    ends = "when webhook {self.webhook} answers"
     what: ClassVar = "created"
     configuration: str
     webhook: str
     service: str
     exists: bool
-
-    def _end(self) -> End:
-        return End(event=f"when webhook {self.webhook} answers")
 
     def __str__(self) -> str:
         lacks = "has no ready endpoint" if self.exists else "does not exist"

@@ -16,7 +16,7 @@ fact defines it. Example, whole:
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple, dataclass_transform
+from typing import ClassVar, Final, NamedTuple, dataclass_transform
 
 from msgspec import Struct
 
@@ -71,7 +71,16 @@ NOT_BY_ITSELF: Final = End()
 
 
 class Refusal(Fact):
-    """Why something is not moved, or not yet."""
+    """Why something is not moved, or not yet.
+
+    A class says when that ends by one of three: `ends`, an event with its fields as "when pod {self.pod} is gone",
+    `ends_at`, the name of the field with the moment, or `ends_after`, that with the span. Where it takes more, it
+    overrides `_end`.
+    """
+
+    ends: ClassVar[str] = ""
+    ends_at: ClassVar[str] = ""
+    ends_after: ClassVar[str] = ""
 
     @property
     def end(self) -> End:
@@ -79,7 +88,11 @@ class Refusal(Fact):
         return self._end()
 
     def _end(self) -> End:
-        return NOT_BY_ITSELF
+        if self.ends_at:
+            return End(at=getattr(self, self.ends_at))
+        if self.ends_after:
+            return End(after=getattr(self, self.ends_after))
+        return End(event=self.ends.format(self=self))
 
     @property
     def passes(self) -> bool:

@@ -28,7 +28,7 @@ from msgspec import structs
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.controllers import PodController, members
 from rebalancer.creation.replacement import replacement
-from rebalancer.model.facts import End, Fact, Refusal
+from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.moves import PlanningMemory
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
@@ -182,13 +182,11 @@ class PreemptionWaits(Refusal):
     """
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends = "when nothing else moves"
     passes = True
     preempts: str
     moves: int
     pods: int
-
-    def _end(self) -> End:
-        return End(event="when nothing else moves")
 
     def __str__(self) -> str:
         others = [
@@ -204,15 +202,14 @@ class PreemptionWaits(Refusal):
 class RepairedByPreemption(Refusal):
     """What is left of a repair by preemption: one pod is moved at a time. `lacking` as in `NodesTakeNoMore`."""
 
+    ends = "when its replacement and those of the preempted pods are Ready"
+
     lacking: bool
 
     @property
     def reason(self) -> Reason:
         """The reason why no node takes a replacement."""
         return Reason.NO_CAPACITY if self.lacking else Reason.NODES_REJECT
-
-    def _end(self) -> End:
-        return End(event="when its replacement and those of the preempted pods are Ready")
 
     def __str__(self) -> str:
         return (

@@ -15,6 +15,7 @@ from rebalancer.planning.diagnosis.relaxation import Relaxable
 from rebalancer.planning.plan import Proof
 from rebalancer.planning.problem.protocol import Problem, Step, StepSearch
 from rebalancer.planning.scope.budgets import BudgetLedger, KeptPods
+from rebalancer.planning.scope.victims import RankedPods
 from rebalancer.planning.search.driver import StepGoal
 from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.planning.search.report import Attempt, Method
@@ -88,7 +89,8 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     there is none: `refusal` says why. `forced`: the scheduler can only repay it. `extra`: it may take the repair's one
     eviction above the minimum. `method` gave the step; `attempts` are all methods that were tried. `needs_lookahead`:
     searches on the real nodes were left for later. `relaxable` has the relaxation of a component for which one can be
-    searched. `kept` are pods that the budgets never let go, where the step takes one of them.
+    searched. `kept` are pods that the budgets never let go, where the step takes one of them. `ranked` are the pods
+    of one class from which the step was chosen.
     """
 
     state: State = State.VIOLATED
@@ -105,6 +107,7 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     needs_lookahead: bool = False
     kept: KeptPods | None = None
     relaxable: Relaxable | None = None
+    ranked: RankedPods | None = None
 
     @property
     def optimal(self) -> bool:
@@ -147,7 +150,8 @@ class Case(Generic[P]):
         step = search.step
         if step is not None:
             detour = self._detour(decision, step) if step.extra else None
-            return structs.replace(decision, step=step, method=_answering(search.attempts), detour=detour)
+            method, ranked = _answering(search.attempts), self.problem.pods.ranked
+            return structs.replace(decision, step=step, method=method, detour=detour, ranked=ranked)
         if search.final:
             return structs.replace(decision, refusal=search.refusal)
         return None
@@ -169,7 +173,15 @@ class Case(Generic[P]):
         step = Step(victims=(predicted.victim,), concurrent=predicted.concurrent, nodes=predicted.nodes)
         extra = goal is StepGoal.ONE_EXTRA
         detour = Detour(decision.evictions, decision.evictions + 1, None) if extra else None
-        return structs.replace(decision, step=step, forced=forced, extra=extra, method=attempt.method, detour=detour)
+        return structs.replace(
+            decision,
+            step=step,
+            forced=forced,
+            extra=extra,
+            method=attempt.method,
+            detour=detour,
+            ranked=self.problem.pods.ranked,
+        )
 
     def find_deciding_sample(self, decision: Decision) -> tuple[int, int] | None:
         """Return how many feasible nodes the scheduler scores, of how many nodes, where scoring all gives a step.

@@ -100,9 +100,7 @@ class StepSearchLimit(Refusal):
     """The search for a safe step reached its limit."""
 
     reason = Reason.NOT_FORCED
-
-    def _end(self) -> End:
-        return End(event="when the search of a later cycle finds one")
+    ends = "when the search of a later cycle finds one"
 
     def __str__(self) -> str:
         return "the search for a safe eviction reached its limit; it is tried again each cycle"

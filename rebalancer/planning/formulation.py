@@ -12,7 +12,7 @@ from functools import cached_property
 from msgspec import structs
 
 from rebalancer.assessment.controllers import PodController, find_reference, members
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.nodes import BEING_REMOVED
 from rebalancer.model.pods import Pod, Resources
@@ -71,10 +71,8 @@ class OthersUncreated(Refusal):
     """Another owner has still to create pods that the constraints count too."""
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends = "when {self.owner} has created its pods"
     owner: str
-
-    def _end(self) -> End:
-        return End(event=f"when {self.owner} has created its pods")
 
     def __str__(self) -> str:
         return f"{self.owner} has still to create pods that count too"
@@ -84,10 +82,8 @@ class OthersPending(Refusal):
     """A pod of another workload, which the constraints count too, has no node yet."""
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends = "when pod {self.pod} has a node"
     pod: str
-
-    def _end(self) -> End:
-        return End(event=f"when pod {self.pod} has a node")
 
     def __str__(self) -> str:
         return f"pod {self.pod} of another workload counts too and is pending"
@@ -97,12 +93,10 @@ class MayBePreempted(Refusal):
     """A pending pod of another workload, which no node admits, is about to preempt a pod of the component."""
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends = "when {self.preemptor} has a node"
     pod: str
     node: str
     preemptor: str
-
-    def _end(self) -> End:
-        return End(event=f"when {self.preemptor} has a node")
 
     def __str__(self) -> str:
         waits = "which is pending and fits nowhere else"
@@ -113,12 +107,10 @@ class PodsNodeBeingRemoved(Refusal):
     """An autoscaler is removing the node of a pod, which it will evict."""
 
     reason = Reason.NODE_LEAVING
+    ends = "when node {self.node} or its taint {self.taint} is gone"
     node: str
     pod: str
     taint: str
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} or its taint {self.taint} is gone")
 
     def __str__(self) -> str:
         return (

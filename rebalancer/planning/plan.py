@@ -15,6 +15,7 @@ from rebalancer.planning.diagnosis.relaxation import Relaxable
 from rebalancer.planning.eviction import Outlook
 from rebalancer.planning.fates import NO_FATES, Fates
 from rebalancer.planning.scope.components import Component, Counts
+from rebalancer.planning.scope.victims import RankedPods
 from rebalancer.planning.search.report import Attempt, Method
 
 
@@ -46,7 +47,8 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
     whole repair takes, `lower_bound` the least number that it can take, `optimal` whether the two are equal; `proved`
     says why no fewer are enough, `detour` why it may take more. `method` gave the step, None where there is none;
     `attempts` are all methods that were tried. `outlook` is where the step leads. `relaxable` has the relaxation of a
-    component for which one can be searched; comparing would compute it.
+    component for which one can be searched; comparing would compute it. `ranked` are the pods of one class from which
+    the step was chosen, cheapest first; they are no part of the decision either.
     """
 
     component: Component
@@ -61,6 +63,7 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
     attempts: tuple[Attempt, ...] = ()
     outlook: Outlook | None = None
     relaxable: Relaxable | None = None
+    ranked: RankedPods | None = None
 
     @property
     def name(self) -> str:
@@ -99,7 +102,7 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
         """Return whether two decisions are equal, whatever a relaxation would be."""
         if not isinstance(other, ComponentPlan):
             return NotImplemented
-        compared = [name for name in self.__struct_fields__ if name != "relaxable"]
+        compared = [name for name in self.__struct_fields__ if name not in {"relaxable", "ranked"}]
         return all(getattr(self, name) == getattr(other, name) for name in compared)
 
     def __ne__(self, other: object) -> bool:

@@ -2,7 +2,7 @@
 
 What belongs to the assessment is written by name: pods by their UIDs, groups and limits by their names. All else is
 written as it is, each fact and each fate with its kind; what is computed when it is read (outlooks, proofs,
-relaxations) is computed then.
+relaxations) is computed then. The pods from which a step was chosen are left out.
 """
 
 import types
@@ -24,6 +24,7 @@ from rebalancer.planning.eviction import Outlook
 from rebalancer.planning.fates import Fate
 from rebalancer.planning.plan import Plan, Proof
 from rebalancer.planning.scope.components import Component, Counts
+from rebalancer.planning.scope.victims import RankedPods
 
 _FATES: Final[Mapping[str, type[Struct]]] = {kind.__name__: kind for kind in typing.get_args(Fate)}
 
@@ -43,10 +44,10 @@ def _write(value: object) -> object:
             return {"groups": names, "limits": [limit.name for limit in value.limits]}
         case Outlook():
             return {"targets": _write(value.targets), "counts": _write(value.counts)}
-        case Proof():
-            return _write(value.fact)
-        case Relaxable():
-            return _write(value.relaxation)
+        case Proof(fact=computed) | Relaxable(relaxation=computed):
+            return _write(computed)
+        case RankedPods():
+            return None
         case Fraction():
             return str(value)
         case Struct():

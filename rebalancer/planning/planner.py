@@ -443,6 +443,7 @@ def _component_plan(
         attempts=decision.attempts,
         outlook=outlook,
         relaxable=decision.relaxable,
+        ranked=decision.ranked,
     )
 
 

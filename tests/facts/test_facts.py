@@ -166,5 +166,15 @@ STAYS = frozenset(
 
 def test_each_refusal_says_when_it_ends_or_is_one_that_does_not_by_itself() -> None:
     """A new one is a decision: an operator reads it as an answer."""
-    without = {kind.__name__ for kind in all_facts() if issubclass(kind, Refusal) and kind._end is Refusal._end}
-    assert without == STAYS
+    refusals = [kind for kind in all_facts() if issubclass(kind, Refusal)]
+    ends = {kind: [kind.ends, kind.ends_at, kind.ends_after, kind._end is not Refusal._end] for kind in refusals}
+    assert {kind.__name__ for kind, said in ends.items() if not any(said)} == STAYS
+
+
+def test_an_end_is_said_in_one_way() -> None:
+    """The event, the moment, the span or a method: of two, one would be ignored."""
+    for kind in all_facts():
+        if issubclass(kind, Refusal):
+            own = kind.__mro__[: kind.__mro__.index(Refusal)]
+            names = ("ends", "ends_at", "ends_after", "_end")
+            assert sum(name in vars(base) for base in own for name in names) <= 1, kind

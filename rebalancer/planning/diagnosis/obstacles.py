@@ -42,9 +42,7 @@ class MinimumSearchLimit(Refusal):
     """The search for the fewest evictions reached its limit."""
 
     reason = Reason.NOT_FORCED
-
-    def _end(self) -> End:
-        return End(event="when the search of a later cycle ends")
+    ends = "when the search of a later cycle ends"
 
     def __str__(self) -> str:
         return "the search for the fewest evictions reached its limit"

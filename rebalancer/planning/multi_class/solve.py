@@ -9,15 +9,15 @@ from rebalancer.planning.multi_class.classes import Cell, PodClasses
 from rebalancer.planning.multi_class.milp import minimize
 from rebalancer.planning.multi_class.model import PlacementModel
 from rebalancer.planning.multi_class.outcomes import Unsolved
-from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.scope.victims import Allowed
 from rebalancer.planning.search.limits import SearchLimits
 
 __all__ = ["Solution", "Unsolved", "prefer_cheap_victims", "solve", "solve_model"]
 
 _CLOSE = 1e-6
 
-_Tier = tuple[int, bool, int, int]
-"""When the budgets allow it, whether it is a victim of last resort, its priority and its deletion cost."""
+_Tier = tuple[Allowed, bool, int, int]
+"""What is priced of a victim's cost (`Cost.tier`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,10 @@ def prefer_cheap_victims(classes: PodClasses, solution: Solution, limits: Search
     and of high deletion cost.
     """
     tiers = {
-        _tier(victim) for pod_class in classes.classes for victims in pod_class.movable.values() for victim in victims
+        victim.cost.tier
+        for pod_class in classes.classes
+        for victims in pod_class.movable.values()
+        for victim in victims
     }
     if len(tiers) < 2 or not solution.evictions:
         return solution
@@ -87,7 +90,7 @@ def _price_evictions(classes: PodClasses, model: PlacementModel, tiers: Sequence
         program.costs[stay] = 0
         staying[stay] = 1
         parts: dict[int, float] = {stay: -1}
-        for tier, many in Counter(_tier(victim) for victim in pod_class.movable[node]).items():
+        for tier, many in Counter(victim.cost.tier for victim in pod_class.movable[node]).items():
             parts[program.add_column(0, many, -price[tier], whole=False)] = 1
         fixed = -pod_class.fixed.get(node, 0)
         program.add_row(fixed, fixed, parts)
@@ -96,11 +99,6 @@ def _price_evictions(classes: PodClasses, model: PlacementModel, tiers: Sequence
 
 def _count_movable(classes: PodClasses, model: PlacementModel) -> int:
     return sum(classes.classes[number].counts[node] for number, node in model.stay)
-
-
-def _tier(victim: Victim) -> _Tier:
-    allowed, avoided, priority, deletion, *_ = victim.cost
-    return allowed, avoided, priority, deletion
 
 
 def solve_model(model: PlacementModel, limits: SearchLimits, work: int | None = None) -> Solution | Unsolved:

@@ -5,7 +5,7 @@ from functools import partial
 
 from msgspec import Struct, structs
 
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.words import plural
@@ -43,9 +43,7 @@ class CapacityReserved(Refusal):
     """Pods that are being placed may take the capacity that it needs."""
 
     reason = Reason.GROUP_IN_FLIGHT
-
-    def _end(self) -> End:
-        return End(event="when these pods have a node")
+    ends = "when these pods have a node"
 
     def __str__(self) -> str:
         return "pods that are being placed may take the capacity it needs; planned again afterwards"

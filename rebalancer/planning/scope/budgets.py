@@ -71,10 +71,8 @@ class BudgetNotObserved(Refusal):
     """The PodDisruptionBudget was just changed; its controller has not computed its status yet."""
 
     reason = Reason.BLOCKED_BY_BUDGET
+    ends = "when the status of PodDisruptionBudget {self.budget} is up to date"
     budget: str
-
-    def _end(self) -> End:
-        return End(event=f"when the status of PodDisruptionBudget {self.budget} is up to date")
 
     def __str__(self) -> str:
         return f"PodDisruptionBudget {self.budget} was just changed; its status is not up to date yet"
@@ -84,12 +82,10 @@ class BudgetNotComputed(Refusal):
     """The disruption controller could not compute the budget's status."""
 
     reason = Reason.BLOCKED_BY_BUDGET
+    ends = "when PodDisruptionBudget {self.budget} is computed again"
     budget: str
     failure: str = ""
     remedy: str = ""
-
-    def _end(self) -> End:
-        return End(event=f"when PodDisruptionBudget {self.budget} is computed again")
 
     def __str__(self) -> str:
         if not self.failure:
@@ -104,15 +100,13 @@ class BudgetExhausted(Refusal):
     """
 
     reason = Reason.BLOCKED_BY_BUDGET
+    ends = "when PodDisruptionBudget {self.budget} allows another eviction"
     budget: str
     healthy: int
     expected: int
     desired: int
     planned: int = 0
     unready: bool = False
-
-    def _end(self) -> End:
-        return End(event=f"when PodDisruptionBudget {self.budget} allows another eviction")
 
     def __str__(self) -> str:
         more = (
@@ -173,13 +167,11 @@ class GroupUnavailable(Refusal):
     """The group's disruption.maxInFlight is used up; `pending_is_one`: also by the pod that the repair would free."""
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends = "when a pod of {self.group} is Ready again"
     group: str
     unavailable: int
     most: int
     pending_is_one: bool = False
-
-    def _end(self) -> End:
-        return End(event=f"when a pod of {self.group} is Ready again")
 
     def __str__(self) -> str:
         verb = "is" if self.unavailable == 1 else "are"

@@ -160,10 +160,8 @@ class OwnerJustChanged(Refusal):
     """The owner's controller has not seen its newest spec."""
 
     reason = Reason.ROLLOUT_IN_PROGRESS
+    ends = "when the controller of its {self.owner_kind} has seen the change"
     owner_kind: str
-
-    def _end(self) -> End:
-        return End(event=f"when the controller of its {self.owner_kind} has seen the change")
 
     def __str__(self) -> str:
         return f"its {self.owner_kind} was just changed and its controller has not seen that yet"
@@ -173,13 +171,11 @@ class OwnerRollingOut(Refusal):
     """The owner has not the pods that it should have, or some of another template than they would come back with."""
 
     reason = Reason.ROLLOUT_IN_PROGRESS
+    ends = "when its rollout has ended"
     owner_kind: str
     current: int
     replicas: int
     updated: int
-
-    def _end(self) -> End:
-        return End(event="when its rollout has ended")
 
     def __str__(self) -> str:
         return (
@@ -192,11 +188,9 @@ class OwnerShrinking(Refusal):
     """A StatefulSet has pods beyond its ordinals, which it deletes as soon as all others are Ready."""
 
     reason = Reason.ROLLOUT_IN_PROGRESS
+    ends = "when its StatefulSet has deleted them"
     pods: int
     replicas: int
-
-    def _end(self) -> End:
-        return End(event="when its StatefulSet has deleted them")
 
     def __str__(self) -> str:
         return (
@@ -225,11 +219,9 @@ class NodeSilent(Refusal):
     """Its node is not Ready, and its owner creates no other before it has ended, which only its kubelet can confirm."""
 
     reason = Reason.CANNOT_CREATE
+    ends = "when node {self.node} is Ready"
     owner_kind: str
     node: str
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} is Ready")
 
     def __str__(self) -> str:
         return (
@@ -254,6 +246,7 @@ class Annotated(Refusal):
     """
 
     reason = Reason.EXCLUDED
+    ends_at = "until"
     object_kind: str
     key: str
     value: str
@@ -263,9 +256,6 @@ class Annotated(Refusal):
     def passes(self) -> bool:
         """Whether it is in force for a time."""
         return self.until is not None
-
-    def _end(self) -> End:
-        return End(at=self.until)
 
     def __str__(self) -> str:
         on = {"Namespace": "its namespace", "Pod": "it"}.get(self.object_kind, f"its {self.object_kind}")
@@ -375,10 +365,8 @@ class Arriving(Refusal):
     """It replaces an evicted pod, and is not Ready yet: whether that move was right is not known before."""
 
     reason = Reason.TOO_YOUNG
+    ends = "when it is Ready"
     passes = True
-
-    def _end(self) -> End:
-        return End(event="when it is Ready")
 
     def __str__(self) -> str:
         return "it replaces an evicted pod and is not Ready yet"
@@ -388,12 +376,10 @@ class Starting(Refusal):
     """It has never been Ready, and its owner's progress deadline is not over; `age` is since it came to its node."""
 
     reason = Reason.TOO_YOUNG
+    ends = "when it is Ready, or progressDeadlineSeconds of its owner are over"
     passes = True
     age: timedelta
     deadline: timedelta
-
-    def _end(self) -> End:
-        return End(event="when it is Ready, or progressDeadlineSeconds of its owner are over")
 
     def __str__(self) -> str:
         return (

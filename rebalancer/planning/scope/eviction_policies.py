@@ -1,7 +1,7 @@
 """Validating admission policies that deny every eviction in a namespace, by what they compare alone."""
 
 from rebalancer.model.creation import NewPods
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import NO_LABELS
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -11,13 +11,11 @@ class EvictionsDenied(Refusal):
     """A ValidatingAdmissionPolicy denies every eviction in a namespace; `message` is its own."""
 
     reason = Reason.REFUSED_BY_ADMISSION
+    ends = "when policy {self.policy} or its binding {self.binding} no longer denies it"
     namespace: str
     policy: str
     binding: str
     message: str
-
-    def _end(self) -> End:
-        return End(event=f"when policy {self.policy} or its binding {self.binding} no longer denies it")
 
     def __str__(self) -> str:
         return (

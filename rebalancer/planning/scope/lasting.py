@@ -23,7 +23,7 @@ from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limits.evaluate import evaluate_limits
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import PlanningMemory, make_token
@@ -46,12 +46,10 @@ class CountsInMotion(Refusal):
     """What is to be repaired was not so, or less so, before a node changed: it waits until that has lasted."""
 
     reason = Reason.NODE_SETTLING
+    ends_at = "until"
     change: NodeChange
     settle: timedelta
     until: datetime
-
-    def _end(self) -> End:
-        return End(at=self.until)
 
     def __str__(self) -> str:
         return (

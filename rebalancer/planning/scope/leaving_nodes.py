@@ -8,7 +8,7 @@ do by a taint, is none on which it may land.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.nodes import HOSTNAME, LEAVING_TAINTS, UNSERVICEABLE_TAINTS, Node
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_of_key
@@ -19,10 +19,8 @@ class NodeBeingDeleted(Refusal):
     """A node that may take a replacement is being deleted."""
 
     reason = Reason.NODE_LEAVING
+    ends = "when node {self.node} is gone"
     node: str
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} is gone")
 
     def __str__(self) -> str:
         return f"node {self.node} may take a replacement and is being deleted"
@@ -32,12 +30,10 @@ class NodeToBeRemoved(Refusal):
     """A node that may take a replacement goes away, or is repaired, as its taint says; `what` is how that is said."""
 
     reason = Reason.NODE_LEAVING
+    ends = "when node {self.node} or its taint {self.taint} is gone"
     node: str
     taint: str
     what: str
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} or its taint {self.taint} is gone")
 
     def __str__(self) -> str:
         return f"node {self.node} may take a replacement, and {self.what} (taint {self.taint})"
@@ -47,11 +43,9 @@ class NodeDraining(Refusal):
     """A condition of a node that may take a replacement says that it gets rid of its pods."""
 
     reason = Reason.NODE_LEAVING
+    ends = "when node {self.node} is cordoned, or its condition {self.condition} is no longer True"
     node: str
     condition: str
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} is cordoned, or its condition {self.condition} is no longer True")
 
     def __str__(self) -> str:
         return (
@@ -64,10 +58,8 @@ class NodeCordoned(Refusal):
     """A node that may take a replacement is cordoned, and the pods tolerate that."""
 
     reason = Reason.NODE_LEAVING
+    ends = "when node {self.node} is uncordoned, or gone"
     node: str
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} is uncordoned, or gone")
 
     def __str__(self) -> str:
         return f"node {self.node} may take a replacement and is cordoned, which the pods tolerate"
@@ -77,11 +69,9 @@ class DomainsCordoned(Refusal):
     """Every node of these domains is cordoned: a zone in maintenance."""
 
     reason = Reason.ZONE_IN_MAINTENANCE
+    ends = "when they are uncordoned"
     key: str
     domains: tuple[str, ...]
-
-    def _end(self) -> End:
-        return End(event="when they are uncordoned")
 
     def __str__(self) -> str:
         return f"every node of {name_of_key(self.key, self.domains)} is cordoned; waiting until they are uncordoned"
@@ -91,12 +81,10 @@ class NodeOutOfOrder(Refusal):
     """A node that may take a replacement does not serve pods, or not yet: `what` says why, and `sign` what says so."""
 
     reason = Reason.NODE_SETTLING
+    ends = "when node {self.node} has no longer its {self.sign}"
     node: str
     what: str
     sign: str
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} has no longer its {self.sign}")
 
     def __str__(self) -> str:
         return f"node {self.node} may take a replacement, and {self.what} ({self.sign}). Wait, or repair the node"

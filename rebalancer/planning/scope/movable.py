@@ -8,8 +8,7 @@ from msgspec import Struct, field, structs
 
 from rebalancer.assessment.controllers import PodController, count_members_pods
 from rebalancer.creation.replacement import replacement
-from rebalancer.model.deletion_costs import foreign_cost
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod, PodSpec
@@ -17,17 +16,13 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.words import name_list, plural
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
-from rebalancer.planning.scope.victims import Allowed, RankedPods, Victim
+from rebalancer.planning.scope.victims import Allowed, RankedPods, Victim, sort_by_cost
 from rebalancer.scheduling.feasibility import reached_by_volumes
 from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
 _NODE: Final = attrgetter("node")
-_NAME: Final = attrgetter("name")
-_CREATED: Final = attrgetter("created")
-_READY: Final = attrgetter("ready")
-_PRIORITY: Final = attrgetter("spec.priority")
 
 
 class VolumePinned(Refusal):
@@ -126,11 +121,9 @@ class NodeGone(Refusal):
     """The node of a pod does not exist any more; the pod must be replaced first."""
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends = "when pod {self.pod} is replaced"
     node: str
     pod: str
-
-    def _end(self) -> End:
-        return End(event=f"when pod {self.pod} is replaced")
 
     def __str__(self) -> str:
         return f"node {self.node} no longer exists; waiting for the replacement of pod {self.pod}"
@@ -140,11 +133,9 @@ class PendingPodUnpredictable(Refusal):
     """A pod has no node yet, and the model cannot say where it may be placed."""
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends = "when pod {self.pod} has a node"
     pod: str
     message: str
-
-    def _end(self) -> End:
-        return End(event=f"when pod {self.pod} has a node")
 
     def __str__(self) -> str:
         return f"pod {self.pod} is pending: {self.message}"
@@ -154,10 +145,8 @@ class PendingPodWithVolumes(Refusal):
     """A pod with volumes of its own has no node yet."""
 
     reason = Reason.GROUP_IN_FLIGHT
+    ends = "when the pods of {self.workload} have a node"
     workload: Reference
-
-    def _end(self) -> End:
-        return End(event=f"when the pods of {self.workload} have a node")
 
     def __str__(self) -> str:
         return f"a pod of {self.workload} with volumes of its own is pending"
@@ -241,25 +230,9 @@ class PodPartitioner:
             blocked = waiting if isinstance(waiting, Refusal) else self._count_pending(member, waiting, pods)
             if blocked is not None:
                 return blocked
-        ordered = self._cheapest_first(movable, several=several, alike=alike and not several)
-        pods.ranked = RankedPods(ordered, members[0], owned, self._avoided, counted)
-        return pods
-
-    def _cheapest_first(self, pods: list[Pod], *, several: bool, alike: bool) -> list[Pod]:
-        """Sort pods by the cost of moving them (`Victim.cost`): a stable sort by each part, the least important first.
-
-        That is many times faster than comparing whole costs, because most pods of a workload are equal in most parts.
-        The pods of one member are sorted by name already. `alike`: they share one spec and have no annotations.
-        """
-        if several:
-            pods.sort(key=_NAME)
-        pods.sort(key=_CREATED, reverse=True)
-        pods.sort(key=_READY)
-        if not alike:
-            pods.sort(key=foreign_cost)
-            pods.sort(key=_PRIORITY)
-        if self._avoided:
-            pods.sort(key=lambda pod: pod.uid in self._avoided)
+        # The pods of one member are sorted by name already.
+        sort_by_cost(movable, self._avoided, named=not several, alike=alike and not several)
+        pods.ranked = RankedPods(movable, members[0], owned, self._avoided, counted)
         return pods
 
     def _are_all_movable(self, member: PodController, counts: Callable[[Labels], bool]) -> bool:

@@ -7,7 +7,7 @@ deletion) are in `eligibility`, which puts all of them in order.
 from collections.abc import Iterable
 
 from rebalancer.assessment.controllers import PodController
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -20,12 +20,10 @@ class CreationFails(Refusal):
     """The owner could not create its last pod: its condition ReplicaFailure, reason FailedCreate."""
 
     reason = Reason.CANNOT_CREATE
+    ends = "when {self.owner_kind} {self.name} creates pods again"
     owner_kind: str
     name: str
     message: str
-
-    def _end(self) -> End:
-        return End(event=f"when {self.owner_kind} {self.name} creates pods again")
 
     def __str__(self) -> str:
         return (
@@ -38,12 +36,10 @@ class SeveralReplicaSets(Refusal):
     """Several ReplicaSets of one owner have pods: whatever its kind, it is being rolled out."""
 
     reason = Reason.ROLLOUT_IN_PROGRESS
+    ends = "when its rollout has ended"
     owner_kind: str
     name: str
     replica_sets: tuple[str, ...]
-
-    def _end(self) -> End:
-        return End(event="when its rollout has ended")
 
     def __str__(self) -> str:
         return (
@@ -57,13 +53,11 @@ class AutoscalerScales(Refusal):
     """A HorizontalPodAutoscaler is about to scale the workload to its `minReplicas`, or to its `maxReplicas`."""
 
     reason = Reason.ROLLOUT_IN_PROGRESS
+    ends = "when HorizontalPodAutoscaler {self.autoscaler} has scaled it"
     autoscaler: str
     field: str
     bound: int
     replicas: int
-
-    def _end(self) -> End:
-        return End(event=f"when HorizontalPodAutoscaler {self.autoscaler} has scaled it")
 
     def __str__(self) -> str:
         return (
@@ -79,12 +73,10 @@ class LowerOrdinalNotReady(Refusal):
     """
 
     reason = Reason.CANNOT_CREATE
+    ends = "when pod {self.pod} is Ready"
     owner_kind: str
     pod: str
     state: str
-
-    def _end(self) -> End:
-        return End(event=f"when pod {self.pod} is Ready")
 
     def __str__(self) -> str:
         return (

@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from rebalancer.assessment.assess import Assessment, UnsettledDomain
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.motion import LONGEST_UNSETTLED, NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName, PlanningMemory, make_token
 from rebalancer.model.nodes import ZONE
@@ -40,10 +40,8 @@ class NodeNotReady(Refusal):
     """A node that may take a replacement is not Ready."""
 
     reason = Reason.NODE_SETTLING
+    ends = "when node {self.node} is Ready"
     node: str
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} is Ready")
 
     def __str__(self) -> str:
         return f"node {self.node} may take a replacement and is not Ready"
@@ -53,13 +51,11 @@ class NodeSettling(Refusal):
     """A node that may take a replacement has been Ready for less than nodes.settle; the step waits until `until`."""
 
     reason = Reason.NODE_SETTLING
+    ends_at = "until"
     node: str
     since: datetime
     settle: timedelta
     until: datetime
-
-    def _end(self) -> End:
-        return End(at=self.until)
 
     def __str__(self) -> str:
         return (
@@ -77,13 +73,11 @@ class NodeChanged(Refusal):
     """
 
     reason = Reason.NODE_SETTLING
+    ends_at = "until"
     change: NodeChange
     domain: DomainName | None
     longest: timedelta
     until: datetime
-
-    def _end(self) -> End:
-        return End(at=self.until)
 
     def __str__(self) -> str:
         where = f"on node {self.change.node}" if self.domain is None else f"in {self.domain}"

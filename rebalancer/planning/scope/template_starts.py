@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
@@ -34,14 +34,12 @@ class TemplateDoesNotStart(Refusal):
     """The newest pod of a template does not start: `failure` is why, `message` what its kubelet says."""
 
     reason = Reason.TEMPLATE_DOES_NOT_START
+    ends = "when pod {self.pod}, or a later one of the same template, is Ready"
     pod: str
     node: str
     failure: str
     message: str
     since: datetime
-
-    def _end(self) -> End:
-        return End(event=f"when pod {self.pod}, or a later one of the same template, is Ready")
 
     def __str__(self) -> str:
         said = f"{self.failure}: {self.message}" if self.message else self.failure

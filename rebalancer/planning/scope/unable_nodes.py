@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from rebalancer.assessment.unable_nodes import find_inabilities
 from rebalancer.model.affinity import Taint, TaintEffect, Toleration
-from rebalancer.model.facts import End, Refusal
+from rebalancer.model.facts import Refusal
 from rebalancer.model.nodes import NOT_READY
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
@@ -35,12 +35,10 @@ class ToleratedForAWhile(Refusal):
     """A node that may take a replacement has a NoExecute taint that the pods tolerate for a limited time."""
 
     reason = Reason.NODE_LEAVING
+    ends = "when node {self.node} or its taint {self.taint} is gone"
     node: str
     taint: str
     seconds: int
-
-    def _end(self) -> End:
-        return End(event=f"when node {self.node} or its taint {self.taint} is gone")
 
     def __str__(self) -> str:
         return (

@@ -1,17 +1,22 @@
-"""The pods of a group that may move, cheapest first: the cost of moving each, and its rank by that cost."""
+"""The pods of a group that may move, cheapest first: the cost of moving each, its rank by that cost, and the words.
 
-from collections.abc import Iterable, Mapping, Sequence
+The order of the costs is that of the fields of `Cost`, here and nowhere else.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from enum import IntEnum
 from functools import cached_property
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.deletion_costs import foreign_cost
 from rebalancer.model.pods import Pod
+from rebalancer.model.words import format_duration
 from rebalancer.scheduling.node_index import NodeCounts
-
-Cost = tuple[int, bool, int, int, bool, float, str]
 
 
 class Allowed(IntEnum):
@@ -22,6 +27,85 @@ class Allowed(IntEnum):
     """Now, but not of as many pods like it as a repair may take."""
     LATER = 2
     NEVER = 3
+
+
+class Cost(NamedTuple):
+    """The cost of moving a pod; of two pods that would do equally, the first difference decides."""
+
+    allowed: Allowed
+    avoided: bool
+    priority: int
+    deletion_cost: int
+    ready: bool
+    age: float
+    """The seconds from its creation to the epoch, so that the youngest is the lowest."""
+    name: str
+
+    @property
+    def tier(self) -> tuple[Allowed, bool, int, int]:
+        """What an integer program prices: few values in a component. The rest decides among pods of one node."""
+        return self[:4]
+
+
+def _age(pod: Pod) -> float:
+    return -pod.created.timestamp()
+
+
+_OF_POD: Final[Mapping[str, Callable[[Pod], Any]]] = {
+    "priority": attrgetter("spec.priority"),
+    "deletion_cost": foreign_cost,
+    "ready": attrgetter("ready"),
+    "age": _age,
+    "name": attrgetter("name"),
+}
+"""The fields of `Cost` that are the pod's own, in their order, and how each is read."""
+
+_SAME_IF_ALIKE: Final = frozenset({"priority", "deletion_cost"})
+
+_WORDS: Final[Mapping[str, tuple[str, Callable[[Cost, Cost, str], str]]]] = {
+    "allowed": ("budgets", lambda _, __, other: f"is allowed by the budgets later than {other}"),
+    "avoided": ("avoid", lambda _, __, other: f"is a victim of last resort by the policy (avoid), {other} is not"),
+    "priority": ("priority", lambda mine, its, other: f"has priority {mine.priority}, {other} {its.priority}"),
+    "deletion_cost": (
+        "deletion cost",
+        lambda mine, its, other: f"has deletion cost {mine.deletion_cost}, {other} {its.deletion_cost}",
+    ),
+    "ready": ("readiness", lambda _, __, other: f"is Ready, {other} is not"),
+    "age": (
+        "age",
+        lambda mine, its, other: f"is older than {other} by {format_duration(timedelta(seconds=mine.age - its.age))}",
+    ),
+}
+"""For each field of `Cost` but the name: what it is called, and what is said of a pod that costs more in it."""
+
+
+def describe_difference(staying: Cost, evicted: Cost) -> str:
+    """Say in which cost a pod first differs from one that is evicted instead; the costs before it are equal."""
+    *costs, name = Cost._fields
+    first = next((cost for cost in costs if getattr(staying, cost) != getattr(evicted, cost)), name)
+    if first == name:
+        return f"{staying.name} costs as much as {evicted.name}, and the name decides"
+    _, describe = _WORDS[first]
+    equal = [_WORDS[cost][0] for cost in costs[: costs.index(first)]]
+    text = f"{staying.name} {describe(staying, evicted, evicted.name)}"
+    if not equal:
+        return text
+    *others, last = equal
+    listed = f"{', '.join(others)} and {last}" if others else last
+    return f"{text}; {listed} are equal"
+
+
+def sort_by_cost(pods: list[Pod], avoided: frozenset[str], *, named: bool, alike: bool) -> None:
+    """Sort pods by what they cost, as far as budgets do not tell them apart: by each part, the least important first.
+
+    That is many times faster than comparing whole costs, because most pods of a workload are equal in most parts.
+    `named`: they are sorted by name already. `alike`: they share one spec and have no annotations.
+    """
+    for field in reversed(tuple(_OF_POD)):
+        if not ((named and field == "name") or (alike and field in _SAME_IF_ALIKE)):
+            pods.sort(key=_OF_POD[field])
+    if avoided:
+        pods.sort(key=lambda pod: pod.uid in avoided)
 
 
 class Victim(Struct, frozen=True, gc=False):
@@ -39,13 +123,8 @@ class Victim(Struct, frozen=True, gc=False):
 
     @property
     def cost(self) -> Cost:
-        """The cost of moving it, lowest first.
-
-        That is: when the budgets allow it, avoided by policy, priority, deletion cost, readiness, age, name.
-        """
-        pod = self.pod
-        age = -pod.created.timestamp()
-        return self.allowed, self.avoided, pod.spec.priority, foreign_cost(pod), pod.ready, age, pod.name
+        """The cost of moving it."""
+        return Cost(self.allowed, self.avoided, *[read(self.pod) for read in _OF_POD.values()])
 
 
 class RankedPods(Struct, frozen=True, eq=False, dict=True):
@@ -89,6 +168,10 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
             Victim(pod, owners.get(uid, member), rank, uid in avoided, allowed.get(uid, Allowed.NOW))
             for rank, pod, uid in named
         ]
+
+    def find(self, uid: str) -> Victim | None:
+        """Return the pod with this UID as a victim, None if it is not one of these."""
+        return next((self.victims([rank])[0] for rank, pod in enumerate(self.pods) if pod.uid == uid), None)
 
     @cached_property
     def by_node(self) -> Mapping[str, list[Victim]]:

@@ -35,6 +35,8 @@ from rebalancer.planning.expected_counts import expected_counts
 from rebalancer.planning.fates import Waits
 from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.planning.scope.components import current_counts
+from rebalancer.planning.scope.victims import Victim, describe_difference
+from rebalancer.planning.search.report import Method
 from rebalancer.policy import LimitAction
 from rebalancer.prevention.summary import ScaleDownAnswer
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
@@ -130,7 +132,8 @@ def explain_pod(
         *_missing_domain_answers(reference, assessment),
         *_replacement_answers(pod, view),
     ]
-    verdict, reason, answer = _eviction_answer(pod, reference, plan, details, _why_not_needed(groups, limits))
+    otherwise = _why_not_needed(groups, limits)
+    verdict, reason, answer = _eviction_answer(pod, reference, plan, view, details, otherwise)
     path += [
         answer,
         *_blocked_answers(details),
@@ -460,7 +463,7 @@ def _why_not_needed(groups: Sequence[EvaluatedGroup], limits: Sequence[Evaluated
 
 
 def _eviction_answer(
-    pod: Pod, reference: Reference, plan: Plan, details: ExplanationDetails, otherwise: str
+    pod: Pod, reference: Reference, plan: Plan, view: View, details: ExplanationDetails, otherwise: str
 ) -> tuple[str, str | None, Answer]:
     """Return the verdict, the reason and the answer to whether a pod is evicted."""
     question = "Is it evicted?"
@@ -476,34 +479,59 @@ def _eviction_answer(
         if refusal.workload == reference and refusal.pod in {None, pod.name}:
             evidence = str(refusal.refusal)
             return STAYS, refusal.reason, _answer(question, refusal.reason, evidence)
-    reason, evidence = _why_it_stays(reference, plan, details, otherwise)
+    reason, evidence = _why_it_stays(pod, reference, plan, view, details, otherwise)
     return STAYS, reason, _answer(question, reason or "no", evidence)
 
 
 def _why_it_stays(
-    reference: Reference, plan: Plan, details: ExplanationDetails, otherwise: str
+    pod: Pod, reference: Reference, plan: Plan, view: View, details: ExplanationDetails, otherwise: str
 ) -> tuple[str | None, str]:
     """Return the reason, if there is one, and a sentence: others are evicted instead, or nothing of its workload is."""
     for group in plan.components:
         if reference in group.workloads:
             decided = plan.fates.decided.get(group.name, ())
             if decided:
-                return None, _instead(group, decided, plan)
+                return None, _instead(pod, group, decided, plan, view)
             if group.reason is not None:
                 return group.reason, component_text(group, details.relaxations)
     return None, otherwise
 
 
-def _instead(group: ComponentPlan, decided: Sequence[Eviction], plan: Plan) -> str:
-    """Say which pods are evicted instead, and whether the repair may still come to others."""
+def _instead(pod: Pod, group: ComponentPlan, decided: Sequence[Eviction], plan: Plan, view: View) -> str:
+    """Say which pods are evicted instead, why, and whether the repair may still come to others."""
     verb = "is" if len(decided) == 1 else "are"
     text = (
         f"the repair does not need this eviction: {name_list(one.pod.name for one in decided)} {verb} evicted instead"
     )
+    instead = _find_instead(pod, group, decided, view)
+    text += f": {describe_difference(*[one.cost for one in instead])}" if instead is not None else ""
     later = group_numbers(plan)[group.name].later
     if not later:
         return text
     return f"{text}; {plural(later, 'eviction')} of the repair {'is' if later == 1 else 'are'} decided after that"
+
+
+def _find_instead(
+    pod: Pod, group: ComponentPlan, decided: Sequence[Eviction], view: View
+) -> tuple[Victim, Victim] | None:
+    """Return a pod, and the costliest of those that are evicted and cost less, where the cost decided between the two.
+
+    It did on one node, where every method takes the cheapest first; and between the nodes of the same domains where any
+    minimal set of victims is a step, of which the cheapest is taken. Elsewhere more than the cost may have decided.
+    """
+    staying = group.ranked.find(pod.uid) if group.ranked is not None else None
+    if group.ranked is None or staying is None:
+        return None
+    nodes, keys = view.nodes.by_name, current_counts(group.component)
+    evicted = {eviction.pod.uid for eviction in decided}
+    cheaper = group.ranked.victims(range(staying.rank))
+    for victim in reversed(cheaper):
+        if victim.pod.uid in evicted:
+            one, other = nodes[pod.node or ""].labels, nodes[victim.pod.node or ""].labels
+            alike = group.method is Method.CERTIFICATE and all(one.get(key) == other.get(key) for key in keys)
+            if alike or pod.node == victim.pod.node:
+                return staying, victim
+    return None
 
 
 def _target_text(eviction: Eviction) -> str:

@@ -1,6 +1,7 @@
 """An explanation says what the controller does, and not only what the plan has."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from msgspec import structs
@@ -65,3 +66,46 @@ def test_where_replacements_are_not_created_the_condition_is_quoted_and_nothing_
             assert "Is anything evicted in its namespace?" in {answer.question for answer in quoted}
         else:
             assert (document.verdict, quoted) == ("Moves", [])
+
+
+INSTEAD = "the repair does not need this eviction: {} evicted instead"
+
+
+def why_it_stays(snapshot: Snapshot) -> dict[str, str]:
+    """Return for each pod that is not evicted why, by its name."""
+    evaluation = evaluate(snapshot, rules())
+    evicted = {eviction.pod.uid for eviction in evaluation.plan.fates.going}
+    assert evicted
+    answers = {
+        pod.name: explain_pod(pod, evaluation.view, evaluation.assessment, evaluation.plan).path
+        for pod in snapshot.pods
+        if pod.uid not in evicted
+    }
+    return {
+        name: next(answer.evidence for answer in path if answer.question == "Is it evicted?")
+        for name, path in answers.items()
+    }
+
+
+def test_a_pod_that_could_have_gone_instead_is_told_the_first_cost_that_differs() -> None:
+    """Of the same zone; of another zone more than its cost decides, and nothing is said of that."""
+    snapshot = a_cluster("abc", 2, {"a-1": 2, "a-2": 1, "b-1": 1, "c-1": 1}, spread={ZONE: 1}).snapshot()
+    oldest, youngest, older, *_ = snapshot.pods
+    ages = {oldest.uid: 10, youngest.uid: 0, older.uid: 3}
+    made = tuple(
+        structs.replace(pod, created=pod.created - timedelta(hours=ages.get(pod.uid, 0))) for pod in snapshot.pods
+    )
+    why = why_it_stays(replace(snapshot, pods=made))
+    instead = INSTEAD.format(f"{youngest.name} is")
+    equal = "budgets, avoid, priority, deletion cost and readiness are equal"
+    assert why.pop(oldest.name) == f"{instead}: {oldest.name} is older than {youngest.name} by 10h; {equal}"
+    assert why.pop(older.name) == f"{instead}: {older.name} is older than {youngest.name} by 3h; {equal}"
+    assert set(why.values()) == {instead}
+
+
+def test_pods_that_cost_the_same_are_told_that_the_name_decides() -> None:
+    snapshot = a_cluster("abc", 1, {"a-1": 3, "b-1": 1, "c-1": 1}, spread={ZONE: 1}).snapshot()
+    first, second, *_ = snapshot.pods
+    assert why_it_stays(snapshot)[second.name] == (
+        f"{INSTEAD.format(f'{first.name} is')}: {second.name} costs as much as {first.name}, and the name decides"
+    )
