@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct, field, structs
 
-from rebalancer.assessment.controllers import PodController, count_members_pods
+from rebalancer.assessment.controllers import PodController
 from rebalancer.creation.replacement import replacement
 from rebalancer.model.deletion_costs import foreign_cost
 from rebalancer.model.facts import End, Refusal
@@ -19,7 +19,6 @@ from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.victims import Allowed, RankedPods, Victim
 from rebalancer.scheduling.feasibility import reached_by_volumes
-from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
@@ -225,12 +224,9 @@ class PodPartitioner:
         movable: list[Pod] = []
         several, alike = len(members) > 1, True
         owned: dict[str, PodController] = {}
-        counted: NodeCounts | None = None
         for member, refusal in zip(members, refusals, strict=True):
             if refusal is None and self._are_all_movable(member, counts):
                 movable += member.pods
-                if not several:
-                    counted = count_members_pods(member, self._view)
                 waiting: Sequence[Pod] | Refusal = ()
             else:
                 alike = False
@@ -242,7 +238,7 @@ class PodPartitioner:
             if blocked is not None:
                 return blocked
         ordered = self._cheapest_first(movable, several=several, alike=alike and not several)
-        pods.ranked = RankedPods(ordered, members[0], owned, self._avoided, counted)
+        pods.ranked = RankedPods(ordered, members[0], owned, self._avoided)
         return pods
 
     def _cheapest_first(self, pods: list[Pod], *, several: bool, alike: bool) -> list[Pod]:

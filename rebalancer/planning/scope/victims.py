@@ -9,7 +9,6 @@ from msgspec import Struct
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.deletion_costs import foreign_cost
 from rebalancer.model.pods import Pod
-from rebalancer.scheduling.node_index import NodeCounts
 
 Cost = tuple[int, bool, int, int, bool, float, str]
 
@@ -52,7 +51,7 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
     """The pods of a group that may move, cheapest first: a pod's rank is its position among them.
 
     `owners` gives the member that a pod belongs to by the pod's UID, where there are several. `avoided` are the UIDs
-    of victims of last resort. `counted` are the counts by node of exactly these pods, where that is known. `allowed` is
+    of victims of last resort. `allowed` is
     when the budgets allow the eviction of each, by UID, where they tell the pods apart.
     """
 
@@ -60,7 +59,6 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
     member: PodController | None = None
     owners: Mapping[str, PodController] = {}
     avoided: frozenset[str] = frozenset()
-    counted: NodeCounts | None = None
     allowed: Mapping[str, Allowed] = {}
 
     def joined_by(self, pods: Iterable[tuple[Pod, PodController]]) -> "RankedPods":
