@@ -169,6 +169,10 @@ mutation: install ## Change the code that decides about evictions in a hundred p
 comparison: install ## Compare with the descheduler on the same states (builds it once, then minutes); writes docs/comparison.md
 	$(BIN)/python -m benchmarks.comparison
 
+.PHONY: benchmark-guard
+benchmark-guard: install ## Compare the time and memory of a whole plan of 150,000 pods with what is stored (minutes, 3 GB of disk)
+	$(BIN)/python -m benchmarks.guard
+
 .PHONY: profile
 profile: install ## Show where the time and memory of a plan and a report go, on a recorded API server of 30,000 pods
 	$(BIN)/python -m benchmarks.phases --functions 25

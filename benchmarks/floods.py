@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED
-from rebalancer.decoding.lists import decode_items, divide_page, make_snapshot
+from rebalancer.decoding.lists import decode_items, make_snapshot, open_page
 from rebalancer.engine import evaluate
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.nodes import HOSTNAME, ZONE
@@ -185,7 +185,7 @@ def measure(folder: Path) -> tuple[float, float, int, int]:
     intern, objects = Interner(), dict[str, list[Any]]()
     for file in sorted(folder.iterdir()):
         kind = KIND_NAMED[file.name.partition("-")[2]]
-        objects.setdefault(kind.field, []).extend(decode_items(kind, divide_page(file.read_bytes()), intern).objects)
+        objects.setdefault(kind.field, []).extend(decode_items(kind, open_page(file.read_bytes()), intern).objects)
     snapshot = make_snapshot(objects, taken_at=AT, known=frozenset(KIND_NAMED), version=NEWEST)
     evaluate(snapshot, default_policy())  # what is imported and stored once
     began = time.perf_counter()

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.planning_states import zone_returned
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
-from rebalancer.decoding.lists import decode_items, divide_page
+from rebalancer.decoding.lists import decode_items, open_page
 from rebalancer.engine import evaluate
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
@@ -80,7 +80,7 @@ def as_sent(pod: Pod) -> dict[str, Any]:
 def decode(pods: Sequence[Pod]) -> list[Pod]:
     """Decode pages one by one, with one interner, as a watch does."""
     intern = Interner()
-    return [pod for page in pages(pods) for pod in decode_items(PODS, divide_page(page), intern).objects]
+    return [pod for page in pages(pods) for pod in decode_items(PODS, open_page(page), intern).objects]
 
 
 def measure(size: int) -> str:

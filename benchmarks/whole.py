@@ -37,7 +37,7 @@ COMMANDS: Final = {
     "plan -o json": ("plan", "-o", "json"),
 }
 PEER: Final = "descheduler --dry-run"
-_PROGRAM: Final = (sys.executable, "-m", "rebalancer.cli.start")
+PROGRAM: Final = (sys.executable, "-m", "rebalancer.cli.start")
 _FIRST_SECONDS: Final = 20.0
 
 
@@ -77,7 +77,7 @@ def measure_start(work: Path) -> float:
         certificate = work / "tls.crt"
         write_kubeconfig(kubeconfig, listener.getsockname()[1], certificate)
         began = time.monotonic()
-        command = [*_PROGRAM, "report", "--kubeconfig", str(kubeconfig)]
+        command = [*PROGRAM, "report", "--kubeconfig", str(kubeconfig)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             connection, _ = listener.accept()
             taken = time.monotonic() - began
@@ -113,7 +113,7 @@ def compare(folder: Path, work: Path, *, with_peer: bool, rounds: int, names: Se
         flags = ["--kubeconfig", str(kubeconfig)]
         if (folder / POLICY).exists():
             flags += ["--policy", str(folder / POLICY)]
-        commands = {name: [*_PROGRAM, *COMMANDS[name], *flags] for name in names}
+        commands = {name: [*PROGRAM, *COMMANDS[name], *flags] for name in names}
         if with_peer:
             commands[PEER] = peer_command(kubeconfig, work)
         runs: dict[str, list[Usage]] = {name: [] for name in commands}

@@ -1,13 +1,15 @@
 """Pages of a list from the API server, whole files of mixed kinds, single objects.
 
-A page is divided into its objects first, which gives the token of the next page. Objects are decoded one by one: a
-malformed one does not affect the others. A file's documents may be lists, lists of lists, single objects, and the
+The head of a page has the token of the next page, so that this one is read only once that is requested. A page is
+decoded as a whole; where one of its objects is malformed they are decoded one by one: it does not affect the others.
+A file's documents may be lists, lists of lists, single objects, and the
 events of a watch, of which the last of each object counts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 
@@ -40,6 +42,8 @@ _KIND_NAMES = frozenset(kind.name for kind in (*KINDS, *OPTIONAL_KINDS))
 _PAGE = msgspec.json.Decoder(_ListPage)
 _HEAD = msgspec.json.Decoder(wire.Head)
 _IDENTITY = msgspec.json.Decoder(wire.Identity)
+_HEAD_BYTES: Final = 4_096
+"""Of the beginning of a page; its kind, version and metadata have some hundreds of bytes."""
 
 
 class UnreadableList(ValueError):  # noqa: N818  # it names what the document is, as callers read it
@@ -47,12 +51,17 @@ class UnreadableList(ValueError):  # noqa: N818  # it names what the document is
 
 
 @dataclass(frozen=True, kw_only=True)
-class DividedPage:
-    """One page, its objects not decoded yet, and the token of the next page."""
+class OpenedPage:
+    """One page as it came, of which the head alone is decoded, with the token of the next page."""
 
-    items: Sequence[msgspec.Raw]
+    data: bytes
     resource_version: str
     continue_token: str
+
+    @cached_property
+    def items(self) -> Sequence[msgspec.Raw]:
+        """The objects, not decoded; raises UnreadableList if the body is not a list."""
+        return _decode_page(self.data).items
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,31 +100,65 @@ def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
         return Fault(kind=kind, namespace="", name="", message=message)
 
 
-def divide_page(data: bytes) -> DividedPage:
-    """Return the objects of a page as they came; raise UnreadableList if the body is not a list."""
-    page = _decode_page(data)
-    return DividedPage(
-        items=page.items,
+def open_page(data: bytes) -> OpenedPage:
+    """Return a page as it came, with what its head says; raise UnreadableList if the body is not a list."""
+    page = _read_head(data) or _decode_page(data)
+    return OpenedPage(
+        data=data,
         resource_version=page.metadata.resource_version,
         continue_token=page.metadata.continue_,
     )
 
 
-def decode_items(kind: ResourceKind, page: DividedPage, intern: Interner) -> Page:
+def _read_head(data: bytes) -> _ListPage | None:
+    """Return a page without its objects; None where its metadata is not before them.
+
+    The API server writes it there, but for kinds of CustomResourceDefinitions. A quote in a text has a backslash before
+    it, so that what is searched for is found in no text.
+    """
+    head, items, _ = data[:_HEAD_BYTES].partition(b'"items":[')
+    try:
+        page = _PAGE.decode(head + items + b"]}")
+    except msgspec.DecodeError:
+        return None
+    return page if page.metadata.resource_version else None
+
+
+def decode_items(kind: ResourceKind, page: OpenedPage, intern: Interner) -> Page:
     """Decode the objects of a page; a malformed one does not affect the others."""
     objects, faults = [], []
-    read, convert = kind.sources.decode, kind.convert
-    for item in page.items:
+    sources = _decode_sources(kind, page)
+    read: Callable[[Any], Any] = kind.sources.decode if sources is None else _keep
+    convert = kind.convert
+    for position, source in enumerate(page.items if sources is None else sources):
         try:
-            objects.append(convert(read(item), intern))
+            objects.append(convert(read(source), intern))
         except (msgspec.ValidationError, MalformedObject):
-            faults.append(decode(kind, item, intern))
+            faults.append(decode(kind, page.items[position], intern))
     return Page(
         objects=objects,
         faults=faults,
         resource_version=page.resource_version,
         continue_token=page.continue_token,
     )
+
+
+def _decode_sources(kind: ResourceKind, page: OpenedPage) -> Sequence[Any] | None:
+    """Return what `convert` takes of every object of a page; None where they must be decoded one by one.
+
+    To divide a page first would scan all of it twice: 18 us for a pod of 9 KB instead of 11 us.
+    """
+    if kind.pages is None:
+        return None
+    try:
+        sources: Sequence[Any] = kind.pages.decode(page.data).items
+    except msgspec.DecodeError:
+        return None
+    return sources
+
+
+def _keep(source: Any) -> Any:
+    return source
 
 
 def _decode_page(data: bytes | msgspec.Raw) -> _ListPage:
@@ -125,7 +168,7 @@ def _decode_page(data: bytes | msgspec.Raw) -> _ListPage:
         raise UnreadableList(f"not a list of Kubernetes objects: {error}") from None
 
 
-def reduce_page(kind: ResourceKind, page: DividedPage) -> tuple[list[bytes], list[Fault]]:
+def reduce_page(kind: ResourceKind, page: OpenedPage) -> tuple[list[bytes], list[Fault]]:
     """Return the reduced objects of a page of a list, and the malformed ones."""
     return _reduce((kind, item) for item in page.items)
 

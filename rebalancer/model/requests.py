@@ -86,6 +86,12 @@ def resize_containers(requested: PodRequests, resized: Resized) -> PodRequests:
     return structs.replace(requested, containers=containers, pod_level=level)
 
 
+def says_more(resized: Resized, requested: PodRequests) -> bool:
+    """Return whether a pod's status may change its sums: of most pods it says what the spec says, or nothing."""
+    same = resized.allocated == resized.actual == requested.containers
+    return not same or resized.pod_allocated is not None or resized.pod_reported or resized.infeasible
+
+
 def _take_most(wanted: Amounts, promised: Amounts, held: Amounts, resized: Resized) -> Amounts:
     lists = [promised, held] if resized.infeasible else [wanted, promised, held]
     return make_amounts(take_maximum(map(dict, lists)))
@@ -200,7 +206,7 @@ def _sum_containers(containers: Iterable[ContainerRequests], defaults: Mapping[s
         else:
             _add(needed, tuple(sidecars.items()))
         peak = take_maximum([peak, needed])
-    return take_maximum([total, peak])
+    return take_maximum([total, peak]) if peak else total
 
 
 def _add(total: dict[str, int], more: Amounts) -> None:

@@ -281,7 +281,7 @@ class ProblemBuilder:
         problem = SingleClassProblem(
             component=component,
             requirements=requirements,
-            layout=Layout(topology, bounds, first.counted, pods.ranked, capacity, reserved, useful, self._cache),
+            layout=Layout(topology, bounds, first.counted, pods.ranked, capacity, reserved, useful),
             pods=pods,
             sample=bare,
             capacity=capacity,

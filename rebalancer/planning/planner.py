@@ -352,7 +352,11 @@ class _Planner:
         if refusal is not None:
             return refusal
         preempting = frozenset(outcome.node for outcome in step.preempts)
-        places = [(one.sample, one.nodes | preempting) for one in problem.reservations(step.victims)]
+        # A union with none would copy: thousands of steps share one set of thousands of nodes.
+        places = [
+            (one.sample, one.nodes | preempting if preempting else one.nodes)
+            for one in problem.reservations(step.victims)
+        ]
         # What replaces these has their claims.
         places += [(one.pod, self._view.nodes.names) for one in step.victims if one.pod.claims or one.pod.drivers]
         return refuse_unable(places, self._view, find_landings)

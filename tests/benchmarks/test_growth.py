@@ -21,7 +21,7 @@ from benchmarks.recorded.states import SCENARIOS
 from benchmarks.timing import seconds
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
-from rebalancer.decoding.lists import decode_items, divide_page
+from rebalancer.decoding.lists import decode_items, open_page
 from rebalancer.engine import evaluate
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.labels import Labels, LabelSelector
@@ -46,8 +46,8 @@ def page(workloads: int) -> bytes:
 def compare_decoding() -> None:
     """Print the seconds that 500 pods take to be decoded, and to be parsed by the standard library."""
     data = page(20)
-    assert len(decode_items(PODS, divide_page(data), Interner()).objects) == 500
-    decoded = seconds(lambda: decode_items(PODS, divide_page(data), Interner()), times=5)
+    assert len(decode_items(PODS, open_page(data), Interner()).objects) == 500
+    decoded = seconds(lambda: decode_items(PODS, open_page(data), Interner()), times=5)
     parsed = seconds(lambda: json.loads(data), times=5)
     print(decoded, parsed)
 

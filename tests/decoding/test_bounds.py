@@ -20,7 +20,7 @@ from rebalancer.decoding.bounds import (
 from rebalancer.decoding.constraints import decode_pod_affinity
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED
-from rebalancer.decoding.lists import decode_items, divide_page
+from rebalancer.decoding.lists import decode_items, open_page
 from rebalancer.decoding.wire import Affinity
 from rebalancer.decoding.wire import PodSpec as WireSpec
 from rebalancer.model.cluster import Namespace
@@ -55,7 +55,7 @@ LISTS: dict[str, Callable[[int], tuple[str, Any]]] = {
 
 
 def decoded(path: str, value: Any) -> Pod:
-    page = decode_items(KIND_NAMED["Pod"], divide_page(listed(changed(path, value))), Interner())
+    page = decode_items(KIND_NAMED["Pod"], open_page(listed(changed(path, value))), Interner())
     assert not page.faults
     (read,) = page.objects
     assert isinstance(read, Pod)

@@ -14,8 +14,8 @@ from rebalancer.decoding.lists import (
     UnreadableList,
     decode_file,
     decode_items,
-    divide_page,
     make_snapshot,
+    open_page,
 )
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.cluster import NodePool
@@ -226,9 +226,29 @@ def test_pages() -> None:
     """A page says where the list goes on, and its items need no kind."""
     item = {key: value for key, value in POD.items() if key not in {"kind", "apiVersion"}}
     data = json.dumps({"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [item, {"metadata": {}}]})
-    page = decode_items(PODS, divide_page(data.encode()), Interner())
+    page = decode_items(PODS, open_page(data.encode()), Interner())
     assert (len(page.objects), page.resource_version, page.continue_token) == (1, "9", "more")
     assert isinstance(page.faults[0], Fault)
+
+
+@pytest.mark.parametrize("note", ["", 'the first of "items":[', "x" * 5_000])
+@pytest.mark.parametrize("fields", [("metadata", "items"), ("items", "metadata")])
+def test_the_token_of_a_page_is_found_wherever_it_is(note: str, fields: tuple[str, str]) -> None:
+    """Before the objects or after them, beside a text that looks like their beginning, and behind a long one."""
+    metadata = {"annotations": {"note": note}, "resourceVersion": "9", "continue": "more"}
+    parts = {"metadata": metadata, "items": [POD, POD]}
+    page = open_page(json.dumps({field: parts[field] for field in fields}, separators=(",", ":")).encode())
+    assert (page.resource_version, page.continue_token, len(page.items)) == ("9", "more", 2)
+
+
+def test_a_malformed_object_changes_nothing_of_the_others_of_its_page() -> None:
+    """Although the objects of such a page are decoded one by one, those of others together."""
+    others = [{**POD, "metadata": {**POD["metadata"], "name": f"web-{number}"}} for number in range(3)]
+    malformed = {**POD, "spec": {**POD["spec"], "containers": "none"}}
+    alone = decode_items(PODS, open_page(listed(*others)), Interner())
+    beside = decode_items(PODS, open_page(listed(others[0], malformed, *others[1:])), Interner())
+    assert (beside.objects, len(beside.faults)) == (alone.objects, 1)
+    assert [pod.name for pod in alone.objects] == ["web-0", "web-1", "web-2"]
 
 
 def test_a_template_names_a_required_node_and_a_pod_the_node_where_it_runs() -> None:

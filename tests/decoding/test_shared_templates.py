@@ -7,7 +7,7 @@ from msgspec import structs
 
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, PODS, ResourceKind
-from rebalancer.decoding.lists import decode_items, divide_page
+from rebalancer.decoding.lists import decode_items, open_page
 from rebalancer.model.labels import Labels
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import PodTemplate
@@ -73,7 +73,7 @@ DIFFERENCES: list[tuple[str, Any]] = [
 
 
 def decoded(*pods: dict[str, Any]) -> list[Pod]:
-    page = decode_items(PODS, divide_page(listed(*pods)), Interner())
+    page = decode_items(PODS, open_page(listed(*pods)), Interner())
     assert not page.faults
     return list(page.objects)
 
@@ -133,7 +133,7 @@ def templates(*owners: tuple[ResourceKind, dict[str, Any]]) -> list[PodTemplate]
     """Decode owners with one interner, and return their templates."""
     intern, made = Interner(), []
     for kind, source in owners:
-        (workload,) = decode_items(kind, divide_page(listed(source)), intern).objects
+        (workload,) = decode_items(kind, open_page(listed(source)), intern).objects
         made.append(workload.template)
     return made
 
@@ -173,7 +173,7 @@ def test_claim_templates_are_those_of_the_owner_and_of_ephemeral_volumes() -> No
 def test_a_pod_and_a_template_with_one_spec_are_converted_apart() -> None:
     intern = Interner()
     for _ in range(2):
-        (pod,) = decode_items(PODS, divide_page(listed(POD)), intern).objects
-        (workload,) = decode_items(DEPLOYMENTS, divide_page(listed(owner("web"))), intern).objects
+        (pod,) = decode_items(PODS, open_page(listed(POD)), intern).objects
+        (workload,) = decode_items(DEPLOYMENTS, open_page(listed(owner("web"))), intern).objects
         assert isinstance(pod, Pod)
         assert pod.spec.images == workload.template.spec.images

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KINDS, OPTIONAL_KINDS, ResourceKind
-from rebalancer.decoding.lists import decode_items, divide_page, make_snapshot
+from rebalancer.decoding.lists import decode_items, make_snapshot, open_page
 from rebalancer.model.cluster import Version
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.view import View
@@ -25,7 +25,7 @@ def read_kinds(api: Api, kinds: Sequence[ResourceKind], intern: Interner) -> Obj
     """Read all objects of some kinds, by the snapshot's field."""
     objects: Objects = {kind.field: [] for kind in kinds}
     for kind, document in zip(kinds, in_parallel(lambda kind: api.get(kind.path), kinds), strict=True):
-        page = decode_items(kind, divide_page(json.dumps(document).encode()), intern)
+        page = decode_items(kind, open_page(json.dumps(document).encode()), intern)
         assert not page.faults, page.faults
         objects[kind.field] += page.objects
     return objects

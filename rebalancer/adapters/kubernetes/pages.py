@@ -1,6 +1,6 @@
 """Lists in pages: the API server makes the next page while this one is decoded.
 
-Dividing a page into its objects gives the token of the next one. Decoding 500 pods takes about as long as the API
+The head of a page gives the token of the next one. Decoding 500 pods takes about as long as the API
 server takes to make a page, so that a list takes hardly longer than the slower of the two. What has come of the next
 page waits in the buffers of the connection: a thread that read it beside the decoding would have to wait for the
 interpreter after each 16 KiB, and both would be slower.
@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from rebalancer.adapters.kubernetes.transport import AnswerTooLargeError, Transport
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import ResourceKind
-from rebalancer.decoding.lists import DividedPage, Page, decode_items, divide_page
+from rebalancer.decoding.lists import OpenedPage, Page, decode_items, open_page
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ def read_pages(
 def request_pages(
     transport: Transport,
     path: str,
-    read: Callable[[DividedPage], T],
+    read: Callable[[OpenedPage], T],
     query: Mapping[str, str] = MappingProxyType({}),
     timeout: float | None = None,
 ) -> Iterator[T]:
@@ -64,7 +64,7 @@ def request_pages(
             continue
         if len(data) * _FEWER < _PAGE_BYTES:  # what was large is over
             limit = min(_LIMIT, limit * 2)
-        page = divide_page(data)
+        page = open_page(data)
         del data
         token = page.continue_token
         following = _start(partial(begin, token, limit)) if token else None

@@ -1,10 +1,10 @@
 """Eligibility: which pods policy and owner let move. Refused pods have a reason and a cause; they still count."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.assessment.too_large import refuse_terms
@@ -33,8 +33,8 @@ from rebalancer.policy import Owner, Policy
 from rebalancer.policy.durations import parse_duration
 from rebalancer.scheduling.unpredictable import Unpredictable
 
-_UID: Final = attrgetter("uid")
 _CREATED: Final = attrgetter("created")
+_STARTING: Final = attrgetter("starting_since")
 
 _REVISION = "controller-revision-hash"
 _EXCLUDE = "rebalancer.dev/exclude"
@@ -388,6 +388,36 @@ class Starting(Refusal):
         )
 
 
+class Check(NamedTuple):
+    """A check of a pod; `concerns` returns those of an owner's pods that it may refuse, None: any of them.
+
+    Of pods that are alike to the check one is enough. The pods of an owner share their labels there.
+    """
+
+    refuse: Callable[[Pod], Refusal | None]
+    concerns: Callable[[Sequence[Pod]], Iterable[Pod]] | None = None
+
+
+def _having(field: str) -> Callable[[Sequence[Pod]], Iterable[Pod]]:
+    return partial(filter, attrgetter(field))
+
+
+def _take_first(pods: Sequence[Pod]) -> Sequence[Pod]:
+    return pods[:1]
+
+
+def _one_of_each_spec(pods: Sequence[Pod]) -> Iterable[Pod]:
+    return {id(pod.spec): pod for pod in pods}.values()
+
+
+def _with_volumes(pods: Sequence[Pod]) -> Sequence[Pod]:
+    return [pod for pod in pods if pod.local_volumes or pod.claims]
+
+
+def _refuse_mirror(pod: Pod) -> MirrorPod | None:
+    return MirrorPod() if pod.mirror else None
+
+
 class EligibilityChecker:
     """Checks the pods of one snapshot by the eligibility rules of one policy."""
 
@@ -404,13 +434,13 @@ class EligibilityChecker:
         self._owners = frozenset((owner.kind, owner.group) for owner in self._rules.owners)
         self._selects = cache(self._rules.namespaces.selects)
         self._bound = self._priority_bound()
-        self._selects_every_pod = self._rules.selector is None
         self._refuse_volumes = cache(self._rules_on_volumes)
         self._refused_storage = self._rules.local_storage.refused
         self._starts = TemplateStarts(snapshot)
         self._refuse_evictions = cache(self._rules_on_evictions)
         self._silent = frozenset(node.name for node in snapshot.nodes if not node.ready)
         self._first_unready = cache(lambda owner_uid: find_first_unready(snapshot.workload[owner_uid], snapshot))
+        self._checks = tuple(self._list_checks())
 
     def _priority_bound(self) -> int | None:
         """Return the lowest priority of pods that must stay; None where the policy names an unknown PriorityClass."""
@@ -506,52 +536,47 @@ class EligibilityChecker:
         return unreachable or refuse_denied(namespace, self._snapshot)
 
     def are_all_movable(self, pods: Sequence[Pod]) -> bool:
-        """Return whether a quick test shows that all of these pods may move.
+        """Return whether `refuse_pod` refuses none of these pods of one owner, which share their labels.
 
-        It does where they share labels, spec and local volumes and have neither annotations nor claims of their own, as
-        most pods of a cluster. Where it returns False, `refuse_pod` may still refuse none of them.
+        Each check is asked only about the pods that it may refuse at all; a check that does not name them, about all.
         """
-        spec, labels, volumes = pods[0].spec, pods[0].labels, pods[0].local_volumes
-        if not self._selects_every_pod or self._refuse_spec(pods[0]) is not None or self._refuse_volumes(volumes):
-            return False
-        for pod in pods:
-            if pod.spec is not spec or pod.labels is not labels or pod.local_volumes is not volumes:
-                return False
-            # A template that does not start has a pod that is starting.
-            if pod.annotations or pod.claims or pod.mirror or pod.starting_since is not None:
-                return False
-        if self._arriving and not self._arriving.isdisjoint(map(_UID, pods)):
-            return False
-        if self._snapshot.owned_by_pod and any(pod.uid in self._snapshot.owned_by_pod for pod in pods):
-            return False
-        if self._find_first_unready(pods[0]) is not None:
-            return False
-        if self._silent and any(pod.node in self._silent for pod in pods):
-            return False
-        return self._clock.has_lasted(max(map(_CREATED, pods)), self._rules.min_age)
+        for check in self._checks:
+            for pod in pods if check.concerns is None else check.concerns(pods):
+                if check.refuse(pod) is not None:
+                    return False
+        return True
 
     def refuse_pod(self, pod: Pod) -> Refusal | None:
-        """Return why a pod may not move now although its owner's pods may, or None.
+        """Return why a pod may not move now although its owner's pods may, or None."""
+        for check in self._checks:
+            refusal = check.refuse(pod)
+            if refusal is not None:
+                return refusal
+        return None
 
-        It is not called where `are_all_movable` holds: rules of what such pods share belong into `_refuse_spec`.
-        """
-        if pod.mirror:
-            return MirrorPod()
-        refusal = self._refuse_annotated(pod.annotations, "Pod", since=pod.created)
-        if refusal is not None:
-            return refusal
+    def _list_checks(self) -> Iterator[Check]:
+        """Yield what is checked of each pod, in the order in which a pod with several reasons is told one."""
+        yield Check(_refuse_mirror, _having("mirror"))
+        yield Check(self._refuse_annotated_pod, _having("annotations"))
+        if self._rules.selector is not None:
+            yield Check(self._refuse_unselected, _take_first)
+        yield Check(self._refuse_spec, _one_of_each_spec)
+        if self._snapshot.owned_by_pod:
+            yield Check(lambda pod: refuse_owning(pod, self._snapshot))
+        yield Check(self._refuse_local_storage, _with_volumes)
+        yield Check(self._refuse_young, self._find_youngest)
+        yield Check(self._refuse_before_its_turn, self._find_in_turn)
+        if self._silent:
+            yield Check(self._refuse_on_silent_node)
+        yield Check(self._starts.refuse, self._starts.find_concerned)
+
+    def _refuse_annotated_pod(self, pod: Pod) -> Refusal | None:
+        return self._refuse_annotated(pod.annotations, "Pod", since=pod.created)
+
+    def _refuse_unselected(self, pod: Pod) -> NotSelected | None:
         selector = self._rules.selector
-        if selector is not None and not selector.compiled.matches(pod.labels):
-            return NotSelected()
-        return (
-            self._refuse_spec(pod)
-            or refuse_owning(pod, self._snapshot)
-            or self._refuse_local_storage(pod)
-            or self._refuse_young(pod)
-            or self._refuse_before_its_turn(pod)
-            or self._refuse_on_silent_node(pod)
-            or self._starts.refuse(pod)
-        )
+        assert selector is not None, "checked only where there is one"
+        return None if selector.compiled.matches(pod.labels) else NotSelected()
 
     def _refuse_on_silent_node(self, pod: Pod) -> NodeSilent | None:
         """Refuse a pod that comes back under its name, on a node that is not Ready."""
@@ -609,6 +634,10 @@ class EligibilityChecker:
         refused = tuple([volume for volume in volumes if volume.kind in self._refused_storage])
         return LocalVolumes(refused) if refused else None
 
+    def _find_in_turn(self, pods: Sequence[Pod]) -> Sequence[Pod]:
+        """Return the pods of an owner that creates them in turn, if one is not Ready."""
+        return pods if self._find_first_unready(pods[0]) is not None else ()
+
     def _refuse_before_its_turn(self, pod: Pod) -> Refusal | None:
         """Refuse a pod that would not be created again because one of a lower ordinal is not Ready."""
         first = self._find_first_unready(pod)
@@ -618,6 +647,13 @@ class EligibilityChecker:
         owner = self._snapshot.owner_of(pod)
         in_turn = owner is not None and (owner.kind == "StatefulSet" or owner.ordered)
         return self._first_unready(owner.uid) if owner is not None and in_turn else None
+
+    def _find_youngest(self, pods: Sequence[Pod]) -> Iterable[Pod]:
+        """Return the youngest pod, those that are starting, and those that have just arrived."""
+        yield max(pods, key=_CREATED)
+        yield from filter(_STARTING, pods)
+        if self._arriving:
+            yield from (pod for pod in pods if pod.uid in self._arriving)
 
     def _refuse_young(self, pod: Pod) -> Refusal | None:
         if pod.uid in self._arriving:

