@@ -42,7 +42,7 @@ from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.overview import Overview
 from rebalancer.reporting.documents.plan import fit_plan, plan_document, proposal_document
 from rebalancer.reporting.plan_notes import count_other_workloads
-from rebalancer.reporting.state_reasons import ReportedStates
+from rebalancer.reporting.state_reasons import StateReasons
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.evicted import SeenEviction, note_evictions
@@ -168,7 +168,7 @@ class Cycle:
     @cached_property
     def overview(self) -> Overview:
         """A row for each set of workloads with rules."""
-        return Overview(self.assessment, self.plan, ReportedStates(self.plan, self.relaxations))
+        return Overview(self.assessment, self.plan, StateReasons(self.plan, self.relaxations))
 
     @cached_property
     def stored_map(self) -> MapDocument | None:

@@ -45,7 +45,7 @@ from rebalancer.reporting.documents.map import (
 )
 from rebalancer.reporting.documents.plan import number_steps
 from rebalancer.reporting.evaluated_rules import Rule, constraint_rule, limit_rule, violated_rules
-from rebalancer.reporting.state_reasons import ReportedStates, limit_workloads
+from rebalancer.reporting.state_reasons import StateReasons, limit_workloads
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.changes import domain_subject
 
@@ -143,7 +143,7 @@ class _Map:
         self._fates = evaluation.plan.fates if fates is None else fates
         self._satisfied = satisfied
         self._since = dict(memory.seen)
-        self._states = ReportedStates(self._plan)
+        self._states = StateReasons(self._plan)
         self._steps = number_steps(self._plan)
         lanes = self._find_lanes(chosen)
         self._more = max(0, len(lanes) - size.lanes)

@@ -25,7 +25,7 @@ from rebalancer.reporting.cluster_map import MOST_LANDINGS, choose_zone_key, fin
 from rebalancer.reporting.documents.map import MoveKind, NodeState, move_kind
 from rebalancer.reporting.documents.zones import NodeMark, ZoneEntry, ZonesDocument
 from rebalancer.reporting.evaluated_rules import violated_rules
-from rebalancer.reporting.state_reasons import ReportedStates
+from rebalancer.reporting.state_reasons import StateReasons
 
 _MOST_ZONES: Final = 24
 _MARKS: Final = {
@@ -158,7 +158,7 @@ class _Zones:
 
     def _add_bounds(self, counted: _Pods, landings: _ByWorkload) -> _Bounds:
         plan = self._evaluation.plan
-        states = ReportedStates(plan)
+        states = StateReasons(plan)
         of_zones = [
             (rule.state(states).state in _NEVER, workloads, rule, most)
             for workloads, rule in self._rules

@@ -1,5 +1,6 @@
-"""The headline: what happens now and what comes next, in a few words that `status` and the page share."""
+"""What `status` and the page say in the same words: the headline, waits, holds, the plan that waits for approval."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -7,7 +8,9 @@ from typing import NamedTuple
 from rebalancer.model.words import format_rest, plural
 from rebalancer.policy import Mode
 from rebalancer.reporting.documents.overview import Figures
-from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.reporting.documents.status import ApprovalStatus, StatusDocument
+from rebalancer.reporting.documents.waits import HoldStatus, RepairWait
+from rebalancer.reporting.phrases import ago, domains_text, end_text, from_now, workload_names
 
 
 class Sign(StrEnum):
@@ -102,3 +105,43 @@ def _clock(moment: datetime, now: datetime) -> str:
 
 def _violated(figures: Figures) -> str:
     return f"{plural(figures.violated, 'workload')} violated"
+
+
+def hold_sentence(hold: HoldStatus, now: datetime) -> str:
+    """Say what is held, since when, why and until when."""
+    since = f" since {hold.since:%Y-%m-%d %H:%M:%SZ} ({ago(hold.since, now)})" if hold.since is not None else ""
+    return f"{hold.scope}{since}: {hold.reason}: {hold.message}; {end_text(hold.until, hold.ends_with, now)}"
+
+
+def wait_sentence(wait: RepairWait, now: datetime) -> str:
+    """Say when a repair goes on, with what, and why not before."""
+    usual = wait.usual.median if wait.usual is not None else None
+    end = end_text(wait.until, wait.ends_with, now, usual)
+    then = ""
+    if wait.then is not None and (wait.until is not None or wait.ends_with):
+        then = f", then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
+    what = [*wait.violated, *([plural(wait.evictions, "eviction")] if wait.evictions else [])]
+    of = f", {'; '.join(what)}" if what else ""
+    return f"{wait.namespace}/{workload_names(wait.workloads)}{of}: {end}{then}. {wait.reason}: {wait.message}"
+
+
+def approval_title(approval: ApprovalStatus) -> str:
+    """Name the plan, and whether it waits for approval."""
+    number = plural(approval.total, "eviction")
+    if approval.approved:
+        return f"Approved: plan {approval.hash}, {number}, {approval.left} of them still to be made"
+    return f"To be approved: plan {approval.hash}, {number}"
+
+
+def approval_sentences(approval: ApprovalStatus, now: datetime) -> Iterator[str]:
+    """Yield until when it is proposed or carried out, how it is approved and by whom, and how many are not shown."""
+    if approval.approved:
+        yield f"Approved {ago(approval.since, now)}; without progress it ends {from_now(approval.expires_at, now)}."
+    else:
+        expires = from_now(approval.expires_at, now)
+        yield f"Proposed {ago(approval.since, now)}; expires {expires}, and a new plan is proposed then."
+        yield f"{approval.command} shows it and asks. Who may: {approval.who}."
+        yield "Once approved, it is carried out within all budgets; what else waits needs an approval of its own."
+    more = approval.left - len(approval.evictions)
+    if more > 0:
+        yield f"And {plural(more, 'more eviction')}; rebalancer approve --dry-run lists all."

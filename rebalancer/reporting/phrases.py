@@ -1,6 +1,6 @@
-"""Phrases that plan, report, explanation and prediction share: names, counts before and after, limits, the proof."""
+"""Phrases that plan, report, explanation and prediction share: names, counts, limits, the proof, the searches."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import starmap
 from typing import Final, Protocol
@@ -16,6 +16,8 @@ from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.eviction import Eviction, ViolatedRequirement
 from rebalancer.planning.expected_counts import expected_worst
 from rebalancer.planning.plan import ComponentPlan
+from rebalancer.planning.search.driver import Flaw
+from rebalancer.planning.search.report import Attempt, Method
 from rebalancer.reporting.domain_counts import FEW, ListedCounts, list_counts
 from rebalancer.scheduling.predict import Prediction
 from rebalancer.scheduling.preemption import describe_preemptions
@@ -25,6 +27,23 @@ _MOST_NODES = 6
 
 _LONG_GRACE: Final = timedelta(minutes=10)
 """A grace period that is longer is named."""
+
+
+_METHODS: Final = {
+    Method.CERTIFICATE: "a certificate (arithmetic on the counts)",
+    Method.CONTINGENT: "a contingent plan for the whole repair",
+    Method.FORCED: "a step that is forced by itself",
+    Method.LOOKAHEAD: "lookahead on the real nodes",
+    Method.PARTIAL: "a partial repair",
+    Method.PREEMPTION: "a repair by preemption",
+}
+_FLAWS: Final = {
+    Flaw.NOT_NEARER: "the minimum would not fall",
+    Flaw.PENDING: "a pod would stay pending",
+    Flaw.WORSE: "a constraint would be exceeded by more",
+    Flaw.CLOSED: "no node would admit a further pod",
+    Flaw.UNKNOWN: "the scheduler's choices could not be followed",
+}
 
 
 def domain_name(key: str, domain: str) -> str:
@@ -267,3 +286,24 @@ def _scheduler_choice(prediction: Prediction) -> str:
     one_of = "" if len(names) == 1 else "one of "
     best = f": the best{sample}" if sample else ""
     return f"kube-scheduler picks {one_of}{', '.join(names[:_MOST_NODES])}{more}{best}"
+
+
+def flaw_name(flaw: Flaw) -> str:
+    """Return the name of a flaw in documents."""
+    return "".join(part.capitalize() for part in flaw.name.split("_"))
+
+
+def method_lines(group: ComponentPlan) -> Iterator[str]:
+    """Yield which method found the step of a component, and the result of each other method."""
+    if group.method is not None:
+        yield f"found by {_METHODS[group.method]}"
+    for attempt in group.attempts:
+        if not attempt.answered:
+            yield f"not by {_METHODS[attempt.method]}: {_outcome(attempt)}"
+
+
+def _outcome(attempt: Attempt) -> str:
+    parts = [f"{plural(number, 'candidate')} rejected, {_FLAWS[flaw]}" for flaw, number in attempt.rejected]
+    if attempt.limit_reached:
+        parts.append("the search limit was reached")
+    return "; ".join(parts) or "it does not apply"

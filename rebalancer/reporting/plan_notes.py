@@ -2,7 +2,9 @@
 
 Domains without nodes in one line each: which workloads would violate their constraints with a node there. Repairs that
 lack nothing but capacity, in one line each: what they need, and why it is not there. The other workloads in numbers:
-those that satisfy everything, those that evictions do not repair, and those of which nothing could be counted.
+those that satisfy everything, those that evictions do not repair, and those of which nothing could be counted. And
+how many pods local volumes keep: by default every pod with an emptyDir stays, so that a cluster of such pods is hardly
+repaired; whoever reads a plan or a report must see that at a glance.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,9 +15,11 @@ from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes
 from rebalancer.assessment.findings.domains import describe_source
 from rebalancer.capacity.decision import OF_CAPACITY
 from rebalancer.model.moves import Reference
-from rebalancer.model.reasons import FindingKind, State
-from rebalancer.model.words import name_list, short_key
+from rebalancer.model.pods import LocalStorage
+from rebalancer.model.reasons import FindingKind, Reason, State
+from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.planning.plan import Plan, PlanRefusal
+from rebalancer.planning.scope.eligibility import SAFE_TO_EVICT, LocalVolumes, local_storage_fields
 from rebalancer.reporting.state_reasons import is_constraint_unknown, is_limit_unknown, limit_workloads
 
 
@@ -81,3 +85,21 @@ def count_other_workloads(plan: Plan, assessment: Assessment, chosen: frozenset[
     unknown = tuple(sorted(workload for workload, found in others.items() if found == {State.UNKNOWN}))
     satisfied = sum(not found for found in others.values())
     return OtherWorkloads(satisfied=satisfied, unplanned=len(others) - satisfied - len(unknown), unknown=unknown)
+
+
+def local_storage_line(refusals: Iterable[PlanRefusal]) -> str:
+    """Count the pods that stay for their local volumes and say how to allow their eviction; "" if there are none."""
+    pods = 0
+    kinds: set[LocalStorage] = set()
+    for refused in refusals:
+        cause = refused.refusal
+        if isinstance(cause, LocalVolumes):
+            pods += 1
+            kinds.update(volume.kind for volume in cause.volumes)
+    if not pods:
+        return ""
+    return (
+        f"{Reason.LOCAL_STORAGE}: {plural(pods, 'pod')} {'is' if pods == 1 else 'are'} not evicted because of local "
+        f"volumes. To allow it, set {local_storage_fields(kinds)} to Allow in the policy, or annotate the "
+        f'{"pod" if pods == 1 else "pods"} {SAFE_TO_EVICT}: "true".'
+    )

@@ -21,7 +21,7 @@ class StateReason(NamedTuple):
 
 
 class StateReasons:
-    """States and reasons by one plan.
+    """States and reasons by one plan; Unknown where no domain was counted: nothing is satisfied by an empty count.
 
     Planning handles neither soft constraints that `spread.actOn` does not list nor limits with `action: Alert`: their
     state follows from the counts. So does that of a limit that is Infeasible by itself.
@@ -34,12 +34,16 @@ class StateReasons:
 
     def for_constraint(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> StateReason:
         """Return the state and reason of one constraint of a group."""
+        if is_constraint_unknown(evaluated):
+            return _nothing_counted(evaluated.constraint.key)
         if not (evaluated.counts.violated and evaluated.constraint.hard):
             return StateReason(evaluated.state)
         return self._state_reason(self._groups.get(group.spread.name), evaluated.state)
 
     def for_limit(self, limit: EvaluatedLimit) -> StateReason:
         """Return the state and reason of a limit."""
+        if is_limit_unknown(limit):
+            return _nothing_counted(limit.topology_key)
         if limit.state is not State.VIOLATED:
             return StateReason(limit.state, limit.reason)
         return self._state_reason(self._limits.get(limit.name) if self._limits else None, limit.state)
@@ -49,22 +53,6 @@ class StateReasons:
             return StateReason(otherwise)
         message = component_text(planned, self._relaxations)
         return StateReason(planned.state, planned.reason, message, planned.evictions)
-
-
-class ReportedStates(StateReasons):
-    """States and reasons, Unknown where no domain was counted: nothing is satisfied by an empty count."""
-
-    def for_constraint(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> StateReason:
-        """Return the state and reason of one constraint of a group."""
-        if is_constraint_unknown(evaluated):
-            return _nothing_counted(evaluated.constraint.key)
-        return super().for_constraint(group, evaluated)
-
-    def for_limit(self, limit: EvaluatedLimit) -> StateReason:
-        """Return the state and reason of a limit."""
-        if is_limit_unknown(limit):
-            return _nothing_counted(limit.topology_key)
-        return super().for_limit(limit)
 
 
 def is_constraint_unknown(evaluated: EvaluatedConstraint) -> bool:

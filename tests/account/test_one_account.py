@@ -42,10 +42,11 @@ from rebalancer.reporting.documents.history import history_entry
 from rebalancer.reporting.documents.overview import RowState
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.text.status import status_text
-from tests.build import a_state
+from tests.build import a_cluster, a_policy, a_state
+from tests.controller.cycles import cycle_of
 from tests.drawing import examples
 from tests.reporting.test_plan_numbers import clusters
-from tests.reports import page_of, rows_of
+from tests.reports import cycle_report, page_of, rows_of, state_of
 from tests.tracking.build import move
 
 ANSWERS = (
@@ -256,3 +257,12 @@ def check_past(state: LoopState) -> None:
     for entry in map(history_entry, state.memory.outbox):
         if entry.kind == EntryKind.MOVED and entry.outcome in {MoveState.REFUSED, MoveState.GONE}:
             assert f"evicted {entry.pod}" not in entry.text
+
+
+def test_a_constraint_of_which_nothing_was_counted_is_unknown_everywhere() -> None:
+    """Nothing is satisfied by an empty count: the metric has the state that report and page have."""
+    snapshot = a_cluster("a", 1, {"a-1": 2}, spread={"example.com/rack": 1}).snapshot()
+    cycle = cycle_of(snapshot, a_policy())
+    (constraint,) = cycle_report(cycle).constraints
+    ((labels, value),) = rows_of(state_of(cycle), "rebalancer_constraint_state").items()
+    assert (labels[-1], value, constraint.state) == ("Unknown", 1, "Unknown")

@@ -24,9 +24,8 @@ from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.reporting.documents.status import MoveEntry
 from rebalancer.reporting.documents.waits import LikelyDomains, RepairWait, shorten
-from rebalancer.reporting.headline import Headline, Sign, headline
+from rebalancer.reporting.headline import Headline, Sign, approval_sentences, approval_title, headline, hold_sentence
 from rebalancer.reporting.phrases import ago, domains_text, from_now
-from rebalancer.reporting.wait_sentences import approval_sentences, approval_title, hold_sentence
 
 MOVING_SECONDS: Final = 2
 """After so many seconds a browser renews the page while something moves or a plan waits for approval."""

@@ -49,15 +49,14 @@ from rebalancer.reporting.phrases import (
     eviction_text,
     key_text,
     limit_change,
+    method_lines,
     prediction_summary,
     repair_cost,
     unsatisfied_limits,
     wait_end,
     why_no_fewer,
 )
-from rebalancer.reporting.searches import method_lines
 from rebalancer.reporting.state_reasons import (
-    ReportedStates,
     StateReason,
     StateReasons,
     is_constraint_unknown,
@@ -128,7 +127,7 @@ def explain_pod(
     node = view.nodes.by_name.get(pod.node or "")
     labels = node.labels if node is not None else {}
     path = [
-        *_state_answers(groups, limits, labels, ReportedStates(plan, details.relaxations)),
+        *_state_answers(groups, limits, labels, StateReasons(plan, details.relaxations)),
         *_missing_domain_answers(reference, assessment),
         *_replacement_answers(pod, view),
     ]
@@ -155,7 +154,7 @@ def explain_workload(
     """Explain a workload: its constraints and limits, what is planned for it, and why not more."""
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     path = [
-        *_state_answers(groups, limits, {}, ReportedStates(plan, details.relaxations)),
+        *_state_answers(groups, limits, {}, StateReasons(plan, details.relaxations)),
         *_missing_domain_answers(reference, assessment),
         *_repair_answers(reference, plan, snapshot),
     ]

@@ -23,7 +23,7 @@ from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Tex
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit, RuleReporter
 from rebalancer.reporting.documents.waits import RepairWait, repair_wait
 from rebalancer.reporting.phrases import key_text, why_no_fewer, workload_names
-from rebalancer.reporting.state_reasons import ReportedStates, limit_workloads
+from rebalancer.reporting.state_reasons import StateReasons, limit_workloads
 
 ROWS: Final = 20
 """Rows on one page."""
@@ -203,7 +203,7 @@ class _Row(NamedTuple):
 class Overview:
     """The rows of one cycle; an account says how they go on."""
 
-    def __init__(self, assessment: Assessment, plan: Plan, states: ReportedStates) -> None:
+    def __init__(self, assessment: Assessment, plan: Plan, states: StateReasons) -> None:
         self._assessment = assessment
         self._states = states
         self._groups = {workload: group for group in reversed(plan.components) for workload in group.workloads}

@@ -44,7 +44,7 @@ from rebalancer.reporting.documents.report import (
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.zones import ZonesDocument
 from rebalancer.reporting.folded_zones import zones_document
-from rebalancer.reporting.state_reasons import ReportedStates
+from rebalancer.reporting.state_reasons import StateReasons
 
 _MOST: Final = 50
 """So many evictions, waiting ones and findings are listed; `perCycle` allows no more evictions by default."""
@@ -124,7 +124,7 @@ class PageSource:
         self._account = account
         self._findings = findings
         self._relaxations = relaxations
-        states = ReportedStates(account.plan, relaxations)
+        states = StateReasons(account.plan, relaxations)
         self._rules = RuleReporter(states, evaluation.causes, findings, dict(memory.seen))
         self._overview = overview
         self._memory = memory

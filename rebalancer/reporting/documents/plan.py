@@ -37,8 +37,7 @@ from rebalancer.reporting.documents.document import (
 )
 from rebalancer.reporting.documents.waits import NextMove, find_next_end, next_move
 from rebalancer.reporting.domain_counts import list_counts
-from rebalancer.reporting.phrases import component_text, eviction_text, why_no_fewer
-from rebalancer.reporting.searches import flaw_name
+from rebalancer.reporting.phrases import component_text, eviction_text, flaw_name, why_no_fewer
 
 
 class PlannedConstraint(CamelCaseStruct, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ from rebalancer.reporting.documents.document import (
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.remedies import Violation, find_revision_label, limit_remedy, remedy
-from rebalancer.reporting.state_reasons import ReportedStates, StateReason, limit_workloads
+from rebalancer.reporting.state_reasons import StateReason, StateReasons, limit_workloads
 from rebalancer.scheduling.view import View
 
 WorkloadFilter = Callable[[Reference], bool]
@@ -234,7 +234,7 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
 
     `causes`, `findings` and `relaxations` are the results of `find_causes`, `find_findings` and `find_relaxations`.
     """
-    rules = RuleReporter(ReportedStates(plan, relaxations), causes, findings, dict(memory.seen))
+    rules = RuleReporter(StateReasons(plan, relaxations), causes, findings, dict(memory.seen))
     constraints = [
         row
         for group in assessment.groups
@@ -349,7 +349,7 @@ class RuleReporter:
     """
 
     def __init__(
-        self, states: ReportedStates, causes: Causes, findings: Sequence[Finding], seen: Mapping[str, datetime]
+        self, states: StateReasons, causes: Causes, findings: Sequence[Finding], seen: Mapping[str, datetime]
     ) -> None:
         self._states = states
         self._seen = seen

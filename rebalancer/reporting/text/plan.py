@@ -18,13 +18,13 @@ from rebalancer.planning.fates import Waits
 from rebalancer.planning.plan import ComponentPlan, Plan, PlanRefusal
 from rebalancer.planning.scope.budgets import StepExceedsBudget
 from rebalancer.planning.scope.components import current_counts
-from rebalancer.reporting.local_storage import local_storage_line
 from rebalancer.reporting.phrases import (
     certainty,
     component_text,
     counts_change,
     eviction_text,
     limit_change,
+    method_lines,
     proof_text,
     repair_cost,
     unsatisfied_limits,
@@ -32,7 +32,7 @@ from rebalancer.reporting.phrases import (
     why_no_fewer,
     workload_names,
 )
-from rebalancer.reporting.searches import method_lines
+from rebalancer.reporting.plan_notes import local_storage_line
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 
 _MOST_DOMAINS = 4

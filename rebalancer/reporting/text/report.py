@@ -10,8 +10,8 @@ from rebalancer.planning.plan import PlanRefusal
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.report import ReportDocument, ReportedConstraint
 from rebalancer.reporting.domain_counts import ListedCounts
-from rebalancer.reporting.local_storage import local_storage_line
 from rebalancer.reporting.phrases import listed_text, workload_names
+from rebalancer.reporting.plan_notes import local_storage_line
 from rebalancer.reporting.text.failures import failure_lines
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 from rebalancer.reporting.text.limits import limit_sections

@@ -9,16 +9,17 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, format_rest, plural
 from rebalancer.reporting.acting import describe_controller, slow_start_text
 from rebalancer.reporting.documents.status import ApprovalStatus, MoveEntry, StatusDocument
-from rebalancer.reporting.headline import Sign, headline
-from rebalancer.reporting.phrases import ago, domains_text, proof_text
-from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines, sections
-from rebalancer.reporting.text.map import map_lines
-from rebalancer.reporting.wait_sentences import (
+from rebalancer.reporting.headline import (
+    Sign,
     approval_sentences,
     approval_title,
+    headline,
     hold_sentence,
     wait_sentence,
 )
+from rebalancer.reporting.phrases import ago, domains_text, proof_text
+from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines, sections
+from rebalancer.reporting.text.map import map_lines
 
 _MOVES: Final = ("POD", "WORKLOAD", "FROM", "TO", "WHY", "STATE", "SINCE")
 _REASONS: Final = ("REASON", "NUMBER")
