@@ -14,9 +14,9 @@ from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.document import json_chunks, to_yaml
-from rebalancer.reporting.documents.plan import plan_document, plan_totals
-from rebalancer.reporting.plan_notes import count_other_workloads, missing_domain_lines, needed_capacity_lines
-from rebalancer.reporting.text.plan import PlanView, plan_text
+from rebalancer.reporting.documents.plan import PlanDocument, plan_document, plan_totals
+from rebalancer.reporting.plan_notes import find_notes
+from rebalancer.reporting.text.plan import PlanOptions, plan_text
 
 
 def add_arguments(parser: Parser) -> None:
@@ -41,12 +41,21 @@ def run(args: argparse.Namespace) -> int:
     options = ReadOptions.of(args)
     cluster = load_cluster(options)
     workloads = select_workloads(options, cluster.snapshot)
-    evaluation = cluster.evaluation
-    made = narrow_plan(evaluation.plan, workloads)
-    relaxations = find_relaxations(made)
-    satisfied, unplanned, unknown = count_other_workloads(made, evaluation.assessment, workloads)
+    made = narrow_plan(cluster.evaluation.plan, workloads)
+    if options.output == "name":
+        write_lines(_name_pods(made.fates.going))
+    if options.output != "name" or args.out:
+        notes, acting = find_notes(made, cluster.evaluation.assessment, workloads), cluster.acting.line
+        relaxations, source = find_relaxations(made), cluster.source
+        document = plan_document(made, cluster.snapshot, relaxations, notes, acting=acting, policy_source=source)
+        _write(document, args, options)
+    has_evictions = plan_totals(made).evictions > 0
+    return Exit.SOMETHING if args.detailed_exitcode and has_evictions else Exit.FINE
+
+
+def _write(document: PlanDocument, args: argparse.Namespace, options: ReadOptions) -> None:
+    """Write the document into a file where that is asked for, and to standard output in the chosen format."""
     if args.out:
-        document = plan_document(made, cluster.snapshot, relaxations, unknown)
         try:
             with Path(args.out).open("w", encoding="utf-8") as file:
                 file.writelines(json_chunks(document))
@@ -54,27 +63,9 @@ def run(args: argparse.Namespace) -> int:
             raise CliError(f"{args.out}: {error.strerror}") from None
     match options.output:
         case "json":
-            sys.stdout.writelines(json_chunks(plan_document(made, cluster.snapshot, relaxations, unknown)))
+            sys.stdout.writelines(json_chunks(document))
         case "yaml":
-            sys.stdout.write(to_yaml(plan_document(made, cluster.snapshot, relaxations, unknown)))
-        case "name":
-            write_lines(_name_pods(made.fates.going))
-        case _:
-            view = PlanView(
-                acting=cluster.acting.line,
-                policy=cluster.source,
-                satisfied=satisfied,
-                unplanned=unplanned,
-                unknown=len(unknown),
-                relaxations=relaxations,
-                missing=(
-                    *missing_domain_lines(evaluation.assessment.domains_without_nodes, workloads),
-                    *needed_capacity_lines(made.refusals, workloads),
-                ),
-                verbose=args.verbose,
-                wide=options.output == "wide",
-                most=options.most,
-            )
-            sys.stdout.write(plan_text(made, cluster.snapshot, view, options.layout))
-    has_evictions = plan_totals(made).evictions > 0
-    return Exit.SOMETHING if args.detailed_exitcode and has_evictions else Exit.FINE
+            sys.stdout.write(to_yaml(document))
+        case "table" | "wide":
+            shown = PlanOptions(verbose=args.verbose, wide=options.output == "wide", most=options.most)
+            sys.stdout.write(plan_text(document, shown, options.layout))

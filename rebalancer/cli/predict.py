@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         case "yaml":
             sys.stdout.write(to_yaml(prediction_document(prediction)))
         case _:
-            sys.stdout.write(prediction_text(prediction, options.layout))
+            sys.stdout.write(prediction_text(prediction_document(prediction), options.layout))
     return Exit.FINE
 
 

@@ -25,6 +25,7 @@ from rebalancer.reporting.cluster_map import WHOLE, map_document
 from rebalancer.reporting.documents.document import json_chunks, to_yaml
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
+from rebalancer.reporting.plan_notes import local_storage_line
 from rebalancer.reporting.text.report import report_map_text, report_text
 
 _FAIL_ON = {
@@ -101,13 +102,13 @@ def run(args: argparse.Namespace) -> int:
         case "name":
             write_lines(_unsatisfied_names(document))
         case _:
-            refusals = narrow_plan(evaluation.plan, workloads).refusals
+            held = local_storage_line(narrow_plan(evaluation.plan, workloads).refusals)
             wide = options.output == "wide"
             layout, head = options.layout, cluster.head()
             if drawn is not None:
                 sys.stdout.write(report_map_text(document, drawn, layout, head=head, rules=bool(args.map)))
             else:
-                sys.stdout.write(report_text(document, refusals, layout, head=head, most=options.most, wide=wide))
+                sys.stdout.write(report_text(document, held, layout, head=head, most=options.most, wide=wide))
     if not args.fail_on:
         return Exit.FINE
     return _exit_code(document, args.fail_on, cluster.snapshot, chose_nothing=workloads is not None and not workloads)

@@ -36,12 +36,13 @@ from rebalancer.planning.fates import Fates
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.ports import ReplicaCount, count_pods
+from rebalancer.reporting.acting import describe_mode
 from rebalancer.reporting.cluster_map import stored_map
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.overview import Overview
 from rebalancer.reporting.documents.plan import fit_plan, plan_document, proposal_document
-from rebalancer.reporting.plan_notes import count_other_workloads
+from rebalancer.reporting.plan_notes import find_notes
 from rebalancer.reporting.state_reasons import StateReasons
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
@@ -154,8 +155,9 @@ class Cycle:
         """
         proposal = self.memory.proposal
         if proposal is None:
-            unknown = count_other_workloads(self.plan, self.assessment, None).unknown
-            return fit_plan(plan_document(self.plan, self.snapshot, self.relaxations, unknown), _MOST_OF_PLAN)
+            notes, acting = find_notes(self.plan, self.assessment), describe_mode(self.context.mode)
+            document = plan_document(self.plan, self.snapshot, self.relaxations, notes, acting=acting)
+            return fit_plan(document, _MOST_OF_PLAN)
         document = proposal_document(self.plan, proposal, expires_at(proposal, self.context.policy), self.snapshot)
         return to_json(document).decode()
 

@@ -17,7 +17,7 @@ from rebalancer.planning.eviction import Eviction, ViolatedRequirement
 from rebalancer.planning.expected_counts import expected_worst
 from rebalancer.planning.plan import ComponentPlan
 from rebalancer.planning.search.driver import Flaw
-from rebalancer.planning.search.report import Attempt, Method
+from rebalancer.planning.search.report import Method
 from rebalancer.reporting.domain_counts import FEW, ListedCounts, list_counts
 from rebalancer.scheduling.predict import Prediction
 from rebalancer.scheduling.preemption import describe_preemptions
@@ -29,7 +29,7 @@ _LONG_GRACE: Final = timedelta(minutes=10)
 """A grace period that is longer is named."""
 
 
-_METHODS: Final = {
+_METHODS: Final[Mapping[str, str]] = {
     Method.CERTIFICATE: "a certificate (arithmetic on the counts)",
     Method.CONTINGENT: "a contingent plan for the whole repair",
     Method.FORCED: "a step that is forced by itself",
@@ -37,13 +37,14 @@ _METHODS: Final = {
     Method.PARTIAL: "a partial repair",
     Method.PREEMPTION: "a repair by preemption",
 }
-_FLAWS: Final = {
-    Flaw.NOT_NEARER: "the minimum would not fall",
-    Flaw.PENDING: "a pod would stay pending",
-    Flaw.WORSE: "a constraint would be exceeded by more",
-    Flaw.CLOSED: "no node would admit a further pod",
-    Flaw.UNKNOWN: "the scheduler's choices could not be followed",
+_FLAWS: Final[Mapping[str, str]] = {
+    "NotNearer": "the minimum would not fall",
+    "Pending": "a pod would stay pending",
+    "Worse": "a constraint would be exceeded by more",
+    "Closed": "no node would admit a further pod",
+    "Unknown": "the scheduler's choices could not be followed",
 }
+"""By the name of a flaw in documents."""
 
 
 def domain_name(key: str, domain: str) -> str:
@@ -173,7 +174,21 @@ def why_no_fewer(group: ComponentPlan) -> str:
     return "; ".join(str(fact) for fact in (group.proof, group.detour) if fact is not None)
 
 
-def numbers_text(numbers: PlanNumbers) -> str:
+class _Parts(Protocol):
+    @property
+    def now(self) -> int: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def later(self) -> int: ...
+
+    @property
+    def blocked(self) -> int: ...
+
+
+def numbers_text(numbers: _Parts) -> str:
     """List the parts of a repair's evictions that are not zero: `1 now, 3 waiting`."""
     parts = ((name, getattr(numbers, name)) for name in ("now", "waiting", "later", "blocked"))
     return ", ".join(f"{number} {name}" for name, number in parts if number)
@@ -293,17 +308,31 @@ def flaw_name(flaw: Flaw) -> str:
     return "".join(part.capitalize() for part in flaw.name.split("_"))
 
 
-def method_lines(group: ComponentPlan) -> Iterator[str]:
+class _Attempt(Protocol):
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def answered(self) -> bool: ...
+
+    @property
+    def rejected(self) -> Mapping[str, int]: ...
+
+    @property
+    def limit_reached(self) -> bool: ...
+
+
+def method_lines(method: str | None, attempts: Iterable[_Attempt]) -> Iterator[str]:
     """Yield which method found the step of a component, and the result of each other method."""
-    if group.method is not None:
-        yield f"found by {_METHODS[group.method]}"
-    for attempt in group.attempts:
+    if method is not None:
+        yield f"found by {_METHODS[method]}"
+    for attempt in attempts:
         if not attempt.answered:
             yield f"not by {_METHODS[attempt.method]}: {_outcome(attempt)}"
 
 
-def _outcome(attempt: Attempt) -> str:
-    parts = [f"{plural(number, 'candidate')} rejected, {_FLAWS[flaw]}" for flaw, number in attempt.rejected]
+def _outcome(attempt: _Attempt) -> str:
+    parts = [f"{plural(number, 'candidate')} rejected, {_FLAWS[flaw]}" for flaw, number in attempt.rejected.items()]
     if attempt.limit_reached:
         parts.append("the search limit was reached")
     return "; ".join(parts) or "it does not apply"

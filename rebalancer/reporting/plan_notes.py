@@ -8,7 +8,7 @@ repaired; whoever reads a plan or a report must see that at a glance.
 """
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes
@@ -48,19 +48,24 @@ def needed_capacity_lines(refusals: Iterable[PlanRefusal], chosen: Collection[Re
     return [text.replace("{}", name_list(map(str, names)), 1) for text, names in workloads.items()]
 
 
-class OtherWorkloads(NamedTuple):
+class PlanNotes(NamedTuple):
     """How many workloads outside of a plan satisfy everything, and how many violate what evictions do not repair.
 
-    `unknown` are the others, in order: they violate nothing that could be counted, and not everything could.
+    `unknown` are the others, in order: they violate nothing that could be counted, and not everything could. `lines`
+    are what there is to say besides.
     """
 
-    satisfied: int
-    unplanned: int
-    unknown: tuple[Reference, ...]
+    satisfied: int = 0
+    unplanned: int = 0
+    unknown: tuple[Reference, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
-def count_other_workloads(plan: Plan, assessment: Assessment, chosen: frozenset[Reference] | None) -> OtherWorkloads:
-    """Count the chosen workloads that a plan does not concern; None chooses all.
+NO_NOTES: Final = PlanNotes()
+
+
+def find_notes(plan: Plan, assessment: Assessment, chosen: frozenset[Reference] | None = None) -> PlanNotes:
+    """Return what there is to say of the chosen workloads besides a plan of theirs; None chooses all.
 
     Evictions repair neither soft constraints that `spread.actOn` does not list nor limits with `action: Alert`.
     """
@@ -84,7 +89,17 @@ def count_other_workloads(plan: Plan, assessment: Assessment, chosen: frozenset[
     }
     unknown = tuple(sorted(workload for workload, found in others.items() if found == {State.UNKNOWN}))
     satisfied = sum(not found for found in others.values())
-    return OtherWorkloads(satisfied=satisfied, unplanned=len(others) - satisfied - len(unknown), unknown=unknown)
+    held = local_storage_line(plan.refusals)
+    return PlanNotes(
+        satisfied=satisfied,
+        unplanned=len(others) - satisfied - len(unknown),
+        unknown=unknown,
+        lines=(
+            *([held] if held else []),
+            *missing_domain_lines(assessment.domains_without_nodes, chosen),
+            *needed_capacity_lines(plan.refusals, chosen),
+        ),
+    )
 
 
 def local_storage_line(refusals: Iterable[PlanRefusal]) -> str:

@@ -14,7 +14,9 @@ from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.policy.sections import Eligibility, EligibleNamespaces
-from rebalancer.reporting.text.plan import PlanView, plan_text
+from rebalancer.reporting.documents.plan import plan_document
+from rebalancer.reporting.plan_notes import PlanNotes
+from rebalancer.reporting.text.plan import plan_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
@@ -88,7 +90,7 @@ def test_a_report() -> None:
 def test_a_plan_counts_the_workloads_that_satisfy_everything() -> None:
     snapshot = shop().snapshot()
     made = evaluate(snapshot, eager()).plan
-    text = plan_text(made, snapshot, PlanView(acting="mode Observe", satisfied=2))
+    text = plan_text(plan_document(made, snapshot, beside=PlanNotes(satisfied=2), acting="mode Observe"))
     assert "\n2 other workloads satisfy all constraints and limits.\n" in text
 
 

@@ -14,8 +14,10 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.policy import Capacity, CapacityMode, Mode, Policy, Topology, default_policy, load_policy
+from rebalancer.reporting.acting import describe_mode
 from rebalancer.reporting.documents.document import json_chunks
 from rebalancer.reporting.documents.plan import plan_document
+from rebalancer.reporting.plan_notes import find_notes
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.simulator import ZONE
 from tests.capacity.test_gate import placeholder
@@ -35,8 +37,10 @@ ALL_ZONES = Topology(domains={ZONE: ("a", "b", "c")})
 def printed(snapshot: Snapshot, policy: Policy) -> str:
     """Return what `rebalancer plan -o json` prints of a cluster."""
     evaluation = evaluate_once(snapshot, policy, DEFAULT_PROFILE)
-    relaxations = find_relaxations(evaluation.plan)
-    return "".join(json_chunks(plan_document(evaluation.plan, evaluation.inputs.snapshot, relaxations)))
+    made = evaluation.plan
+    notes, acting = find_notes(made, evaluation.assessment), describe_mode(policy.mode)
+    document = plan_document(made, evaluation.inputs.snapshot, find_relaxations(made), notes, acting=acting)
+    return "".join(json_chunks(document))
 
 
 @given(

@@ -11,9 +11,10 @@ from rebalancer.planning.diagnosis.relaxation import Relaxation, ReplicaChange
 from rebalancer.planning.diagnosis.slack import RelaxedBound
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_workload
+from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.phrases import component_text
 from rebalancer.reporting.text.explanation import explanation_text
-from rebalancer.reporting.text.plan import PlanView, plan_text
+from rebalancer.reporting.text.plan import plan_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ZONE
 from tests.planning.build import DEADLOCK, planned
@@ -100,7 +101,7 @@ def test_plan_and_explanation_name_the_relaxation() -> None:
     reference = Reference("default", "StatefulSet", "w0")
     details = ExplanationDetails(relaxations, verbose=False)
     document = explain_workload(reference, assess(View(snapshot), policy, NO_MEMORY), plan, snapshot, details)
-    shown = plan_text(plan, snapshot, PlanView(acting="mode Evict", satisfied=0, relaxations=relaxations))
+    shown = plan_text(plan_document(plan, snapshot, relaxations, acting="mode Evict"))
     for text in (shown, explanation_text(document)):
         assert f"{NEAREST}; feasible with {replicas}\n" in text
 

@@ -4,6 +4,7 @@ from datetime import datetime
 from fractions import Fraction
 from operator import ne
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -22,7 +23,8 @@ from rebalancer.planning.planner import find_relaxations, plan
 from rebalancer.planning.scope.components import Counts
 from rebalancer.planning.search.report import Method
 from rebalancer.policy import default_policy, load_policy
-from rebalancer.reporting.text.plan import PlanView, plan_text
+from rebalancer.reporting.documents.plan import PlanDocument, plan_document
+from rebalancer.reporting.text.plan import PlanOptions, plan_text
 from rebalancer.scheduling.view import View
 from tests.planning.clusters import planned, returned
 from tools.decisions.states import NOW, DrawnState, drawn_states
@@ -68,8 +70,11 @@ def test_a_plan_is_written_and_read_back_equal() -> None:
         assert find_relaxations(back) == find_relaxations(made)
         assert [group.outlook for group in back.components] == [group.outlook for group in made.components]
         for shown in (made, back):
-            shown_as = PlanView(acting="", satisfied=0, wide=True, relaxations=find_relaxations(shown))
-            assert plan_text(shown, snapshot, shown_as) == plan_text(made, snapshot, shown_as)
+            document = plan_document(made, snapshot, find_relaxations(made))
+            assert plan_document(shown, snapshot, find_relaxations(shown)) == document
+            live = plan_text(document, PlanOptions(verbose=True, wide=True))
+            saved = msgspec.json.decode(msgspec.json.encode(document), type=PlanDocument)
+            assert plan_text(saved, PlanOptions(verbose=True, wide=True)) == live
         facts |= {type(group.refusal) for group in made.components} | {type(row.refusal) for row in made.refusals}
         relaxed += len(find_relaxations(back))
     assert len(facts) > 9

@@ -16,7 +16,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Policy, load_policy
 from rebalancer.reporting.documents.explanation import explain_workload
 from rebalancer.reporting.documents.plan import PlanDocument, plan_document
-from rebalancer.reporting.text.plan import PlanView, plan_text
+from rebalancer.reporting.text.plan import plan_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.cycles import cycle_of
 from tests.planning.clusters import sharing
@@ -110,7 +110,7 @@ def check_plan(cycle: Cycle) -> None:
     parts = {(part,): getattr(numbers, part) for part in PARTS}
     assert rows_of(state, "rebalancer_plan_evictions") == parts
     assert rows_of(state, "rebalancer_minimum_evictions") == {(): numbers.lower_bound}
-    text = plan_text(plan, snapshot, PlanView(acting="mode Evict", satisfied=0))
+    text = plan_text(plan_document(plan, snapshot, acting="mode Evict"))
     if plan.components:
         following = numbers.waiting + numbers.later
         expected = {"now": numbers.now, "following": following, "blocked": numbers.blocked}

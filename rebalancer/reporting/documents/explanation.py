@@ -41,6 +41,7 @@ from rebalancer.policy import LimitAction
 from rebalancer.prevention.summary import ScaleDownAnswer
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.reporting.documents.map import MapDocument
+from rebalancer.reporting.documents.plan import search_attempt
 from rebalancer.reporting.domain_counts import FEW, find_filled
 from rebalancer.reporting.phrases import (
     certainty,
@@ -240,7 +241,9 @@ def _method_answers(reference: Reference, plan: Plan, details: ExplanationDetail
     for group in plan.components:
         if details.verbose and reference in group.workloads and group.attempts:
             question = "Which method found the step?"
-            yield _answer(question, group.method or "none", *method_lines(group))
+            yield _answer(
+                question, group.method or "none", *method_lines(group.method, map(search_attempt, group.attempts))
+            )
 
 
 def _scale_down_answers(details: ExplanationDetails) -> Iterator[Answer]:

@@ -1,7 +1,7 @@
 """The Plan document: evictions that may go now, evictions that wait, groups with their proof, refusals."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import count, groupby
 from operator import attrgetter
@@ -13,15 +13,17 @@ from msgspec import Meta
 from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.admission.approval import plan_hash
 from rebalancer.assessment.assess import EvaluatedGroup
-from rebalancer.model.facts import NOT_BY_ITSELF
-from rebalancer.model.moves import Proposal, Reference
+from rebalancer.model.moves import Proposal
+from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
+from rebalancer.model.words import name_list
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.expected_counts import expected_counts
 from rebalancer.planning.fates import Fates, Goes, Never
 from rebalancer.planning.plan import ComponentPlan, Plan, PlanRefusal
 from rebalancer.planning.scope import components as planning_scope
+from rebalancer.planning.scope.budgets import StepExceedsBudget
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.planning.search.report import Attempt
 from rebalancer.reporting.documents.document import (
@@ -35,9 +37,10 @@ from rebalancer.reporting.documents.document import (
     fit_json,
     workload_name,
 )
-from rebalancer.reporting.documents.waits import NextMove, find_next_end, next_move
+from rebalancer.reporting.documents.waits import NextMove, describe_end, find_next_end, next_move
 from rebalancer.reporting.domain_counts import list_counts
-from rebalancer.reporting.phrases import component_text, eviction_text, flaw_name, why_no_fewer
+from rebalancer.reporting.phrases import certainty, component_text, eviction_text, flaw_name, limit_change, why_no_fewer
+from rebalancer.reporting.plan_notes import NO_NOTES, PlanNotes
 
 
 class PlannedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
@@ -48,11 +51,12 @@ class PlannedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
     when_unsatisfiable: Text
 
 
-class PlannedLimit(CamelCaseStruct, frozen=True, kw_only=True):
-    """A limit of the policy."""
+class PlannedLimit(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A limit of the policy; `change` has its pods, bound and worst domain before and after, "" of a satisfied one."""
 
     group: Text
     limit: Text
+    change: str = ""
 
 
 class Totals(CamelCaseStruct, frozen=True, kw_only=True):
@@ -143,13 +147,16 @@ class SearchAttempt(CamelCaseStruct, frozen=True, kw_only=True):
 class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     """Groups and limits that are repaired together: the proof, the counts before and after, the state.
 
+    `step` is that of its evictions now and waiting, null where none is decided.
+
     `evictions` is the number that the whole repair takes, also where it cannot be made now; `now`, `waiting`, `later`
     and `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting. Of more
     than twelve domains only those that hold pods before or after are listed; `emptyDomains` is the number of others.
     `method` is the method that found the step (certificate, contingent, forced, lookahead, partial, preemption), null
     where there is no step. `until` and `endsWith` are the end of what `reason` says, as of a waiting eviction;
     `attempts` are all methods that were tried, in order. `proof` says why no fewer evictions are enough, and why the
-    repair may take more, null where no number of evictions is known.
+    repair may take more, null where no number of evictions is known. `certainty` says whether the scheduler is forced
+    to place the replacements there, "" where there is no step. `brief` is what stands in the way in a few words.
     """
 
     namespace: Text
@@ -174,6 +181,14 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     ends_with: str
     method: str | None
     attempts: tuple[SearchAttempt, ...]
+    step: Annotated[int, Meta(ge=1)] | None = None
+    certainty: str = ""
+    brief: str = ""
+
+    @property
+    def is_repairable(self) -> bool:
+        """Whether evictions repair it completely, now or once something else is over."""
+        return self.state == State.VIOLATED and bool(self.evictions)
 
 
 class PlannedRefusal(CamelCaseStruct, frozen=True, kw_only=True):
@@ -197,7 +212,11 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """A plan. `generatedAt` is the snapshot's time; it and `expiresAt` are null where the snapshot has none.
 
     `planHash` stands for the evictions, their order and the policy; in mode Approve also for the time of the proposal.
-    Of the `unknown` workloads nobody can say from what was read whether they satisfy their constraints and limits.
+    Of the `unknown` workloads nobody can say from what was read whether they satisfy their constraints and limits; of
+    the others outside of the plan `satisfied` do, and `unplanned` violate only what evictions do not repair. `notes`
+    are lines about pods that stay for their volumes, about domains without nodes and about capacity that is needed.
+    `acting` says what the controller does with the plan, `policy_source` which policy it is made by, "" if that needs
+    no words. `unread` are kinds without which nothing is known of what is to be repaired, and that were not read.
     `left_out` counts the rows that lists of a stored plan have lost, which would have been too large.
     """
 
@@ -214,8 +233,17 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     groups: tuple[PlannedGroup, ...]
     refusals: tuple[PlannedRefusal, ...]
     unknown: tuple[UnknownWorkload, ...] = ()
+    satisfied: Number = 0
+    unplanned: Number = 0
+    notes: tuple[str, ...] = ()
+    acting: str = ""
+    policy_source: str = ""
+    unread: tuple[Text, ...] = ()
     left_out: LeftOut = msgspec.field(default_factory=dict)
 
+
+_NEEDED: Final = frozenset({"Pod", "Node"})
+"""Kinds without which nothing is known of what is to be repaired."""
 
 _LISTS: Final = ("refusals", "unknown", "waiting", "groups")
 """The lists of which a plan that would be too large to be stored loses rows; never an eviction that goes now."""
@@ -230,12 +258,12 @@ def plan_document(
     plan: Plan,
     snapshot: Snapshot,
     relaxations: Relaxations = NO_RELAXATIONS,
-    unknown: Iterable[Reference] = (),
+    beside: PlanNotes = NO_NOTES,
+    *,
+    acting: str = "",
+    policy_source: str = "",
 ) -> PlanDocument:
-    """Convert a plan to its document; `relaxations` say what would make infeasible groups feasible.
-
-    `unknown` are the workloads outside of the plan of which not everything could be counted.
-    """
+    """Convert a plan to its document; `relaxations` say what would make infeasible groups feasible."""
     numbers = group_numbers(plan)
     known = get_known_time(plan.made_at)
     return PlanDocument(
@@ -250,8 +278,15 @@ def plan_document(
         groups=tuple(_planned_groups(plan, numbers, snapshot, relaxations)),
         refusals=(*map(_planned_refusal, plan.refusals), *_never_allowed(plan)),
         unknown=tuple(
-            UnknownWorkload(namespace=reference.namespace, workload=workload_name(reference)) for reference in unknown
+            UnknownWorkload(namespace=reference.namespace, workload=workload_name(reference))
+            for reference in beside.unknown
         ),
+        satisfied=beside.satisfied,
+        unplanned=beside.unplanned,
+        notes=beside.lines,
+        acting=acting,
+        policy_source=policy_source,
+        unread=tuple(sorted(snapshot.unknown & _NEEDED)),
     )
 
 
@@ -314,9 +349,9 @@ def number_steps(plan: Plan) -> Mapping[str, int]:
 
 def waiting_evictions(plan: Plan, fates: Fates) -> Iterator[WaitingEviction]:
     """Yield the entries of the evictions of a plan that wait by these fates."""
-    steps, known = number_steps(plan), get_known_time(plan.made_at)
+    steps = number_steps(plan)
     for refusal, together in groupby(fates.waiting, key=attrgetter("refusal")):
-        message, end = str(refusal), refusal.end
+        message, (until, ends_with) = str(refusal), describe_end(refusal, plan.made_at)
         for waiting in together:
             eviction, pod = waiting.eviction, waiting.eviction.pod
             yield WaitingEviction(
@@ -328,8 +363,8 @@ def waiting_evictions(plan: Plan, fates: Fates) -> Iterator[WaitingEviction]:
                 workload=workload_name(eviction.workload),
                 for_=refusal.reason,
                 message=message,
-                until=end.until(known),
-                ends_with=end.event,
+                until=until,
+                ends_with=ends_with,
                 then=next_move(eviction),
             )
 
@@ -337,10 +372,22 @@ def waiting_evictions(plan: Plan, fates: Fates) -> Iterator[WaitingEviction]:
 def _planned_groups(
     plan: Plan, numbers: Mapping[str, PlanNumbers], snapshot: Snapshot, relaxations: Relaxations
 ) -> Iterator[PlannedGroup]:
-    evictions = plan.fates.decided
+    evictions, steps = plan.fates.decided, number_steps(plan)
     for group in plan.components:
-        after = expected_counts(group, evictions.get(group.name, ()), snapshot)
-        yield _planned_group(group, numbers[group.name], after, relaxations, get_known_time(plan.made_at))
+        decided = evictions.get(group.name, ())
+        after = expected_counts(group, decided, snapshot)
+        limits = [
+            PlannedLimit(
+                group=limit.group,
+                limit=limit.limit,
+                change="" if limit.state is State.SATISFIED else limit_change(limit, decided, snapshot),
+            )
+            for limit in group.limits
+        ]
+        certain = certainty(decided[0]) if decided else ""
+        yield _planned_group(
+            group, numbers[group.name], after, relaxations, plan.made_at, limits, certain, steps.get(group.name)
+        )
 
 
 def _planned_group(
@@ -348,15 +395,18 @@ def _planned_group(
     numbers: PlanNumbers,
     after: planning_scope.Counts,
     relaxations: Relaxations,
-    made_at: datetime | None,
+    made_at: datetime,
+    limits: Sequence[PlannedLimit],
+    certain: str,
+    step: int | None,
 ) -> PlannedGroup:
-    end = group.refusal.end if group.refusal is not None else NOT_BY_ITSELF
+    until, ends_with = describe_end(group.refusal, made_at)
     listed = {key: list_counts(counts, after.get(key, {})) for key, counts in current_counts(group.component).items()}
     return PlannedGroup(
         namespace=group.component.namespace,
         workloads=tuple(workload_name(workload) for workload in group.workloads),
         constraints=tuple(_hard_constraints(group.groups)),
-        limits=tuple(PlannedLimit(group=limit.group, limit=limit.limit) for limit in group.limits),
+        limits=tuple(limits),
         evictions=group.evictions,
         now=numbers.now,
         waiting=numbers.waiting,
@@ -371,14 +421,26 @@ def _planned_group(
         state=group.state,
         reason=group.reason,
         message=component_text(group, relaxations),
-        until=end.until(made_at),
-        ends_with=end.event,
+        until=until,
+        ends_with=ends_with,
         method=group.method,
-        attempts=tuple(_search_attempt(attempt) for attempt in group.attempts),
+        attempts=tuple(search_attempt(attempt) for attempt in group.attempts),
+        step=step,
+        certainty=certain,
+        brief=_brief(group),
     )
 
 
-def _search_attempt(attempt: Attempt) -> SearchAttempt:
+def _brief(group: ComponentPlan) -> str:
+    cause = group.refusal
+    if isinstance(cause, StepExceedsBudget) and cause.budgets:
+        allows = f"{cause.allowed} at once" if cause.allowed else "none"
+        return f"PDB {name_list(cause.budgets)} {'allow' if len(cause.budgets) > 1 else 'allows'} {allows}"
+    return str(group.reason or group.state)
+
+
+def search_attempt(attempt: Attempt) -> SearchAttempt:
+    """Convert a method that was tried."""
     rejected = {flaw_name(flaw): number for flaw, number in attempt.rejected}
     return SearchAttempt(
         method=attempt.method, answered=attempt.answered, rejected=rejected, limit_reached=attempt.limit_reached

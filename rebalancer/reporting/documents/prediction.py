@@ -6,6 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Number, Text
+from rebalancer.reporting.phrases import prediction_summary
 from rebalancer.scheduling.predict import NodePrediction, Prediction
 from rebalancer.scheduling.preemption import PreemptionOutlook
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -21,13 +22,17 @@ class FilterVerdict(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PredictedNode(CamelCaseStruct, frozen=True, kw_only=True):
-    """One node. `scores` are unweighted, `total` is weighted; scores are empty and `total` is null without scoring."""
+    """One node. `scores` are unweighted, `total` is weighted; scores are empty and `total` is null without scoring.
+
+    `rejectedBy` is the filter that the scheduler would name, null of a feasible node.
+    """
 
     name: Text
     feasible: bool
     filters: Mapping[str, FilterVerdict]
     scores: Mapping[str, Score]
     total: Number | None
+    rejected_by: str | None = None
 
 
 class Preempted(CamelCaseStruct, frozen=True, kw_only=True):
@@ -61,12 +66,13 @@ class PredictionDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
     `candidates` are the nodes that the scheduler may pick; `certain` are the labels that all of them share. `message`
     is the scheduler's own where no node is feasible. `sampled`: the cluster is so large that the scheduler samples it.
-    `preemption` is null where a node is feasible.
+    `preemption` is null where a node is feasible. `summary` says all that in one or two sentences.
     """
 
     api_version: str = API_VERSION
     kind: str = "Prediction"
     pod: Text
+    summary: Text
     nodes: tuple[PredictedNode, ...]
     candidates: tuple[str, ...]
     certain: Mapping[str, str]
@@ -80,6 +86,7 @@ def prediction_document(prediction: Prediction) -> PredictionDocument:
     """Convert a prediction to its document; nodes are sorted by name."""
     return PredictionDocument(
         pod=str(prediction.pod),
+        summary=prediction_summary(prediction),
         nodes=tuple(_predicted_node(node) for node in sorted(prediction.nodes, key=lambda node: node.name)),
         candidates=tuple(sorted(prediction.candidates)),
         certain=dict(sorted(prediction.certain.items())),
@@ -100,6 +107,7 @@ def _predicted_node(node: NodePrediction) -> PredictedNode:
         },
         scores=dict(node.scores),
         total=node.total,
+        rejected_by=node.rejected_by,
     )
 
 

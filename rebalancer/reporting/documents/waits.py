@@ -23,8 +23,8 @@ from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, MoveState, Reference, Target
 from rebalancer.model.reasons import State
-from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.words import limit_name, short_key
+from rebalancer.model.snapshot import Snapshot, get_known_time
+from rebalancer.model.words import format_rest, limit_name, short_key
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.plan import ComponentPlan
 from rebalancer.planning.scope.components import current_counts
@@ -33,7 +33,8 @@ from rebalancer.reporting.phrases import counts_change
 from rebalancer.tracking.misplaced import find_misplaced
 
 _MOST: Final = 20
-_MOST_VALUES: Final = 4
+MOST_LIKELY: Final = 4
+"""So many domains are listed that may receive a replacement; the others are counted."""
 
 
 class Usual(CamelCaseStruct, frozen=True, kw_only=True):
@@ -93,6 +94,18 @@ class HoldStatus(CamelCaseStruct, frozen=True, kw_only=True):
     ends_with: str
 
 
+def describe_end(refusal: Refusal | None, said: datetime) -> tuple[datetime | None, str]:
+    """Return when a wait ends that was said then: the moment, or with which event; (None, "") where not by itself.
+
+    Where the time at which it was said is not known, a span is an event: "in 5m".
+    """
+    if refusal is None:
+        return None, ""
+    end, known = refusal.end, get_known_time(said)
+    event = f"in {format_rest(end.after)}" if known is None and end.after is not None else end.event
+    return end.until(known), event
+
+
 def next_move(eviction: Eviction) -> NextMove:
     """Convert an eviction to what follows a wait."""
     return NextMove(
@@ -108,10 +121,10 @@ def likely_domains(targets: Iterable[Target]) -> Mapping[str, LikelyDomains]:
     return shorten({target.topology_key: target.values for target in targets})
 
 
-def shorten(domains: Mapping[str, Sequence[str]]) -> Mapping[str, LikelyDomains]:
-    """Return the first domains of each key."""
+def shorten(domains: Mapping[str, Sequence[str]], most: int | None = MOST_LIKELY) -> Mapping[str, LikelyDomains]:
+    """Return the first domains of each key, None: all of them."""
     return {
-        key: LikelyDomains(values=tuple(values[:_MOST_VALUES]), more=max(0, len(values) - _MOST_VALUES))
+        key: LikelyDomains(values=tuple(values[:most]), more=len(values) - len(values[:most]))
         for key, values in domains.items()
     }
 

@@ -1,42 +1,34 @@
-"""The plan as text: what would happen in one line, then each repair with its evictions, what waits and what stays."""
+"""The plan as text: what would happen in one line, then each repair with its evictions, what waits and what stays.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+It is made of the Plan document alone, so that a plan that was saved is shown as it was when it was made.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
-from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, is_repairable
-from rebalancer.model.facts import Refusal
-from rebalancer.model.moves import Reference
-from rebalancer.model.reasons import State
-from rebalancer.model.snapshot import Snapshot, get_known_time
+from rebalancer.model.reasons import Reason, State
+from rebalancer.model.snapshot import TIMELESS
 from rebalancer.model.words import format_rest, name_list, plural, short_key
-from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
-from rebalancer.planning.eviction import Eviction
-from rebalancer.planning.expected_counts import expected_counts
-from rebalancer.planning.fates import Waits
-from rebalancer.planning.plan import ComponentPlan, Plan, PlanRefusal
-from rebalancer.planning.scope.budgets import StepExceedsBudget
-from rebalancer.planning.scope.components import current_counts
+from rebalancer.reporting.documents.plan import (
+    PlanDocument,
+    PlannedEviction,
+    PlannedGroup,
+    PlannedRefusal,
+    Totals,
+    WaitingEviction,
+)
+from rebalancer.reporting.documents.waits import MOST_LIKELY, LikelyDomains, shorten
+from rebalancer.reporting.domain_counts import ListedCounts
 from rebalancer.reporting.phrases import (
-    certainty,
-    component_text,
-    counts_change,
-    eviction_text,
-    limit_change,
+    end_text,
+    listed_text,
     method_lines,
+    numbers_text,
     proof_text,
-    repair_cost,
-    unsatisfied_limits,
-    wait_end,
-    why_no_fewer,
     workload_names,
 )
-from rebalancer.reporting.plan_notes import local_storage_line
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
-
-_MOST_DOMAINS = 4
-"""So many target domains of an eviction are listed; the rest is counted."""
 
 _MOST_WAITING = 6
 """Evictions that wait for the same and are listed; others are counted."""
@@ -47,93 +39,77 @@ _MOST_REASONS = 2
 _EXPLAINED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 """Kinds of workloads that `rebalancer explain` accepts."""
 
-_NEEDED = frozenset({"Pod", "Node"})
-"""Kinds without which nothing is known of what is to be repaired."""
-
 _NOW, _WAITS, _STAYS = ">", "~", "x"
 _LEGEND: Final = f"{_NOW} moves now   {_WAITS} waits   {_STAYS} stays"
 _STYLES: Final = {_NOW: Style.MOVING, _WAITS: Style.CAUTION, _STAYS: Style.STUCK}
 
 
-class PlanView(NamedTuple):
-    """What is shown of a plan, and what beside it.
+class PlanOptions(NamedTuple):
+    """How much is shown of a plan.
 
-    `acting` says what the controller does with it, `policy` which policy it is made by, "" if that needs no words.
-    `relaxations` say what would make infeasible groups feasible. `satisfied` is how many other workloads satisfy all
-    constraints and limits, `unplanned` how many violate only constraints and limits that no eviction repairs, `unknown`
-    of how many nothing could be counted. `missing` are lines about domains without nodes and about capacity that is
-    needed. If `verbose`, each group says why no fewer evictions are enough, which method found its step, and why others
-    did not. `most` is how many groups are shown, None for all; `wide` shows every domain and name.
+    If `verbose`, each group says why no fewer evictions are enough, which method found its step, and why others did
+    not. `most` is how many groups are shown, None for all; `wide` shows every domain and name.
     """
 
-    acting: str
-    satisfied: int
-    policy: str = ""
-    unplanned: int = 0
-    unknown: int = 0
-    relaxations: Relaxations = NO_RELAXATIONS
-    missing: Sequence[str] = ()
     verbose: bool = False
     wide: bool = False
     most: int | None = None
 
 
-def plan_text(plan: Plan, snapshot: Snapshot, view: PlanView, layout: TextLayout = PLAIN) -> str:
+BRIEF: Final = PlanOptions()
+
+
+def plan_text(plan: PlanDocument, options: PlanOptions = BRIEF, layout: TextLayout = PLAIN) -> str:
     """Show a plan."""
-    return join_lines(_PlanText(plan, snapshot, view, layout).lines())
+    return join_lines(_PlanText(plan, options, layout).lines())
 
 
 class _PlanText:
     """The text of one plan."""
 
-    def __init__(self, plan: Plan, snapshot: Snapshot, view: PlanView, layout: TextLayout) -> None:
+    def __init__(self, plan: PlanDocument, options: PlanOptions, layout: TextLayout) -> None:
         self._plan = plan
-        self._snapshot = snapshot
-        self._view = view
+        self._options = options
         self._layout = layout
-        self._numbers = group_numbers(plan)
-        self._total = add_numbers(self._numbers.values())
-        self._decided = plan.fates.decided
-        self._going: dict[str, list[Eviction]] = {}
-        for eviction in plan.fates.going:
-            self._going.setdefault(eviction.group, []).append(eviction)
-        self._waiting: dict[str, list[Waits]] = {}
-        for wait in plan.fates.waiting:
-            self._waiting.setdefault(wait.eviction.group, []).append(wait)
-        self._staying: dict[Reference, list[tuple[int, PlanRefusal]]] = {}
-        for number, refusal in enumerate(plan.refusals):
-            if refusal.pod is not None:
-                self._staying.setdefault(refusal.workload, []).append((number, refusal))
+        self._going: dict[int, list[PlannedEviction]] = {}
+        for eviction in plan.evictions:
+            self._going.setdefault(eviction.step, []).append(eviction)
+        self._waiting: dict[int, list[WaitingEviction]] = {}
+        for wait in plan.waiting:
+            self._waiting.setdefault(wait.step, []).append(wait)
+        self._staying: dict[tuple[str, str, str], list[tuple[int, PlannedRefusal]]] = {}
+        for number, row in enumerate(plan.refusals):
+            # Of evictions that no budget ever allows their group says it.
+            if row.pod is not None and row.reason != Reason.STEP_EXCEEDS_BUDGET:
+                key = row.namespace, row.workload.kind, row.workload.name
+                self._staying.setdefault(key, []).append((number, row))
 
     def lines(self) -> list[str]:
         layout, plan = self._layout, self._plan
-        groups = sorted(plan.components, key=lambda group: not is_repairable(group))
-        shown = groups if self._view.most is None else groups[: self._view.most]
-        held = local_storage_line(plan.refusals)
-        closing = [held] if held else []
+        groups = sorted(plan.groups, key=lambda group: not group.is_repairable)
+        shown = groups if self._options.most is None else groups[: self._options.most]
         return sections(
             [
                 self._head(),
                 *map(self._group_lines, shown),
                 layout.wrap(more_text(len(groups) - len(shown))) if len(shown) < len(groups) else [],
-                [line for text in closing for line in layout.wrap(text, hang="  ")],
-                [line for text in self._view.missing for line in layout.wrap(text, hang="  ")],
+                [line for text in plan.notes for line in layout.wrap(text, hang="  ")],
                 [line for text in self._closing(bool(shown)) for line in layout.wrap(text)],
             ]
         )
 
     def _head(self) -> list[str]:
         layout = self._layout
-        title = f"Plan (dry run; {self._view.acting})"
+        title = f"Plan (dry run; {self._plan.acting})"
         return [
             *(layout.heading(line) for line in layout.wrap(title)),
             *layout.wrap(self._summary()),
-            *(line for text in _proof(self._total) for line in layout.wrap(text)),
+            *(line for text in _proof(self._plan.totals) for line in layout.wrap(text)),
         ]
 
     def _summary(self) -> str:
         """Say in one line how many pods move now, later and not, and what stands in the way."""
-        numbers, groups = self._total, self._plan.components
+        numbers, groups = self._plan.totals, self._plan.groups
         if not groups:
             return self._nothing_planned()
         parts = [f"{plural(numbers.now, 'pod')} to move now"]
@@ -141,34 +117,32 @@ class _PlanText:
         if following:
             which = f" ({numbers.waiting} waiting, {numbers.later} not decided yet)" if numbers.later else ""
             parts.append(f"{following} more in later cycles{which}")
-        blocked = [group for group in groups if self._numbers[group.name].blocked]
+        blocked = [group for group in groups if group.blocked]
         if blocked:
             parts.append(f"{numbers.blocked} blocked ({_reasons(blocked)})")
         return ", ".join((*parts, *self._without_number()))
 
     def _nothing_planned(self) -> str:
-        unread = sorted(self._snapshot.unknown & _NEEDED)
+        unread = self._plan.unread
         if unread:
             return (
                 f"Unknown what is to be repaired: the snapshot has no {' and no '.join(f'{kind}s' for kind in unread)}."
             )
-        return "Nothing to repair is known." if self._view.unknown else "Nothing to repair."
+        return "Nothing to repair is known." if self._plan.unknown else "Nothing to repair."
 
     def _without_number(self) -> Iterator[str]:
         """Yield the violations for which no number of evictions is known: they wait, or cannot be repaired."""
-        unknown = [
-            group for group in self._plan.components if not group.evictions and not self._decided.get(group.name)
-        ]
-        waiting = [group for group in unknown if group.state is State.VIOLATED]
+        unknown = [group for group in self._plan.groups if not group.evictions and not _decided(group)]
+        waiting = [group for group in unknown if group.state == State.VIOLATED]
         if waiting:
             verb = "waits" if len(waiting) == 1 else "wait"
             yield f"{plural(len(waiting), 'violation')} {verb} ({_reasons(waiting)})"
-        others = [group for group in unknown if group.state is not State.VIOLATED]
+        others = [group for group in unknown if group.state != State.VIOLATED]
         if others:
             yield f"{plural(len(others), 'violation')} cannot be repaired ({_reasons(others)})"
 
     def _closing(self, has_groups: bool) -> Iterator[str]:
-        satisfied, unplanned, unknown = self._view.satisfied, self._view.unplanned, self._view.unknown
+        satisfied, unplanned, unknown = self._plan.satisfied, self._plan.unplanned, len(self._plan.unknown)
         if has_groups:
             yield self._layout.paint(_LEGEND, Style.QUIET)
         if satisfied:
@@ -184,137 +158,149 @@ class _PlanText:
                 f"{plural(unknown, 'other workload')} {verb} {State.UNKNOWN}: no node that was read has the label of a "
                 "constraint or limit and takes the pods; see rebalancer report."
             )
-        if not (satisfied or unplanned or unknown or self._snapshot.unknown & _NEEDED):
+        if not (satisfied or unplanned or unknown or self._plan.unread):
             yield "All other workloads: none."
-        taken_at = get_known_time(self._plan.made_at)
+        taken_at = self._plan.generated_at
         time = f"{taken_at:%Y-%m-%d %H:%M:%SZ}" if taken_at else "unknown time"
-        source = f" ({self._view.policy})" if self._view.policy else ""
+        source = f" ({self._plan.policy_source})" if self._plan.policy_source else ""
         yield f"Snapshot of {time}, policy {self._plan.policy_hash}{source}. Nothing was changed."
 
-    def _group_lines(self, group: ComponentPlan) -> list[str]:
-        layout, decided = self._layout, self._decided.get(group.name, ())
-        numbers = self._numbers[group.name]
-        style = STATE_STYLES.get(group.state)
-        mark = layout.paint("!" if group.state is State.VIOLATED else _STAYS, style)
+    def _group_lines(self, group: PlannedGroup) -> list[str]:
+        layout = self._layout
+        style = STATE_STYLES.get(State(group.state))
+        mark = layout.paint("!" if group.state == State.VIOLATED else _STAYS, style)
         state = layout.paint(group.state, style)
-        name = layout.heading(f"{group.component.namespace}/{workload_names(group.workloads)}")
-        cost = f"  {repair_cost(group, numbers)}" if group.evictions or decided else ""
+        name = layout.heading(f"{group.namespace}/{workload_names(group.workloads)}")
+        cost = f"  {_cost(group)}" if group.evictions or _decided(group) else ""
         lines = layout.wrap(f"{mark} {name}  {state}{cost}", hang="    ")
-        for text in self._changes(group, decided, numbers):
+        for text in self._changes(group):
             lines += layout.wrap(text, "    ", "      ")
-        last = ""
-        for eviction in self._going.get(group.name, ()):
-            message = _shorten(eviction_text(eviction), eviction)
-            lines += self._eviction_lines(_NOW, eviction, "" if message == last else message)
-            last = message
-        for refusal, together in groupby(self._waiting.get(group.name, ()), key=attrgetter("refusal")):
-            evictions = [wait.eviction for wait in together]
-            shown = evictions if self._view.wide else evictions[:_MOST_WAITING]
-            for eviction in shown:
-                lines += self._eviction_lines(_WAITS, eviction, "")
-            more = f"and {len(evictions) - len(shown)} more: " if len(shown) < len(evictions) else ""
-            why = f"{more}{refusal.reason}: {refusal}{self._end(refusal)}"
-            lines += [layout.paint(line, Style.QUIET) for line in layout.wrap(why, "      ")]
+        lines += self._going_lines(group)
+        lines += self._waiting_lines(group)
         for mark, text in self._obstacles(group):
             lines += layout.wrap(f"{layout.paint(mark, _STYLES.get(mark))} {text}" if mark else text, "    ", "      ")
-        if self._view.verbose:
-            why = why_no_fewer(group)
-            for text in (*([f"no fewer: {why}"] if why else []), *method_lines(group)):
+        if self._options.verbose:
+            proof = [f"no fewer: {group.proof}"] if group.proof else []
+            for text in (*proof, *method_lines(group.method, group.attempts)):
                 lines += layout.wrap(text, "    ", "      ")
         return lines
 
-    def _changes(self, group: ComponentPlan, evictions: Sequence[Eviction], numbers: PlanNumbers) -> Iterator[str]:
+    def _changes(self, group: PlannedGroup) -> Iterator[str]:
         """Yield each constraint and each violated limit before and after the decided evictions."""
-        before, after = current_counts(group.component), expected_counts(group, evictions, self._snapshot)
-        bounds = {
-            (evaluated.constraint.key, evaluated.constraint.max_skew): None
-            for evaluated_group in group.groups
-            for evaluated in evaluated_group.hard
-        }
-        step = f" (after {numbers.now + numbers.waiting} of {group.evictions})" if evictions and numbers.later else ""
+        decided = _decided(group)
+        step = f" (after {decided} of {group.evictions})" if decided and group.later else ""
+        bounds = {(constraint.topology_key, constraint.max_skew): None for constraint in group.constraints}
         for key, max_skew in bounds:
-            change = counts_change(before.get(key, {}), after.get(key, {}), wide=self._view.wide)
+            counts = ListedCounts(group.before.get(key, {}), group.after.get(key, {}), group.empty_domains.get(key, 0))
+            change = listed_text(counts, wide=self._options.wide)
             yield f"{short_key(key)} (maxSkew {max_skew}): {change}{step if '->' in change else ''}"
-        unsatisfied = unsatisfied_limits(group.limits)
-        for limit in unsatisfied:
-            yield limit_change(limit, evictions, self._snapshot)
-        satisfied = len(group.limits) - len(unsatisfied)
+        satisfied = 0
+        for limit in group.limits:
+            satisfied += not limit.change
+            if limit.change:
+                yield limit.change
         if satisfied:
             yield f"{plural(satisfied, 'limit')} on these pods {'is' if satisfied == 1 else 'are'} satisfied"
 
-    def _end(self, refusal: Refusal) -> str:
-        """Say when a wait ends, "" where its sentence says that."""
-        after = refusal.end.after
-        said = after is not None and format_rest(after) in str(refusal)
-        return "" if said else f"; {wait_end(refusal, self._plan.made_at)}"
+    def _going_lines(self, group: PlannedGroup) -> list[str]:
+        lines: list[str] = []
+        last = ""
+        for eviction in self._going.get(group.step or 0, ()):
+            domains = eviction.predicted.domains
+            likely = shorten(domains, None if self._options.wide else MOST_LIKELY)
+            message = eviction.message
+            for key in domains:
+                message = message.replace(key, short_key(key))
+            lines += self._eviction_lines(_NOW, group, eviction, likely, "" if message == last else message)
+            last = message
+        return lines
 
-    def _eviction_lines(self, mark: str, eviction: Eviction, message: str) -> list[str]:
+    def _waiting_lines(self, group: PlannedGroup) -> list[str]:
+        layout, lines = self._layout, list[str]()
+        waiting = self._waiting.get(group.step or 0, ())
+        for (reason, message), together in groupby(waiting, key=lambda wait: (wait.for_, wait.message)):
+            waits = list(together)
+            shown = waits if self._options.wide else waits[:_MOST_WAITING]
+            for wait in shown:
+                lines += self._eviction_lines(_WAITS, group, wait, wait.then.domains, "")
+            more = f"and {len(waits) - len(shown)} more: " if len(shown) < len(waits) else ""
+            why = f"{more}{reason}: {message}{self._end(waits[0], message)}"
+            lines += [layout.paint(line, Style.QUIET) for line in layout.wrap(why, "      ")]
+        return lines
+
+    def _end(self, of: WaitingEviction | PlannedGroup, message: str) -> str:
+        """Say when a wait ends, "" where its sentence says that."""
+        said, until = self._plan.generated_at, of.until
+        rest = format_rest(until - said) if until is not None and said is not None else of.ends_with.removeprefix("in ")
+        if rest and rest in message:
+            return ""
+        return f"; {end_text(until, of.ends_with, said or TIMELESS)}"
+
+    def _eviction_lines(
+        self,
+        mark: str,
+        group: PlannedGroup,
+        eviction: PlannedEviction | WaitingEviction,
+        likely: Mapping[str, LikelyDomains],
+        message: str,
+    ) -> list[str]:
         """Show an eviction; `message` says why, or why it waits, "" if the line before says the same."""
         layout = self._layout
         targets = ", ".join(
-            f"{short_key(target.topology_key)} {self._alternatives(target.values)}"
-            for target in eviction.targets
-            if target.values
+            f"{short_key(key)} {'/'.join(domains.values)}{f' or {domains.more} more' if domains.more else ''}"
+            for key, domains in likely.items()
+            if domains.values
         )
-        how = certainty(eviction)
-        note = f"  ({how})" if how != "forced" else ""
-        where = f"{eviction.pod.node} -> {targets or 'any feasible node'}" if eviction.pod.node else "pending"
+        note = f"  ({group.certainty})" if group.certainty != "forced" else ""
+        where = f"{eviction.node} -> {targets or 'any feasible node'}" if eviction.node else "pending"
         painted = layout.paint(mark, _STYLES[mark])
         return [
-            *layout.wrap(f"{painted} {eviction.pod.name}  {where}{note}", "    ", "      "),
+            *layout.wrap(f"{painted} {eviction.pod}  {where}{note}", "    ", "      "),
             *(layout.paint(line, Style.QUIET) for line in layout.wrap(message, "      ") if message),
         ]
 
-    def _alternatives(self, domains: Sequence[str]) -> str:
-        most = len(domains) if self._view.wide else _MOST_DOMAINS
-        more = f" or {len(domains) - most} more" if len(domains) > most else ""
-        return "/".join(domains[:most]) + more
-
-    def _obstacles(self, group: ComponentPlan) -> Iterator[tuple[str, str]]:
+    def _obstacles(self, group: PlannedGroup) -> Iterator[tuple[str, str]]:
         """Yield a mark with why the group is not repaired, or only in part, and which pods are not evicted, by reason.
 
         And the command that explains it. Why evictions wait is said with them.
         """
-        waiting = {wait.refusal for wait in self._waiting.get(group.name, ())}
-        if group.refusal is not None and group.refusal not in waiting:
-            waits = is_repairable(group)
-            end = self._end(group.refusal) if waits else ""
-            message = component_text(group, self._view.relaxations)
-            yield _WAITS if waits else _STAYS, f"{group.reason}: {message}{end}"
+        waiting = {(wait.for_, wait.message) for wait in self._waiting.get(group.step or 0, ())}
+        if group.reason is not None and (group.reason, group.message) not in waiting:
+            waits = group.is_repairable
+            end = self._end(group, group.message) if waits else ""
+            yield _WAITS if waits else _STAYS, f"{group.reason}: {group.message}{end}"
         yield from self._describe_staying(group)
         first = next((workload for workload in group.workloads if workload.kind in _EXPLAINED), None)
-        if group.state is not State.VIOLATED and first is not None:
-            yield "", f"For details: rebalancer explain {first.kind.lower()}/{first.name} -n {first.namespace}"
+        if group.state != State.VIOLATED and first is not None:
+            yield "", f"For details: rebalancer explain {first.kind.lower()}/{first.name} -n {group.namespace}"
 
-    def _describe_staying(self, group: ComponentPlan) -> Iterator[tuple[str, str]]:
+    def _describe_staying(self, group: PlannedGroup) -> Iterator[tuple[str, str]]:
         """Yield which pods are not evicted, by reason."""
-        rows = [row for workload in set(group.workloads) for row in self._staying.get(workload, ())]
-        rows.sort(key=itemgetter(0))
-        staying = _pods_by_text((refusal.pod or "", refusal.refusal) for _, refusal in rows)
-        for (reason, why), names in staying.items():
+        keys = dict.fromkeys((group.namespace, workload.kind, workload.name) for workload in group.workloads)
+        rows = sorted((row for key in keys for row in self._staying.get(key, ())), key=lambda row: row[0])
+        pods: dict[tuple[str, str], list[str]] = {}
+        for _, row in rows:
+            pods.setdefault((row.reason, row.message), []).append(row.pod or "")
+        for (reason, why), names in pods.items():
             verb = "is" if len(names) == 1 else "are"
             yield _STAYS, f"{self._names(names)} {verb} not evicted  {reason}: {why}"
 
     def _names(self, names: Sequence[str]) -> str:
-        return ", ".join(names) if self._view.wide else name_list(names)
+        return ", ".join(names) if self._options.wide else name_list(names)
 
 
-def _pods_by_text(rows: Iterable[tuple[str, Refusal]]) -> Mapping[tuple[str, str], list[str]]:
-    """Return the names of pods by reason and text; pods that follow each other mostly share a refusal."""
-    pods: dict[tuple[str, str], list[str]] = {}
-    for refusal, together in groupby(rows, key=itemgetter(1)):
-        names = pods.setdefault((refusal.reason, str(refusal)), [])
-        names += (name for name, _ in together)
-    return pods
+def _decided(group: PlannedGroup) -> int:
+    """Return how many of its evictions are decided."""
+    return group.now + group.waiting
 
 
-def _shorten(message: str, eviction: Eviction) -> str:
-    for target in eviction.targets:
-        message = message.replace(target.topology_key, short_key(target.topology_key))
-    return message
+def _cost(group: PlannedGroup) -> str:
+    if group.evictions:
+        return f"{proof_text(group.evictions, group.lower_bound)}: {numbers_text(group)}"
+    return f"{plural(_decided(group), 'eviction')} for a partial repair: {numbers_text(group)}"
 
 
-def _proof(numbers: PlanNumbers) -> Iterator[str]:
+def _proof(numbers: Totals) -> Iterator[str]:
     """Say whether the number of evictions is the minimum."""
     whole = numbers.evictions - numbers.partial
     if numbers.partial:
@@ -327,20 +313,12 @@ def _proof(numbers: PlanNumbers) -> Iterator[str]:
         yield f"{proof_text(whole, numbers.lower_bound)}."
 
 
-def _reasons(groups: Sequence[ComponentPlan]) -> str:
+def _reasons(groups: Sequence[PlannedGroup]) -> str:
     """Say for the first groups what stands in the way, and count the others."""
-    first = [f"{_short_name(group)}: {_short_reason(group)}" for group in groups[:_MOST_REASONS]]
+    first = [f"{_short_name(group)}: {group.brief}" for group in groups[:_MOST_REASONS]]
     more = [f"{len(groups) - _MOST_REASONS} more"] if len(groups) > _MOST_REASONS else []
     return "; ".join((*first, *more))
 
 
-def _short_name(group: ComponentPlan) -> str:
-    return f"{group.component.namespace}/{name_list(workload.name for workload in group.workloads)}"
-
-
-def _short_reason(group: ComponentPlan) -> str:
-    cause = group.refusal
-    if isinstance(cause, StepExceedsBudget) and cause.budgets:
-        allows = f"{cause.allowed} at once" if cause.allowed else "none"
-        return f"PDB {name_list(cause.budgets)} {'allow' if len(cause.budgets) > 1 else 'allows'} {allows}"
-    return str(group.reason or group.state)
+def _short_name(group: PlannedGroup) -> str:
+    return f"{group.namespace}/{name_list(workload.name for workload in group.workloads)}"

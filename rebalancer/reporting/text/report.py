@@ -6,12 +6,10 @@ from typing import Final
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import name_list, plural, short_key
-from rebalancer.planning.plan import PlanRefusal
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.report import ReportDocument, ReportedConstraint
 from rebalancer.reporting.domain_counts import ListedCounts
 from rebalancer.reporting.phrases import listed_text, workload_names
-from rebalancer.reporting.plan_notes import local_storage_line
 from rebalancer.reporting.text.failures import failure_lines
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 from rebalancer.reporting.text.limits import limit_sections
@@ -24,7 +22,7 @@ _LONGEST_BAR: Final = 12
 
 def report_text(
     document: ReportDocument,
-    refusals: Iterable[PlanRefusal] = (),
+    held: str = "",
     layout: TextLayout = PLAIN,
     *,
     head: Sequence[str] = (),
@@ -33,12 +31,11 @@ def report_text(
 ) -> str:
     """Show a report: a summary, constraints, reasons, causes, deadlocks, findings, limits, domain losses.
 
-    `head` says of which controller and by which policy. `refusals` are the plan's; of these only the number of pods
-    that local volumes keep is shown. `most` is how many workloads, and limits, are shown, None for all; `wide` shows
+    `head` says of which controller and by which policy. `held` says how many pods local volumes keep.
+    `most` is how many workloads, and limits, are shown, None for all; `wide` shows
     every domain.
     """
     shown = _first_workloads(document.constraints, most)
-    held = local_storage_line(refusals)
     parts = [
         [layout.heading(line) for text in (*head, _summary(document)) for line in layout.wrap(text)],
         _constraint_lines(document.constraints, shown, layout, wide=wide),

@@ -30,7 +30,7 @@ def simulation_text(document: SimulationDocument, note: str, layout: TextLayout 
         [layout.heading("AT THE END")],
     ]
     text = join_lines(sections(parts))
-    return f"{text}{report_text(document.report, (), layout, wide=wide)}"
+    return f"{text}{report_text(document.report, layout=layout, wide=wide)}"
 
 
 def losses_text(document: DomainLossesDocument, note: str, layout: TextLayout = PLAIN) -> str:

@@ -6,8 +6,10 @@ from msgspec import structs
 from rebalancer.assessment.assess import assess
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.pods import LocalStorage, LocalVolume
+from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.reporting.documents.report import report_document
-from rebalancer.reporting.text.plan import PlanView, plan_text
+from rebalancer.reporting.plan_notes import find_notes, local_storage_line
+from rebalancer.reporting.text.plan import plan_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.view import View
 from tests.planning.clusters import planned, pods, policy, returned
@@ -45,9 +47,10 @@ def test_one_line_says_how_many_pods_are_held_and_how_to_allow_them(held: int, l
         returned(), lambda pod: structs.replace(pod, local_volumes=(volumes[pod.uid],)) if pod.uid in volumes else pod
     )
     plan, view = planned(snapshot), View(snapshot)
-    document = report_document(assess(view, policy(), NO_MEMORY), plan, {}, ())
+    assessment = assess(view, policy(), NO_MEMORY)
+    document = report_document(assessment, plan, {}, ())
     for text in (
-        plan_text(plan, snapshot, PlanView(acting="mode Evict", satisfied=0)),
-        report_text(document, plan.refusals),
+        plan_text(plan_document(plan, snapshot, beside=find_notes(plan, assessment), acting="mode Evict")),
+        report_text(document, local_storage_line(plan.refusals)),
     ):
         assert [row for row in text.splitlines() if "not evicted because of local" in row] == [line] * bool(line)

@@ -29,7 +29,7 @@ from rebalancer.reporting.documents.explanation import explain_pod, explain_work
 from rebalancer.reporting.documents.plan import Totals, plan_document
 from rebalancer.reporting.phrases import counts_change, proof_text
 from rebalancer.reporting.text.explanation import explanation_text
-from rebalancer.reporting.text.plan import PlanView, plan_text
+from rebalancer.reporting.text.plan import PlanOptions, plan_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
 from tests.build import a_cluster, a_layout, a_policy
@@ -68,7 +68,7 @@ class Seen:
     plan: Plan
 
     def text(self) -> str:
-        return plan_text(self.plan, self.snapshot, PlanView(acting="mode Evict", satisfied=0))
+        return plan_text(plan_document(self.plan, self.snapshot, acting="mode Evict"))
 
     def explained(self) -> str:
         reference = Reference("default", "Deployment", "web")
@@ -273,7 +273,7 @@ def test_text_explanation_and_document_show_the_proof_and_the_detour() -> None:
     proof, detour = str(group.proof), str(group.detour)
     assert proof.startswith("with at most 7 per zone (b:7)")
     assert detour.endswith("with at most 4 pods evicted at once and nothing exceeded by more in between: 2 do")
-    verbose = plan_text(seen.plan, seen.snapshot, PlanView(acting="mode Evict", satisfied=0, verbose=True))
+    verbose = plan_text(plan_document(seen.plan, seen.snapshot, acting="mode Evict"), PlanOptions(verbose=True))
     assert f"    no fewer: {proof}; {detour}\n" in verbose
     assert f"Why not fewer?\n  {proof}; {detour}\n" in seen.explained()
     assert [one.proof for one in plan_document(seen.plan, seen.snapshot).groups] == [f"{proof}; {detour}"]
