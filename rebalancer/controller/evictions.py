@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from msgspec import structs
 
+from rebalancer.account.happened import Blocked, Evicted, Failed, Occurrence
 from rebalancer.admission.admit import Overload
 from rebalancer.controller.premises import describe_broken_premise
 from rebalancer.controller.sender import OVERLOAD_WAIT, PLAN_VALID_FOR
@@ -22,20 +23,17 @@ from rebalancer.controller.state import (
     Held,
     LoopState,
     NotSent,
-    Publish,
     Requests,
     Save,
     Saved,
     UnderWay,
 )
-from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.eviction import Eviction
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
-from rebalancer.reporting.events import move_events
 from rebalancer.reporting.phrases import preempted_text
 from rebalancer.tracking.backoff import forget_refusals, record_refusal
 from rebalancer.tracking.moves import MoveEvent, advance_move
@@ -246,8 +244,7 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
         # The cluster differs from the snapshot of this step; the steps of other groups do not depend on it.
         following = _drop_group(following, requested.group)
     following = _hold_all(following, requested, event.answer, now)
-    following, more = _continue(following, now)
-    return following, (*(Publish(event=note) for note in _answer_events(move, answer, preempts)), *more)
+    return _continue(replace(following, happened=_find_occurrence(move, answer, preempts)), now)
 
 
 def _record_refusal(memory: Memory, move: Move, answer: EvictionAnswer, now: datetime, wait: timedelta) -> Memory:
@@ -329,21 +326,15 @@ def save_if_leading(state: LoopState) -> Requests:
     return (Save(),) if state.leadership.leads else ()
 
 
-def _answer_events(move: Move, answer: EvictionAnswer, preempts: str) -> tuple[Event, ...]:
+def _find_occurrence(move: Move, answer: EvictionAnswer, preempts: str) -> tuple[Occurrence, ...]:
     match answer.result:
         case EvictionResult.EVICTED:
-            places = ", ".join(f"{target.topology_key} {'/'.join(target.values[:4])}" for target in move.targets)
-            return move_events(
-                EventReason.EVICTED, f"evicted from {move.node} to repair {move.cause}; to {places}{preempts}", move
-            )
+            return (Evicted(move, preempts),)
         case EvictionResult.BUDGET | EvictionResult.STALE:
-            return move_events(EventReason.EVICTION_BLOCKED, answer.message, move)
+            return (Blocked(move, answer.message),)
         case EvictionResult.REFUSED if answer.denial is not None:
-            denial = answer.denial
-            return move_events(
-                EventReason.EVICTION_BLOCKED, f"{denial.refuser} refused the eviction: {denial.words}", move
-            )
+            return (Blocked(move, f"{answer.denial.refuser} refused the eviction: {answer.denial.words}"),)
         case EvictionResult.GONE | EvictionResult.CONFLICT:
             return ()
         case _:
-            return move_events(EventReason.EVICTION_FAILED, f"{answer.result}: {answer.message}", move)
+            return (Failed(move, f"{answer.result}: {answer.message}"),)

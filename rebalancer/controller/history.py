@@ -17,7 +17,7 @@ from rebalancer.controller.state import (
     PolicyLoaded,
     PolicyRefused,
 )
-from rebalancer.history.moves import note_moves
+from rebalancer.history.moves import move_entries
 from rebalancer.history.outbox import add_entries, begin_term, seconds_of
 from rebalancer.history.people import Acts, note_people
 from rebalancer.history.samples import note_sample
@@ -63,8 +63,7 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
     )
     memory = _with_noted(memory, noted)
     entries += said
-    if known.moves is not memory.moves:
-        entries += note_moves(known, memory, after.cycle.snapshot if after.cycle is not None else None, now)
+    entries += move_entries(after.happened, after.cycle.snapshot if after.cycle is not None else None, now)
     if after.cycle is not None and after.cycle is not before.cycle:
         entries += note_zones(known, memory, find_zone_keys(in_force.policy), now)
         changed, still_open = note_violations(known, memory, _describe(before.cycle, after.cycle), now)

@@ -5,7 +5,7 @@ can be simulated, replayed and shrunk. An event between two requests to evict (a
 end of the process) takes effect before the next one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -23,6 +23,7 @@ from rebalancer.controller.evictions import (
     request_evictions,
     save_if_leading,
 )
+from rebalancer.controller.happened import note_happened
 from rebalancer.controller.history import note_step
 from rebalancer.controller.placeholders import (
     handle_created,
@@ -56,28 +57,12 @@ from rebalancer.controller.state import (
 )
 from rebalancer.engine import Stopwatch, without_stopwatch
 from rebalancer.history.outbox import forget_stored
-from rebalancer.model.events import NOTE_LIMIT, Event, EventReason
-from rebalancer.model.moves import Memory, Move, make_token
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, TeamReading, merge, select_team_namespaces
 from rebalancer.policy.merging import UNREAD
-from rebalancer.prevention.report import NO_REPORT, PreventionReport
-from rebalancer.reporting.events import (
-    approval_events,
-    capacity_events,
-    deadlock_events,
-    ended_move_events,
-    guard_events,
-    limit_events,
-    motion_events,
-    others_events,
-    overdue_events,
-    prevention_events,
-    problem_events,
-    skew_events,
-    team_events,
-)
+from rebalancer.prevention.report import NO_REPORT
+from rebalancer.reporting.events import events_of
 from rebalancer.tracking.motion import Look
 from rebalancer.tracking.moves import merge_memory, note_remaining
 from rebalancer.tracking.track import watch
@@ -87,8 +72,15 @@ def step(
     state: LoopState, event: LoopEvent, now: datetime, stopwatch: Stopwatch = without_stopwatch
 ) -> tuple[LoopState, Requests]:
     """Return the state after an event, and the requests that follow from it, in order."""
-    following, requests = _handle(state, event, now, stopwatch)
-    return note_step(state, event, following, now), requests
+    following, requests = _handle(replace(state, happened=()), event, now, stopwatch)
+    following = note_happened(state, event, following)
+    published = _publish(following)
+    return note_step(state, event, following, now), (*published, *requests)
+
+
+def _publish(state: LoopState) -> Requests:
+    objects = state.process.event_objects
+    return tuple(Publish(event=event) for occurrence in state.happened for event in events_of(occurrence, objects))
 
 
 # Many branches: one for each event.
@@ -111,30 +103,27 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
         case NotSent():
             return handle_unsent(state, event, now)
         case PolicyLoaded():
-            return _handle_policy(state, event, now)
+            return _handle_policy(state, event, now), ()
         case PolicyRefused():
-            return _handle_policy_refused(state, event)
+            return replace(state, in_force=replace(state.in_force, policy_error=event.message)), ()
         case PolicyAuthorRead():
             return state, ()  # `note_step` takes it
         case TeamPoliciesRead():
-            following = _put_in_force(state, state.in_force.policy.cluster, event.teams, now)
-            return following, _publish_team_events(state, following)
+            return _put_in_force(state, state.in_force.policy.cluster, event.teams, now), ()
         case HistoryStored():
             return replace(state, memory=forget_stored(state.memory, event.stored)), ()
         case Leading():
-            return _handle_leading(state, event, now)
+            return _handle_leading(state, event, now), ()
         case PauseRead():
             return _handle_pause(state, event, now)
         case ApprovalRead():
             return replace(state, in_force=replace(state.in_force, approved=event.approved)), ()
         case GuardsRead():
-            return _handle_guards(state, event)
+            return _handle_guards(state, event), ()
         case PlaceholdersCreated():
             return handle_created(state, event), ()
         case PreventionReported():
-            return replace(state, reported=replace(state.reported, prevention=event.report)), _publish_prevention(
-                state, event.report
-            )
+            return replace(state, reported=replace(state.reported, prevention=event.report)), ()
         case Stopping():
             following, requests = request_evictions(
                 replace(state, leadership=replace(state.leadership, stopping=True)), now
@@ -143,7 +132,7 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
             return following, (*requests, *released, *save_if_leading(following))
 
 
-def _handle_leading(state: LoopState, event: Leading, now: datetime) -> tuple[LoopState, Requests]:
+def _handle_leading(state: LoopState, event: Leading, now: datetime) -> LoopState:
     """Begin with what the last leader saved, and without a snapshot from before; or end."""
     state = drop_queue(state)
     if not event.leads:
@@ -151,7 +140,7 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> tuple[Lo
             state,
             leadership=replace(state.leadership, leads=False),
             reported=replace(state.reported, prevention=NO_REPORT),
-        ), ()
+        )
     # The answer to a request of this process itself is still to come, and says more than the pod did a moment ago.
     under_way = {request.uid for request in state.queue.under_way}
     memory = note_remaining(merge_memory(state.memory, event.memory), event.remaining - under_way)
@@ -159,7 +148,7 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> tuple[Lo
     # Only what the last leader has saved was reported, not what this process has seen since.
     unsettled = find_unreported_ends(event.memory, state.in_force.policy, now)
     limits = dict.fromkeys(violated, State.VIOLATED)
-    following = replace(
+    return replace(
         state,
         leadership=replace(state.leadership, leads=True, term=event.term),
         memory=memory,
@@ -170,7 +159,6 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> tuple[Lo
         cycle=None,
         before=None,
     )
-    return following, (*_publish_pause(following), *_publish(problem_events(following.in_force.team_problems)))
 
 
 def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: Stopwatch) -> tuple[LoopState, Requests]:
@@ -207,22 +195,6 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         evicted=event.evicted,
     )
     cycle = run_cycle(inputs, stopwatch)
-    ended = _ended_moves(state.memory, cycle.memory)
-    about_limits, reported = limit_events(state.reported.limits, cycle.assessment.limits, cycle.causes)
-    about_pods, deadlocked = deadlock_events(state.reported.deadlocked, cycle.assessment.deadlocks)
-    events = [*skew_events(state.reported.violated, cycle.assessment, cycle.causes), *about_limits, *about_pods]
-    for move in ended:
-        events += ended_move_events(move)
-    events += overdue_events(state.memory.moves, cycle.memory.moves)
-    events += others_events(state.memory.evicted_by_others, cycle.assessment.evicted_by_others)
-    if state.process.policy_object is not None:
-        unsettled = cycle.assessment.unsettled_domains
-        events += motion_events(state.reported.unsettled, unsettled, state.process.policy_object)
-    if cycle.capacity is not None:
-        events += capacity_events(cycle.capacity.decision)
-    if state.process.approval_object is not None:
-        regarding = state.process.approval_object
-        events += approval_events(state.memory.proposal, cycle.memory.proposal, cycle.plan, context, regarding)
     following = replace(
         state,
         cycle=cycle,
@@ -234,18 +206,10 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         memory=cycle.memory,
         # What has not been requested yet is under way, too: the effect of a step shows after its end.
         guards=replace(cycle.admission.guards, quiet_since=None) if cycle.fates.going else cycle.admission.guards,
-        reported=replace(
-            state.reported,
-            violated=frozenset(make_token(group.spread.name) for group in cycle.assessment.violated),
-            limits=reported,
-            deadlocked=deadlocked,
-            unsettled=cycle.assessment.unsettled_domains,
-        ),
     )
     following = queue_placeholders(following, cycle)
     # Nothing is requested yet: the memory has to be saved first, and the time has to be read again after planning.
-    following, requests = queue_evictions(following, () if state.leadership.stopping else cycle.fates.going, now)
-    return following, (*_publish(events), *requests)
+    return queue_evictions(following, () if state.leadership.stopping else cycle.fates.going, now)
 
 
 def _handle_watched(state: LoopState, event: Watched, now: datetime) -> LoopState:
@@ -271,24 +235,14 @@ def _find_capacity(state: LoopState, event: CycleDue) -> CapacityStage | None:
     )
 
 
-def _ended_moves(before: Memory, after: Memory) -> list[Move]:
-    over = {(move.uid, move.state) for move in before.moves}  # by state: a refused move may have been carried out since
-    return [move for move in after.moves if move.state.over and (move.uid, move.state) not in over]
-
-
-def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> tuple[LoopState, Requests]:
+def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> LoopState:
     known = event.policy.hash == state.in_force.policy.cluster.hash
     if known and not state.in_force.policy_error:
-        return replace(state, in_force=replace(state.in_force, profile=event.profile)), ()
+        return replace(state, in_force=replace(state.in_force, profile=event.profile))
     following = replace(
         state, in_force=replace(state.in_force, profile=event.profile, policy_error="", policy_since=now)
     )
-    following = _put_in_force(following, event.policy, state.in_force.teams, now)
-    note = f"policy {event.policy.hash} is in force, mode {following.mode}"
-    return following, (
-        *_publish_policy(state, EventReason.POLICY_RELOADED, note),
-        *_publish_team_events(state, following),
-    )
+    return _put_in_force(following, event.policy, state.in_force.teams, now)
 
 
 def _put_in_force(state: LoopState, cluster: Policy, teams: Mapping[str, TeamReading], now: datetime) -> LoopState:
@@ -315,66 +269,21 @@ def _suspend_unread(state: LoopState, snapshot: Snapshot, now: datetime) -> Loop
     return _put_in_force(state, cluster, {**state.in_force.teams, **dict.fromkeys(unread, UNREAD)}, now)
 
 
-def _publish_team_events(before: LoopState, after: LoopState) -> Requests:
-    if not after.leadership.leads:
-        return ()
-    old, new = before.in_force, after.in_force
-    known = {namespace: reading for namespace, reading in old.teams.items() if reading != UNREAD}
-    return _publish(team_events(known, new.teams, old.team_problems, new.team_problems))
-
-
-def _publish(events: Iterable[Event]) -> Requests:
-    return tuple(Publish(event=event) for event in events)
-
-
-def _handle_policy_refused(state: LoopState, event: PolicyRefused) -> tuple[LoopState, Requests]:
-    if event.message == state.in_force.policy_error:
-        return state, ()
-    problems = event.message.replace("\n", "; ")  # a line each; a note is one line
-    note = f"policy {state.in_force.policy.cluster.hash} stays in force: {problems}"
-    refused = replace(state, in_force=replace(state.in_force, policy_error=event.message))
-    return refused, _publish_policy(state, EventReason.POLICY_INVALID, note)
-
-
-def _publish_policy(state: LoopState, reason: EventReason, note: str) -> Requests:
-    if state.process.policy_object is None or not state.leadership.leads:
-        return ()
-    return (Publish(event=Event(reason=reason, note=note[:NOTE_LIMIT], regarding=state.process.policy_object)),)
-
-
 def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[LoopState, Requests]:
     """Apply a pause, its change or its end; evictions that were admitted before wait for a new plan."""
     pause = event.pause if event.pause is not None and event.pause.holds(now) else None
     if pause == state.in_force.pause:
         return state, ()
     following = drop_queue(replace(state, in_force=replace(state.in_force, pause=pause)))
-    return following, (*_publish_pause(following), *save_if_leading(following))
+    return following, save_if_leading(following)
 
 
-def _handle_guards(state: LoopState, event: GuardsRead) -> tuple[LoopState, Requests]:
+def _handle_guards(state: LoopState, event: GuardsRead) -> LoopState:
     """Take answers about the guards in force.
 
     There is nothing to drop after a bad one: a step that is admitted by good answers is requested at once, and while it
     is under way nothing is asked.
     """
     if not state.leadership.leads or event.guards != state.in_force.policy.guards:
-        return state, ()
-    following = replace(state, guards=take_answers(state.guards, event.guards, event.answers, event.at))
-    return following, _publish(
-        guard_events(state.guards.answers, following.guards.answers, state.process.policy_object)
-    )
-
-
-def _publish_prevention(state: LoopState, report: PreventionReport) -> Requests:
-    return (
-        _publish(prevention_events(state.reported.prevention, report, state.process.policy_object))
-        if state.leadership.leads
-        else ()
-    )
-
-
-def _publish_pause(state: LoopState) -> Requests:
-    if state.in_force.pause is None or state.process.pause_object is None or not state.leadership.leads:
-        return ()
-    note = state.in_force.pause.message
-    return (Publish(event=Event(reason=EventReason.REBALANCE_PAUSED, note=note, regarding=state.process.pause_object)),)
+        return state
+    return replace(state, guards=take_answers(state.guards, event.guards, event.answers, event.at))

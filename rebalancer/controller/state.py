@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from rebalancer.account.happened import Occurrence, ReportedStates
 from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.guards import NO_ANSWERS, GuardAnswer, GuardState
@@ -25,7 +26,7 @@ from rebalancer.planning.eviction import Eviction
 from rebalancer.policy import Guards, Mode, Policy, TeamReading
 from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
-from rebalancer.reporting.events import ReportedStates
+from rebalancer.reporting.events import EventObjects
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.tracking.evicted import SeenEviction
 from rebalancer.tracking.motion import Look
@@ -327,6 +328,11 @@ class ProcessFacts:
     history_name: str = ""
     """How the process names itself in the history, "" where none is kept."""
 
+    @property
+    def event_objects(self) -> EventObjects:
+        """What events regard that are about no workload and no pod."""
+        return EventObjects(policy=self.policy_object, pause=self.pause_object, approval=self.approval_object)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Queue:
@@ -388,6 +394,8 @@ class LoopState:
     queue: Queue = Queue()
     capacity: CapacityQueue = CapacityQueue()
     reported: Reported = Reported()
+    happened: tuple[Occurrence, ...] = ()
+    """What has happened in the last step, and in no step before."""
     acts: Acts = NO_ACTS
     """What people have said, and who, for the history."""
     guards: GuardState = NO_ANSWERS

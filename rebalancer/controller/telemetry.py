@@ -10,11 +10,11 @@ from typing import Final, Protocol
 
 import structlog
 
+from rebalancer.account.happened import CapacityEnded, Granted, GuardFailed, MoveEnded, Occurrence
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.adapters.prometheus import Metrics, parse_request
 from rebalancer.adapters.web import WebServer, probe_routes
-from rebalancer.admission.guards import GuardState, Verdict
 from rebalancer.assessment.findings import Finding, find_findings
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.controller.counters import (
@@ -39,7 +39,6 @@ from rebalancer.controller.workload_evictions import WorkloadEvictions
 from rebalancer.decoding.kinds import OPTIONAL_KINDS
 from rebalancer.history.trend import TREND_MAP
 from rebalancer.locations import Address
-from rebalancer.model.moves import NEVER_GRANTED, MoveState
 from rebalancer.policy import default_policy
 from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.ports import EvictionResult, PatchResult
@@ -121,10 +120,6 @@ class Telemetry:
         self._findings: tuple[Finding, ...] = ()
         self._last_beat = time.monotonic()
         self._interval = interval
-        self._ended: frozenset[str] = frozenset()
-        self._granted: frozenset[str] = frozenset()
-        self._led = False
-        self._asked_at: float | None = None
         self._shown: Cycle | None = None
         self._look: Look | None = None
         self._unmatched = UnmatchedLog()
@@ -175,8 +170,8 @@ class Telemetry:
     def changed(self, state: LoopState) -> None:
         """Show a new state of the loop; findings are computed here, once per cycle."""
         self._interval = state.in_force.policy.interval.total_seconds()
-        self._count_moves(state)
-        self._count_guards(state.guards)
+        if state.leadership.leads:  # what was answered after a lost Lease is another leader's to count
+            self._count(state.happened)
         if state.cycle is not self._shown:
             self._shown, self._findings = state.cycle, ()
             if state.cycle is not None:
@@ -190,10 +185,7 @@ class Telemetry:
             self._viewer.show(state, (*self._findings, *state.reported.prevention.findings))
 
     def _take_cycle(self, cycle: Cycle) -> None:
-        """Count what a cycle has brought, and find its findings."""
-        for change in cycle.capacity.decision.changes if cycle.capacity is not None else ():
-            if change.result is not None:
-                self._metrics.counter(CAPACITY_REQUESTS).labels(change.result).inc()
+        """Begin the series of what a cycle plans, and find its findings."""
         self._workload_evictions.plan(cycle.plan, cycle.context.now)
         unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
         if self._web is not None:  # findings cost more than an assessment, and nobody would read them
@@ -204,29 +196,22 @@ class Telemetry:
         """Count an answer to a patch of a deletion cost."""
         self._metrics.counter(PREVENTION_PATCHES).labels(result).inc()
 
-    def _count_moves(self, state: LoopState) -> None:
-        """Count the moves that were granted or have ended since the last state; those of another leader are its own."""
-        moves = {move.uid: move for move in state.memory.moves}
-        # A refused one has no outcome, and may go on: its pod may be removed by whoever refused it.
-        ended = frozenset(uid for uid, move in moves.items() if move.state.over and move.state is not MoveState.REFUSED)
-        not_granted = {MoveState.PLANNED, *NEVER_GRANTED}
-        granted = frozenset(uid for uid, move in moves.items() if move.state not in not_granted)
-        if state.leadership.leads and self._led:
-            for uid in sorted(ended - self._ended):
-                outcome = outcome_of(moves[uid])
-                if outcome is not None:
-                    self._metrics.counter(MOVES).labels(outcome).inc()
-            for uid in sorted(granted - self._granted):
-                self._workload_evictions.count(moves[uid])
-        self._ended, self._granted, self._led = ended, granted, state.leadership.leads
-
-    def _count_guards(self, guards: GuardState) -> None:
-        """Count the answers to the last question that say nothing."""
-        if guards.asked_at != self._asked_at:
-            self._asked_at = guards.asked_at
-            for answer in guards.answers:
-                if answer.verdict is Verdict.ERROR:
+    def _count(self, happened: Iterable[Occurrence]) -> None:
+        for occurrence in happened:
+            match occurrence:
+                case Granted(move):
+                    self._workload_evictions.count(move)
+                case MoveEnded(move, is_late):
+                    outcome = outcome_of(move)
+                    if outcome is not None and not is_late:
+                        self._metrics.counter(MOVES).labels(outcome).inc()
+                case CapacityEnded(change):
+                    if change.result is not None:
+                        self._metrics.counter(CAPACITY_REQUESTS).labels(change.result).inc()
+                case GuardFailed(answer):
                     self._metrics.counter(GUARD_ERRORS).labels(answer.name).inc()
+                case _:
+                    pass
 
     def _check_cycles(self) -> str:
         """Return why the process counts as stuck, "" if it does not."""

@@ -1,31 +1,27 @@
 """One entry for each eviction request, when it has ended."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
+from rebalancer.account.happened import MoveEnded, Occurrence
 from rebalancer.history.outbox import seconds_of
 from rebalancer.history.words import cut, workload_text
 from rebalancer.model.history import NAME_LIMIT, Entry, EntryKind
-from rebalancer.model.moves import Memory, Move, Target
+from rebalancer.model.moves import Target
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import short_key
-from rebalancer.tracking.moves import is_deferred
 
 _MOST_DOMAINS: Final = 3
 """Up to this many likely domains are named; the rest are counted."""
 
 
-def note_moves(before: Memory, after: Memory, snapshot: Snapshot | None, now: datetime) -> Iterator[Entry]:
-    """Yield an entry for each move that has ended in between; `snapshot` has the replacements.
-
-    Whoever has refused an eviction for the moment may still carry it out: it ends when that time is over. What is not
-    in the memory before has ended before, in an entry of another leader.
-    """
-    followed = {(move.uid, move.requested_at) for move in before.moves if not _has_ended(move)}
-    for move in after.moves:
-        if _has_ended(move) and (move.uid, move.requested_at) in followed:
+def move_entries(happened: Iterable[Occurrence], snapshot: Snapshot | None, now: datetime) -> Iterator[Entry]:
+    """Yield an entry for each request that has ended; `snapshot` has the replacements."""
+    for occurrence in happened:
+        if isinstance(occurrence, MoveEnded):
+            move = occurrence.move
             replacement = snapshot.pod.get(move.replacement) if snapshot is not None else None
             yield Entry(
                 seq=0,
@@ -42,10 +38,6 @@ def note_moves(before: Memory, after: Memory, snapshot: Snapshot | None, now: da
                 outcome=move.state,
                 since=seconds_of(move.requested_at),
             )
-
-
-def _has_ended(move: Move) -> bool:
-    return move.state.over and not is_deferred(move)
 
 
 def _destination(targets: Sequence[Target]) -> str:

@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from rebalancer.account.happened import TeamPolicyRefused
 from rebalancer.admission.admit import RequestsRefused
 from rebalancer.admission.memory import RATE_WINDOW
 from rebalancer.admission.pause import Pause
@@ -43,7 +44,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.fates import NO_FATES
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult, PlacedPod, ReplicaCount
-from rebalancer.reporting.events import problem_events
+from rebalancer.reporting.events import EventObjects, events_of
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import FIRST_WAIT
 from tests.build import a_cluster, a_state
@@ -378,7 +379,7 @@ def test_the_problems_of_a_policy_are_one_line_of_an_event() -> None:
     _, requests = after(led(policy=EVICTING), PolicyRefused(message="policy.yaml:3: a\npolicy.yaml:4: b"))
     (event,) = (request.event for request in requests if isinstance(request, Publish))
     assert event.note.endswith(" stays in force: policy.yaml:3: a; policy.yaml:4: b")
-    (team,) = problem_events({"shop": "rules.yaml:1: a\nrules.yaml:2: b"})
+    (team,) = events_of(TeamPolicyRefused("shop", "rules.yaml:1: a\nrules.yaml:2: b"), EventObjects())
     assert team.note == "the team policy is not in force as written: rules.yaml:1: a; rules.yaml:2: b"
 
 

@@ -14,11 +14,12 @@ from msgspec import structs
 from prometheus_client import Counter
 
 from rebalancer.controller.counters import EVICTIONS, WORKLOAD_EVICTIONS
+from rebalancer.controller.happened import note_happened
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, InForce, Leading, LoopEvent, LoopState, Watched
+from rebalancer.controller.state import CycleDue, InForce, Leading, LoopEvent, LoopState, Saved, Watched
 from rebalancer.controller.telemetry import Telemetry
 from rebalancer.controller.workload_evictions import MOST_WORKLOADS, WorkloadEvictions
-from rebalancer.model.moves import Move, MoveState, Reference
+from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.model.reasons import Cause
 from rebalancer.planning.eviction import Eviction, Repair
 from rebalancer.planning.fates import Fates, Goes
@@ -245,9 +246,11 @@ def leading() -> LoopState:
     return after(state, Leading(leads=True), NOW)
 
 
-def with_move(state: LoopState, now: MoveState) -> LoopState:
-    memory = structs.replace(state.memory, moves=(move("uid", NOW, state=now),))
-    return replace(state, memory=memory)
+def with_move(state: LoopState, now: MoveState, uid: str = "uid") -> LoopState:
+    """Return the state after a step in which the only move has come into this state."""
+    before = replace(state, happened=())
+    memory = structs.replace(state.memory, moves=(move(uid, NOW, state=now),))
+    return note_happened(before, Saved(), replace(before, memory=memory))
 
 
 @pytest.mark.parametrize(
@@ -263,8 +266,10 @@ def with_move(state: LoopState, now: MoveState) -> LoopState:
 def test_an_eviction_counts_once_and_only_if_it_was_granted(last: MoveState, counted: bool) -> None:
     """Also one whose answer was lost, and that a later cycle has seen; not one that was refused."""
     made, series = telemetry()
-    for state in (MoveState.PLANNED, last, last, MoveState.VERIFIED if counted else last):
-        made.changed(with_move(leading(), state))
+    state = leading()
+    for now in (MoveState.PLANNED, last, last, MoveState.VERIFIED if counted else last):
+        state = with_move(state, now)
+        made.changed(state)
     assert series() == ({WEB: 1} if counted else {})
 
 
@@ -275,14 +280,14 @@ def test_after_a_lost_lease_nothing_grows_and_what_was_counted_ends_within_the_h
     now = snapshot.taken_at
     state = after(leading(), CycleDue(snapshot=snapshot), now)
     for seen in (MoveState.PLANNED, MoveState.EVICTED):
-        made.changed(with_move(state, seen))
+        state = with_move(state, seen)
+        made.changed(state)
     assert series()[WEB] == 1
     state = after(state, Leading(leads=False), now)
-    another = move("another", now, state=MoveState.EVICTED)
     for minutes in (1, 30, 59):
         at = now + timedelta(minutes=minutes)
         state = after(state, Watched(snapshot=replace(snapshot, taken_at=at)), at)
-        made.changed(replace(state, memory=structs.replace(state.memory, moves=(another,))))
+        made.changed(with_move(state, MoveState.EVICTED, f"another-{minutes}"))
         assert series()[WEB] == 1
     at = now + HOUR
     made.changed(after(state, Watched(snapshot=replace(snapshot, taken_at=at)), at))
@@ -294,5 +299,6 @@ def test_a_new_leader_does_not_count_what_the_last_one_has_evicted() -> None:
     made, series = telemetry()
     state = LoopState(in_force=InForce(policy=eager(), policy_since=NOW))
     made.changed(state)
-    made.changed(with_move(after(state, Leading(leads=True), NOW), MoveState.EVICTED))
+    memory = Memory(moves=(move("uid", NOW, state=MoveState.EVICTED),))
+    made.changed(after(state, Leading(leads=True, memory=memory), NOW))
     assert not series()

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.account.happened import find_ended
 from rebalancer.admission.pause import Pause, to_one_line
 from rebalancer.assessment.assess import Assessment
 from rebalancer.engine import evaluate
 from rebalancer.history.declared import Declaration, format_declaration, read_declaration
-from rebalancer.history.moves import note_moves
+from rebalancer.history.moves import move_entries
 from rebalancer.history.people import NO_ACTS, Acts, note_people, pause_token
 from rebalancer.history.samples import count_above, note_sample
 from rebalancer.history.violations import MOST_NAMED, Violation, describe_violations, note_violations
@@ -42,7 +43,7 @@ def with_state(state: MoveState, **fields: object) -> Move:
 
 
 def moves(before: Move, after: Move) -> list[Entry]:
-    return list(note_moves(Memory(moves=(before,)), Memory(moves=(after,)), None, LATER))
+    return list(move_entries(find_ended((before,), (after,)), None, LATER))
 
 
 def test_a_move_has_one_entry_when_it_ends() -> None:
@@ -71,10 +72,10 @@ def test_where_the_replacement_is() -> None:
     pod = snapshot.pods[0]
     flying = with_state(MoveState.PENDING, replacement=pod.uid)
     ended = structs.replace(flying, state=MoveState.VERIFIED)
-    (entry,) = note_moves(Memory(moves=(flying,)), Memory(moves=(ended,)), snapshot, LATER)
+    (entry,) = move_entries(find_ended((flying,), (ended,)), snapshot, LATER)
     assert entry.replacement_node == pod.node
     gone = structs.replace(ended, replacement="gone")
-    (entry,) = note_moves(Memory(moves=(flying,)), Memory(moves=(gone,)), snapshot, LATER)
+    (entry,) = move_entries(find_ended((flying,), (gone,)), snapshot, LATER)
     assert entry.replacement_node == ""
 
 
@@ -90,7 +91,7 @@ def test_a_deferred_refusal_has_not_ended() -> None:
 def test_a_move_that_another_leader_has_ended_is_not_reported_again() -> None:
     """What is not followed in the memory before has ended in the entry of somebody else; another request is another."""
     ended = with_state(MoveState.VERIFIED)
-    assert list(note_moves(Memory(), Memory(moves=(ended,)), None, LATER)) == []
+    assert list(find_ended((), (ended,))) == []
     again = structs.replace(ended, requested_at=LATER)
     assert moves(with_state(MoveState.PLANNED), again) == []
 

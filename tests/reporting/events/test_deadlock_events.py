@@ -1,14 +1,15 @@
 """A placement deadlock is reported in the report, in the refusals and by events, once."""
 
 from rebalancer.account.account import Account
+from rebalancer.account.happened import MOST_DEADLOCKS, find_deadlocked
 from rebalancer.engine import evaluate
 from rebalancer.planning.fates import NO_FATES
 from rebalancer.reporting.documents.report import ReportDocument
 from rebalancer.reporting.documents.status import count_refusals
-from rebalancer.reporting.events import MOST_DEADLOCKS, deadlock_events
 from rebalancer.reporting.text.report import report_text
 from tests.assessment.test_deadlocks import find, three_shards
 from tests.controller.simulated import eager
+from tests.reporting.events.build import about
 from tests.reports import full_report
 
 
@@ -37,12 +38,12 @@ def test_it_counts_among_the_refusals() -> None:
 def test_events_are_created_once() -> None:
     """On the pod and on its owner when it starts, not again; again when it comes back; at most so many in a cycle."""
     stuck = find(three_shards())
-    events, reported = deadlock_events(frozenset(), stuck)
-    assert [(event.regarding.kind, event.regarding.name, event.type) for event in events] == [
+    new, reported = find_deadlocked(frozenset(), stuck)
+    assert [(event.regarding.kind, event.regarding.name, event.type) for event in about(new)] == [
         ("Pod", "one-2-1", "Warning"),
         ("StatefulSet", "one-2", "Warning"),
     ]
-    assert deadlock_events(reported, stuck) == ([], reported)
-    assert deadlock_events(reported, ()) == ([], frozenset())
+    assert find_deadlocked(reported, stuck) == ([], reported)
+    assert find_deadlocked(reported, ()) == ([], frozenset())
     many = stuck * (MOST_DEADLOCKS + 1)
-    assert len(deadlock_events(frozenset(), many)[0]) == 2 * MOST_DEADLOCKS
+    assert len(about(find_deadlocked(frozenset(), many)[0])) == 2 * MOST_DEADLOCKS

@@ -1,20 +1,25 @@
 """Events about limits: on change only, on owners and on the pods concerned, never more than a bounded number."""
 
 from collections import Counter
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Final
 
+from rebalancer.account.happened import MOST_REPORTED, ReportedStates, find_limit_changes
 from rebalancer.assessment.assess import assess
-from rebalancer.assessment.causes import limit_token
+from rebalancer.assessment.causes import Causes, limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Limit, PolicyGroup, Selector, Share, default_policy
-from rebalancer.reporting.events import MOST_EVENTS, ReportedStates, limit_events
 from rebalancer.scheduling.view import View
 from tests.assessment.limits.test_domains_without_nodes import limit_over, two_zones
 from tests.assessment.redis import CLUSTER, HOSTNAME, SHARD, machines, redis
+from tests.reporting.events.build import about
 
+NO_CAUSES: Final[Causes] = MappingProxyType({})
 THIRD = Limit(name="node-third", topology_key=HOSTNAME, max_share=Share.of("<=1/3"))
 SHARDS_APART = Limit(name="apart", topology_key=HOSTNAME, max_pods=1, group_by=(SHARD,))
 
@@ -23,6 +28,13 @@ def limits(snapshot: Snapshot, *rules: Limit) -> tuple[EvaluatedLimit, ...]:
     group = PolicyGroup(name="redis", selector=Selector(), group_by=(CLUSTER,), limits=rules or (THIRD,))
     policy = default_policy().model_copy(update={"groups": (group,)})
     return assess(View(snapshot), policy, NO_MEMORY).limits
+
+
+def limit_events(
+    reported: ReportedStates, evaluated: Sequence[EvaluatedLimit], causes: Causes = NO_CAUSES
+) -> tuple[list[Event], ReportedStates]:
+    changes, after = find_limit_changes(reported, evaluated, causes)
+    return about(changes), after
 
 
 def summary(events: list[Event]) -> list[tuple[str, str]]:
@@ -100,7 +112,7 @@ def test_a_flood_is_spread_over_cycles_the_worst_first() -> None:
     while not batches or batches[-1]:
         events, known = limit_events(known, evaluated)
         batches.append(events)
-    assert all(len(batch) <= MOST_EVENTS for batch in batches)
+    assert all(len(batch) <= MOST_REPORTED for batch in batches)
     assert batches[0][0].regarding.name == "one-150"
     on_owners = Counter(event.regarding.name for batch in batches for event in batch if event.regarding.kind != "Pod")
     assert on_owners == {f"one-{number}": 1 for number in range(300)}

@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import structs
 
+from rebalancer.account.happened import find_others
 from rebalancer.assessment.evicted import EvictedByOthers
 from rebalancer.model.moves import OthersEvictions, Reference
-from rebalancer.reporting.events import others_events
+from tests.reporting.events.build import about
 
 NINE = datetime(2026, 7, 12, 9, tzinfo=UTC)
 
@@ -18,7 +19,7 @@ def run(name: str) -> OthersEvictions:
 
 def regarded(before: list[OthersEvictions], after: list[OthersEvictions]) -> list[str]:
     facts = [EvictedByOthers(one, one.since + timedelta(minutes=10)) for one in after]
-    return [event.regarding.name for event in others_events(before, facts)]
+    return [event.regarding.name for event in about(find_others(before, facts))]
 
 
 def test_a_run_is_reported_when_it_begins() -> None:

@@ -2,9 +2,10 @@
 
 import pytest
 
+from rebalancer.account.happened import find_overdue
 from rebalancer.model.events import EventReason
 from rebalancer.model.moves import MoveState
-from rebalancer.reporting.events import overdue_events
+from tests.reporting.events.build import about
 from tests.scheduling.build import NOW
 from tests.tracking.build import move
 
@@ -27,6 +28,6 @@ def test_a_replacement_is_reported_when_it_becomes_overdue_and_when_the_reason_b
     before: str | None, after: str | None, published: bool
 ) -> None:
     moves = [move("web-0", NOW, state=MoveState.EVICTED, uncreated=uncreated) for uncreated in (before, after)]
-    events = overdue_events(moves[:1], moves[1:])
+    events = about(find_overdue(moves[:1], moves[1:]))
     assert [event.reason for event in events] == [EventReason.EVICTION_BLOCKED] * published
     assert all((after or "") in event.note and event.regarding.name == "web" for event in events)

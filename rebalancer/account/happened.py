@@ -1,0 +1,459 @@
+"""What has happened between two states of the loop, found once: one list of occurrences for each step.
+
+    state before, state after ──► occurrences ──► Kubernetes events, entries of the history, counters
+
+An occurrence has what its renderings name, and no words of its own. Two renderings may take the same thing at different
+moments; then the occurrence says so in a field.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from rebalancer.admission.approval import expires_at
+from rebalancer.admission.guards import GuardAnswer, GuardState, Verdict
+from rebalancer.admission.pause import Pause
+from rebalancer.assessment.assess import Assessment, EvaluatedGroup, UnsettledDomain
+from rebalancer.assessment.causes import Causes, limit_token
+from rebalancer.assessment.deadlocks import Deadlock
+from rebalancer.assessment.evicted import EvictedByOthers
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.capacity.decision import CapacityDecision
+from rebalancer.capacity.requests import RequestChange
+from rebalancer.model.motion import DomainMotion
+from rebalancer.model.moves import (
+    NEVER_GRANTED,
+    CapacityRequest,
+    Move,
+    MoveState,
+    OthersEvictions,
+    Proposal,
+    Reference,
+    make_token,
+)
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import State, ViolationCause
+from rebalancer.planning.plan import Plan
+from rebalancer.policy import NO_TEAM_POLICY, Mode, Policy, TeamReading
+from rebalancer.prevention.report import PreventionReport
+from rebalancer.tracking.moves import is_deferred
+
+MOST_REPORTED: Final = 200
+"""Objects on which limits are reported in one step. Further limits come in the next steps, the worst first."""
+
+_MOST_OWNERS, _MOST_PODS = 10, 5
+"""On how many of each one limit is reported."""
+
+MOST_DEADLOCKS: Final = 50
+"""Deadlocks that are reported in one step. Further ones come in the next steps."""
+
+_MOST_EVICTED: Final = 50
+"""Workloads of which one step says that others evict their pods; the report and the metrics have the others."""
+
+_MOST_TEAMS: Final = 50
+"""Team policies that one step names, by namespace; the status and the metrics have the others."""
+
+ReportedStates = Mapping[str, State]
+"""The states last reported for limits that are not Satisfied, by the limit's token."""
+
+
+class GroupViolated(NamedTuple):
+    """The placement of a group violates a constraint."""
+
+    group: EvaluatedGroup
+    causes: Causes
+
+
+class GroupRecovered(NamedTuple):
+    """The placement of a group satisfies its constraints, maybe only until an evicted pod is replaced."""
+
+    group: EvaluatedGroup
+    causes: Causes
+
+
+class Owner(NamedTuple):
+    """A workload of a limit, and the UID of the object."""
+
+    workload: Reference
+    uid: str
+
+
+class LimitChanged(NamedTuple):
+    """A limit is violated, infeasible or satisfied: `state`. It is reported on `owners`, and on `pods` in excess."""
+
+    limit: EvaluatedLimit
+    state: State
+    cause: ViolationCause | None
+    owners: Sequence[Owner]
+    pods: Sequence[Pod]
+
+
+class Deadlocked(NamedTuple):
+    """The rules of a pending pod admit no node."""
+
+    deadlock: Deadlock
+
+
+class Evicted(NamedTuple):
+    """The API server has answered that it evicts a pod; `preempts` says who is preempted for the replacement."""
+
+    move: Move
+    preempts: str
+
+
+class Blocked(NamedTuple):
+    """The answer to a request was that the pod is not evicted for now: a budget, a premise or a webhook."""
+
+    move: Move
+    why: str
+
+
+class Failed(NamedTuple):
+    """A request to evict a pod failed, or its answer was lost."""
+
+    move: Move
+    why: str
+
+
+class Granted(NamedTuple):
+    """A pod is evicted as requested, by the answer or because a snapshot shows it."""
+
+    move: Move
+
+
+class MoveEnded(NamedTuple):
+    """A request to evict a pod has ended: with a replacement, without one, or because nothing was evicted.
+
+    It `is_late` where this process said so in an earlier term, and the memory of the last leader does not have it: the
+    history alone lacks it.
+    """
+
+    move: Move
+    is_late: bool
+
+
+class ReplacementOverdue(NamedTuple):
+    """A replacement is not there in time, or it has become known why it is not."""
+
+    move: Move
+
+
+class OthersEvict(NamedTuple):
+    """Others have begun to evict pods of a workload."""
+
+    evicted: EvictedByOthers
+
+
+class DomainMoves(NamedTuple):
+    """A domain has begun to lose nodes."""
+
+    domain: UnsettledDomain
+
+
+class DomainSettled(NamedTuple):
+    """A domain loses no nodes any more."""
+
+    motion: DomainMotion
+
+
+class CapacityRequested(NamedTuple):
+    """Capacity was requested for a repair."""
+
+    request: CapacityRequest
+
+
+class CapacityEnded(NamedTuple):
+    """A request for capacity became ready, failed or was given up."""
+
+    change: RequestChange
+
+
+class Expired(NamedTuple):
+    """A proposed plan was not approved in time, or made no progress."""
+
+    proposal: Proposal
+
+
+class Proposed(NamedTuple):
+    """A plan waits for approval until `until`."""
+
+    proposal: Proposal
+    plan: Plan
+    until: datetime
+
+
+class Approved(NamedTuple):
+    """A proposed plan is approved and is carried out."""
+
+    proposal: Proposal
+
+
+class PreventionStopped(NamedTuple):
+    """No deletion cost is written any more."""
+
+    why: str
+
+
+class PreventionResumed(NamedTuple):
+    """Deletion costs are written again."""
+
+
+class GuardChanged(NamedTuple):
+    """A guard is not good any more, or is good again."""
+
+    answer: GuardAnswer
+
+
+class GuardFailed(NamedTuple):
+    """A question about a guard had no usable answer."""
+
+    answer: GuardAnswer
+
+
+class ClusterPolicyChanged(NamedTuple):
+    """A cluster policy is in force, with the mode of the process."""
+
+    hash: str
+    mode: Mode
+
+
+class ClusterPolicyRefused(NamedTuple):
+    """The newest cluster policy is not valid; the one with this hash stays in force."""
+
+    hash: str
+    why: str
+
+
+class TeamPolicyChanged(NamedTuple):
+    """Another team policy is in force in a namespace, or none; None where it is not read any more."""
+
+    namespace: str
+    reading: TeamReading | None
+
+
+class TeamPolicyRefused(NamedTuple):
+    """A team policy is not in force as written."""
+
+    namespace: str
+    why: str
+
+
+class Paused(NamedTuple):
+    """Somebody has paused the rebalancer, or a pause holds when a process begins to lead."""
+
+    pause: Pause
+
+
+Occurrence = (
+    GroupViolated
+    | GroupRecovered
+    | LimitChanged
+    | Deadlocked
+    | Evicted
+    | Blocked
+    | Failed
+    | Granted
+    | MoveEnded
+    | ReplacementOverdue
+    | OthersEvict
+    | DomainMoves
+    | DomainSettled
+    | CapacityRequested
+    | CapacityEnded
+    | Expired
+    | Proposed
+    | Approved
+    | PreventionStopped
+    | PreventionResumed
+    | GuardChanged
+    | GuardFailed
+    | ClusterPolicyChanged
+    | ClusterPolicyRefused
+    | TeamPolicyChanged
+    | TeamPolicyRefused
+    | Paused
+)
+"""Everything that can happen in a step."""
+
+
+def find_group_changes(
+    before: Collection[str], assessment: Assessment, causes: Causes
+) -> Iterator[GroupViolated | GroupRecovered]:
+    """Yield the groups that became violated or recovered; `before` has the tokens of those that were violated."""
+    for group in assessment.groups:
+        was_violated = make_token(group.spread.name) in before
+        if group.violated and not was_violated:
+            yield GroupViolated(group, causes)
+        elif was_violated and not group.violated:
+            yield GroupRecovered(group, causes)
+
+
+def find_limit_changes(
+    reported: ReportedStates, limits: Sequence[EvaluatedLimit], causes: Causes
+) -> tuple[Sequence[LimitChanged], ReportedStates]:
+    """Return the limits whose state changed since the last report, and the states now reported."""
+    after: dict[str, State] = {}
+    changed: list[tuple[int, str, State, EvaluatedLimit]] = []
+    for limit in limits:
+        if limit.state is State.SATISFIED and not reported:
+            continue
+        token = limit_token(limit)
+        before = reported.get(token, State.SATISFIED)
+        if before is not State.SATISFIED:
+            after[token] = before
+        # One that lacks nodes is violated too, and that is no new violation.
+        state: State = State.VIOLATED if limit.state is State.UNFIXABLE else limit.state
+        if before is not state:
+            changed.append((limit.headroom, limit.name, state, limit))
+    changes: list[LimitChanged] = []
+    left = MOST_REPORTED
+    for _, _, state, limit in sorted(changed, key=lambda change: change[:2]):
+        owners, pods = _find_owners(limit), _find_crowded(limit) if state is State.VIOLATED else []
+        if len(owners) + len(pods) > left:
+            continue
+        left -= len(owners) + len(pods)
+        token = limit_token(limit)
+        changes.append(LimitChanged(limit, state, causes.get(token), owners, pods))
+        if state is State.SATISFIED:
+            after.pop(token, None)
+        else:
+            after[token] = state
+    return changes, after
+
+
+def _find_owners(limit: EvaluatedLimit) -> Sequence[Owner]:
+    owners = {part.member.reference: part.member.top for part in limit.parts}
+    first = sorted(owners.items(), key=lambda item: item[0])[:_MOST_OWNERS]
+    return [Owner(reference, owner.uid) for reference, owner in first if owner is not None]
+
+
+def _find_crowded(limit: EvaluatedLimit) -> Sequence[Pod]:
+    """Return pods of the fullest domain, where there are too many."""
+    if limit.min_pods is not None or limit.largest is None:
+        return []
+    return [pod for pod in limit.pods if limit.stands_in(pod, limit.largest.domain)][:_MOST_PODS]
+
+
+def find_deadlocked(
+    reported: frozenset[str], deadlocks: Sequence[Deadlock]
+) -> tuple[Sequence[Deadlocked], frozenset[str]]:
+    """Return the deadlocks that are not reported yet, and the UIDs of the reported pods that are still pending."""
+    pending = {deadlock.pod.uid for deadlock in deadlocks}
+    new = [deadlock for deadlock in deadlocks if deadlock.pod.uid not in reported][:MOST_DEADLOCKS]
+    return list(map(Deadlocked, new)), frozenset(reported & pending | {deadlock.pod.uid for deadlock in new})
+
+
+def find_ended(before: Iterable[Move], after: Iterable[Move], *, is_late: bool = False) -> Iterator[MoveEnded]:
+    """Yield the requests that have ended in between.
+
+    Whoever has refused an eviction for the moment may still carry it out: it ends when that time is over. What was not
+    followed before has ended before, with another leader.
+    """
+    followed = {(move.uid, move.requested_at) for move in before if not _has_ended(move)}
+    for move in after:
+        if _has_ended(move) and (move.uid, move.requested_at) in followed:
+            yield MoveEnded(move, is_late)
+
+
+def _has_ended(move: Move) -> bool:
+    return move.state.over and not is_deferred(move)
+
+
+def find_granted(before: Iterable[Move], after: Iterable[Move]) -> Iterator[Granted]:
+    """Yield the requests that were granted in between, in the order of the pods' UIDs."""
+    known = {move.uid for move in before if _was_granted(move)}
+    granted = (move for move in after if move.uid not in known and _was_granted(move))
+    yield from map(Granted, sorted(granted, key=lambda move: move.uid))
+
+
+def _was_granted(move: Move) -> bool:
+    return move.state is not MoveState.PLANNED and move.state not in NEVER_GRANTED
+
+
+def find_overdue(before: Iterable[Move], after: Iterable[Move]) -> Iterator[ReplacementOverdue]:
+    """Yield the replacements that have become overdue, or for which a reason has become known."""
+    known = {move.uid: (move.uncreated, move.unstarted) for move in before}
+    for move in after:
+        uncreated, unstarted = known.get(move.uid, (None, None))
+        is_new = move.uncreated is not None and move.uncreated != uncreated and not uncreated
+        if is_new or (move.unstarted is not None and unstarted is None):
+            yield ReplacementOverdue(move)
+
+
+def find_others(before: Iterable[OthersEvictions], after: Iterable[EvictedByOthers]) -> Iterator[OthersEvict]:
+    """Yield the workloads whose pods others have begun to evict; `before` are the runs known before."""
+    known = {run.workload: run.since for run in before}
+    new = [one for one in after if known.get(one.evictions.workload) != one.evictions.since]
+    yield from map(OthersEvict, new[:_MOST_EVICTED])
+
+
+def find_motion(
+    before: Iterable[UnsettledDomain], after: Iterable[UnsettledDomain]
+) -> Iterator[DomainMoves | DomainSettled]:
+    """Yield the domains that have begun to lose nodes, then those that have settled."""
+    known = {(domain.motion.key, domain.motion.value): domain.motion for domain in before}
+    moving = {(domain.motion.key, domain.motion.value): domain for domain in after}
+    yield from (DomainMoves(domain) for place, domain in moving.items() if place not in known)
+    yield from (DomainSettled(motion) for place, motion in known.items() if place not in moving)
+
+
+def find_capacity(decision: CapacityDecision) -> Iterator[CapacityRequested | CapacityEnded]:
+    """Yield the requests for capacity that began, and those that something became of."""
+    yield from map(CapacityRequested, decision.begun)
+    yield from map(CapacityEnded, decision.changes)
+
+
+def find_approvals(
+    before: Proposal | None, after: Proposal | None, plan: Plan, policy: Policy, now: datetime
+) -> Iterator[Expired | Proposed | Approved]:
+    """Yield what has become of the proposal of the last cycle, and the new one, which is of the plan."""
+    stays = before is not None and after is not None and before.hash == after.hash
+    if before is not None and not stays and before.policy == policy.cluster.hash and now >= expires_at(before, policy):
+        yield Expired(before)
+    if after is not None and not stays:
+        yield Proposed(after, plan, expires_at(after, policy))
+    if before is not None and after is not None and stays and after.approved and not before.approved:
+        yield Approved(after)
+
+
+def find_prevention(
+    before: PreventionReport, after: PreventionReport
+) -> Iterator[PreventionStopped | PreventionResumed]:
+    """Yield whether an obstacle to prevention has come, or the last one has gone."""
+    if bool(before.stopped) != bool(after.stopped):
+        yield PreventionStopped(after.stopped) if after.stopped else PreventionResumed()
+
+
+def find_guards(before: GuardState, after: GuardState) -> Iterator[GuardChanged | GuardFailed]:
+    """Yield the guards that are not good any more, or good again, and the questions without a usable answer."""
+    not_good = {answer.name for answer in before.not_good}
+    for answer in after.answers:
+        if (answer.verdict is Verdict.GOOD) == (answer.name in not_good):
+            yield GuardChanged(answer)
+    if after.asked_at != before.asked_at:
+        yield from (GuardFailed(answer) for answer in after.answers if answer.verdict is Verdict.ERROR)
+
+
+def find_team_changes(
+    before: Mapping[str, TeamReading],
+    after: Mapping[str, TeamReading],
+    problems_before: Mapping[str, str],
+    problems: Mapping[str, str],
+) -> Sequence[TeamPolicyChanged | TeamPolicyRefused]:
+    """Return the team policies that are newly, or otherwise than before, not in force, or in force again."""
+    changes: list[TeamPolicyChanged | TeamPolicyRefused] = []
+    for namespace in sorted(before.keys() | after.keys()):
+        problem = problems.get(namespace, "")
+        old, new = before.get(namespace), after.get(namespace)
+        is_new = (new.policy if new else NO_TEAM_POLICY) != (old.policy if old else NO_TEAM_POLICY)
+        if problem and problem != problems_before.get(namespace):
+            changes.append(TeamPolicyRefused(namespace, problem))
+        elif not problem and (is_new or namespace in problems_before):
+            changes.append(TeamPolicyChanged(namespace, new))
+    return changes[:_MOST_TEAMS]
+
+
+def find_team_problems(problems: Mapping[str, str]) -> Iterator[TeamPolicyRefused]:
+    """Yield each problem, for a new leader: the last one's process may never have published it."""
+    for namespace, problem in list(problems.items())[:_MOST_TEAMS]:
+        yield TeamPolicyRefused(namespace, problem)

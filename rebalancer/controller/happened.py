@@ -1,0 +1,131 @@
+"""The occurrences of a step of the loop: compares the states before and after it, and the event between them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from rebalancer.account.happened import (
+    ClusterPolicyChanged,
+    ClusterPolicyRefused,
+    Occurrence,
+    Paused,
+    find_approvals,
+    find_capacity,
+    find_deadlocked,
+    find_ended,
+    find_granted,
+    find_group_changes,
+    find_guards,
+    find_limit_changes,
+    find_motion,
+    find_others,
+    find_overdue,
+    find_prevention,
+    find_team_changes,
+    find_team_problems,
+)
+from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.state import (
+    InForce,
+    Leading,
+    LoopEvent,
+    LoopState,
+    PauseRead,
+    PolicyLoaded,
+    PolicyRefused,
+    PreventionReported,
+    Reported,
+    TeamPoliciesRead,
+)
+from rebalancer.model.moves import make_token
+from rebalancer.policy.merging import UNREAD
+
+
+def note_happened(before: LoopState, event: LoopEvent, after: LoopState) -> LoopState:
+    """Return the state after a step with what has happened in it, and with what is reported then.
+
+    What only an answer says, the step has put there already.
+    """
+    cycle = after.cycle if after.cycle is not before.cycle else None
+    seen: Iterator[Occurrence] = iter(())
+    reported = after.reported
+    if cycle is not None:
+        seen, reported = _find_seen(before.reported, cycle)
+    happened = (
+        *after.happened,
+        *seen,
+        *_find_moves(before, event, after),
+        *(_find_of_cycle(before, cycle) if cycle is not None else ()),
+        *_find_said(before, event, after),
+        *find_guards(before.guards, after.guards),
+    )
+    return replace(after, happened=happened, reported=reported) if happened or cycle is not None else after
+
+
+def _find_seen(before: Reported, cycle: Cycle) -> tuple[Iterator[Occurrence], Reported]:
+    """Find what has changed in the placement, and return what is reported of it after that."""
+    assessment = cycle.assessment
+    limits, limits_reported = find_limit_changes(before.limits, assessment.limits, cycle.causes)
+    pods, deadlocked = find_deadlocked(before.deadlocked, assessment.deadlocks)
+    reported = replace(
+        before,
+        violated=frozenset(make_token(group.spread.name) for group in assessment.violated),
+        limits=limits_reported,
+        deadlocked=deadlocked,
+        unsettled=assessment.unsettled_domains,
+    )
+    return chain(find_group_changes(before.violated, assessment, cycle.causes), limits, pods), reported
+
+
+def _find_moves(before: LoopState, event: LoopEvent, after: LoopState) -> Iterator[Occurrence]:
+    """Find which requests were granted or have ended.
+
+    A new leader compares with what the last one has stored: what this process has done before, it has said then.
+    """
+    if isinstance(event, Leading):
+        if event.leads:
+            yield from find_ended(event.memory.moves, after.memory.moves, is_late=True)
+    elif after.memory.moves is not before.memory.moves:
+        yield from find_granted(before.memory.moves, after.memory.moves)
+        yield from find_ended(before.memory.moves, after.memory.moves)
+
+
+def _find_of_cycle(before: LoopState, cycle: Cycle) -> Iterator[Occurrence]:
+    """Find what a cycle has brought besides."""
+    yield from find_overdue(before.memory.moves, cycle.memory.moves)
+    yield from find_others(before.memory.evicted_by_others, cycle.assessment.evicted_by_others)
+    yield from find_motion(before.reported.unsettled, cycle.assessment.unsettled_domains)
+    if cycle.capacity is not None:
+        yield from find_capacity(cycle.capacity.decision)
+    proposals = before.memory.proposal, cycle.memory.proposal
+    yield from find_approvals(*proposals, cycle.plan, cycle.context.policy, cycle.context.now)
+
+
+def _find_said(before: LoopState, event: LoopEvent, after: LoopState) -> Iterator[Occurrence]:
+    """Find what people have said: a policy, a team policy, a pause; and what prevention says. Only a leader tells."""
+    if not after.leadership.leads:
+        return
+    old, new = before.in_force, after.in_force
+    match event:
+        case PolicyLoaded() if event.policy.hash != old.policy.cluster.hash or old.policy_error:
+            yield ClusterPolicyChanged(event.policy.hash, after.mode)
+            yield from _find_team_changes(old, new)
+        case PolicyRefused() if event.message != old.policy_error:
+            yield ClusterPolicyRefused(old.policy.cluster.hash, event.message)
+        case TeamPoliciesRead():
+            yield from _find_team_changes(old, new)
+        case Leading() | PauseRead():
+            is_new = isinstance(event, Leading) or new.pause != old.pause
+            if new.pause is not None and is_new:
+                yield Paused(new.pause)
+            if isinstance(event, Leading):
+                yield from find_team_problems(new.team_problems)
+        case PreventionReported():
+            yield from find_prevention(before.reported.prevention, event.report)
+        case _:
+            pass
+
+
+def _find_team_changes(old: InForce, new: InForce) -> Sequence[Occurrence]:
+    known = {namespace: reading for namespace, reading in old.teams.items() if reading != UNREAD}
+    return find_team_changes(known, new.teams, old.team_problems, new.team_problems)
