@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from rebalancer.account.numbers import PlanNumbers, group_numbers
+from rebalancer.account.numbers import PlanNumbers
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.reasons import Reason
@@ -60,9 +60,13 @@ class Repair(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """What becomes of a plan. `moves` are those of the memory, `common` is what keeps every eviction back, or None."""
+    """What becomes of a plan. `moves` are those of the memory, `common` is what keeps every eviction back, or None.
+
+    `numbers` are those of the plan, by component: counted once for a plan, whatever happens to it.
+    """
 
     plan: Plan
+    numbers: Mapping[str, PlanNumbers]
     fates: Fates
     moves: Sequence[Move]
     common: Refusal | None = None
@@ -70,7 +74,6 @@ class Account:
     @cached_property
     def repairs(self) -> Mapping[str, Repair]:
         """The repairs by the names of their components, in the order of the plan."""
-        numbers = group_numbers(self.plan)
         under_way = Counter(eviction.group for eviction in self.fates.under_way)
         active = {eviction.group for eviction in self.fates.let_go}
         first: dict[str, Waits] = {}
@@ -79,7 +82,7 @@ class Account:
         return {
             name: Repair(
                 component,
-                numbers[name],
+                self.numbers[name],
                 under_way[name],
                 None if name in active else self._find_wait(component, first.get(name)),
             )

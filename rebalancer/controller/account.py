@@ -40,4 +40,4 @@ def find_account(state: LoopState, cycle: Cycle) -> Account:
 
     requested = {move.uid for move in state.memory.in_flight}
     fates = cycle.fates.begin(requested).hold(find_refusal)
-    return Account(plan=cycle.plan, fates=fates, moves=state.memory.moves, common=common)
+    return Account(plan=cycle.plan, numbers=cycle.numbers, fates=fates, moves=state.memory.moves, common=common)

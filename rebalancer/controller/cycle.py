@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import structs
 
 from rebalancer.account.account import Account
+from rebalancer.account.numbers import PlanNumbers, group_numbers
 from rebalancer.admission.admit import Admission, AdmissionContext, admit, find_common_obstacle
 from rebalancer.admission.approval import expires_at
 from rebalancer.admission.breaker import observe_cluster, update_breaker
@@ -165,7 +166,12 @@ class Cycle:
     def account(self) -> Account:
         """What becomes of the plan, before anything is requested."""
         common = find_common_obstacle(self.context)
-        return Account(plan=self.plan, fates=self.fates, moves=self.memory.moves, common=common)
+        return Account(plan=self.plan, numbers=self.numbers, fates=self.fates, moves=self.memory.moves, common=common)
+
+    @cached_property
+    def numbers(self) -> Mapping[str, PlanNumbers]:
+        """The numbers of the plan, by component."""
+        return group_numbers(self.plan)
 
     @cached_property
     def overview(self) -> Overview:

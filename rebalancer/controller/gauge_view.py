@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import astuple
 
-from rebalancer.account.numbers import PlanNumbers, plan_numbers
+from rebalancer.account.numbers import PlanNumbers, add_numbers
 from rebalancer.admission.slow_start import WindowUse
 from rebalancer.assessment.assess import EvaluatedConstraint
 from rebalancer.assessment.findings import Finding
@@ -49,7 +49,7 @@ class GaugeView:
 
     @cached_property
     def numbers(self) -> PlanNumbers:
-        return plan_numbers(self.cycle.plan) if self.cycle is not None else PlanNumbers()
+        return add_numbers(self.cycle.numbers.values()) if self.cycle is not None else PlanNumbers()
 
     @cached_property
     def window(self) -> WindowUse:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
-from rebalancer.account.numbers import plan_numbers
+from rebalancer.account.numbers import add_numbers
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.guards import calls_for_decision, next_question
 from rebalancer.controller.capacity import CapacityReading, read_capacity, uses_capacity
@@ -461,7 +461,7 @@ class Runner:
             violated=len(cycle.assessment.violated),
             limits=len(cycle.assessment.limits),
             limits_broken=sum(limit.state is not State.SATISFIED for limit in cycle.assessment.limits),
-            minimum=plan_numbers(cycle.plan).lower_bound,
+            minimum=add_numbers(cycle.numbers.values()).lower_bound,
             now=len(cycle.fates.going),
             waiting=len(cycle.fates.kept),
             waiting_for=Counter(str(one.reason) for one in cycle.fates.kept),

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 from msgspec import structs
 
-from rebalancer.account.numbers import PlanNumbers, plan_numbers
+from rebalancer.account.numbers import PlanNumbers, add_numbers
 from rebalancer.controller.account import find_account
 from rebalancer.controller.state import LoopState, find_windows
 from rebalancer.model.breaker import CLOSED
@@ -91,7 +91,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
     """Return the status of a process by its loop's state."""
     cycle = state.cycle
     moves = state.memory.moves
-    numbers = plan_numbers(cycle.plan) if cycle else PlanNumbers()
+    numbers = add_numbers(cycle.numbers.values()) if cycle else PlanNumbers()
     account = find_account(state, cycle) if cycle else None
     return StatusDocument(
         mode=state.mode,

@@ -212,9 +212,8 @@ class Overview:
     def find_figures(self, account: Account) -> Figures:
         """Return the numbers of all rows."""
         constraints, limits = self._totals
-        stuck = (entry for entry in self._entries if entry.state is RowState.UNREPAIRABLE)
         return Figures(
-            workloads=_count_members(self._entries),
+            workloads=self._workloads,
             violated=self.violated,
             constraints=constraints.total(),
             violated_constraints=sum(constraints[state] for state in _BROKEN),
@@ -223,7 +222,7 @@ class Overview:
             moving=account.moving.total(),
             waiting=account.waiting,
             next_at=account.next_at,
-            unrepairable=_count_members(entry for entry in stuck if account.moving.keys().isdisjoint(entry.members)),
+            unrepairable=_count_members(one for one in self._stuck if account.moving.keys().isdisjoint(one.members)),
             blocked=account.blocked,
         )
 
@@ -273,6 +272,15 @@ class Overview:
     def violated(self) -> int:
         """How many workloads are violated."""
         return _count_members(entry for entry in self._entries if entry.violated)
+
+    @cached_property
+    def _workloads(self) -> int:
+        return _count_members(self._entries)
+
+    @cached_property
+    def _stuck(self) -> Sequence[_Entry]:
+        """Those that cannot be repaired."""
+        return [entry for entry in self._entries if entry.state is RowState.UNREPAIRABLE]
 
     @cached_property
     def _totals(self) -> tuple[Counter[State], Counter[State]]:

@@ -30,7 +30,7 @@ def test_the_report_names_pod_and_rules() -> None:
 def test_it_counts_among_the_refusals() -> None:
     """Alerts read the metric that is made from this."""
     made = evaluate(three_shards(), eager()).plan
-    account = Account(plan=made, fates=NO_FATES, moves=())
+    account = Account(plan=made, numbers={}, fates=NO_FATES, moves=())
     assert count_refusals(account, 2)["PlacementDeadlock"] == 2
     assert "PlacementDeadlock" not in count_refusals(account, 0)
 
