@@ -6,7 +6,7 @@ An occurrence has what its renderings name, and no words of its own. Two renderi
 moments; then the occurrence says so in a field.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -24,11 +24,13 @@ from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import (
     NEVER_GRANTED,
     CapacityRequest,
+    Memory,
     Move,
     MoveState,
     OthersEvictions,
     Proposal,
     Reference,
+    ZoneSeen,
     make_token,
 )
 from rebalancer.model.pods import Pod
@@ -88,6 +90,32 @@ class LimitChanged(NamedTuple):
     pods: Sequence[Pod]
 
 
+class Subject(NamedTuple):
+    """What is, or was, violated, as the last cycle has it that counted it."""
+
+    evaluated: EvaluatedGroup | EvaluatedLimit
+    causes: Causes
+
+
+class ViolationBegan(NamedTuple):
+    """A group or limit is violated; nothing is in flight that a violation before was to be repaired by."""
+
+    token: str
+    subject: Subject | None
+
+
+class ViolationEnded(NamedTuple):
+    """A violation that began at `since`, in seconds, is over, and so is its repair.
+
+    `GroupRecovered` may come before: while a pod is evicted and not replaced, its group may look satisfied. `subject`
+    is None where this process has not seen it.
+    """
+
+    token: str
+    subject: Subject | None
+    since: int
+
+
 class Deadlocked(NamedTuple):
     """The rules of a pending pod admit no node."""
 
@@ -136,6 +164,19 @@ class ReplacementOverdue(NamedTuple):
     """A replacement is not there in time, or it has become known why it is not."""
 
     move: Move
+
+
+class ZoneLost(NamedTuple):
+    """A zone has lost its last node."""
+
+    zone: ZoneSeen
+
+
+class ZoneReturned(NamedTuple):
+    """A zone has a node again, or for the first time; `since` when it was lost, None where that is not known."""
+
+    zone: ZoneSeen
+    since: datetime | None
 
 
 class OthersEvict(NamedTuple):
@@ -248,6 +289,8 @@ Occurrence = (
     GroupViolated
     | GroupRecovered
     | LimitChanged
+    | ViolationBegan
+    | ViolationEnded
     | Deadlocked
     | Evicted
     | Blocked
@@ -255,6 +298,8 @@ Occurrence = (
     | Granted
     | MoveEnded
     | ReplacementOverdue
+    | ZoneLost
+    | ZoneReturned
     | OthersEvict
     | DomainMoves
     | DomainSettled
@@ -334,6 +379,70 @@ def _find_crowded(limit: EvaluatedLimit) -> Sequence[Pod]:
     return [pod for pod in limit.pods if limit.stands_in(pod, limit.largest.domain)][:_MOST_PODS]
 
 
+FindSubjects = Callable[[frozenset[str]], Mapping[str, Subject]]
+"""Finds what is or was violated by tokens; what no cycle of this process has seen is left out."""
+
+
+def find_subjects(assessment: Assessment, causes: Causes, tokens: frozenset[str]) -> Mapping[str, Subject]:
+    """Return the groups and limits of these tokens, whether they are violated now or not."""
+    found: dict[str, Subject] = {}
+    for group in assessment.groups:
+        if (token := make_token(group.spread.name)) in tokens:
+            found[token] = Subject(group, causes)
+    for limit in assessment.limits:
+        if (token := limit_token(limit)) in tokens:
+            found[token] = Subject(limit, causes)
+    return found
+
+
+def find_open(memory: Memory) -> Mapping[str, int]:
+    """Return what is violated, by token, and when that began, in seconds; a repair does not interrupt it."""
+    return _find_seen(memory) | dict(memory.noted.open)
+
+
+def _find_seen(memory: Memory) -> dict[str, int]:
+    return {token: int(since.timestamp()) for token, since in memory.seen}
+
+
+def find_violations(before: Memory, after: Memory, subjects: FindSubjects) -> Iterator[ViolationBegan | ViolationEnded]:
+    """Yield the violations that ended in between, then those that began.
+
+    A violation whose moves are in flight has not ended.
+    """
+    known, seen = find_open(before), _find_seen(after)
+    if known == seen:
+        return
+    moving = {make_token(move.group) for move in after.moves if move.in_flight or move.unexecuted}
+    ended = {token: since for token, since in known.items() if token not in seen and token not in moving}
+    begun = seen.keys() - known.keys()
+    found = subjects(frozenset(ended.keys() | begun)) if ended or begun else {}
+    yield from (ViolationEnded(token, found.get(token), since) for token, since in ended.items())
+    yield from (ViolationBegan(token, found.get(token)) for token in seen if token in begun)
+
+
+def find_zones(before: Memory, after: Memory, keys: Collection[str]) -> Iterator[ZoneLost | ZoneReturned]:
+    """Yield each domain of these keys that was lost or has come back in between.
+
+    Both memories list the domains that were seen lately; those of the last snapshot were all seen last. A key of which
+    no domain is known before shows nothing: all of its domains are new.
+    """
+    if before.zones == after.zones:
+        return
+    known = {(zone.key, zone.zone): zone for zone in before.zones if zone.key in keys}
+    found = {(zone.key, zone.zone): zone.last for zone in after.zones}
+    had = max((zone.last for zone in before.zones), default=None)
+    has = max(found.values(), default=None)
+    for place, zone in known.items():
+        if zone.last == had and found.get(place) != has:
+            yield ZoneLost(zone)
+    keys_known = {key for key, _ in known}
+    for zone in after.zones:
+        if zone.key in keys_known and zone.last == has:
+            last = known.get((zone.key, zone.zone))
+            if last is None or last.last != had:
+                yield ZoneReturned(zone, last.last if last is not None else None)
+
+
 def find_deadlocked(
     reported: frozenset[str], deadlocks: Sequence[Deadlock]
 ) -> tuple[Sequence[Deadlocked], frozenset[str]]:
@@ -343,16 +452,27 @@ def find_deadlocked(
     return list(map(Deadlocked, new)), frozenset(reported & pending | {deadlock.pod.uid for deadlock in new})
 
 
-def find_ended(before: Iterable[Move], after: Iterable[Move], *, is_late: bool = False) -> Iterator[MoveEnded]:
+def find_ended(before: Iterable[Move], after: Iterable[Move]) -> Iterator[MoveEnded]:
     """Yield the requests that have ended in between.
 
-    Whoever has refused an eviction for the moment may still carry it out: it ends when that time is over. What was not
-    followed before has ended before, with another leader.
+    Whoever has refused an eviction for the moment may still carry it out: it ends when that time is over. A clock that
+    was set back changes when a move was requested; its pod tells it from others.
     """
-    followed = {(move.uid, move.requested_at) for move in before if not _has_ended(move)}
+    followed = {move.uid for move in before if not _has_ended(move)}
     for move in after:
+        if _has_ended(move) and move.uid in followed:
+            yield MoveEnded(move, is_late=False)
+
+
+def find_late(stored: Iterable[Move], own: Iterable[Move]) -> Iterator[MoveEnded]:
+    """Yield the requests that a new leader knows to have ended, and that go on in what the last one has stored.
+
+    Another request for the same pod is another leader's.
+    """
+    followed = {(move.uid, move.requested_at) for move in stored if not _has_ended(move)}
+    for move in own:
         if _has_ended(move) and (move.uid, move.requested_at) in followed:
-            yield MoveEnded(move, is_late)
+            yield MoveEnded(move, is_late=True)
 
 
 def _has_ended(move: Move) -> bool:

@@ -1,14 +1,16 @@
 """The occurrences of a step of the loop: compares the states before and after it, and the event between them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from rebalancer.account.happened import (
     ClusterPolicyChanged,
     ClusterPolicyRefused,
+    FindSubjects,
     Occurrence,
     Paused,
+    Subject,
     find_approvals,
     find_capacity,
     find_deadlocked,
@@ -16,13 +18,17 @@ from rebalancer.account.happened import (
     find_granted,
     find_group_changes,
     find_guards,
+    find_late,
     find_limit_changes,
     find_motion,
     find_others,
     find_overdue,
     find_prevention,
+    find_subjects,
     find_team_changes,
     find_team_problems,
+    find_violations,
+    find_zones,
 )
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import (
@@ -39,6 +45,7 @@ from rebalancer.controller.state import (
 )
 from rebalancer.model.moves import make_token
 from rebalancer.policy.merging import UNREAD
+from rebalancer.tracking.zones import find_zone_keys
 
 
 def note_happened(before: LoopState, event: LoopEvent, after: LoopState) -> LoopState:
@@ -55,7 +62,7 @@ def note_happened(before: LoopState, event: LoopEvent, after: LoopState) -> Loop
         *after.happened,
         *seen,
         *_find_moves(before, event, after),
-        *(_find_of_cycle(before, cycle) if cycle is not None else ()),
+        *(_find_of_cycle(before, cycle, after) if cycle is not None else ()),
         *_find_said(before, event, after),
         *find_guards(before.guards, after.guards),
     )
@@ -84,21 +91,36 @@ def _find_moves(before: LoopState, event: LoopEvent, after: LoopState) -> Iterat
     """
     if isinstance(event, Leading):
         if event.leads:
-            yield from find_ended(event.memory.moves, after.memory.moves, is_late=True)
+            yield from find_late(event.memory.moves, after.memory.moves)
     elif after.memory.moves is not before.memory.moves:
         yield from find_granted(before.memory.moves, after.memory.moves)
         yield from find_ended(before.memory.moves, after.memory.moves)
 
 
-def _find_of_cycle(before: LoopState, cycle: Cycle) -> Iterator[Occurrence]:
+def _find_of_cycle(before: LoopState, cycle: Cycle, after: LoopState) -> Iterator[Occurrence]:
     """Find what a cycle has brought besides."""
     yield from find_overdue(before.memory.moves, cycle.memory.moves)
+    yield from find_zones(before.memory, after.memory, find_zone_keys(cycle.context.policy))
+    yield from find_violations(before.memory, after.memory, _subjects(before.cycle, cycle))
     yield from find_others(before.memory.evicted_by_others, cycle.assessment.evicted_by_others)
     yield from find_motion(before.reported.unsettled, cycle.assessment.unsettled_domains)
     if cycle.capacity is not None:
         yield from find_capacity(cycle.capacity.decision)
     proposals = before.memory.proposal, cycle.memory.proposal
     yield from find_approvals(*proposals, cycle.plan, cycle.context.policy, cycle.context.now)
+
+
+def _subjects(before: Cycle | None, cycle: Cycle) -> FindSubjects:
+    """Return what finds the violated as the new cycle has them, or the last one if they are gone."""
+
+    def find(tokens: frozenset[str]) -> Mapping[str, Subject]:
+        found = find_subjects(cycle.assessment, cycle.causes, tokens)
+        gone = tokens - found.keys()
+        if gone and before is not None:
+            return {**find_subjects(before.assessment, before.causes, gone), **found}
+        return found
+
+    return find
 
 
 def _find_said(before: LoopState, event: LoopEvent, after: LoopState) -> Iterator[Occurrence]:

@@ -1,12 +1,10 @@
-"""The loop's part of the history: compares the state before and after a step, and puts entries into the outbox."""
+"""The loop's part of the history: puts entries about what has happened in a step into the outbox."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
 from msgspec import structs
 
-from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import (
     ApprovalRead,
     Leading,
@@ -21,12 +19,11 @@ from rebalancer.history.moves import move_entries
 from rebalancer.history.outbox import add_entries, begin_term, seconds_of
 from rebalancer.history.people import Acts, note_people
 from rebalancer.history.samples import note_sample
-from rebalancer.history.violations import Describe, Violation, describe_violations, note_violations
+from rebalancer.history.violations import still_open, violation_entries
 from rebalancer.history.words import cut
-from rebalancer.history.zones import note_zones
+from rebalancer.history.zones import zone_entries
 from rebalancer.model.history import NAME_LIMIT, Author, Entry, EntryKind, Noted
 from rebalancer.model.moves import Memory
-from rebalancer.tracking.zones import find_zone_keys
 
 
 def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: datetime) -> LoopState:
@@ -65,12 +62,10 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
     entries += said
     entries += move_entries(after.happened, after.cycle.snapshot if after.cycle is not None else None, now)
     if after.cycle is not None and after.cycle is not before.cycle:
-        entries += note_zones(known, memory, find_zone_keys(in_force.policy), now)
-        changed, still_open = note_violations(known, memory, _describe(before.cycle, after.cycle), now)
-        violated = after.cycle.overview.violated
-        sample, noted = note_sample(structs.replace(noted, open=still_open), after.cycle.assessment, violated, now)
+        noted = structs.replace(noted, open=still_open(known, memory, after.happened))
+        sample, noted = note_sample(noted, after.cycle.assessment, after.cycle.overview.violated, now)
         memory = _with_noted(memory, noted)
-        entries += (*changed, *sample)
+        entries += (*zone_entries(after.happened, now), *violation_entries(after.happened, now), *sample)
     memory = add_entries(memory, entries)
     return after if memory is after.memory else replace(after, memory=memory)
 
@@ -90,16 +85,3 @@ def _take_act(acts: Acts, event: LoopEvent) -> Acts:
 
 def _with_noted(memory: Memory, noted: Noted) -> Memory:
     return memory if noted == memory.noted else structs.replace(memory, noted=noted)
-
-
-def _describe(before: Cycle | None, after: Cycle) -> Describe:
-    """Return what describes violations as the new cycle has them, or the last one if they are gone."""
-
-    def describe(tokens: frozenset[str]) -> Mapping[str, Violation]:
-        described = describe_violations(after.assessment, after.causes, tokens)
-        gone = tokens - described.keys()
-        if gone and before is not None:
-            return {**describe_violations(before.assessment, before.causes, gone), **described}
-        return described
-
-    return describe

@@ -4,17 +4,20 @@ What is violated, and since when, is in the memory's `seen`. While a pod is evic
 satisfied: a violation whose moves are in flight has not ended.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from rebalancer.assessment.assess import Assessment, EvaluatedGroup
+from msgspec import structs
+
+from rebalancer.account.happened import Occurrence, Subject, ViolationBegan, ViolationEnded, find_open
+from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.history.outbox import seconds_of
 from rebalancer.history.words import cut, join_workloads, workload_text
 from rebalancer.model.history import Entry, EntryKind
-from rebalancer.model.moves import Memory, Reference, make_token
+from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.words import short_key
 
@@ -36,22 +39,31 @@ class Violation(NamedTuple):
     cause: str = ""
 
 
-Describe = Callable[[frozenset[str]], Mapping[str, Violation]]
-"""Describes violations by their tokens; those that no cycle of this process has seen are left out."""
-
 _UNKNOWN: Final = Violation()
 
 
-def describe_violations(assessment: Assessment, causes: Causes, tokens: frozenset[str]) -> Mapping[str, Violation]:
-    """Describe groups and limits, whether they are violated now or not."""
-    described: dict[str, Violation] = {}
-    for group in assessment.groups:
-        if (token := make_token(group.spread.name)) in tokens:
-            described[token] = _describe_group(group, causes)
-    for limit in assessment.limits:
-        if (token := limit_token(limit)) in tokens:
-            described[token] = _describe_limit(limit, causes)
-    return described
+def violation_entries(happened: Sequence[Occurrence], now: datetime) -> Iterator[Entry]:
+    """Yield the entries about violations: those that ended, then those that began."""
+    ended = (one for one in happened if isinstance(one, ViolationEnded))
+    begun = (one for one in happened if isinstance(one, ViolationBegan))
+    yield from _limit_entries(EntryKind.SATISFIED, (_end_entry(one, now) for one in ended), now)
+    yield from _limit_entries(EntryKind.VIOLATED, (_begin_entry(one, now) for one in begun), now)
+
+
+def still_open(before: Memory, after: Memory, happened: Iterable[Occurrence]) -> tuple[tuple[str, int], ...]:
+    """Return `Noted.open` after a step: what is violated since another time than the memory's `seen` has."""
+    ended = {one.token for one in happened if isinstance(one, ViolationEnded)}
+    seen = {token: seconds_of(since) for token, since in after.seen}
+    still = ((token, since) for token, since in find_open(before).items() if token not in ended)
+    return tuple(sorted((token, since) for token, since in still if seen.get(token) != since))
+
+
+def describe(subject: Subject) -> Violation:
+    """Describe a group or a limit, whether it is violated now or not."""
+    evaluated = subject.evaluated
+    if isinstance(evaluated, EvaluatedLimit):
+        return _describe_limit(evaluated, subject.causes)
+    return _describe_group(evaluated, subject.causes)
 
 
 def _describe_group(group: EvaluatedGroup, causes: Causes) -> Violation:
@@ -82,45 +94,25 @@ def _violation(
     )
 
 
-def note_violations(
-    before: Memory, after: Memory, describe: Describe, now: datetime
-) -> tuple[tuple[Entry, ...], tuple[tuple[str, int], ...]]:
-    """Return the entries for what began or ended in between, and `Noted.open` after it."""
-    known, seen = _open(before), {token: seconds_of(since) for token, since in after.seen}
-    if not before.noted.open and known == seen:
-        return (), ()
-    moving = {make_token(move.group) for move in after.moves if move.in_flight or move.unexecuted}
-    begun = {token: since for token, since in seen.items() if token not in known}
-    ended = {token: since for token, since in known.items() if token not in seen and token not in moving}
-    still = {token: since for token, since in known.items() if token not in ended}
-    entries: tuple[Entry, ...] = ()
-    if begun or ended:
-        described = describe(frozenset(begun.keys() | ended.keys()))
-        entries = (
-            *_entries(EntryKind.SATISFIED, ended, described, now),
-            *_entries(EntryKind.VIOLATED, begun, described, now),
-        )
-    return entries, tuple(sorted((token, since) for token, since in still.items() if seen.get(token) != since))
-
-
-def _open(memory: Memory) -> dict[str, int]:
-    """Return when what is violated by the history began to be."""
-    return {token: seconds_of(since) for token, since in memory.seen} | dict(memory.noted.open)
-
-
-def _entries(
-    kind: EntryKind, since: Mapping[str, int], described: Mapping[str, Violation], now: datetime
-) -> Iterator[Entry]:
-    entries = sorted(
-        (_entry(kind, token, began, described.get(token, _UNKNOWN), now) for token, began in since.items()),
-        key=lambda entry: (entry.namespace, entry.workload, entry.token),
-    )
-    yield from entries[:MOST_NAMED]
-    if rest := entries[MOST_NAMED:]:
+def _limit_entries(kind: EntryKind, entries: Iterable[Entry], now: datetime) -> Iterator[Entry]:
+    ordered = sorted(entries, key=lambda entry: (entry.namespace, entry.workload, entry.token))
+    yield from ordered[:MOST_NAMED]
+    if rest := ordered[MOST_NAMED:]:
         yield Entry(seq=0, at=seconds_of(now), kind=kind, number=sum(max(1, entry.number) for entry in rest))
 
 
-def _entry(kind: EntryKind, token: str, since: int, violation: Violation, now: datetime) -> Entry:
+def _begin_entry(began: ViolationBegan, now: datetime) -> Entry:
+    violation = describe(began.subject) if began.subject is not None else _UNKNOWN
+    entry = _entry(EntryKind.VIOLATED, began.token, violation, now)
+    return structs.replace(entry, what=violation.what, cause=violation.cause)
+
+
+def _end_entry(ended: ViolationEnded, now: datetime) -> Entry:
+    violation = describe(ended.subject) if ended.subject is not None else _UNKNOWN
+    return structs.replace(_entry(EntryKind.SATISFIED, ended.token, violation, now), since=ended.since)
+
+
+def _entry(kind: EntryKind, token: str, violation: Violation, now: datetime) -> Entry:
     return Entry(
         seq=0,
         at=seconds_of(now),
@@ -129,8 +121,5 @@ def _entry(kind: EntryKind, token: str, since: int, violation: Violation, now: d
         workload=violation.workload,
         others=violation.others,
         token=token,
-        what=violation.what if kind is EntryKind.VIOLATED else "",
-        cause=violation.cause if kind is EntryKind.VIOLATED else "",
-        since=0 if kind is EntryKind.VIOLATED else since,
         number=violation.workloads,
     )

@@ -39,6 +39,10 @@ from rebalancer.account.happened import (
     ReplacementOverdue,
     TeamPolicyChanged,
     TeamPolicyRefused,
+    ViolationBegan,
+    ViolationEnded,
+    ZoneLost,
+    ZoneReturned,
 )
 from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.admission.slow_start import overdue_replacement
@@ -145,8 +149,10 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
             return _about(_team_map(namespace), EventReason.POLICY_INVALID, note)
         case Paused(pause):
             return _about(objects.pause, EventReason.REBALANCE_PAUSED, pause.message)
-        case Granted() | GuardFailed():
-            return ()  # the answer has an event of its own; a guard's last answer says that it is not good
+        case Granted() | GuardFailed() | ViolationBegan() | ViolationEnded() | ZoneLost() | ZoneReturned():
+            # The answer has an event of its own, as a guard has whose answer is missing, and a placement that changes;
+            # what becomes of a zone is nobody's object.
+            return ()
 
 
 def _about(regarding: Regarding | None, reason: EventReason, note: str) -> Sequence[Event]:

@@ -2,25 +2,36 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.account.happened import find_ended
+from rebalancer.account.happened import (
+    FindSubjects,
+    MoveEnded,
+    Subject,
+    find_ended,
+    find_late,
+    find_subjects,
+    find_violations,
+    find_zones,
+)
 from rebalancer.admission.pause import Pause, to_one_line
 from rebalancer.assessment.assess import Assessment
+from rebalancer.assessment.causes import constraint_token
 from rebalancer.engine import evaluate
 from rebalancer.history.declared import Declaration, format_declaration, read_declaration
 from rebalancer.history.moves import move_entries
 from rebalancer.history.people import NO_ACTS, Acts, note_people, pause_token
 from rebalancer.history.samples import count_above, note_sample
-from rebalancer.history.violations import MOST_NAMED, Violation, describe_violations, note_violations
+from rebalancer.history.violations import MOST_NAMED, Violation, describe, still_open, violation_entries
 from rebalancer.history.words import cut
-from rebalancer.history.zones import note_zones
+from rebalancer.history.zones import zone_entries
 from rebalancer.model.history import NOBODY, TEXT_LIMIT, UNKNOWN, Author, Entry, EntryKind, Noted
 from rebalancer.model.moves import Memory, Move, MoveState, Target, ZoneSeen, make_token
+from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import default_policy
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
@@ -88,30 +99,46 @@ def test_a_deferred_refusal_has_not_ended() -> None:
     assert moves(deferred, with_state(MoveState.EVICTED)) == []
 
 
+def test_a_clock_that_was_set_back_hides_no_end() -> None:
+    """It changes when the move was requested."""
+    back = with_state(MoveState.VERIFIED, requested_at=START - MINUTE)
+    assert [entry.outcome for entry in moves(with_state(MoveState.PENDING), back)] == ["verified"]
+
+
 def test_a_move_that_another_leader_has_ended_is_not_reported_again() -> None:
     """What is not followed in the memory before has ended in the entry of somebody else; another request is another."""
     ended = with_state(MoveState.VERIFIED)
     assert list(find_ended((), (ended,))) == []
     again = structs.replace(ended, requested_at=LATER)
-    assert moves(with_state(MoveState.PLANNED), again) == []
+    assert list(find_late((with_state(MoveState.PLANNED),), (again,))) == []
+    assert list(find_late((with_state(MoveState.PLANNED),), (ended,))) == [MoveEnded(ended, is_late=True)]
 
 
-VIOLATION = Violation("shop", "Deployment/cart", "", 1, "zone skew 3, maxSkew 1", "NodeLost")
+(SKEWED,) = assessed(a_cluster("abc", 1, {"a-1": 4}, spread={ZONE: 1}).snapshot()).groups
+SUBJECT = Subject(SKEWED, {constraint_token(SKEWED, SKEWED.hard[0]): ViolationCause.NODE_LOST})
 
 
-def describe(tokens: frozenset[str]) -> Mapping[str, Violation]:
-    return dict.fromkeys(tokens, VIOLATION)
+def seen(tokens: frozenset[str]) -> Mapping[str, Subject]:
+    return dict.fromkeys(tokens, SUBJECT)
+
+
+def note_violations(
+    before: Memory, after: Memory, subjects: FindSubjects, now: datetime
+) -> tuple[tuple[Entry, ...], tuple[tuple[str, int], ...]]:
+    """Return the entries, and `Noted.open` after them."""
+    happened = list(find_violations(before, after, subjects))
+    return tuple(violation_entries(happened, now)), still_open(before, after, happened)
 
 
 def test_a_violation_has_a_begin_and_an_end() -> None:
     """The begin says what and why, the end how long it lasted."""
     violated = Memory(seen=(("t", START),))
-    (begun,), kept = note_violations(Memory(), violated, describe, START)
-    assert (begun.kind, begun.token, begun.what, begun.cause) == ("Violated", "t", "zone skew 3, maxSkew 1", "NodeLost")
+    (begun,), kept = note_violations(Memory(), violated, seen, START)
+    assert (begun.kind, begun.token, begun.what, begun.cause) == ("Violated", "t", "zone skew 4, maxSkew 1", "NodeLost")
     assert kept == ()
-    assert note_violations(violated, violated, describe, LATER) == ((), ())
-    (ended,), _ = note_violations(violated, Memory(), describe, LATER)
-    assert (ended.kind, ended.since, ended.at, ended.workload) == ("Satisfied", AT, AT + 600, "Deployment/cart")
+    assert note_violations(violated, violated, seen, LATER) == ((), ())
+    (ended,), _ = note_violations(violated, Memory(), seen, LATER)
+    assert (ended.kind, ended.since, ended.at, ended.workload) == ("Satisfied", AT, AT + 600, "Deployment/web")
     (ended,), _ = note_violations(violated, Memory(), lambda _: {}, LATER)
     assert (ended.workload, ended.token) == ("", "t")
 
@@ -122,14 +149,14 @@ def test_a_repair_does_not_interrupt_a_violation() -> None:
     token = make_token("web")
     violated = Memory(seen=((token, START),))
     repaired = Memory(moves=(flying,))
-    entries, kept = note_violations(violated, repaired, describe, START + MINUTE)
+    entries, kept = note_violations(violated, repaired, seen, START + MINUTE)
     assert (entries, kept) == ((), ((token, AT),))
     repaired = structs.replace(repaired, noted=Noted(open=kept))
     again = Memory(moves=(flying,), seen=((token, START + 2 * MINUTE),))
-    entries, kept = note_violations(repaired, again, describe, START + 2 * MINUTE)
+    entries, kept = note_violations(repaired, again, seen, START + 2 * MINUTE)
     assert (entries, kept) == ((), ((token, AT),))
     again = structs.replace(again, noted=Noted(open=kept))
-    (ended,), kept = note_violations(again, Memory(), describe, LATER)
+    (ended,), kept = note_violations(again, Memory(), seen, LATER)
     assert (ended.kind, ended.since, kept) == ("Satisfied", AT, ())
 
 
@@ -142,7 +169,7 @@ def test_begins_and_ends_alternate(violated: list[set[str]]) -> None:
         now = START + number * MINUTE
         known = dict(memory.seen)
         after = Memory(seen=tuple((token, known.get(token, now)) for token in sorted(tokens)), noted=memory.noted)
-        entries, kept = note_violations(memory, after, describe, now)
+        entries, kept = note_violations(memory, after, seen, now)
         for entry in entries:
             assert is_open.get(entry.token, False) is (entry.kind == EntryKind.SATISFIED)
             is_open[entry.token] = entry.kind == EntryKind.VIOLATED
@@ -154,7 +181,7 @@ def test_of_many_violations_at_once_the_first_are_named() -> None:
     """The loss of a zone must not push all else out of the history."""
     tokens = [f"{number:03}" for number in range(MOST_NAMED + 7)]
     memory = Memory(seen=tuple((token, START) for token in tokens))
-    entries, _ = note_violations(Memory(), memory, describe, START)
+    entries, _ = note_violations(Memory(), memory, seen, START)
     assert [entry.token for entry in entries] == [*tokens[:MOST_NAMED], ""]
     assert entries[-1].number == 7
 
@@ -164,13 +191,15 @@ def test_violations_are_described() -> None:
     assessment = assessed(a_cluster("abc", 1, {"a-1": 4}, spread={ZONE: 1}).snapshot())
     (group,) = assessment.groups
     token = make_token(group.spread.name)
-    described = describe_violations(assessment, {}, frozenset({token, "other"}))
-    assert described == {token: Violation("default", "Deployment/web", "", 1, "zone skew 4, maxSkew 1", "")}
+    found = find_subjects(assessment, {}, frozenset({token, "other"}))
+    assert {name: describe(subject) for name, subject in found.items()} == {
+        token: Violation("default", "Deployment/web", "", 1, "zone skew 4, maxSkew 1", "")
+    }
     even = assessed(a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, spread={ZONE: 1}).snapshot())
     (group,) = even.groups
     token = make_token(group.spread.name)
-    assert describe_violations(even, {}, frozenset({token}))[token].what == "zone skew 0, maxSkew 1"
-    assert describe_violations(even, {}, frozenset({"other"})) == {}
+    assert describe(find_subjects(even, {}, frozenset({token}))[token]).what == "zone skew 0, maxSkew 1"
+    assert find_subjects(even, {}, frozenset({"other"})) == {}
 
 
 def test_a_violation_names_as_many_of_its_workloads_as_an_entry_takes() -> None:
@@ -182,7 +211,7 @@ def test_a_violation_names_as_many_of_its_workloads_as_an_entry_takes() -> None:
     assessment = assessed(sharing(builder.snapshot()))
     (group,) = (group for group in assessment.groups if len(group.workloads) == 9)
     token = make_token(group.spread.name)
-    violation = describe_violations(assessment, {}, frozenset({token}))[token]
+    violation = describe(find_subjects(assessment, {}, frozenset({token}))[token])
     names = [f"Deployment/a-rather-long-name-{number}" for number in range(9)]
     assert (violation.workload, violation.workloads) == (names[0], 9)
     assert violation.others == ",".join(names[1:4])
@@ -195,7 +224,7 @@ def zones(**last: int) -> Memory:
 
 
 def changed(before: Memory, after: Memory) -> list[tuple[str, str, int]]:
-    return [(entry.kind, entry.what, entry.since) for entry in note_zones(before, after, {ZONE}, LATER)]
+    return [(entry.kind, entry.what, entry.since) for entry in zone_entries(find_zones(before, after, {ZONE}), LATER)]
 
 
 def test_a_zone_is_lost_once_and_comes_back_once() -> None:
@@ -212,7 +241,7 @@ def test_zones_that_say_nothing() -> None:
     """The first snapshot, an unchanged memory, a label that is none of a zone, the loss of all nodes."""
     assert changed(Memory(), zones(a=0)) == []
     assert changed(zones(a=0), zones(a=0)) == []
-    assert list(note_zones(zones(a=0, b=0), zones(a=1, b=0), {"rack"}, LATER)) == []
+    assert list(find_zones(zones(a=0, b=0), zones(a=1, b=0), {"rack"})) == []
 
 
 def people(noted: Noted, acts: Acts) -> tuple[list[tuple[str, str, str, str]], Noted]:
