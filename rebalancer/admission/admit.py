@@ -295,15 +295,13 @@ class Admission:
 
 
 class Overload(NamedTuple):
-    """An overloaded API server asked at `since` to send nothing for `wait`."""
+    """An overloaded API server asked to send nothing until then, in monotonic seconds."""
 
-    since: datetime
-    wait: timedelta
+    until: float
 
-    def left(self, now: datetime) -> timedelta:
-        """Return how long nothing is to be sent; nothing is left before `since`: the clock was set back."""
-        passed = now - self.since
-        return max(timedelta(0), self.wait - passed) if passed >= timedelta(0) else timedelta(0)
+    def left(self, now: float) -> timedelta:
+        """Return how long nothing is to be sent."""
+        return timedelta(seconds=max(0.0, self.until - now))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,7 +309,7 @@ class AdmissionContext:
     """What applies to every eviction alike.
 
     `stale` says why the snapshot is out of date, `unsaved` why the memory could not be saved, "" if they are not.
-    `overload` says since when and for how long the API server has asked to send nothing. `forbidden` says by namespace
+    `overload` says until when the API server has asked to send nothing. `forbidden` says by namespace
     why this account may not evict there. `turn` counts the cycles:
     another step is first in each. `guards` are the answers to their queries, `read_at` is the time in monotonic
     seconds.
@@ -539,7 +537,7 @@ def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
         return Stale(context.stale)
     if context.unsaved:
         return MemoryUnsaved(context.unsaved)
-    if context.overload is not None and (left := context.overload.left(context.now)):
+    if context.overload is not None and (left := context.overload.left(context.read_at)):
         return ServerOverloaded(left)
     opening = find_opening(context.policy.windows, context.now)
     if opening is not None:

@@ -14,9 +14,8 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from rebalancer.account.happened import Blocked, Evicted, Failed, Occurrence
-from rebalancer.admission.admit import Overload
 from rebalancer.controller.premises import describe_broken_premise
-from rebalancer.controller.sender import OVERLOAD_WAIT, PLAN_VALID_FOR
+from rebalancer.controller.sender import PLAN_VALID_FOR
 from rebalancer.controller.state import (
     Answered,
     Evict,
@@ -243,7 +242,7 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
     if wait is not None:
         # The cluster differs from the snapshot of this step; the steps of other groups do not depend on it.
         following = _drop_group(following, requested.group)
-    following = _hold_all(following, requested, event.answer, now)
+    following = _hold_all(following, requested, event)
     return _continue(replace(following, happened=_find_occurrence(move, answer, preempts)), now)
 
 
@@ -274,13 +273,12 @@ def _note_right(state: LoopState, move: Move, answer: EvictionAnswer) -> LoopSta
     return replace(state, queue=replace(state.queue, forbidden=others))
 
 
-def _hold_all(state: LoopState, move: Move, answer: EvictionAnswer, now: datetime) -> LoopState:
+def _hold_all(state: LoopState, move: Move, event: Answered) -> LoopState:
     """Hold back everything where the answer is about the server, not about one pod or the webhook of its namespace."""
-    if answer.result is EvictionResult.THROTTLED:
-        wait = timedelta(seconds=max(OVERLOAD_WAIT, answer.retry_after))
+    if event.overload is not None:
         dropped = drop_queue(state, finish_steps=True)
-        return replace(dropped, queue=replace(dropped.queue, overload=Overload(now, wait)))
-    if answer.result is EvictionResult.UNKNOWN:
+        return replace(dropped, queue=replace(dropped.queue, overload=event.overload))
+    if event.answer.result is EvictionResult.UNKNOWN:
         state = replace(state, queue=replace(state.queue, silent=state.queue.silent | {move.namespace}))
         if len(state.queue.silent) >= MOST_SILENT_NAMESPACES:
             return drop_queue(state, finish_steps=True)

@@ -5,7 +5,6 @@ concerned: they must want as many pods as the plan assumes, and as many must be 
 switch (`kill_switch`).
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -13,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from rebalancer.admission.admit import Overload
 from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.state import Answered, Clocks, Evict, Held, LoopEvent, NotSent, PauseRead
 from rebalancer.ports import (
@@ -54,7 +54,7 @@ class Sender:
         self._clocks = clocks
         self._tell = tell
         self._kill_switch = KillSwitch(cluster, clocks)
-        self._overloaded_until = -math.inf
+        self._overload: Overload | None = None
 
     def send(self, request: Evict, read_at: float) -> Answered | NotSent:
         """Check what must hold, send the request and return its answer, or why it was not sent. Never raises.
@@ -67,8 +67,9 @@ class Sender:
             _log.warning("eviction held back", namespace=move.namespace, pod=move.pod, why=held.why)
             return held
         answer = held.answer if held is not None else self._cluster.evict(move)
-        if answer.result is EvictionResult.THROTTLED:  # at once: the loop learns of it when it has planned
-            self._overloaded_until = self._clocks.monotonic() + max(OVERLOAD_WAIT, answer.retry_after)
+        overload = self._find_overload(answer)
+        if overload is not None:  # at once: the loop learns of it when it has planned
+            self._overload = overload
         _log.info(
             "eviction",
             namespace=move.namespace,
@@ -79,15 +80,20 @@ class Sender:
             result=answer.result,
             message=answer.message,
         )
-        return Answered(uid=move.uid, answer=answer)
+        return Answered(uid=move.uid, answer=answer, overload=overload)
+
+    def _find_overload(self, answer: EvictionAnswer) -> Overload | None:
+        if answer.result is not EvictionResult.THROTTLED:
+            return None
+        return Overload(until=self._clocks.monotonic() + max(OVERLOAD_WAIT, answer.retry_after))
 
     def _check_overload(self, request: Evict) -> NotSent | None:
         """Return why a step may not begin: the server asked for patience a moment ago."""
-        if not request.expected:
+        if not request.expected or self._overload is None:
             return None
-        left = self._overloaded_until - self._clocks.monotonic()
+        left = self._overload.left(self._clocks.monotonic()).total_seconds()
         why = f"the API server is overloaded; waiting for {left:.0f}s more"
-        return _hold(request, why, Held.STEPS) if left > 0 else None
+        return _hold(request, why, Held.STEPS) if left else None
 
     def _check_pods(self, request: Evict) -> NotSent | Answered | None:
         """Return why a step may not begin: a stale watch, or a workload that is not as the plan assumes.

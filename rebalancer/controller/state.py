@@ -68,10 +68,11 @@ class Watched:
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """An eviction request was answered."""
+    """An eviction request was answered. `overload` is the wait that an overloaded API server has asked for."""
 
     uid: str
     answer: EvictionAnswer
+    overload: Overload | None = None
 
 
 class Held(StrEnum):
@@ -349,7 +350,7 @@ class Queue:
     unsaved: str = ""
     """Why the memory could not be saved the last time, "" if it was."""
     overload: Overload | None = None
-    """Since when and for how long the API server has asked to send nothing, None if it has not."""
+    """Until when the API server has asked to send nothing, as the sender says it; None if it has not."""
     forbidden: Mapping[str, str] = field(default_factory=dict)
     """Why this account may not evict in a namespace, as far as it has tried."""
 

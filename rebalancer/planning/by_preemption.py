@@ -70,109 +70,131 @@ class PreemptionRefused(Fact):
         return "eligibility.preemption refuses that: Allow would permit it"
 
 
-class PreemptionNotFollowed(Fact):
+class PreemptionObstacle(Fact):
+    """Why nothing is evicted for a repair by preemption."""
+
+    @property
+    def why(self) -> str:
+        """The reason, which follows a colon."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"nothing is evicted for it: {self.why}"
+
+
+class PreemptionNotFollowed(PreemptionObstacle):
     """It is not known for certain which pods would be preempted; `limit_reached`: it would take too many dry runs."""
 
     limit_reached: bool = False
 
-    def __str__(self) -> str:
+    @property
+    def why(self) -> str:
         if self.limit_reached:
-            return "nothing is evicted for it: too many nodes would have to be tried in one plan"
-        return "nothing is evicted for it: it is not certain which pods would go"
+            return "too many nodes would have to be tried in one plan"
+        return "it is not certain which pods would go"
 
 
-class PreemptionWouldNotHelp(Fact):
+class PreemptionWouldNotHelp(PreemptionObstacle):
     """The replacement of a pod may be placed where it repairs nothing; `node` is "" where some node takes it as is."""
 
     pod: str
     node: str
 
-    def __str__(self) -> str:
+    @property
+    def why(self) -> str:
         where = f"on {self.node}, where it does not help" if self.node else "on a node where it does not help"
-        return f"nothing is evicted for it: the replacement of {self.pod} may be placed {where}"
+        return f"the replacement of {self.pod} may be placed {where}"
 
 
-class PreemptedPodStays(Fact):
+class PreemptedPodStays(PreemptionObstacle):
     """A pod that would be preempted, or its node, must be left alone."""
 
     pod: str
     cause: Refusal
 
-    def __str__(self) -> str:
-        return f"nothing is evicted for it: {self.pod} must not go: {self.cause}"
+    @property
+    def why(self) -> str:
+        return f"{self.pod} must not go: {self.cause}"
 
 
-class PreemptionBreaksBudget(Fact):
+class PreemptionBreaksBudget(PreemptionObstacle):
     """The pods that would be preempted are more than these PodDisruptionBudgets allow."""
 
     budgets: tuple[str, ...]
 
-    def __str__(self) -> str:
+    @property
+    def why(self) -> str:
         one = len(self.budgets) == 1
         noun, verb = ("PodDisruptionBudget", "allows") if one else ("PodDisruptionBudgets", "allow")
-        return f"nothing is evicted for it: {noun} {name_list(self.budgets)} {verb} no such disruption"
+        return f"{noun} {name_list(self.budgets)} {verb} no such disruption"
 
 
-class PreemptedPodIsRequired(Fact):
+class PreemptedPodIsRequired(PreemptionObstacle):
     """A pod that would be preempted counts for a constraint or limit that its going may violate."""
 
     pod: str
 
-    def __str__(self) -> str:
-        return f"nothing is evicted for it: {self.pod} counts for a constraint or limit that may then be violated"
+    @property
+    def why(self) -> str:
+        return f"{self.pod} counts for a constraint or limit that may then be violated"
 
 
-class PreemptedPodIncomplete(Fact):
+class PreemptedPodIncomplete(PreemptionObstacle):
     """The workload of a pod that would be preempted lacks a Ready pod already."""
 
     pod: str
     workload: str
 
-    def __str__(self) -> str:
-        return f"nothing is evicted for it: {self.pod} must not go while {self.workload} lacks a Ready pod"
+    @property
+    def why(self) -> str:
+        return f"{self.pod} must not go while {self.workload} lacks a Ready pod"
 
 
-class PreemptedPodEndsLate(Fact):
+class PreemptedPodEndsLate(PreemptionObstacle):
     """A pod that would be preempted may take so long to end that the replacement counts as overdue."""
 
     pod: str
     grace: timedelta
     pending_for: timedelta
 
-    def __str__(self) -> str:
+    @property
+    def why(self) -> str:
         return (
-            f"nothing is evicted for it: {self.pod} may take {format_duration(self.grace)} to end "
+            f"{self.pod} may take {format_duration(self.grace)} to end "
             f"(terminationGracePeriodSeconds), and breaker.pendingFor is {format_duration(self.pending_for)}"
         )
 
 
-class PreemptedPodWithoutOwner(Fact):
+class PreemptedPodWithoutOwner(PreemptionObstacle):
     """Nothing that is known creates a pod again that would be preempted."""
 
     pod: str
 
-    def __str__(self) -> str:
-        return f"nothing is evicted for it: {self.pod} must not go: no workload that can be moved owns it"
+    @property
+    def why(self) -> str:
+        return f"{self.pod} must not go: no workload that can be moved owns it"
 
 
-class PreemptedPodWithoutPlace(Fact):
+class PreemptedPodWithoutPlace(PreemptionObstacle):
     """No node is certain to take the replacement of a pod that would be preempted."""
 
     pod: str
 
-    def __str__(self) -> str:
-        return f"nothing is evicted for it: no node is certain to take the replacement of {self.pod}"
+    @property
+    def why(self) -> str:
+        return f"no node is certain to take the replacement of {self.pod}"
 
 
-class TooManyPreempted(Fact):
+class TooManyPreempted(PreemptionObstacle):
     """More pods of a node or namespace would be preempted than a rate of the policy lets be evicted at a time."""
 
     pods: int
     field: str
     allowed: int
 
-    def __str__(self) -> str:
-        return f"nothing is evicted for it: {plural(self.pods, 'pod')} would go, and {self.field} is {self.allowed}"
+    @property
+    def why(self) -> str:
+        return f"{plural(self.pods, 'pod')} would go, and {self.field} is {self.allowed}"
 
 
 class PreemptionWaits(Refusal):

@@ -281,7 +281,7 @@ class ProblemBuilder:
         problem = SingleClassProblem(
             component=component,
             requirements=requirements,
-            layout=Layout(topology, bounds, first.counted, pods.ranked, capacity, reserved, useful),
+            layout=Layout(topology, bounds, first.counted, pods.ranked, capacity, reserved, useful, self._cache),
             pods=pods,
             sample=bare,
             capacity=capacity,

@@ -66,6 +66,11 @@ class NodeCounts(dict[str, int]):
         self.names: Sequence[str] = names
 
     @property
+    def are_alone(self) -> bool:
+        """Whether each pod is on a node of its own."""
+        return len(self) == len(self.names)
+
+    @property
     def sums(self) -> dict[str, Mapping[str, int]]:
         """The sums by key, for those who add up."""
         try:

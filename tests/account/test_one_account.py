@@ -13,6 +13,7 @@ from msgspec import structs
 from rebalancer.account.numbers import plan_numbers
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
+from rebalancer.admission.admit import Overload
 from rebalancer.admission.pause import Pause
 from rebalancer.capacity.gate import CapacityHeld
 from rebalancer.controller.account import find_account
@@ -93,7 +94,8 @@ class Run:
     def answer(self, answer: EvictionAnswer) -> None:
         """Answer the first request that has no answer yet."""
         if self.asked:
-            self.take(Answered(uid=self.asked.pop(0).move.uid, answer=answer))
+            overload = Overload(until=answer.retry_after) if answer.result is EvictionResult.THROTTLED else None
+            self.take(Answered(uid=self.asked.pop(0).move.uid, answer=answer, overload=overload))
 
 
 @given(

@@ -335,11 +335,11 @@ def test_what_holds_everything() -> None:
     """A memory that was not saved, and an overloaded server for as long as it asks."""
     admission = admitted(rules(), unsaved="HTTP 409")
     assert (admission.fates.going, reasons(admission)) == ((), {Reason.MEMORY_NOT_SAVED})
-    now = skewed().taken_at
-    admission = admitted(rules(), overload=Overload(now - timedelta(seconds=2), timedelta(seconds=5)))
+    overload = Overload(until=45.0)
+    admission = admitted(rules(), overload=overload, read_at=42.0)
     assert {waiting.refusal for waiting in admission.fates.kept} == {ServerOverloaded(timedelta(seconds=3))}
-    for since in (now - timedelta(seconds=5), now + timedelta(hours=1)):
-        assert len(admitted(rules(), overload=Overload(since, timedelta(seconds=5))).fates.going) == 8
+    for read_at in (45.0, 46.0):
+        assert len(admitted(rules(), overload=overload, read_at=read_at).fates.going) == 8
 
 
 @pytest.mark.parametrize("is_open", [False, True])

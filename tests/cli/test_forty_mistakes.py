@@ -38,7 +38,12 @@ MISTAKES: list[tuple[tuple[str, ...], Exit, str]] = [
     (("report", "--snapshot", "object.json"), Exit.ERROR, "object.json: not a list of Kubernetes objects"),
     (("report", "--snapshot", "words.txt"), Exit.ERROR, "words.txt: it is not a Kubernetes object"),
     (("report", "--snapshot", "empty.json"), Exit.ERROR, "empty.json is empty"),
-    (("report", *OFFLINE, "-o", "junit"), Exit.USAGE, "'junit' (choose from 'table', 'wide', 'name', 'json', 'yaml')"),
+    (
+        ("report", *OFFLINE, "-o", "junit"),
+        Exit.USAGE,
+        "argument -o/--output: JUnit is not written any more: -o json has",
+    ),
+    (("report", *OFFLINE, "-o", "xml"), Exit.USAGE, "'xml' (choose from 'table', 'wide', 'name', 'json', 'yaml')"),
     (("report", *OFFLINE, "--fail-on", "never"), Exit.USAGE, "argument --fail-on: invalid choice: 'never'"),
     (("report", "--kubeconfig", "nosuch"), Exit.ERROR, "no cluster configured: nosuch"),
     (("report", "--kubeconfig", "bad.yaml"), Exit.ERROR, "no cluster configured: bad.yaml"),

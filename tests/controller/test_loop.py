@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from rebalancer.account.happened import TeamPolicyRefused
-from rebalancer.admission.admit import RequestsRefused
+from rebalancer.admission.admit import Overload, RequestsRefused, ServerOverloaded
 from rebalancer.admission.memory import RATE_WINDOW
 from rebalancer.admission.pause import Pause
+from rebalancer.controller.account import find_account
 from rebalancer.controller.evictions import queue_evictions
 from rebalancer.controller.loop import step
 from rebalancer.controller.run_once import RunOnce
@@ -759,26 +760,40 @@ def test_an_overloaded_server_is_left_alone() -> None:
     state, requests = after(led(policy=eager(budgets=budgets)), CycleDue(snapshot=two_workloads()), Saved())
     first, second = evictions(requests)
     overloaded = EvictionAnswer(EvictionResult.THROTTLED, "too many requests", retry_after=20)
-    state, requests = after(state, Answered(uid=first.move.uid, answer=overloaded))
+    state, requests = after(state, Answered(uid=first.move.uid, answer=overloaded, overload=Overload(until=20.0)))
     assert (state.queue.evictions, evictions(requests)) == ((), [])
     state, _ = after(state, answered(second))
     for seconds, reasons_then in ((19, {"RateLimited"}), (20, {"BackOff"})):
         now = NOW + timedelta(seconds=seconds)
-        later, _ = step(state, CycleDue(snapshot=replace(two_workloads(), taken_at=now)), now)
+        snapshot = replace(two_workloads(), taken_at=now)
+        later, _ = step(state, CycleDue(snapshot=snapshot, read_at=float(seconds)), now)
         assert later.cycle is not None
         waiting = {one.reason for one in later.cycle.fates.kept if one.eviction.group == first.move.group}
         assert waiting == reasons_then or (seconds == 20 and not waiting)
 
 
-def test_a_clock_that_was_set_back_prolongs_no_overload() -> None:
-    """The loop no longer waits; the sender, whose clock only increases, still does."""
+@pytest.mark.parametrize("set_by", [timedelta(hours=-6), timedelta(hours=6)])
+def test_a_clock_that_is_set_changes_no_overload(set_by: timedelta) -> None:
+    """The wait is by the clock that only increases: neither shorter nor longer."""
     state, requests = after(led(), CycleDue(snapshot=two_workloads()), Saved())
     (first, _) = evictions(requests)
     overloaded = EvictionAnswer(EvictionResult.THROTTLED, "too many requests", retry_after=20)
-    state, _ = after(state, Answered(uid=first.move.uid, answer=overloaded))
-    assert state.queue.overload is not None
-    assert state.queue.overload.left(NOW) == timedelta(seconds=20)
-    assert state.queue.overload.left(NOW - timedelta(hours=6)) == timedelta(0)
+    state, _ = after(state, Answered(uid=first.move.uid, answer=overloaded, overload=Overload(until=20.0)))
+    now = NOW + set_by
+    for seconds, waits in ((19.0, True), (20.0, False)):
+        later, _ = step(state, CycleDue(snapshot=replace(two_workloads(), taken_at=now), read_at=seconds), now)
+        assert later.cycle is not None
+        assert (ServerOverloaded(timedelta(seconds=1)) in {one.refusal for one in later.cycle.fates.kept}) == waits
+
+
+def test_the_account_says_at_once_that_the_server_is_overloaded() -> None:
+    """Of the groups that are not refused themselves too, with the cycle in which the answer came still the last."""
+    state, requests = after(led(), CycleDue(snapshot=two_workloads(), read_at=3.0), Saved())
+    (first, _) = evictions(requests)
+    overloaded = EvictionAnswer(EvictionResult.THROTTLED, "too many requests", retry_after=20)
+    state, _ = after(state, Answered(uid=first.move.uid, answer=overloaded, overload=Overload(until=23.5)))
+    assert state.cycle is not None
+    assert find_account(state, state.cycle).common == ServerOverloaded(timedelta(seconds=20.5))
 
 
 def test_a_clock_that_was_set_back_prolongs_no_back_off() -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from rebalancer.admission.admit import Overload
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.kill_switch import ANSWER_SERVES, ANSWER_USABLE
 from rebalancer.controller.sender import PLAN_VALID_FOR, Sender
@@ -194,7 +195,9 @@ def test_an_overloaded_server_is_left_alone_at_once() -> None:
     """Before the loop has heard its answer; a step that has begun is finished."""
     sending = Sending()
     sending.cluster.answers = [EvictionAnswer(EvictionResult.THROTTLED, "too many", retry_after=8.0)]
-    assert isinstance(sending.send(((WEB, AS_IT_IS),)), Answered)
+    answered = sending.send(((WEB, AS_IT_IS),))
+    assert isinstance(answered, Answered)
+    assert answered.overload == Overload(until=8.0), "the loop waits by the same value"
     sending.cluster.time = 7.9
     outcome = sending.send(((WEB, AS_IT_IS),))
     assert isinstance(outcome, NotSent)

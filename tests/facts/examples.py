@@ -27,6 +27,7 @@ from rebalancer.model.facts import Fact, Refusal
 from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import DomainName, OwnFailure, Reference
 from rebalancer.model.pods import LocalStorage, LocalVolume, Resources
+from rebalancer.planning.by_preemption import PreemptionObstacle
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.diagnosis.obstacles import NoPlacement, NoPlacementOfClasses, PodsStay
 from rebalancer.planning.multi_class.proof import BindingRequirement, MultiClassProof
@@ -92,7 +93,7 @@ for _layer in (scheduling, assessment, planning, capacity, admission):
 def all_facts(base: type[Fact] = Fact) -> Iterator[type[Fact]]:
     """Yield every class of facts that the product defines."""
     for fact in base.__subclasses__():
-        if fact is not Refusal and fact.__module__.startswith("rebalancer."):
+        if fact not in {Refusal, PreemptionObstacle} and fact.__module__.startswith("rebalancer."):
             yield fact
         yield from all_facts(fact)
 

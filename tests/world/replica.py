@@ -64,7 +64,6 @@ class Replica:
         self.policy = policy
         self.ahead, self._rate = ahead, rate
         self.stopped_until = 0.0
-        self._clock_set_at = -1e9
         self.alive = True
         self.planned_at = 0.0
         self._requests: dict[str, Requested] = {}
@@ -165,10 +164,6 @@ class Replica:
     def resumed_for(self) -> float:
         """Return for how many seconds it has run since it was stopped last."""
         return self._hub.seconds - self.stopped_until
-
-    def clock_set_for(self) -> float:
-        """Return for how many seconds its clock has not been set."""
-        return self._hub.seconds - self._clock_set_at
 
     def moves(self) -> Sequence[Move]:
         """Return the moves that it knows."""
@@ -300,7 +295,6 @@ class Replica:
     def set_clock(self, seconds: float) -> None:
         """Set its clock forward, or back."""
         self.ahead += seconds
-        self._clock_set_at = self._hub.seconds
 
     def stop_for(self, seconds: float) -> None:
         """Let none of its threads run for a while; clocks and watches go on."""

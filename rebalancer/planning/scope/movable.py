@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct, field, structs
 
-from rebalancer.assessment.controllers import PodController
+from rebalancer.assessment.controllers import PodController, count_members_pods
 from rebalancer.creation.replacement import replacement
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
@@ -18,6 +18,7 @@ from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.victims import Allowed, RankedPods, Victim, sort_by_cost
 from rebalancer.scheduling.feasibility import reached_by_volumes
+from rebalancer.scheduling.node_index import NodeCounts
 from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
@@ -213,9 +214,12 @@ class PodPartitioner:
         movable: list[Pod] = []
         several, alike = len(members) > 1, True
         owned: dict[str, PodController] = {}
+        counted: NodeCounts | None = None
         for member, refusal in zip(members, refusals, strict=True):
             if refusal is None and self._are_all_movable(member, counts):
                 movable += member.pods
+                if not several:
+                    counted = count_members_pods(member, self._view)
                 waiting: Sequence[Pod] | Refusal = ()
             else:
                 alike = False
@@ -228,7 +232,7 @@ class PodPartitioner:
                 return blocked
         # The pods of one member are sorted by name already.
         sort_by_cost(movable, self._avoided, named=not several, alike=alike and not several)
-        pods.ranked = RankedPods(movable, members[0], owned, self._avoided)
+        pods.ranked = RankedPods(movable, members[0], owned, self._avoided, counted)
         return pods
 
     def _are_all_movable(self, member: PodController, counts: Callable[[Labels], bool]) -> bool:

@@ -16,6 +16,7 @@ from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.deletion_costs import foreign_cost
 from rebalancer.model.pods import Pod
 from rebalancer.model.words import format_duration
+from rebalancer.scheduling.node_index import NodeCounts
 
 
 class Allowed(IntEnum):
@@ -130,14 +131,15 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
     """The pods of a group that may move, cheapest first: a pod's rank is its position among them.
 
     `owners` gives the member that a pod belongs to by the pod's UID, where there are several. `avoided` are the UIDs
-    of victims of last resort. `allowed` is when the budgets allow the eviction of each, by UID, where they tell the
-    pods apart.
+    of victims of last resort. `counted` are the counts by node of exactly these pods, where that is known. `allowed` is
+    when the budgets allow the eviction of each, by UID, where they tell the pods apart.
     """
 
     pods: Sequence[Pod] = ()
     member: PodController | None = None
     owners: Mapping[str, PodController] = {}
     avoided: frozenset[str] = frozenset()
+    counted: NodeCounts | None = None
     allowed: Mapping[str, Allowed] = {}
 
     def joined_by(self, pods: Iterable[tuple[Pod, PodController]]) -> "RankedPods":

@@ -38,6 +38,7 @@ class SearchCache:
     def __init__(self, limits: SearchLimits | None = None) -> None:
         """Start empty; `limits` are by default the usual ones."""
         self.limits = limits or SearchLimits()
+        self.trees = Answers[Any]()
         self.pod_counts = Answers[int]()
         self.count_ranges = Answers[tuple[int, int]]()
         self.summaries = Answers[tuple[int, int, int, int] | None]()

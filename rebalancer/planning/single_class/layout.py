@@ -7,6 +7,7 @@ that hold pods of the group are objects; the others are counted.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import cast
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from rebalancer.model.nodes import HOSTNAME
 from rebalancer.planning.scope.capacity import NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.topology import NODE_LEVEL, DomainPath, DomainTree
 from rebalancer.planning.scope.victims import RankedPods, Victim
+from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.placement import Bounds, Inner, Leaf, Path, Subtree, make_inner
 
 Leaves = tuple[tuple[Leaf, int], ...]
@@ -59,6 +61,7 @@ class Layout:
         capacity: NodeCapacity,
         reserved: ReservedCapacity,
         useful: int,
+        cache: SearchCache,
     ) -> None:
         self.topology = topology
         self.keys = topology.keys
@@ -66,22 +69,23 @@ class Layout:
         self.capacity = capacity
         self._reserved = reserved
         self._useful = useful
+        self._cache = cache
         self.pods_on = counts
         """The group's pods by node; nodes without any are left out."""
         self.ranked = ranked
-        alone = self._find_alone()
-        self.crowded = [self._site(name) for name in counts if name not in alone]
+        self._ranks_alone: Mapping[DomainPath, Sequence[int]] | None = None
+        """The ranks of the pods that are alone, once they are known."""
+        self.crowded: list[Site] = []
         """The nodes that hold more than one pod, or one that must stay, or have little capacity."""
-        self._ranks_alone: defaultdict[DomainPath, list[int]] = defaultdict(list)
-        """The ranks of the pods that are alone on a node with enough capacity and may move, by domain."""
-        for name, rank in alone.items():
-            self._ranks_alone[topology.path[name]].append(rank)
-        self.alone: Mapping[DomainPath, int] = {path: len(ranks) for path, ranks in self._ranks_alone.items()}
-        """How many these are.
+        self.alone: Mapping[DomainPath, int] = self._count_alone()
+        """How many pods may move and are alone on a node with enough capacity, by domain.
 
-        Most pods are, so they become sites only when `sites` is read: to assess and plan 150,000 pods takes 1.35 times
-        as long where each is a site from the beginning.
+        Most pods are, so they become sites only when `sites` is read: a plan of 150,000 pods takes 1.35 times as long
+        where each is a site from the beginning. That their counts alone show it, and that workloads with equal counts
+        share a tree, makes `plan -o json` of them 1.03 times as fast, and saves 14 of 372 MiB.
         """
+        self._all_alone = not self.crowded and not reserved.on
+        """Whether the pods in each domain say all of the tree."""
 
     @cached_property
     def _leaves(self) -> dict[DomainPath, dict[Leaf, int]]:
@@ -113,27 +117,61 @@ class Layout:
         if not (self._reserved.everywhere or self._reserved.on):
             return None
         free = ReservedCapacity(0, {})
-        return Layout(self.topology, self.bounds, self.pods_on, self.ranked, self.capacity, free, self._useful)
+        return Layout(
+            self.topology, self.bounds, self.pods_on, self.ranked, self.capacity, free, self._useful, self._cache
+        )
 
     def with_capacity(self, places: Mapping[str, int]) -> "Layout":
         """Return the layout in which nodes have places for so many pods."""
         capacity = NodeCapacity({**self.capacity.places, **places})
-        return Layout(self.topology, self.bounds, self.pods_on, self.ranked, capacity, self._reserved, self._useful)
+        return Layout(
+            self.topology, self.bounds, self.pods_on, self.ranked, capacity, self._reserved, self._useful, self._cache
+        )
 
     def with_ranked(self, ranked: RankedPods) -> "Layout":
         """Return the layout in which only these pods may move."""
-        return Layout(self.topology, self.bounds, self.pods_on, ranked, self.capacity, self._reserved, self._useful)
+        return Layout(
+            self.topology, self.bounds, self.pods_on, ranked, self.capacity, self._reserved, self._useful, self._cache
+        )
 
-    def _find_alone(self) -> Mapping[str, int]:
-        """Return the nodes of the pods that are alone on them, with the rank of each."""
-        counts, least = self.pods_on, self._useful + self._reserved.everywhere
-        uncrowded = self.capacity.paths_with(self.topology, least) if not self._reserved.on else {}
+    def _count_alone(self) -> Mapping[DomainPath, int]:
+        """Find the pods that are alone on their nodes, and count them by domain."""
+        counts, capacity, topology = self.pods_on, self.capacity, self.topology
+        least = self._useful + self._reserved.everywhere
+        if self._are_all_alone(least):
+            return topology.count(counts)  # without a look at each pod
+        uncrowded = capacity.paths_with(topology, least) if not self._reserved.on else {}
         names = [pod.node or "" for pod in self.ranked.pods]
-        return {name: rank for rank, name in enumerate(names) if name in uncrowded and counts.get(name) == 1}
+        alone = {name: rank for rank, name in enumerate(names) if name in uncrowded and counts.get(name) == 1}
+        self.crowded = [self._site(name) for name in counts if name not in alone]
+        ranks: defaultdict[DomainPath, list[int]] = defaultdict(list)
+        for name, rank in alone.items():
+            ranks[uncrowded[name]].append(rank)
+        self._ranks_alone = ranks
+        return {path: len(among) for path, among in ranks.items()}
+
+    def _are_all_alone(self, least: int) -> bool:
+        """Return whether the counts show that all pods may move and are alone on nodes with capacity for `least`."""
+        counts = self.ranked.counted
+        if not counts or counts is not self.pods_on or not counts.are_alone or self._reserved.on:
+            return False
+        lacking = self.capacity.lacking(self.topology, least)
+        return not lacking or lacking.isdisjoint(counts)
 
     def cheapest_alone(self, most: Mapping[DomainPath, int]) -> dict[DomainPath, list[int]]:
         """Return the ranks of up to so many pods of each domain that are alone on their nodes, cheapest first."""
-        return {path: self._ranks_alone[path][:number] for path, number in most.items()}
+        if self._ranks_alone is not None:
+            return {path: [*self._ranks_alone[path][:number]] for path, number in most.items()}
+        ranks: dict[DomainPath, list[int]] = {path: [] for path in most}
+        left = sum([min(number, self.alone[path]) for path, number in most.items()])
+        for rank, pod in enumerate(self.ranked.pods):
+            if not left:
+                break
+            path = self.topology.path[pod.node or ""]
+            if len(ranks[path]) < most[path]:
+                ranks[path].append(rank)
+                left -= 1
+        return ranks
 
     @cached_property
     def sites(self) -> Mapping[str, Site]:
@@ -170,8 +208,18 @@ class Layout:
 
     @cached_property
     def _tree(self) -> _Tree:
+        return self._shared_tree() if self._all_alone else self._make_tree()
+
+    def _make_tree(self) -> _Tree:
         subtrees = {path: tuple(sorted(leaves.items())) for path, leaves in self._leaves.items()}
         return subtrees, _nest(subtrees)
+
+    def _shared_tree(self) -> _Tree:
+        """Return the tree of pods that are all alone: thousands of workloads have as many in each domain."""
+        held = tuple(map(self.alone.get, self.topology.members, repeat(0)))
+        key = self.topology, self.capacity, self._useful, self._reserved.everywhere, held
+        known = self._cache.trees.known.get(key)
+        return cast("_Tree", known or self._cache.trees.store(key, self._make_tree()))
 
     def shifted(self, deltas: Mapping[str, int]) -> Inner:
         """Return the placement with pods added to or removed from nodes; added pods can move again."""

@@ -33,13 +33,11 @@ class SingleClassOutlook:
         domain has a node that lies in one of the named domains of every other key. Capacity that is reserved for other
         pods counts as free: no step relies on it, but the scheduler does not know of it.
         """
-        free = self._layout.without_reservations()
-        if free is not None:
-            return SingleClassOutlook(free, self._going, self._arriving, self._most_domains).targets()
         full = self._full_counts
+        free = self._layout.without_reservations() or self._layout  # not stored: each holds its own ranks
         return tuple(
             Target(key, tuple(sorted(domains)))
-            for key, bound, domains in zip(self._layout.keys, full, self._open_domains(full), strict=True)
+            for key, bound, domains in zip(self._layout.keys, full, self._open_domains(free, full), strict=True)
             if bound is not None and domains is not None and len(domains) <= self._most_domains
         )
 
@@ -75,26 +73,28 @@ class SingleClassOutlook:
         highest = 0 if bound.floor_at_zero else _highest_minimum(counts.values(), empty, self._arriving - 1)
         return highest + bound.by_scheduler
 
-    def _open_domains(self, full: Sequence[int | None]) -> Sequence[set[str] | None]:
+    def _open_domains(self, layout: Layout, full: Sequence[int | None]) -> Sequence[set[str] | None]:
         """Return for each level the domains of the nodes that have capacity and lie in no full domain.
 
         Of the last level None where they are more than `most_domains`, or none is ever full. Nodes are counted by class
         then, but for those that pods leave: thousands of nodes are equal.
         """
-        topology, last = self._layout.topology, len(full) - 1
-        open_nodes = self._count_open(full)
+        topology, last = layout.topology, len(full) - 1
+        open_nodes = self._count_open(layout, full)
         coarse = [{path[level] for path in open_nodes} for level in range(last)]
         if full[last] is None or sum(open_nodes.values()) > self._most_domains:
             return (*coarse, None)
-        names = (name for path in open_nodes for name in topology.members[path] if self._is_open(name, full[last]))
+        names = (
+            name for path in open_nodes for name in topology.members[path] if self._is_open(layout, name, full[last])
+        )
         return (*coarse, {topology.last[name] for name in names})
 
-    def _count_open(self, full: Sequence[int | None]) -> Mapping[DomainPath, int]:
+    def _count_open(self, layout: Layout, full: Sequence[int | None]) -> Mapping[DomainPath, int]:
         """Return the paths with a node that has capacity and lies in no full domain, and how many they have at least.
 
         Nodes that are full only until pods leave them are not counted.
         """
-        layout, *coarse, last = self._layout, *full
+        *coarse, last = full
         left: set[DomainPath | None] | None = None
         counted = {}
         for path in layout.topology.members:
@@ -103,15 +103,15 @@ class SingleClassOutlook:
                 continue
             number = layout.count_open(path, last)
             if not number and left is None:
-                left = {layout.topology.path.get(name) for name in self._going if self._is_open(name, last)}
+                left = {layout.topology.path.get(name) for name in self._going if self._is_open(layout, name, last)}
             if number or (left and path in left):
                 counted[path] = number
         return counted
 
-    def _is_open(self, node: str, full: int | None) -> bool:
+    def _is_open(self, layout: Layout, node: str, full: int | None) -> bool:
         """Return whether a node has capacity and holds fewer than `full` pods."""
-        held = self._layout.pods_on.get(node, 0) - self._going.get(node, 0)
-        return (full is None or held < full) and self._layout.cap(node) > held
+        held = layout.pods_on.get(node, 0) - self._going.get(node, 0)
+        return (full is None or held < full) and layout.cap(node) > held
 
     def counts(self) -> Counts | None:
         """Return the counts by key and domain once the arriving pods are on the emptiest domains with capacity.

@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import count, groupby
-from operator import attrgetter
 from typing import Annotated, Final
 
 import msgspec
@@ -37,7 +37,7 @@ from rebalancer.reporting.documents.document import (
     fit_json,
     workload_name,
 )
-from rebalancer.reporting.documents.waits import NextMove, describe_end, find_next_end, next_move
+from rebalancer.reporting.documents.waits import NextMove, describe_end, find_next_end, likely_domains, next_move
 from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.phrases import certainty, component_text, eviction_text, flaw_name, limit_change, why_no_fewer
 from rebalancer.reporting.plan_notes import NO_NOTES, PlanNotes
@@ -312,7 +312,8 @@ def plan_totals(plan: Plan) -> Totals:
 
 def _totals(numbers: PlanNumbers, plan: Plan) -> Totals:
     waits = (*(waiting.refusal for waiting in plan.fates.kept), *(group.refusal for group in plan.components))
-    next_at = find_next_end((refusal for refusal in waits if refusal is not None), get_known_time(plan.made_at))
+    once = {id(refusal): refusal for refusal in waits if refusal is not None}  # most evictions share one with others
+    next_at = find_next_end(once.values(), get_known_time(plan.made_at))
     return Totals(evictions=numbers.evictions, optimal=numbers.optimal, next_at=next_at, **numbers._asdict())
 
 
@@ -350,22 +351,27 @@ def number_steps(plan: Plan) -> Mapping[str, int]:
 def waiting_evictions(plan: Plan, fates: Fates) -> Iterator[WaitingEviction]:
     """Yield the entries of the evictions of a plan that wait by these fates."""
     steps = number_steps(plan)
-    for refusal, together in groupby(fates.waiting, key=attrgetter("refusal")):
-        message, (until, ends_with) = str(refusal), describe_end(refusal, plan.made_at)
+    name = cache(workload_name)
+    # Rows share what is equal: 45,000 of them take 12 MiB more where each has its own.
+    for (refusal, repair), together in groupby(
+        fates.waiting, key=lambda waiting: (waiting.refusal, waiting.eviction.repair)
+    ):
+        message, domains, step = str(refusal), likely_domains(repair.targets), steps[repair.group]
+        until, ends_with = describe_end(refusal, plan.made_at)
         for waiting in together:
-            eviction, pod = waiting.eviction, waiting.eviction.pod
+            pod = waiting.eviction.pod
             yield WaitingEviction(
-                step=steps[eviction.group],
+                step=step,
                 namespace=pod.namespace,
                 pod=pod.name,
                 uid=pod.uid,
                 node=pod.node or "",
-                workload=workload_name(eviction.workload),
+                workload=name(waiting.eviction.workload),
                 for_=refusal.reason,
                 message=message,
                 until=until,
                 ends_with=ends_with,
-                then=next_move(eviction),
+                then=next_move(pod, domains),
             )
 
 

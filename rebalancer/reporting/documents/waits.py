@@ -22,10 +22,10 @@ from rebalancer.admission.misplaced import misplaced_replacement
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, MoveState, Reference, Target
+from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.model.words import format_rest, limit_name, short_key
-from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.plan import ComponentPlan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
@@ -106,14 +106,9 @@ def describe_end(refusal: Refusal | None, said: datetime) -> tuple[datetime | No
     return end.until(known), event
 
 
-def next_move(eviction: Eviction) -> NextMove:
-    """Convert an eviction to what follows a wait."""
-    return NextMove(
-        namespace=eviction.pod.namespace,
-        pod=eviction.pod.name,
-        node=eviction.pod.node or "",
-        domains=likely_domains(eviction.targets),
-    )
+def next_move(pod: Pod, domains: Mapping[str, LikelyDomains]) -> NextMove:
+    """Convert the eviction of a pod to what follows a wait; the domains may receive its replacement."""
+    return NextMove(namespace=pod.namespace, pod=pod.name, node=pod.node or "", domains=domains)
 
 
 def likely_domains(targets: Iterable[Target]) -> Mapping[str, LikelyDomains]:
@@ -149,7 +144,7 @@ def repair_wait(group: ComponentPlan, wait: Wait, moves: Sequence[Move]) -> Repa
         until=until,
         ends_with=refusal.end.event,
         usual=find_usual(moves, group.workloads) if refusal.end.of_move else None,
-        then=next_move(first) if first is not None else None,
+        then=next_move(first.pod, likely_domains(first.targets)) if first is not None else None,
     )
 
 

@@ -4,11 +4,17 @@ from collections import Counter
 from dataclasses import replace
 from typing import cast
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.decoding.interning import Interner
+from rebalancer.model.nodes import HOSTNAME
 from rebalancer.planning.problem.single_class import SingleClassProblem
+from rebalancer.planning.scope.capacity import ReservedCapacity
 from rebalancer.planning.scope.topology import DomainPath
+from rebalancer.planning.search.cache import SearchCache
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.placement import Inner, Leaf, leaf_paths, make_inner, mark_leaving
 from rebalancer.simulator import ZONE, ClusterBuilder
@@ -81,6 +87,43 @@ def test_naming_victims_changes_no_layout() -> None:
         assert list(layout.sites["a1"].movable) == movable
 
 
+@pytest.mark.parametrize("keys", [(HOSTNAME,), (ZONE,), (ZONE, HOSTNAME), ("region", ZONE, HOSTNAME)])
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6, unique=True), st.integers(0, 5), st.data())
+def test_pods_that_are_alone_are_counted_and_named_without_a_look_at_each(
+    keys: tuple[str, ...], taken: list[int], full: int, data: st.DataObject
+) -> None:
+    """By the counts of their labels: as many in each domain, and the same ones, as where each pod is visited."""
+    blueprint = ClusterBuilder()
+    for number in range(6):
+        zone = number % 4
+        blueprint.node(f"n{number}", zone=f"z{zone}", region=f"r{zone // 2}", cpu=1_500 if number == full else 16_000)
+    blueprint.deployment("web", on={f"n{number}": 1 for number in taken}, spread=dict.fromkeys(keys, 1), cpu=1_000)
+    snapshot, intern = blueprint.snapshot(), Interner()
+    pods = [structs.replace(pod, labels=intern(pod.labels), spec=intern(pod.spec)) for pod in snapshot.pods]
+    for problem in problems(replace(snapshot, pods=pods), eager()):
+        assert isinstance(problem, SingleClassProblem)
+        assert problem.layout.ranked.counted is problem.layout.pods_on
+        reserved = data.draw(st.sampled_from([(0, {}), (0, {"n5": 1}), (1, {}), (20, {})]))
+        layout, other = (
+            Layout(
+                problem.layout.topology,
+                problem.layout.bounds,
+                problem.layout.pods_on,
+                ranked,
+                problem.layout.capacity,
+                ReservedCapacity(*reserved),
+                len(taken),
+                SearchCache(),
+            )
+            for ranked in (problem.layout.ranked, structs.replace(problem.layout.ranked, counted=None))
+        )
+        assert layout.alone == other.alone
+        most = {path: data.draw(st.integers(0, number)) for path, number in layout.alone.items()}
+        assert layout.cheapest_alone(most) == other.cheapest_alone(most)
+        assert layout.sites.keys() == other.sites.keys() == layout.pods_on.keys()
+        assert layout.root == other.root
+
+
 def test_the_cheapest_pods_of_a_domain_are_found_among_those_of_others() -> None:
     """Pods that nobody asked for are passed over, wherever they rank."""
     blueprint = ClusterBuilder()
@@ -95,6 +138,7 @@ def test_the_cheapest_pods_of_a_domain_are_found_among_those_of_others() -> None
     ranks: dict[DomainPath, list[int]] = {path: [] for path in layout.alone}
     for rank, pod in enumerate(layout.ranked.pods):
         ranks[layout.topology.path[pod.node or ""]].append(rank)
+    assert layout.ranked.counted is layout.pods_on
     for path, expected in ranks.items():
         for number in range(len(expected) + 1):
             chosen = layout.cheapest_alone(dict.fromkeys(ranks, 0) | {path: number})
