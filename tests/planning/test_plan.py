@@ -30,8 +30,8 @@ def test_a_part_of_a_plan_is_about_the_named_workloads() -> None:
         assert {waiting.eviction.workload for waiting in part.fates.kept} == {workload}
         assert {refused.workload for refused in part.refusals} == {workload}
         assert {workload for group in part.components for workload in group.workloads} == {workload}
-    for list_rows in (lambda plan: plan.fates.rows, lambda plan: plan.refusals, lambda plan: plan.components):
-        assert sum(len(list_rows(part)) for part in parts) == len(list_rows(whole))
+    counts = [(len(plan.fates.rows), len(plan.refusals), len(plan.components)) for plan in (*parts, whole)]
+    assert [sum(rows) for rows in zip(*counts[:-1], strict=True)] == list(counts[-1])
     assert narrow_plan(whole, None) is whole
     assert narrow_plan(whole, frozenset(both)) == whole
     assert narrow_plan(whole, frozenset()).fates.going == ()
