@@ -38,7 +38,7 @@ afterwards, avoidably if the pods that were there could have been deleted in an 
 
 
 def page(result: Result, seconds: float) -> str:
-    """Return the page."""
+    """Return the Markdown with the tables of all runs."""
     rows = [_row(before, space, tally) for (before, space), tally in result.tallies.items()]
     total = {space: _sum(result, space) for space in (STEERED, PLAIN)}
     rows += [_row("all", space, total[space]) for space in (STEERED, PLAIN)]

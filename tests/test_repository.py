@@ -1,5 +1,6 @@
 """The repository itself: nothing of a developer's machine, nothing unpinned, and a wheel that installs and runs."""
 
+import ast
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import sys
 import sysconfig
 import tomllib
 import venv
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,72 @@ def test_what_is_public_and_undocumented_does_not_pass_the_linter() -> None:
     assert {entry["code"] for entry in json.loads(done.stdout)} >= {"D100", "D101", "D103"}
     exempt = pyproject()["tool"]["ruff"]["lint"]["per-file-ignores"]
     assert [path for path in exempt if path.startswith("rebalancer/")] == ["rebalancer/decoding/*wire.py"]
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+LONGEST = 45
+"""Lines of a function, with its signature and its docstring."""
+LONGER = {
+    "rebalancer/adapters/kubernetes/reflector.py:__init__": "a line for each field, and what each means",
+    "rebalancer/controller/loop.py:_handle": "a case for each event",
+    "rebalancer/controller/loop.py:_handle_cycle": "what a cycle is made of and what follows from it, in order",
+    "rebalancer/decoding/pods.py:decode_pod": "a line for each field of a pod",
+}
+"""The functions that are longer, and why."""
+
+
+def functions(*roots: str) -> Iterator[tuple[str, Function]]:
+    """Yield every function below some folders, with its file and name."""
+    for path in tracked():
+        name = path.relative_to(ROOT)
+        if path.suffix == ".py" and name.parts[0] in roots:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, Function):
+                    yield f"{name}:{node.name}", node
+
+
+def count_lines(function: Function) -> int:
+    return (function.end_lineno or function.lineno) - function.lineno + 1
+
+
+def test_no_function_is_longer_than_a_page() -> None:
+    """One that is has its reason here, and one with a reason is that long."""
+    longer = {name for name, function in functions("rebalancer") if count_lines(function) > LONGEST}
+    assert longer == LONGER.keys()
+
+
+IDLE = {"a", "an", "the", "it", "its", "this", "that", "return"}
+"""Words that add nothing to a name."""
+
+
+def repeats_name(function: Function) -> bool:
+    """Return whether a docstring has no word that the name of its function does not have."""
+    text = ast.get_docstring(function) or ""
+    said, named = ({word.rstrip("s") for word in re.findall("[a-z]+", part.lower())} for part in (text, function.name))
+    return bool(text) and said - IDLE <= named
+
+
+def test_no_docstring_only_repeats_the_name() -> None:
+    """It says more, or there is none."""
+    everywhere = functions("rebalancer", "tests", "tools", "benchmarks")
+    assert [name for name, function in everywhere if repeats_name(function)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "repeats"),
+    [
+        ('def begin(): """Begin."""', True),
+        ('def read_pages(): """Return the page that it reads."""', True),
+        ('def read_pages(): """Read pages, until one is empty."""', False),
+        ("def read_pages(): return 1", False),
+    ],
+)
+def test_what_counts_as_a_repeated_name(text: str, *, repeats: bool) -> None:
+    """Articles, plurals and "Return" make no difference; another word does."""
+    function = ast.parse(text).body[0]
+    assert isinstance(function, Function)
+    assert repeats_name(function) == repeats
 
 
 def test_the_licence_is_apache_2() -> None:

@@ -272,7 +272,7 @@ def _pod_status(workload: Workload) -> Object:
 
 
 def node(number: int) -> Object:
-    """Return a node."""
+    """Return the manifest of a Ready node, its zone by its number."""
     name = node_name(number)
     labels = {
         HOSTNAME: name,

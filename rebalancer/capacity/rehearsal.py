@@ -7,7 +7,7 @@ Example: zones a:6 b:6 and one supposed node in c; the plan evicts two of each, 
 Bound: a plan of one component for each step, at most `_MOST_STEPS`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -83,19 +83,21 @@ def rehearse(
         return None, valid_until
     if first is None or component is None:
         return None, valid_until
-    owners = {eviction.owner_uid for eviction in first.fates.evictions}
     rehearsal = Rehearsal(
         component=component.name,
         workloads=component.workloads,
         evictions=evictions,
-        placed=tuple(
-            (pod.node, pod)
-            for pod in snapshot.pods
-            if pod.node is not None and is_supposed(pod.node) and pod.owner is not None and pod.owner.uid in owners
-        ),
+        placed=tuple(_find_placed(snapshot, {eviction.owner_uid for eviction in first.fates.evictions})),
         first=first.fates.evictions,
     )
     return rehearsal, valid_until
+
+
+def _find_placed(snapshot: Snapshot, owners: Collection[str]) -> Iterator[tuple[str, Pod]]:
+    """Yield the pods of these owners that are on nodes that do not exist yet."""
+    for pod in snapshot.pods:
+        if pod.node is not None and is_supposed(pod.node) and pod.owner is not None and pod.owner.uid in owners:
+            yield pod.node, pod
 
 
 def _carry_out(view: View, evictions: Collection[Eviction]) -> Snapshot | None:

@@ -91,7 +91,7 @@ def find_owning_pod(references: Iterable[wire.OwnerReference] | None) -> str:
 
 
 def get_creation_time(metadata: wire.Metadata) -> datetime:
-    """Return the creation time."""
+    """Return when an object was created, UNDATED where a file written by hand does not say so."""
     return metadata.creation_timestamp or UNDATED
 
 

@@ -151,19 +151,18 @@ class _Planner:
         self._components: list[ComponentPlan] = []
         self._refusals: list[PlanRefusal] = []
         self._steps = 0
-        lookahead, quick, contingent = (
-            NamespaceBudgets(SearchBudget(most), namespaces)
-            for most in (
-                limits.lookahead_nodes_of_plan,
-                limits.quick_nodes_of_plan,
-                limits.contingent_states_of_plan,
-            )
-        )
-        self._lookahead, self._quick, self._contingent = lookahead, quick, contingent
+        self._lookahead = NamespaceBudgets(SearchBudget(limits.lookahead_nodes_of_plan), namespaces)
+        self._quick = NamespaceBudgets(SearchBudget(limits.quick_nodes_of_plan), namespaces)
+        self._contingent = NamespaceBudgets(SearchBudget(limits.contingent_states_of_plan), namespaces)
         self._later: list[_Postponed] = []
         self._waiting_for_nodes: list[tuple[Component, Refusal]] = []
         self._closed: list[_Closed] = []
-        self._preemption = PreemptionPlanner(
+        self._preemption = self._plan_preemption(assessment, memory, allows=allows)
+
+    def _plan_preemption(self, assessment: Assessment, memory: PlanningMemory, *, allows: bool) -> PreemptionPlanner:
+        """Return the planner of repairs by preemption; where these are not allowed, it says what they would take."""
+        limits = self._limits
+        return PreemptionPlanner(
             self._builder,
             assessment,
             memory,

@@ -79,7 +79,7 @@ def defined(plane: ControlPlane) -> Iterator[None]:
 
 
 def an_owner(api_version: str, kind: str, name: str, namespace: str, **spec: Any) -> Manifest:
-    """Return an owner."""
+    """Return the manifest of an object that owns pods."""
     return {
         "apiVersion": api_version,
         "kind": kind,

@@ -117,11 +117,9 @@ class Simulated:
         raise AssertionError(f"waited in vain for: {what}")
 
     def scale(self, kind: str, replicas: int) -> None:
-        """Scale it."""
         self._cluster.scale("shop", kind, "web", replicas)
 
     def remove_node(self, name: str) -> None:
-        """Remove it."""
         self._cluster.nodes.remove(name)
 
     def pause(self, reason: str) -> None:
@@ -194,12 +192,10 @@ class Real:
         raise AssertionError(f"waited in vain for: {what}")
 
     def scale(self, kind: str, replicas: int) -> None:
-        """Scale it."""
         path = f"/apis/apps/v1/namespaces/shop/{kind.lower()}s/web"
         self._plane.api.patch(path, {"spec": {"replicas": replicas}})
 
     def remove_node(self, name: str) -> None:
-        """Delete it."""
         self._plane.api.delete(f"/api/v1/nodes/{name}")
 
     def pause(self, reason: str) -> None:

@@ -243,19 +243,14 @@ class KubernetesCluster:
         services = find_needed_services(_list_webhooks(held))
         slices = self._slices.read(services)
         forbidden = {reflector.kind.name for reflector in self._all if reflector.is_forbidden}
-        known = [
-            *(kind.name for kind in KINDS if self._is_known(kind.name)),
-            *(kind.name for kind in _WATCHED if self._is_listed(kind, listed, unread)),
-        ]
-        if slices.of_all and {kind.name for kind in WEBHOOKS} <= set(known):
-            known.append(ENDPOINT_SLICES.name)
+        known = self._list_known(listed, unread, of_all=slices.of_all)
         if slices.is_forbidden:
             forbidden.add(ENDPOINT_SLICES.name)
         missing = frozenset(forbidden & OPTIONAL)
         owners, unread_owners = self._owners.read()
         held += owners
         parts = (
-            (tuple(known), missing, unread, unread_owners),
+            (known, missing, unread, unread_owners),
             *(part for _, contents in held for part in (contents.objects, contents.faults)),
             slices.contents,
         )
@@ -278,6 +273,14 @@ class KubernetesCluster:
         made = replace(made, unread_owners=unread_owners)
         self._last = parts, made
         return made
+
+    def _list_known(self, listed: Collection[Reflector], unread: Collection[str], *, of_all: bool) -> tuple[str, ...]:
+        """Return the kinds of which all objects are known; `of_all`: EndpointSlices of each Service that is needed."""
+        known = (
+            *(kind.name for kind in KINDS if self._is_known(kind.name)),
+            *(kind.name for kind in _WATCHED if self._is_listed(kind, listed, unread)),
+        )
+        return (*known, ENDPOINT_SLICES.name) if of_all and {kind.name for kind in WEBHOOKS} <= set(known) else known
 
     def _read_watches(self) -> tuple[list[tuple[Reflector, Contents]], dict[str, Fault]]:
         """Return what a snapshot is made of, and the namespaces of the scope that are left out.

@@ -56,24 +56,7 @@ def page_routes(
     A page of the web that has its own name point to 127.0.0.1 could read it otherwise. A browser renews the page after
     `refresh` seconds where nothing moves.
     """
-    loader = PackageLoader("rebalancer.adapters.web")
-    environment = Environment(
-        loader=loader,
-        autoescape=True,
-        finalize=_finish,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = loader.get_source(environment, "style.css")[0].encode()
-
-    def guarded(answer: Route) -> Route:
-        def route(request: Request) -> Response:
-            if local and not _is_local(request.host):
-                return text_response("the page is served for localhost only\n", "403 Forbidden")
-            return answer(request)
-
-        return route
+    environment = _make_environment()
 
     def show(path: str) -> Route:
         template = environment.get_template(f"{_VIEWS[path]}.html.j2")
@@ -82,7 +65,7 @@ def page_routes(
             address = PageAddress(path, request.query)
             page = read(address.selection, with_report=False)
             if page is None:
-                return text_response("the controller is starting\n", "503 Service Unavailable", ("Retry-After", "5"))
+                return _starting()
             view = PageView(page, address, now(), refresh)
             # With its address: a browser that is to renew `…#plan` without one stays where it is, and loads nothing.
             renewal = (("Refresh", f"{view.seconds}; url={address.link()}"),) if address.refreshes else ()
@@ -94,14 +77,47 @@ def page_routes(
     def send_json(request: Request) -> Response:
         page = read(PageAddress("/status.json", request.query).selection, with_report=True)
         if page is None:
-            return text_response("the controller is starting\n", "503 Service Unavailable", ("Retry-After", "5"))
+            return _starting()
         return Response(to_json(page), (("Content-Type", "application/json"), *_HEADERS))
 
-    def send_style(_: Request) -> Response:
-        return Response(style, (("Content-Type", "text/css; charset=utf-8"),))
+    routes = {
+        **{path: show(path) for path in _VIEWS},
+        "/status.json": send_json,
+        "/style.css": _send_style(environment),
+    }
+    return {path: _guard(route) for path, route in routes.items()} if local else routes
 
-    views = {path: guarded(show(path)) for path in _VIEWS}
-    return {**views, "/status.json": guarded(send_json), "/style.css": guarded(send_style)}
+
+def _make_environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("rebalancer.adapters.web"),
+        autoescape=True,
+        finalize=_finish,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _starting() -> Response:
+    return text_response("the controller is starting\n", "503 Service Unavailable", ("Retry-After", "5"))
+
+
+def _send_style(environment: Environment) -> Route:
+    assert environment.loader is not None
+    style = environment.loader.get_source(environment, "style.css")[0].encode()
+    return lambda _: Response(style, (("Content-Type", "text/css; charset=utf-8"),))
+
+
+def _guard(answer: Route) -> Route:
+    """Answer only requests for a loopback address."""
+
+    def route(request: Request) -> Response:
+        if not _is_local(request.host):
+            return text_response("the page is served for localhost only\n", "403 Forbidden")
+        return answer(request)
+
+    return route
 
 
 def _finish(value: object) -> object:

@@ -13,9 +13,9 @@ from rebalancer.model.affinity import PodAffinityTerm
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity
+from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition, PodPartitioner
 from rebalancer.planning.scope.requirements import Requirement
@@ -324,16 +324,33 @@ class PodClassesBuilder:
         spec, view = sample.spec, self._view
         return admitted_by_labels(spec.node_affinity, view) & admitted_by_taints(spec.tolerations, view)
 
-    # Many branches: what a class cannot have, then comprehensions that fill its fields.
+    def _find_flaw(self, spec: PodSpec) -> Refusal | None:
+        """Return what pods of one of several classes may not have, if they have it."""
+        if spec.host_ports and is_on(NodePorts, self._view):
+            return HostPortsOfSeveralClasses()
+        if spec.pod_affinity.required and is_on(InterPodAffinity, self._view):
+            return PodAffinityRequired()
+        return None
+
+    def _find_cap(self, draft: _Draft, sample: Pod, own: Sequence[Pod], reserved: ReservedCapacity) -> dict[str, int]:
+        """Return how many pods of the class each node in reach holds at most, without those of the component.
+
+        The pods of other classes may leave a node: the program counts their capacity.
+        """
+        return {
+            node: places - reserved.of(node)
+            for node, places in self._capacities.emptied(sample, own).items()
+            if draft.reach is None or node in draft.reach
+        }
+
     def _pod_class(
         self, component: Component, draft: _Draft, counting: _Counting, everything: PodPartition
     ) -> PodClass | Refusal:
         sample = structs.replace(draft.sample, claims=()) if draft.sample.claims else draft.sample
         own = [pod for member in component.members for pod in member.pods]
-        if sample.spec.host_ports and is_on(NodePorts, self._view):
-            return HostPortsOfSeveralClasses()
-        if sample.spec.pod_affinity.required and is_on(InterPodAffinity, self._view):
-            return PodAffinityRequired()
+        flaw = self._find_flaw(sample.spec)
+        if flaw is not None:
+            return flaw
         capacity = self._capacities.without_own(sample, own)
         workload = draft.members[0].reference
         mine = counting.numbers(sample.labels, workload)
@@ -355,13 +372,7 @@ class PodClassesBuilder:
         counts = Counter(node for node, victims in pods.movable.items() for _ in victims)
         counts.update(pod.node for pod, _, _ in pods.refused if pod.node is not None)
         reserved = self._capacities.reserved(capacity, sample, owners)
-        # The pods of other classes may leave a node: the program counts their capacity.
-        emptied = self._capacities.emptied(sample, own)
-        cap = {
-            node: places - reserved.of(node)
-            for node, places in emptied.items()
-            if draft.reach is None or node in draft.reach
-        }
+        cap = self._find_cap(draft, sample, own, reserved)
         return PodClass(
             sample=sample,
             members=tuple(draft.members),

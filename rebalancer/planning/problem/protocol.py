@@ -85,7 +85,7 @@ class Problem(Protocol):
 
     @property
     def component(self) -> Component:
-        """The component."""
+        """The constraints and limits that are repaired together, with their workloads."""
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:

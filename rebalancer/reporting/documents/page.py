@@ -233,24 +233,7 @@ def page_document(
 ) -> PageDocument:
     """Put together what the page shows of a selection; `source` is None before the first cycle, and without leading."""
     if source is None:
-        return PageDocument(
-            acting=acting,
-            leads=leads,
-            commands=commands,
-            status=status,
-            totals=None,
-            overview=None,
-            map=None,
-            zones=None,
-            evictions=(),
-            waiting=(),
-            nodes=None,
-            history=(),
-            trend=(),
-            marks=(),
-            findings=(),
-            report=None,
-        )
+        return _page_without_plan(acting=acting, leads=leads, status=status, commands=commands)
     selected = source.select(selection)
     return PageDocument(
         acting=acting,
@@ -269,6 +252,27 @@ def page_document(
         marks=tuple(one for one in past[0].entries if one.kind in _MARKS) if past is not None else (),
         findings=source.findings(selection),
         report=source.report if with_report else None,
+    )
+
+
+def _page_without_plan(*, acting: str, leads: bool, status: StatusDocument, commands: tuple[str, ...]) -> PageDocument:
+    return PageDocument(
+        acting=acting,
+        leads=leads,
+        commands=commands,
+        status=status,
+        totals=None,
+        overview=None,
+        map=None,
+        zones=None,
+        evictions=(),
+        waiting=(),
+        nodes=None,
+        history=(),
+        trend=(),
+        marks=(),
+        findings=(),
+        report=None,
     )
 
 

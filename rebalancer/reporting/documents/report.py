@@ -235,19 +235,10 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
     `causes`, `findings` and `relaxations` are the results of `find_causes`, `find_findings` and `find_relaxations`.
     """
     rules = RuleReporter(StateReasons(plan, relaxations), causes, findings, dict(memory.seen))
-    constraints = [
-        row
-        for group in assessment.groups
-        if any(chosen(workload) for workload in group.spread.workloads)
-        for row in rules.constraints(group)
-    ]
-    constraints.sort(key=lambda row: row.state == State.SATISFIED)
-    limits = [rules.limit(limit) for limit in assessment.limits if any(map(chosen, limit_workloads(limit)))]
-    limits.sort(key=lambda row: row.state == State.SATISFIED)
     return ReportDocument(
         generated_at=get_known_time(plan.made_at),
-        constraints=tuple(constraints),
-        limits=tuple(limits),
+        constraints=_reported_constraints(assessment, rules, chosen),
+        limits=_reported_limits(assessment, rules, chosen),
         deadlocks=tuple(
             ReportedDeadlock(namespace=deadlock.pod.namespace, pod=deadlock.pod.name, message=deadlock.message)
             for deadlock in assessment.deadlocks
@@ -266,6 +257,23 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
         failure_domains=lost.domains if lost is not None else None,
         map=drawn,
     )
+
+
+def _reported_constraints(
+    assessment: Assessment, rules: "RuleReporter", chosen: WorkloadFilter
+) -> tuple[ReportedConstraint, ...]:
+    """Return the entries of the chosen constraints, violations first."""
+    groups = (group for group in assessment.groups if any(map(chosen, group.spread.workloads)))
+    rows = (row for group in groups for row in rules.constraints(group))
+    return tuple(sorted(rows, key=lambda row: row.state == State.SATISFIED))
+
+
+def _reported_limits(
+    assessment: Assessment, rules: "RuleReporter", chosen: WorkloadFilter
+) -> tuple[ReportedLimit, ...]:
+    """Return the entries of the chosen limits, violations first."""
+    rows = (rules.limit(limit) for limit in assessment.limits if any(map(chosen, limit_workloads(limit))))
+    return tuple(sorted(rows, key=lambda row: row.state == State.SATISFIED))
 
 
 def reported_finding(finding: Finding) -> ReportedFinding:
@@ -380,16 +388,6 @@ def _reported_limit(
     cause = causes.get(limit_token(limit))
     largest = limit.largest
     listed = list_counts(limit.counts)
-    violation = Violation(
-        reason=standing.reason,
-        cause=cause,
-        topology_key=limit.topology_key,
-        counts=limit.counts,
-        evictions=standing.evictions,
-        zero_budgets=_budgets_of(limit_workloads(limit), budgets.zero),
-        failed_budgets=_budgets_of(limit_workloads(limit), budgets.failed),
-        revision_label=find_revision_label(limit_workloads(limit)),
-    )
     return ReportedLimit(
         group=limit.group,
         limit=limit.limit,
@@ -412,9 +410,25 @@ def _reported_limit(
         obstacle=standing.message,
         since=seen.get(make_token(limit.name)) if seen and limit.state is not State.SATISFIED else None,
         cause=cause,
-        remedy=limit_remedy(limit, violation),
+        remedy=limit_remedy(limit, _limit_violation(limit, standing, cause, budgets)),
         guaranteed=limit.guaranteed,
         severity=limit.severity,
+    )
+
+
+def _limit_violation(
+    limit: EvaluatedLimit, standing: StateReason, cause: ViolationCause | None, budgets: _Budgets
+) -> Violation:
+    workloads = limit_workloads(limit)
+    return Violation(
+        reason=standing.reason,
+        cause=cause,
+        topology_key=limit.topology_key,
+        counts=limit.counts,
+        evictions=standing.evictions,
+        zero_budgets=_budgets_of(workloads, budgets.zero),
+        failed_budgets=_budgets_of(workloads, budgets.failed),
+        revision_label=find_revision_label(workloads),
     )
 
 
