@@ -4,7 +4,7 @@ A cycle decides; an account is of a moment after it, with what has happened sinc
 a pause. Whoever shows a number, a reason or an end takes it from here, so that no two say different things.
 
 What keeps everything back (a pause, the mode, the breaker, a window) and what keeps one repair back are both true; of
-what is known, the one that ends last says when the repair goes on. Another wait may follow that nobody has looked at yet.
+what is known, the one that ends last says when the repair goes on. Another wait may follow that nobody looked at yet.
 """
 
 from collections import Counter
