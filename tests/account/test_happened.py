@@ -38,7 +38,7 @@ from rebalancer.controller.state import (
 from rebalancer.controller.telemetry import Telemetry
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.history import NOBODY, EntryKind
-from rebalancer.model.moves import NEVER_GRANTED, MoveState
+from rebalancer.model.moves import NEVER_GRANTED, Memory, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import MEMORY_KEY, EvictionResult
@@ -49,6 +49,7 @@ from tests.controller.simulated import Simulation, eager
 from tests.controller.test_workload_evictions import telemetry
 from tests.drawing import examples
 from tests.reporting.test_plan_numbers import clusters
+from tests.tracking.build import move
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PROCESS = ProcessFacts(
@@ -216,3 +217,18 @@ def test_what_happened_in_one_step_is_not_said_again_in_the_next() -> None:
     assert state.happened == (Paused(Pause(by="alice")),)
     assert [request for request in published if isinstance(request, Publish)]
     assert step(state, PolicyAuthorRead(author=NOBODY), NOW) == (replace(state, happened=()), ())
+
+
+def test_what_the_last_leader_could_not_store_has_an_entry_and_is_not_counted_again() -> None:
+    """This process has published and counted it in its last term; only its entry was lost with the memory."""
+    metrics, _ = telemetry()
+    pending = move("uid", NOW, state=MoveState.PENDING)
+    own = Memory(moves=(move("uid", NOW, state=MoveState.VERIFIED),))
+    first = LoopState(in_force=InForce(policy=eager(), policy_since=NOW), process=PROCESS, memory=own)
+    state, published = step(first, Leading(leads=True, memory=Memory(moves=(pending,))), NOW)
+    assert state.happened == (MoveEnded(own.moves[0], is_late=True),)
+    assert [entry.outcome for entry in state.memory.outbox if entry.kind == EntryKind.MOVED] == ["verified"]
+    assert published == ()
+    metrics.changed(state)
+    (family,) = metrics._metrics.counter(MOVES).collect()
+    assert not any(sample.value for sample in family.samples if sample.name == MOVES.name)
