@@ -49,7 +49,7 @@ from tests.controller.simulated import Simulation, eager
 from tests.controller.test_workload_evictions import telemetry
 from tests.drawing import examples
 from tests.reporting.test_plan_numbers import clusters
-from tests.tracking.build import move
+from tests.tracking.build import move as a_move
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PROCESS = ProcessFacts(
@@ -222,8 +222,8 @@ def test_what_happened_in_one_step_is_not_said_again_in_the_next() -> None:
 def test_what_the_last_leader_could_not_store_has_an_entry_and_is_not_counted_again() -> None:
     """This process has published and counted it in its last term; only its entry was lost with the memory."""
     metrics, _ = telemetry()
-    pending = move("uid", NOW, state=MoveState.PENDING)
-    own = Memory(moves=(move("uid", NOW, state=MoveState.VERIFIED),))
+    pending = a_move("uid", NOW, state=MoveState.PENDING)
+    own = Memory(moves=(a_move("uid", NOW, state=MoveState.VERIFIED),))
     first = LoopState(in_force=InForce(policy=eager(), policy_since=NOW), process=PROCESS, memory=own)
     state, published = step(first, Leading(leads=True, memory=Memory(moves=(pending,))), NOW)
     assert state.happened == (MoveEnded(own.moves[0], is_late=True),)
