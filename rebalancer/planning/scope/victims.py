@@ -62,8 +62,18 @@ _OF_POD: Final[Mapping[str, Callable[[Pod], Any]]] = {
 
 _SAME_IF_ALIKE: Final = frozenset({"priority", "deletion_cost"})
 
+_ALLOWED: Final = {
+    Allowed.SCARCE: "is one of more pods than the budgets let go now, {} is not",
+    Allowed.LATER: "is allowed by the budgets later than {}",
+    Allowed.NEVER: "is never allowed by the budgets, {} is",
+}
+"""What is said of a pod that the budgets allow less soon than another."""
+
+_UNDATED: Final = 0.0
+"""The age of a pod of which a file does not say when it was created."""
+
 _WORDS: Final[Mapping[str, tuple[str, Callable[[Cost, Cost, str], str]]]] = {
-    "allowed": ("budgets", lambda _, __, other: f"is allowed by the budgets later than {other}"),
+    "allowed": ("budgets", lambda mine, _, other: _ALLOWED[mine.allowed].format(other)),
     "avoided": ("avoid", lambda _, __, other: f"is a victim of last resort by the policy (avoid), {other} is not"),
     "priority": ("priority", lambda mine, its, other: f"has priority {mine.priority}, {other} {its.priority}"),
     "deletion_cost": (
@@ -73,7 +83,11 @@ _WORDS: Final[Mapping[str, tuple[str, Callable[[Cost, Cost, str], str]]]] = {
     "ready": ("readiness", lambda _, __, other: f"is Ready, {other} is not"),
     "age": (
         "age",
-        lambda mine, its, other: f"is older than {other} by {format_duration(timedelta(seconds=mine.age - its.age))}",
+        lambda mine, its, other: (
+            f"is older than {other} by {format_duration(timedelta(seconds=mine.age - its.age))}"
+            if mine.age != _UNDATED
+            else f"may be older than {other}: when it was created is not known"
+        ),
     ),
 }
 """For each field of `Cost` but the name: what it is called, and what is said of a pod that costs more in it."""

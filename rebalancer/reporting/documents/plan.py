@@ -293,12 +293,17 @@ def plan_document(
 def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snapshot: Snapshot) -> PlanDocument:
     """Return the part of a plan that is proposed for approval, or is approved and not yet carried out, and no more.
 
-    Its evictions are listed as such even where a budget holds them back at the moment: they are what is approved.
+    Its evictions are listed as such even where a budget holds them back at the moment: they are what is approved. Each
+    repair has a step of its own again: planning numbers only those of which something goes now.
     """
     planned = {eviction.pod.uid: eviction for eviction in plan.fates.evictions}
-    evictions = tuple(planned[uid] for uid in proposal.uids if uid in planned)
-    names = {eviction.group for eviction in evictions}
-    groups = tuple(group for group in plan.components if group.name in names)
+    chosen = [planned[uid] for uid in proposal.uids if uid in planned]
+    steps = dict(zip(dict.fromkeys(eviction.group for eviction in chosen), count(1), strict=False))
+    evictions = [
+        msgspec.structs.replace(one, repair=msgspec.structs.replace(one.repair, step=steps[one.group]))
+        for one in chosen
+    ]
+    groups = tuple(group for group in plan.components if group.name in steps)
     part = msgspec.structs.replace(
         plan, expires_at=expires_at, fates=Fates(tuple(map(Goes, evictions))), components=groups, refusals=()
     )

@@ -3,6 +3,7 @@
 It is made of the Plan document alone, so that a plan that was saved is shown as it was when it was made.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -232,7 +233,7 @@ class _PlanText:
         """Say when a wait ends, "" where its sentence says that."""
         said, until = self._plan.generated_at, of.until
         rest = format_rest(until - said) if until is not None and said is not None else of.ends_with.removeprefix("in ")
-        if rest and rest in message:
+        if rest and re.search(rf"(?<!\w){re.escape(rest)}(?!\w)", message):
             return ""
         return f"; {end_text(until, of.ends_with, said or TIMELESS)}"
 

@@ -84,6 +84,8 @@ def test_the_first_cost_in_which_two_pods_differ_is_named(one: Cost, other: Cost
     ("changes", "text"),
     [
         ({"allowed": Allowed.LATER}, "web-1 is allowed by the budgets later than web-0"),
+        ({"allowed": Allowed.SCARCE}, "web-1 is one of more pods than the budgets let go now, web-0 is not"),
+        ({"allowed": Allowed.NEVER}, "web-1 is never allowed by the budgets, web-0 is"),
         ({"avoided": True}, "web-1 is a victim of last resort by the policy (avoid), web-0 is not; budgets are equal"),
         ({"priority": 5}, "web-1 has priority 5, web-0 0; budgets and avoid are equal"),
         ({"deletion_cost": 7}, "web-1 has deletion cost 7, web-0 0; budgets, avoid and priority are equal"),
@@ -91,6 +93,13 @@ def test_the_first_cost_in_which_two_pods_differ_is_named(one: Cost, other: Cost
         (
             {"age": 10_700.0},
             "web-1 is older than web-0 by 3h; budgets, avoid, priority, deletion cost and readiness are equal",
+        ),
+        (
+            {"age": 0.0},
+            (
+                "web-1 may be older than web-0: when it was created is not known; "
+                "budgets, avoid, priority, deletion cost and readiness are equal"
+            ),
         ),
         ({}, "web-1 costs as much as web-0, and the name decides"),
     ],
