@@ -21,7 +21,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
@@ -73,10 +73,12 @@ class PreemptionRefused(Fact):
 class PreemptionObstacle(Fact):
     """Why nothing is evicted for a repair by preemption."""
 
-    @property
-    def why(self) -> str:
-        """The reason, which follows a colon."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        @property
+        def why(self) -> str:
+            """The reason, which follows a colon."""
+            raise NotImplementedError
 
     def __str__(self) -> str:
         return f"nothing is evicted for it: {self.why}"

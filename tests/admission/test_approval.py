@@ -121,6 +121,19 @@ def test_what_is_approved_is_admitted_and_nothing_else() -> None:
     assert proposal_of(memory) == structs.replace(part, approved=True, since=NOW + MINUTE)
 
 
+def test_what_is_not_proposed_waits_until_the_proposal_has_ended() -> None:
+    """Before it is approved, too: what is proposed waits for a person, all else for its turn."""
+    whole = proposed()
+    part = structs.replace(proposal_of(whole), uids=tuple(uids(steps(PLAN)[0])))
+    admission, memory = cycle(structs.replace(whole, proposal=part), later=MINUTE)
+    assert (admission.fates.going, memory.proposal) == ((), part)
+    waits = {waiting.eviction.pod.uid: waiting.refusal for waiting in admission.fates.kept}
+    assert waits == {
+        uid: AwaitsApproval(part.hash, NOW + TTL) if uid in part.uids else NotProposed(part.hash)
+        for uid in uids(PLAN.fates.going)
+    }
+
+
 def test_another_hash_approves_nothing() -> None:
     admission, memory = cycle(proposed(), approved="0123456789abcdef")
     assert admission.fates.going == ()

@@ -32,7 +32,7 @@ from rebalancer.policy.merging import UNREAD
 from rebalancer.policy.sections import Eligibility
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ZONE
-from tests.build import a_cluster
+from tests.build import a_cluster, a_policy
 from tests.planning.build import on_one_node
 from tests.planning.build import planned as plan_small
 from tests.planning.clusters import GENEROUS, database, evicted, nodes, owners, planned, pods, policy, returned
@@ -54,11 +54,24 @@ def test_one_pod_that_stays_does_not_hold_the_others_that_are_like_it() -> None:
 
 
 def test_replacements_that_are_not_ready_are_examined_one_by_one() -> None:
-    """Pods that are alike are not all movable while one of them is such a replacement."""
+    """Pods that are alike are not all movable while one of them is such a replacement, whichever it is."""
     snapshot = zone_returned(9, 1, replicas=6)
-    clock, arriving = View(snapshot).clock, frozenset({snapshot.pods[0].uid})
+    clock = View(snapshot).clock
     assert EligibilityChecker(snapshot, ALL_AT_ONCE, clock).are_all_movable(snapshot.pods)
-    assert not EligibilityChecker(snapshot, ALL_AT_ONCE, clock, arriving).are_all_movable(snapshot.pods)
+    for pod in snapshot.pods:
+        checker = EligibilityChecker(snapshot, ALL_AT_ONCE, clock, frozenset({pod.uid}))
+        assert not checker.are_all_movable(snapshot.pods)
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_pods_that_are_alike_are_all_selected_by_their_labels_or_none(chosen: bool) -> None:
+    """By `eligibility.selector`, which sees the labels that they share."""
+    snapshot = zone_returned(9, 1, replicas=6)
+    key, value = next(iter(snapshot.pods[0].labels.items()))
+    labels = f'{{"{key}": "{value if chosen else "another"}"}}'
+    rules = a_policy(f"eligibility: {{minAge: 0s, selector: {{matchLabels: {labels}}}}}\n")
+    checker = EligibilityChecker(snapshot, rules, View(snapshot).clock)
+    assert checker.are_all_movable(snapshot.pods) == chosen
 
 
 class Chosen(Refusal):

@@ -13,7 +13,7 @@ from rebalancer.model.deletion_costs import DELETION_COST
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
-from rebalancer.planning.scope.victims import Allowed, Cost, Victim, describe_difference, sort_by_cost
+from rebalancer.planning.scope.victims import Allowed, Cost, RankedPods, Victim, describe_difference, sort_by_cost
 from rebalancer.simulator import ZONE
 from tests.build import a_cluster
 from tests.drawing import examples
@@ -78,6 +78,14 @@ def test_the_first_cost_in_which_two_pods_differ_is_named(one: Cost, other: Cost
         assert text == f"{staying.name} costs as much as {evicted.name}, and the name decides"
     else:
         assert [name for name in NAMES if name in equal] == list(NAMES[:same])
+
+
+def test_a_pod_is_found_among_those_that_may_move() -> None:
+    """By its UID, with its rank; None where it may not move."""
+    pods = [structs.replace(SOME, uid=uid) for uid in "abc"]
+    ranked = RankedPods(pods, MEMBER)
+    assert ranked.find("b") == Victim(pods[1], MEMBER, 1)
+    assert ranked.find("d") is None
 
 
 @pytest.mark.parametrize(
