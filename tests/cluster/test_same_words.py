@@ -15,8 +15,8 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stages import NO_IMAGE_ON
 
 EVICTING: Final = policy("Evict", interval="2s", teamPolicies={"namespaces": ["shop"]})
-TIMED: Final = frozenset({"generatedAt", "expiresAt"})
-"""What the time alone changes in a plan."""
+TIMED: Final = frozenset({"generatedAt", "expiresAt", "acting", "policySource"})
+"""What the time alone changes in a plan, and what the command adds: what the controller does, and which policy it is."""
 
 
 def mount(plane: ControlPlane, text: str) -> None:
