@@ -16,7 +16,7 @@ from tests.control_plane.stages import NO_IMAGE_ON
 
 EVICTING: Final = policy("Evict", interval="2s", teamPolicies={"namespaces": ["shop"]})
 TIMED: Final = frozenset({"generatedAt", "expiresAt", "acting", "policySource"})
-"""What the time alone changes in a plan, and what the command adds: what the controller does, and which policy it is."""
+"""What the time alone changes in a plan, and what the command adds: what the controller does, by which policy."""
 
 
 def mount(plane: ControlPlane, text: str) -> None:
