@@ -61,14 +61,9 @@ def add_numbers(parts: Iterable[PlanNumbers]) -> PlanNumbers:
     return PlanNumbers(*map(sum, zip(*parts, strict=True)))
 
 
-def is_repairable(group: ComponentPlan) -> bool:
-    """Say whether evictions repair a group completely, now or once something else is over."""
-    return group.state is State.VIOLATED and bool(group.evictions)
-
-
 def _count(group: ComponentPlan, now: int, waiting: int) -> PlanNumbers:
     decided = now + waiting
-    if is_repairable(group):
+    if group.state is State.VIOLATED and group.evictions:  # evictions repair it completely, now or later
         later = max(0, group.evictions - decided)
         return PlanNumbers(now=now, waiting=waiting, later=later, lower_bound=group.lower_bound)
     return PlanNumbers(

@@ -32,7 +32,7 @@ from rebalancer.controller.state import (
 )
 from rebalancer.controller.status import status_document
 from rebalancer.model.history import EntryKind
-from rebalancer.model.moves import Memory, MoveState
+from rebalancer.model.moves import Memory, MoveState, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_rest
 from rebalancer.planning.fates import Never, UnderWay, Waits
@@ -226,13 +226,17 @@ def check_waits(state: LoopState) -> None:
     if state.mode is Mode.OBSERVE:
         assert not any(ends)
     assert page.overview is not None
+    assert state.cycle is not None
+    repairs = find_account(state, state.cycle).repairs.values()
+    under_way = {one for repair in repairs if repair.under_way for one in repair.component.workloads}
     said = {(wait.namespace, wait.workloads): wait for wait in status.waits}
     assert len(said) == len(status.waits)
     for row in page.overview.rows:
         if row.wait is not None and len(status.waits) < 20:
             assert row.wait == said[row.wait.namespace, row.wait.workloads]
         if row.state is RowState.WAITING and row.wait is None:
-            assert row.needed, "it goes now"
+            named = {Reference(row.namespace, one.kind, one.name) for one in row.workloads}
+            assert row.needed or not named or named & under_way, "it goes now, or another's pod moves for it"
 
 
 def check_lists(state: LoopState) -> None:
