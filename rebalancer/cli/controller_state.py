@@ -16,7 +16,7 @@ from rebalancer.cli.refusals import VIEW
 from rebalancer.locations import ConfigMapPolicy, parse_policy_location
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.policy import Mode, Policy, PolicyError, default_policy, is_team_policy, load_policy
-from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP
+from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP, VALID_POLICY_MAP
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, LeaseRecord, LeaseUnavailable
 from rebalancer.reporting.acting import Acting, describe_controller, describe_mode, describe_no_leader
 from rebalancer.reporting.documents.memory import parse_memory
@@ -142,7 +142,8 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
     """Return the policy in force: that of the ConfigMap that the controller names, or of the one that is mounted.
 
     A mounted ConfigMap is a file for the controller, and reaches it up to a minute late: that it is the same is seen by
-    the hash. A ClusterError is raised only where the cluster does not answer at all.
+    the hash. While what is written there is refused, it is the last valid one, which the controller has stored. A
+    ClusterError is raised only where the cluster does not answer at all.
     """
     status, unread = None, ""
     try:
@@ -152,14 +153,15 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
     except CliError as error:
         unread = f"what the controller says of its policy cannot be read: {error}"
     place = _find_policy_map(status, namespace)
-    found, problem = None, ""
-    try:
-        found = read_map_policy(transport, place.namespace, place.name)
-    except RequestRefused as error:
-        right = f"; {VIEW}" if error.status == 403 else ""
-        problem = f"{error.details.get('message', error)}{right}"
-    except (LookupError, PolicyError) as error:
-        problem = str(error.args[0]) if isinstance(error, LookupError) else str(error)
+    found, problem = _read_written(transport, place)
+    if status is not None and (found is None or not status.policy.valid):
+        last = _find_last_valid(transport, namespace, place, status.policy.hash)
+        if last is not None:
+            why = problem or status.policy.error or "there is none"
+            doubt = (
+                f"the controller refuses the policy in {place} ({why}); the last valid one is in force, and used here"
+            )
+            return PolicyInForce(ConfigMapPolicy(namespace, VALID_POLICY_MAP), last, doubt, sure=True)
     used = found.policy if found is not None else default_policy()
     sure = status is not None and status.policy.hash == used.hash and not problem
     doubt = unread
@@ -174,6 +176,34 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
     if doubt and found is None:
         doubt += "; the shipped policy is used: give the controller's with --policy"
     return PolicyInForce(place, found, doubt, sure)
+
+
+def _read_written(transport: Transport, place: ConfigMapPolicy) -> tuple[MapPolicy | None, str]:
+    """Return what people have written there, None if nothing; or why it cannot be read."""
+    try:
+        return read_map_policy(transport, place.namespace, place.name), ""
+    except RequestRefused as error:
+        right = f"; {VIEW}" if error.status == 403 else ""
+        return None, f"{error.details.get('message', error)}{right}"
+    except (LookupError, PolicyError) as error:
+        return None, str(error.args[0]) if isinstance(error, LookupError) else str(error)
+
+
+def _find_last_valid(
+    transport: Transport, namespace: str, place: ConfigMapPolicy, policy_hash: str
+) -> MapPolicy | None:
+    """Return the policy that the controller has stored, None where that is not the one by which it acts.
+
+    The files beside it are those of `place`: the controller reads these as they are.
+    """
+    try:
+        stored = read_map_policy(transport, namespace, VALID_POLICY_MAP)
+        if stored is None or stored.policy.hash != policy_hash:
+            return None
+        beside = read_config_map(transport, place.namespace, place.name)
+    except (RequestRefused, LookupError, PolicyError):
+        return None
+    return stored if beside is None else MapPolicy(stored.policy, {**beside.data, **stored.files})
 
 
 def _find_policy_map(status: StatusDocument | None, namespace: str) -> ConfigMapPolicy:

@@ -170,6 +170,7 @@ class PolicyWatcher(PollingThread):
 
     `read` returns the bytes, or raises OSError or LookupError with the reason why there are none; then the last valid
     policy stays in force. `folders` are the policy's, see `read_profile`; `read_author` says who has written them.
+    `keep` is given each policy that is valid.
     """
 
     def __init__(
@@ -181,12 +182,14 @@ class PolicyWatcher(PollingThread):
         first: bytes,
         folders: Sequence[Path] = (),
         read_author: Callable[[bytes], Author] | None = None,
+        keep: Callable[[bytes], None] = lambda _: None,
     ) -> None:
         self._read = read
         self._source = source
         self._tell = tell
         self._folders = folders
         self._read_author = read_author
+        self._keep = keep
         self._last: bytes | str = first
         super().__init__("policy", POLL_SECONDS, self.poll)
 
@@ -206,11 +209,13 @@ class PolicyWatcher(PollingThread):
 
     def _tell_policy(self, data: bytes) -> None:
         """Tell the loop at once, and who has written it when that is known: it may take seconds."""
-        if self._read_author is None:
-            self._tell(policy_event(data, self._source, self._folders))
-            return
-        self._tell(policy_event(data, self._source, self._folders, author=None))
-        self._tell(PolicyAuthorRead(author=self._find_author(self._read_author, data)))
+        known = NOBODY if self._read_author is None else None
+        event = policy_event(data, self._source, self._folders, author=known)
+        self._tell(event)
+        if isinstance(event, PolicyLoaded):
+            self._keep(data)
+        if self._read_author is not None:
+            self._tell(PolicyAuthorRead(author=self._find_author(self._read_author, data)))
 
     def _find_author(self, read: Callable[[bytes], Author], data: bytes) -> Author:
         try:

@@ -38,6 +38,7 @@ from rebalancer.controller.switches import watch_approvals, watch_pauses
 from rebalancer.controller.takeover import find_remaining
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
+from rebalancer.controller.valid_policy import ValidPolicyKeeper
 from rebalancer.history.people import Acts
 from rebalancer.model.cluster import ConfigMap, describe_unmodelled
 from rebalancer.model.events import Regarding
@@ -191,6 +192,7 @@ class _Controller:
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._runner = self._make_runner(identity)
         self._prevention = self._make_prevention()
+        self._valid_policy = self._make_valid_policy()
         self._watcher = self._make_watcher()
         self._team_policies = TeamPolicyReader(
             list_namespaces=self._list_team_namespaces, read=self._read_team_policy, tell=self._tell
@@ -319,9 +321,16 @@ class _Controller:
             find_remaining=lambda memory: find_remaining(self._cluster, memory, self._clocks.monotonic),
         )
 
+    def _make_valid_policy(self) -> ValidPolicyKeeper | None:
+        """Store the policy in force, where it is one that people change while this process runs."""
+        if self._policy.read is None:
+            return None
+        namespace = self._settings.namespace
+        return ValidPolicyKeeper(self._transport, namespace, first=self._policy.first, leads=self._leads)
+
     def _make_watcher(self) -> PolicyWatcher | None:
         policy = self._policy
-        if policy.read is None:
+        if policy.read is None or self._valid_policy is None:
             return None
         return PolicyWatcher(
             read=policy.read,
@@ -330,6 +339,7 @@ class _Controller:
             first=policy.first,
             folders=policy.folders,
             read_author=policy.read_author,
+            keep=self._valid_policy.take,
         )
 
     def _list_team_namespaces(self) -> list[str]:
@@ -375,6 +385,7 @@ class _Controller:
             self._runner,
             self._elector,
             self._watcher,
+            self._valid_policy,
             self._policy.reflector,
             self._approvals,
             self._team_policies,
@@ -384,8 +395,9 @@ class _Controller:
         self._cluster.start(self._runner.observe)
         self._approvals.start()
         self._await_sync(stopping)
-        if self._watcher is not None:
+        if self._watcher is not None and self._valid_policy is not None:
             self._watcher.start()
+            self._valid_policy.start()
         # Before the first cycle: what a team forbids holds from the beginning.
         self._team_policies.poll(ended=stopping.is_set)
         if stopping.is_set():
@@ -398,7 +410,7 @@ class _Controller:
         self._elector.start()
         if self._run_once is None:
             self._add_job(_CYCLE, self._runner.ask_cycle, self._interval.total_seconds(), next_run_time=_now())
-        for reader in filter(None, (self._watcher, self._team_policies, self._history)):
+        for reader in filter(None, (self._watcher, self._valid_policy, self._team_policies, self._history)):
             self._add_job(reader.name, reader.signal, reader.seconds)
         self._scheduler.start()
 
@@ -479,8 +491,9 @@ class _Controller:
         abandoned = self._runner.thread.is_alive() and bool(self._runner.state.queue.under_way)
         if abandoned:
             _log.warning("abandoned an in-flight request at shutdown", seconds=LOOP_STOP_SECONDS)
-        if self._watcher is not None:
+        if self._watcher is not None and self._valid_policy is not None:
             self._watcher.stop()
+            self._valid_policy.stop()
         self._team_policies.stop()
         self._history.finish(deadline - time.monotonic() - _LEASE_RELEASE_SECONDS)
         # With a request under way the lease runs out by itself: the next leader must not act beside it.

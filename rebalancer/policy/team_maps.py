@@ -10,6 +10,9 @@ POLICY_MAP: Final = "rebalancer-policy"
 POLICY_KEY: Final = "policy.yaml"
 """The ConfigMap of a policy, and its key: the cluster's in the controller's namespace, a team's in its own."""
 
+VALID_POLICY_MAP: Final = "rebalancer-policy-valid"
+"""Where the controller stores the cluster policy in force, under the same key."""
+
 
 def read_team_policy(config_map: ConfigMap | None, before: TeamReading | None) -> TeamReading:
     """Return the reading of a namespace's ConfigMap, None where there is none; `before` is the last reading.

@@ -117,6 +117,41 @@ def test_where_it_may_be_another_it_is_said(
         assert ("in force in this cluster" in out) == (acts is not None and not doubt)
 
 
+VALID = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-policy-valid"
+
+
+@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("written", [f"{HEAD}mode: 1\n", None])
+def test_while_what_is_written_is_refused_the_last_valid_one_is_taken(
+    command: list[str], written: str | None, server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the controller does; also where the ConfigMap was deleted."""
+    if written is not None:
+        server.put(POLICY, data={"policy.yaml": written})
+    server.put(VALID, data={"policy.yaml": OWN})
+    acts_by(server, HASH)
+    _, out, err = run(capsys, *command)
+    assert f"warning: the controller refuses the policy in {PLACE} (" in err
+    assert "the last valid one is in force, and used here" in err
+    if command[0] in {"plan", "report"}:
+        assert f"olicy {HASH} ({PLACE}-valid, in force in this cluster)" in out
+    if written is not None:
+        assert "mode: found 1" in err
+
+
+def test_what_is_stored_as_valid_counts_only_if_the_controller_acts_by_it(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be left from an earlier installation; and a valid policy that people have just written is shown."""
+    server.put(POLICY, data={"policy.yaml": f"{HEAD}mode: 1\n"})
+    server.put(VALID, data={"policy.yaml": OWN})
+    acts_by(server, "0123")
+    assert USED in run(capsys, "plan")[2]
+    server.put(POLICY, data={"policy.yaml": f"{OWN}interval: 5m\n"})
+    acts_by(server, HASH)
+    assert "it has not read yet" in run(capsys, "plan")[2]
+
+
 CONFIGURATION: dict[str, Any] = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",

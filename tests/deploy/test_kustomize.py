@@ -14,6 +14,7 @@ from rebalancer.history.ring import SEGMENT_MAPS
 from rebalancer.history.trend import TREND_MAP
 from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST
 from rebalancer.policy import Mode, Policy, default_policy, load_policy
+from rebalancer.policy.team_maps import VALID_POLICY_MAP
 from tests.deploy.manifests import DEPLOY, ROOT, Manifest, build, documents, identity
 
 NAMESPACE = "rebalancer-system"
@@ -264,13 +265,14 @@ def test_what_people_and_the_controller_write_is_shipped_without_data() -> None:
     """Applying the installation again must not end a pause, withdraw an approval or delete the memory."""
     manifests = build(DEPLOY / "evict")
     history = (TREND_MAP, *SEGMENT_MAPS)
-    for name in ("rebalancer-status", "rebalancer-control", "rebalancer-approval", *history):
+    for name in ("rebalancer-status", "rebalancer-control", "rebalancer-approval", VALID_POLICY_MAP, *history):
         assert manifests["ConfigMap", NAMESPACE, name].keys() == {"apiVersion", "kind", "metadata"}
     own = rules(manifests["Role", NAMESPACE, "rebalancer"])
     shipped = {name for kind, _, name in manifests if kind == "ConfigMap"}
     assert {name for _, resource, name, _ in own if resource == "configmaps"} == shipped
     assert {rule[2] for rule in own if rule[1] == "configmaps" and rule[3] == "patch"} == {
         "rebalancer-status",
+        VALID_POLICY_MAP,
         *history,
     }
     assert not {rule for rule in own if rule[1] == "configmaps" and rule[3] == "create"}

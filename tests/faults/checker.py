@@ -15,6 +15,7 @@ from typing import Final
 
 from rebalancer.history.ring import SEGMENT_MAPS
 from rebalancer.history.trend import TREND_MAP
+from rebalancer.policy.team_maps import VALID_POLICY_MAP
 from tests.faults.availability import Absence, follow_absences, least_others
 from tests.faults.history import Exchange, Frozen, History
 
@@ -35,7 +36,7 @@ ALLOWED_WRITES: Final = frozenset(
 )
 """Those of the Roles in deploy/base."""
 STATUS: Final = "rebalancer-status"
-_OWN_MAPS: Final = frozenset({STATUS, TREND_MAP, *SEGMENT_MAPS})
+_OWN_MAPS: Final = frozenset({STATUS, VALID_POLICY_MAP, TREND_MAP, *SEGMENT_MAPS})
 _CREATED: Final = frozenset({200, 201})
 
 

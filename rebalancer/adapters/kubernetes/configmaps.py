@@ -17,6 +17,7 @@ from rebalancer.history.outbox import seconds_of
 from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.history import Author
 from rebalancer.model.moments import ALWAYS
+from rebalancer.policy.team_maps import POLICY_KEY
 from rebalancer.ports import STATUS_BYTES, Document, SaveAnswer
 
 STATUS, CONTROL, APPROVAL = "rebalancer-status", "rebalancer-control", "rebalancer-approval"
@@ -88,6 +89,13 @@ def find_config_map(transport: Transport, namespace: str, name: str) -> ConfigMa
 def config_map_path(namespace: str, name: str) -> str:
     """Return the path of a ConfigMap at the API server."""
     return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+
+
+def put_policy(transport: Transport, namespace: str, name: str, text: str) -> None:
+    """Write a policy into a ConfigMap that the installation has; raise ClusterError."""
+    change = {"data": {POLICY_KEY: text}, "binaryData": {POLICY_KEY: None}}
+    patch = client.CoreV1Api(transport).patch_namespaced_config_map
+    transport.call(patch, name, namespace, change, _content_type=MERGE_PATCH)
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):

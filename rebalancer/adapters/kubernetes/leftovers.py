@@ -18,12 +18,13 @@ from rebalancer.history.ring import SEGMENT_MAPS
 from rebalancer.history.trend import TREND_MAP
 from rebalancer.model.deletion_costs import is_overwritten
 from rebalancer.model.pods import Pod
+from rebalancer.policy.team_maps import VALID_POLICY_MAP
 from rebalancer.ports import PatchAnswer
 from rebalancer.prevention.plan import PodPatch
 
 DEPLOYMENT: Final = "rebalancer"
-_MAPS: Final = (STATUS, CONTROL, APPROVAL, TREND_MAP, *SEGMENT_MAPS)
-"""The ConfigMaps that are not the policy."""
+_MAPS: Final = (STATUS, CONTROL, APPROVAL, VALID_POLICY_MAP, TREND_MAP, *SEGMENT_MAPS)
+"""The ConfigMaps that are not people's policy."""
 
 _MISSING: Final = 404
 

@@ -1,0 +1,56 @@
+"""Stores the policy in force, so that commands plan by it also while the newest one is not valid.
+
+A policy that is refused replaces the valid one in its ConfigMap or file, and only the process still has that. No
+decision waits for the write, and nothing is ever read from it by the controller: a new process begins with the policy
+that people have written.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from rebalancer.adapters.kubernetes.configmaps import put_policy
+from rebalancer.adapters.kubernetes.transport import ClusterError, Transport
+from rebalancer.controller.polling import PollingThread
+from rebalancer.policy.team_maps import VALID_POLICY_MAP
+
+STORE_SECONDS = 10.0
+"""Between two looks at what there is to store, and between two tries."""
+
+_log = structlog.get_logger("rebalancer.policy")
+
+
+class ValidPolicyKeeper(PollingThread):
+    """Writes `first`, and each valid policy after it, into a ConfigMap, while this process `leads`."""
+
+    def __init__(self, transport: Transport, namespace: str, *, first: bytes, leads: Callable[[], bool]) -> None:
+        self._transport, self._namespace, self._leads = transport, namespace, leads
+        self._valid = first
+        self._stored: bytes | None = None
+        """What this process has stored since it leads, None if nothing."""
+
+        self._problem = ""
+        super().__init__("valid-policy", STORE_SECONDS, self.poll)
+
+    def take(self, policy: bytes) -> None:
+        """Take a policy that is in force from now on; from any thread, never blocks."""
+        self._valid = policy
+
+    def poll(self) -> None:
+        """Store the policy in force, if this process leads; what goes wrong is logged once, and tried again."""
+        if not self._leads():
+            self._stored = None  # another leader may have stored another one
+            return
+        valid = self._valid
+        if valid == self._stored:
+            return
+        try:
+            put_policy(self._transport, self._namespace, VALID_POLICY_MAP, valid.decode())
+        except ClusterError as error:
+            if str(error) != self._problem:
+                place = f"ConfigMap {self._namespace}/{VALID_POLICY_MAP}"
+                consequence = "while the policy is invalid, commands do not know which one is in force"
+                _log.warning("policy not stored", place=place, error=str(error), consequence=consequence)
+            self._problem = str(error)
+            return
+        self._stored, self._problem = valid, ""
