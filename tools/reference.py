@@ -106,6 +106,8 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.POLICY_RELOADED: "A new policy is in force; on the policy's ConfigMap.",
     EventReason.GUARD_NOT_GOOD: "A guard that evictions wait for is not good; the note has what came back.",
     EventReason.GUARD_GOOD: "Its answer is good again; the next step begins when it has been good for its `for`.",
+    EventReason.RIGHT_MISSING: "The account may not evict where something is to be evicted; on the policy's ConfigMap.",
+    EventReason.RIGHT_GRANTED: "The account may evict there now; on the policy's ConfigMap.",
     EventReason.PREVENTION_STOPPED: "Deletion costs cannot be written or removed now; on the policy's ConfigMap.",
     EventReason.PREVENTION_RESUMED: "Deletion costs are written again; on the policy's ConfigMap.",
 }

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from rebalancer.admission.approval import expires_at
 from rebalancer.admission.guards import GuardAnswer, GuardState, Verdict
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.rights import Rights
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup, UnsettledDomain
 from rebalancer.assessment.causes import Causes, limit_token
 from rebalancer.assessment.deadlocks import Deadlock
@@ -245,6 +246,18 @@ class GuardChanged(NamedTuple):
     answer: GuardAnswer
 
 
+class RightsMissing(NamedTuple):
+    """This account may not evict in these namespaces, as is known now."""
+
+    namespaces: Sequence[str]
+
+
+class RightsGranted(NamedTuple):
+    """This account may evict in these namespaces where the right was missing before."""
+
+    namespaces: Sequence[str]
+
+
 class GuardFailed(NamedTuple):
     """A question about a guard had no usable answer."""
 
@@ -312,6 +325,8 @@ Occurrence = (
     | PreventionResumed
     | GuardChanged
     | GuardFailed
+    | RightsMissing
+    | RightsGranted
     | ClusterPolicyChanged
     | ClusterPolicyRefused
     | TeamPolicyChanged
@@ -542,6 +557,14 @@ def find_prevention(
     """Yield whether an obstacle to prevention has come, or the last one has gone."""
     if bool(before.stopped) != bool(after.stopped):
         yield PreventionStopped(after.stopped) if after.stopped else PreventionResumed()
+
+
+def find_rights(before: Rights, after: Rights) -> Iterator[RightsMissing | RightsGranted]:
+    """Yield in which namespaces a right to evict is known to be missing, and where it is there now."""
+    if missing := sorted(after.missing.keys() - before.missing.keys()):
+        yield RightsMissing(missing)
+    if granted := [name for name in sorted(before.missing) if after.allows(name)]:
+        yield RightsGranted(granted)
 
 
 def find_guards(before: GuardState, after: GuardState) -> Iterator[GuardChanged | GuardFailed]:

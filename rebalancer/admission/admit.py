@@ -29,6 +29,7 @@ from rebalancer.admission.misplaced import misplaced_replacement
 from rebalancer.admission.opening import OutsideWindow, find_opening
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rates import Rates
+from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.admission.slow_start import Windows, find_unplaceable, overdue_replacement
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
 from rebalancer.model.facts import End, Refusal
@@ -312,7 +313,7 @@ class AdmissionContext:
     `overload` says until when the API server has asked to send nothing. `forbidden` says by namespace
     why this account may not evict there. `turn` counts the cycles:
     another step is first in each. `guards` are the answers to their queries, `read_at` is the time in monotonic
-    seconds.
+    seconds. `rights` is where this account may evict.
     """
 
     policy: Policy
@@ -322,6 +323,7 @@ class AdmissionContext:
     unsaved: str = ""
     overload: Overload | None = None
     forbidden: Mapping[str, str] = field(default_factory=dict)
+    rights: Rights = field(default_factory=Rights)
     turn: int = 0
     pause: Pause | None = None
     breaker: BreakerState = CLOSED
@@ -470,9 +472,17 @@ def _decide(
         return _hold_rest(fates, _share(steps, limits)), None
     proposal = find_proposal(plan, memory, context.policy, context.approved, context.now)
     possible = [step.evictions for step in steps if step.obstacle is None]
-    if proposal is not None and holds_back_others(proposal, plan, memory, possible, context.now):
+    if proposal is not None and (
+        holds_back_others(proposal, plan, memory, possible, context.now) or _cannot_be_carried_out(proposal, steps)
+    ):
         proposal = None
     return _decide_approved(fates, steps, limits, proposal, context)
+
+
+def _cannot_be_carried_out(proposal: Proposal, steps: Iterable[_Step]) -> bool:
+    """Return whether a proposal that nobody has approved yet needs a right that this account lacks."""
+    lacking = (step.evictions for step in steps if isinstance(step.obstacle, RightMissing))
+    return not proposal.approved and any(one.pod.uid in proposal.uids for step in lacking for one in step)
 
 
 def _hold_rest(fates: Fates, steps: Iterable[_Step]) -> Fates:
@@ -568,7 +578,18 @@ class _Obstacles:
 
     def find(self, step: Sequence[Eviction]) -> Refusal | None:
         """Return the obstacle of a step, None where there is none."""
-        return self._find_hold(step) or self._find_of_group(step[0]) or _find_undecided(step, self._memory)
+        return (
+            self._find_hold(step)
+            or self._find_missing_right(step)
+            or self._find_of_group(step[0])
+            or _find_undecided(step, self._memory)
+        )
+
+    def _find_missing_right(self, step: Sequence[Eviction]) -> Refusal | None:
+        """Return where this account may not evict, unless something else keeps everything back."""
+        if self._common is not None and self._common.reason is not Reason.BREAKER_OPEN:
+            return None
+        return self._context.rights.find_refusal(step)
 
     def _find_hold(self, step: Sequence[Eviction]) -> Refusal | None:
         """Return why a step has to wait if a replacement is overdue, or elsewhere, that holds namespace or workload."""

@@ -40,6 +40,10 @@ def _count_pending(view: GaugeView) -> int:
     return len(proposal.uids) if proposal is not None and not proposal.approved else 0
 
 
+def _count_missing_rights(view: GaugeView) -> int:
+    return len(view.state.queue.rights.missing) if view.state.mode is not Mode.OBSERVE else 0
+
+
 def _count_placeholders(view: GaugeView) -> int:
     return view.cycle.capacity.held if view.cycle is not None and view.cycle.capacity is not None else 0
 
@@ -156,6 +160,11 @@ GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
         rows=lambda view: (
             [((known.cause,), 1) for known in view.cycle.context.breaker.causes] if view.cycle is not None else []
         ),
+    ),
+    Gauge(
+        name="rebalancer_rights_missing",
+        help="Namespaces in which something is to be evicted and this account has no right to; 0 in mode Observe.",
+        rows=_number(_count_missing_rights),
     ),
     Gauge(
         name="rebalancer_guard_good",

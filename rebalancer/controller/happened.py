@@ -24,6 +24,7 @@ from rebalancer.account.happened import (
     find_others,
     find_overdue,
     find_prevention,
+    find_rights,
     find_subjects,
     find_team_changes,
     find_team_problems,
@@ -65,6 +66,7 @@ def note_happened(before: LoopState, event: LoopEvent, after: LoopState) -> Loop
         *(_find_of_cycle(before, cycle, after) if cycle is not None else ()),
         *_find_said(before, event, after),
         *find_guards(before.guards, after.guards),
+        *(find_rights(before.queue.rights, after.queue.rights) if after.leadership.leads else ()),
     )
     return replace(after, happened=happened, reported=reported) if happened or cycle is not None else after
 

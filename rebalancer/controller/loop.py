@@ -50,6 +50,7 @@ from rebalancer.controller.state import (
     PreventionReported,
     Publish,
     Requests,
+    RightsRead,
     Saved,
     Stopping,
     TeamPoliciesRead,
@@ -120,6 +121,8 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
             return replace(state, in_force=replace(state.in_force, approved=event.approved)), ()
         case GuardsRead():
             return _handle_guards(state, event), ()
+        case RightsRead():
+            return _handle_rights(state, event), ()
         case PlaceholdersCreated():
             return handle_created(state, event), ()
         case PreventionReported():
@@ -173,6 +176,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         unsaved=state.queue.unsaved,
         overload=state.queue.overload,
         forbidden=state.queue.forbidden,
+        rights=state.queue.rights,
         turn=state.turn,
         pause=state.in_force.pause,
         approved=state.in_force.approved,
@@ -276,6 +280,13 @@ def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[Lo
         return state, ()
     following = drop_queue(replace(state, in_force=replace(state.in_force, pause=pause)))
     return following, save_if_leading(following)
+
+
+def _handle_rights(state: LoopState, event: RightsRead) -> LoopState:
+    """Take where this account may evict; what was refused in a namespace where it may again is over."""
+    over = {space for space in state.queue.rights.missing if event.rights.allows(space)}
+    forbidden = {space: message for space, message in state.queue.forbidden.items() if space not in over}
+    return replace(state, queue=replace(state.queue, rights=event.rights, forbidden=forbidden))
 
 
 def _handle_guards(state: LoopState, event: GuardsRead) -> LoopState:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import uuid4
 
 import structlog
@@ -15,6 +16,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 from msgspec import structs
 
+from rebalancer.adapters.kubernetes.access import may_evict
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, read_config_map
 from rebalancer.adapters.kubernetes.history import HistoryMaps
@@ -23,6 +25,7 @@ from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
 from rebalancer.adapters.kubernetes.standstill import elapsed
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.adapters.prometheus import PrometheusQueries
+from rebalancer.admission.rights import Rights
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.history_writer import HistoryWriter
@@ -30,9 +33,10 @@ from rebalancer.controller.page import StatusPage
 from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy
 from rebalancer.controller.polling import LATEST
 from rebalancer.controller.prevention import PreventionWorker
+from rebalancer.controller.rights import RightsReader
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
-from rebalancer.controller.state import Clocks, InForce, LoopEvent, LoopState, ProcessFacts, Stopping
+from rebalancer.controller.state import Clocks, InForce, LoopEvent, LoopState, ProcessFacts, Queue, Stopping
 from rebalancer.controller.status import read_memory
 from rebalancer.controller.switches import watch_approvals, watch_pauses
 from rebalancer.controller.takeover import find_remaining
@@ -192,6 +196,9 @@ class _Controller:
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._runner = self._make_runner(identity)
         self._prevention = self._make_prevention()
+        self._rights = RightsReader(
+            ask=partial(may_evict, transport), get_state=lambda: self._runner.state, tell=self._tell, clocks=clocks
+        )
         self._valid_policy = self._make_valid_policy()
         self._watcher = self._make_watcher()
         self._team_policies = TeamPolicyReader(
@@ -264,6 +271,7 @@ class _Controller:
                 history_name=self._identity,
             ),
             acts=Acts(policy_author=self._policy.read_author(self._policy.first)),
+            queue=Queue(rights=Rights(everywhere=False)),  # nothing is known before it was asked
         )
         return Runner(
             state=state,
@@ -386,6 +394,7 @@ class _Controller:
             self._elector,
             self._watcher,
             self._valid_policy,
+            self._rights,
             self._policy.reflector,
             self._approvals,
             self._team_policies,
@@ -398,7 +407,10 @@ class _Controller:
         if self._watcher is not None and self._valid_policy is not None:
             self._watcher.start()
             self._valid_policy.start()
-        # Before the first cycle: what a team forbids holds from the beginning.
+        # Before the first cycle: what is not allowed is to be known before anything is proposed.
+        self._rights.poll()
+        self._rights.start()
+        # What a team forbids holds from the beginning.
         self._team_policies.poll(ended=stopping.is_set)
         if stopping.is_set():
             return
@@ -410,7 +422,8 @@ class _Controller:
         self._elector.start()
         if self._run_once is None:
             self._add_job(_CYCLE, self._runner.ask_cycle, self._interval.total_seconds(), next_run_time=_now())
-        for reader in filter(None, (self._watcher, self._valid_policy, self._team_policies, self._history)):
+        readers = (self._watcher, self._valid_policy, self._rights, self._team_policies, self._history)
+        for reader in filter(None, readers):
             self._add_job(reader.name, reader.signal, reader.seconds)
         self._scheduler.start()
 
@@ -447,6 +460,7 @@ class _Controller:
     def _cycle_ended(self) -> None:
         self._telemetry.beat()
         self._prevention.cycle_ended()
+        self._rights.signal()
         state = self._runner.state
         self._cluster.follow_owners(state.in_force.policy.eligibility.foreign_owners)
         if self._run_once is not None:
@@ -494,6 +508,7 @@ class _Controller:
         if self._watcher is not None and self._valid_policy is not None:
             self._watcher.stop()
             self._valid_policy.stop()
+        self._rights.stop()
         self._team_policies.stop()
         self._history.finish(deadline - time.monotonic() - _LEASE_RELEASE_SECONDS)
         # With a request under way the lease runs out by itself: the next leader must not act beside it.

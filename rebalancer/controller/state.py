@@ -11,6 +11,7 @@ from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.guards import NO_ANSWERS, GuardAnswer, GuardState
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.rights import Rights
 from rebalancer.admission.slow_start import WindowUses, describe_windows
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.controller.capacity import CapacityReading
@@ -168,6 +169,13 @@ class GuardsRead:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RightsRead:
+    """The API server was asked where this account may evict."""
+
+    rights: Rights
+
+
+@dataclass(frozen=True, kw_only=True)
 class PreventionReported:
     """Prevention has evaluated a cycle, or has met an obstacle."""
 
@@ -219,6 +227,7 @@ LoopEvent = (
     | PauseRead
     | ApprovalRead
     | GuardsRead
+    | RightsRead
     | PreventionReported
     | HistoryStored
     | Leading
@@ -353,6 +362,8 @@ class Queue:
     """Until when the API server has asked to send nothing, as the sender says it; None if it has not."""
     forbidden: Mapping[str, str] = field(default_factory=dict)
     """Why this account may not evict in a namespace, as far as it has tried."""
+    rights: Rights = field(default_factory=Rights)
+    """Where it may, as the API server says."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,7 @@ from rebalancer.controller.state import LoopState, find_windows
 from rebalancer.model.breaker import CLOSED
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, SentRequest
 from rebalancer.model.snapshot import OPTIONAL
-from rebalancer.policy import Policy
+from rebalancer.policy import Mode, Policy
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_BYTES, STATUS_KEY, Document
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.reporting.documents.status import (
@@ -35,7 +35,14 @@ from rebalancer.reporting.documents.status import (
     slow_start_status,
     team_errors,
 )
-from rebalancer.reporting.documents.waits import HoldStatus, find_holds, find_misplaced_holds, find_usual, find_waits
+from rebalancer.reporting.documents.waits import (
+    HoldStatus,
+    find_holds,
+    find_misplaced_holds,
+    find_missing_rights,
+    find_usual,
+    find_waits,
+)
 
 _MOST_EVICTIONS = 200
 """A plan with more evictions is not stored: the ConfigMap would be too large."""
@@ -122,6 +129,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         ),
         prevention=prevention_status(state.reported.prevention),
         forbidden_kinds=tuple(sorted(cycle.snapshot.unknown & OPTIONAL)) if cycle else (),
+        missing_rights=tuple(sorted(state.queue.rights.missing)) if state.mode is not Mode.OBSERVE else (),
     )
 
 
@@ -141,4 +149,5 @@ def _find_holds(state: LoopState) -> tuple[HoldStatus, ...]:
     moves = state.memory.moves
     misplaced = find_misplaced_holds(moves, cycle.view.snapshot, cycle.context.now)
     overdue = {one.namespace: (one.since, one.refusal) for one in blocked_namespaces(moves)}
-    return find_holds(context, cycle.assessment.unsettled_domains, misplaced | overdue)
+    missing = {} if state.mode is Mode.OBSERVE else find_missing_rights(state.queue.rights)
+    return find_holds(context, cycle.assessment.unsettled_domains, missing | misplaced | overdue)

@@ -36,6 +36,8 @@ class EventReason(StrEnum):
     POLICY_RELOADED = "PolicyReloaded"
     GUARD_NOT_GOOD = "GuardNotGood"
     GUARD_GOOD = "GuardGood"
+    RIGHT_MISSING = "RightMissing"
+    RIGHT_GRANTED = "RightGranted"
     PREVENTION_STOPPED = "PreventionStopped"
     PREVENTION_RESUMED = "PreventionResumed"
 
@@ -66,6 +68,8 @@ _ACTIONS = {
     EventReason.POLICY_RELOADED: "LoadPolicy",
     EventReason.GUARD_NOT_GOOD: "Guard",
     EventReason.GUARD_GOOD: "Guard",
+    EventReason.RIGHT_MISSING: "Evict",
+    EventReason.RIGHT_GRANTED: "Evict",
     EventReason.PREVENTION_STOPPED: "Prevent",
     EventReason.PREVENTION_RESUMED: "Prevent",
 }
@@ -81,6 +85,7 @@ _WARNINGS = frozenset(
         EventReason.CAPACITY_FAILED,
         EventReason.POLICY_INVALID,
         EventReason.GUARD_NOT_GOOD,
+        EventReason.RIGHT_MISSING,
         EventReason.PREVENTION_STOPPED,
     }
 )

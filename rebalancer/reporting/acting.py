@@ -4,13 +4,14 @@ The first line of `status`, `plan`, `report` and the page. Who leads stands firs
 process that may be gone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
 from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.words import name_list
 from rebalancer.planning.fates import Fates
 from rebalancer.policy import Mode
 from rebalancer.reporting.documents.status import (
@@ -52,10 +53,17 @@ def describe_status(status: StatusDocument) -> str:
         return f"mode {status.mode}, but the breaker is open ({', '.join(status.breaker.causes)}): no eviction now"
     if status.stale:
         return f"mode {status.mode}, but {status.stale}: no eviction now"
+    if status.missing_rights:
+        return f"mode {status.mode}, but {describe_missing_rights(status.missing_rights)}"
     bad = [guard.name for guard in status.guards if not guard.good]
     if bad:
         return f"mode {status.mode}, but not every guard is good ({', '.join(bad)}): no eviction now"
     return _ACTING[Mode(status.mode)]
+
+
+def describe_missing_rights(namespaces: Sequence[str]) -> str:
+    """Say where the account may not evict, and how it may."""
+    return f"no right to evict in {name_list(namespaces)}: apply deploy/evict"
 
 
 def describe_controller(status: StatusDocument, now: datetime) -> str:

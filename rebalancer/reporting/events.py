@@ -37,6 +37,8 @@ from rebalancer.account.happened import (
     PreventionStopped,
     Proposed,
     ReplacementOverdue,
+    RightsGranted,
+    RightsMissing,
     TeamPolicyChanged,
     TeamPolicyRefused,
     ViolationBegan,
@@ -45,6 +47,7 @@ from rebalancer.account.happened import (
     ZoneReturned,
 )
 from rebalancer.admission.guards import GuardAnswer, Verdict
+from rebalancer.admission.rights import WAY_OUT
 from rebalancer.admission.slow_start import overdue_replacement
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token
@@ -53,7 +56,7 @@ from rebalancer.capacity.requests import RequestChange, Result
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
 from rebalancer.model.moves import CapacityRequest, Move, MoveState, Proposal, Reference, name_domains
 from rebalancer.model.reasons import State, ViolationCause
-from rebalancer.model.words import plural
+from rebalancer.model.words import name_list, plural
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import NO_TEAM_POLICY, TeamReading
 from rebalancer.policy.team_maps import POLICY_MAP
@@ -137,6 +140,12 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
             return _about(objects.policy, EventReason.PREVENTION_RESUMED, "deletion costs are written again")
         case GuardChanged(answer):
             return _guard_events(answer, objects.policy)
+        case RightsMissing(namespaces):
+            note = f"this account has no right to evict in {name_list(namespaces)}: {WAY_OUT}"
+            return _about(objects.policy, EventReason.RIGHT_MISSING, note)
+        case RightsGranted(namespaces):
+            note = f"this account may evict in {name_list(namespaces)}"
+            return _about(objects.policy, EventReason.RIGHT_GRANTED, note)
         case ClusterPolicyChanged(policy, mode):
             return _about(objects.policy, EventReason.POLICY_RELOADED, f"policy {policy} is in force, mode {mode}")
         case ClusterPolicyRefused(policy, why):

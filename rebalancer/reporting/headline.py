@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rebalancer.model.words import format_rest, plural
 from rebalancer.policy import Mode
+from rebalancer.reporting.acting import describe_missing_rights
 from rebalancer.reporting.documents.overview import Figures
 from rebalancer.reporting.documents.status import ApprovalStatus, StatusDocument
 from rebalancer.reporting.documents.waits import HoldStatus, RepairWait
@@ -46,10 +47,10 @@ def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> 
         return Headline(Sign.PAUSE, f"Paused {end}{by}")
     if figures is None:
         return Headline(Sign.NOTE, "The first cycle has not ended yet")
-    return _hindrance(status) or _repair(status, figures, now) or _rest(figures)
+    return _hindrance(status, figures) or _repair(status, figures, now) or _rest(figures)
 
 
-def _hindrance(status: StatusDocument) -> Headline | None:
+def _hindrance(status: StatusDocument, figures: Figures) -> Headline | None:
     """Say what keeps every eviction back."""
     if status.mode == Mode.OBSERVE:
         return None
@@ -57,6 +58,9 @@ def _hindrance(status: StatusDocument) -> Headline | None:
         return Headline(Sign.NONE, f"No eviction now: the breaker is open ({', '.join(status.breaker.causes)})")
     if status.stale:
         return Headline(Sign.NONE, f"No eviction now: {status.stale}")
+    if status.missing_rights and not figures.moving:
+        text = describe_missing_rights(status.missing_rights)
+        return Headline(Sign.NONE, text[0].upper() + text[1:])
     bad = [guard.name for guard in status.guards if not guard.good]
     return Headline(Sign.NONE, f"No eviction now: not every guard is good ({', '.join(bad)})") if bad else None
 

@@ -37,7 +37,7 @@ from tests.control_plane.manifests import ZONE, pod_template
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest, object_path
 from tests.control_plane.settling import wait_settled
-from tests.deploy.manifests import DEPLOY
+from tests.deploy.manifests import DEPLOY, documents
 from tests.deploy.rendering import render_chart, render_kustomization, require_programs
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -534,7 +534,10 @@ def test_what_is_rendered_runs_with_the_rights_that_it_needs_and_no_other(
 
 @needs_root
 def test_the_mode_evict_without_the_right_is_reported_and_ends_nothing(operators: ControlPlane, tmp_path: Path) -> None:
-    """A policy edited in the cluster, the observing roles: condition, metric and event, and the process goes on."""
+    """A policy edited in the cluster, the observing roles: condition, metric, event, and no request that is refused.
+
+    With the right it goes on.
+    """
     manifests = render_chart({"policy": FAST})
     apply(operators, manifests)
     operators.api.patch(DEPLOYMENT, {"spec": {"replicas": 0}})
@@ -551,19 +554,30 @@ def test_the_mode_evict_without_the_right_is_reported_and_ends_nothing(operators
 
         def condition() -> bool:
             document = json.loads(operators.api.get(status).get("data", {}).get("status.json", "{}"))
-            return bool(document.get("refusals", {}).get("Forbidden"))
+            return bool(document.get("refusals", {}).get("Forbidden")) and document["missingRights"] == ["shop"]
 
         wait_until(condition, what="the condition in the status", timeout=60)
         metrics = installed.metrics()
-        assert metrics['rebalancer_evictions_total{result="forbidden"}'] >= 1
+        assert metrics["rebalancer_rights_missing"] == 1
         assert metrics['rebalancer_refusals{reason="Forbidden"}'] >= 1
         assert installed.log("cycle")[-1]["waiting_for"]["Forbidden"] >= 1
-        events = operators.api.list("/apis/events.k8s.io/v1/namespaces/shop/events")
-        assert any(event["reason"] == "EvictionFailed" and "forbidden" in event["note"] for event in events)
+        note = "this account has no right to evict in shop: apply deploy/evict (in the chart policy.mode), or bind the "
+        wait_until(lambda: find_notes(operators, "RightMissing"), what="the event", timeout=30)
+        assert find_notes(operators, "RightMissing") == [f"{note}ClusterRole rebalancer-evict there"]
         assert installed.process is not None
         assert installed.process.poll() is None
         assert installed.probe("livenessProbe") == installed.probe("readinessProbe") == 200
-    assert operators.audit.evictions(USER) == []
+        assert operators.audit.evictions(USER) == []
+        apply(operators, documents(DEPLOY / "components" / "evict-rights" / "cluster-role.yaml"))
+        wait_until(lambda: operators.audit.evictions(USER), what="an eviction", timeout=60)
+        wait_until(lambda: find_notes(operators, "RightGranted"), what="the event of the right", timeout=30)
+    assert refused(operators) == []
+
+
+def find_notes(plane: ControlPlane, reason: str) -> list[str]:
+    """Return the notes of events about the controller's own objects."""
+    events = plane.api.list(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
+    return [event["note"] for event in events if event["reason"] == reason]
 
 
 @pytest.mark.invariant("cleanup")

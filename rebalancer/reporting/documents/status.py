@@ -255,7 +255,8 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     `waits` are the first twenty repairs that do not go on, those first that go on next; `holds` is what keeps evictions
     back in the cluster, in namespaces and into domains. `refused_evictions` are the first hundred that admission
     control refused and that are not to be tried again yet. `forbidden_kinds` are the optional kinds that the
-    controller's account may not list. `map` has the first six violated workloads, null where there is none and where it
+    controller's account may not list, `missing_rights` the namespaces in which it may not evict what is to be evicted,
+    none in mode Observe. `map` has the first six violated workloads, null where there is none and where it
     does not fit into the ConfigMap; `left_out` counts the rows that lists lose then.
     """
 
@@ -282,6 +283,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     policy: PolicyStatus
     prevention: PreventionStatus
     forbidden_kinds: tuple[str, ...] = ()
+    missing_rights: tuple[Text, ...] = ()
     left_out: LeftOut = msgspec.field(default_factory=dict)
     map: MapDocument | None = None
 

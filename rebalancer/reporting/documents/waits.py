@@ -19,6 +19,7 @@ from rebalancer.admission.admit import (
     find_common_obstacle,
 )
 from rebalancer.admission.misplaced import misplaced_replacement
+from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, MoveState, Reference, Target
@@ -203,6 +204,12 @@ def find_holds(
         for domain in islice(unsettled, _MOST)
     ]
     return tuple(holds)
+
+
+def find_missing_rights(rights: Rights) -> dict[str, tuple[datetime, Refusal]]:
+    """Return the first namespaces in which this account may not evict, each since when that is known, and why."""
+    missing = islice(sorted(rights.missing.items()), _MOST)
+    return {namespace: (since, RightMissing(namespace, True)) for namespace, since in missing}
 
 
 def find_misplaced_holds(

@@ -1,0 +1,51 @@
+"""Where this account may evict, as the API server says when it is asked: nothing is requested or proposed elsewhere."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from rebalancer.model.facts import Refusal
+from rebalancer.model.reasons import Reason
+from rebalancer.planning.eviction import Eviction
+
+ASKED_AGAIN: Final = 10
+"""Seconds after which a right that is missing is asked for again."""
+
+WAY_OUT: Final = "apply deploy/evict (in the chart policy.mode), or bind the ClusterRole rebalancer-evict there"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rights:
+    """The API server's answers: whether this account may evict `everywhere`, else in which namespaces.
+
+    `missing` says since when it is known that it may not. Of the others nothing is known yet.
+    """
+
+    everywhere: bool = True
+    granted: frozenset[str] = frozenset()
+    missing: Mapping[str, datetime] = field(default_factory=dict)
+
+    def allows(self, namespace: str) -> bool:
+        """Return whether this account is known to be allowed to evict in a namespace."""
+        return self.everywhere or namespace in self.granted
+
+    def find_refusal(self, step: Iterable[Eviction]) -> "RightMissing | None":
+        """Return why a step is not begun, None where the right for all of it is there."""
+        namespaces = (eviction.pod.namespace for eviction in step)
+        lacking = next((one for one in namespaces if not self.allows(one)), None)
+        return RightMissing(lacking, lacking in self.missing) if lacking is not None else None
+
+
+class RightMissing(Refusal):
+    """This account may not evict in a namespace, or it is not `known` yet whether it may."""
+
+    reason = Reason.FORBIDDEN
+    ends = "when this account may evict in {self.namespace}"
+    namespace: str
+    known: bool
+
+    def __str__(self) -> str:
+        if not self.known:
+            return f"the API server is being asked whether this account may evict in {self.namespace}"
+        return f"this account has no right to evict in {self.namespace}: {WAY_OUT}; asked again every {ASKED_AGAIN} s"

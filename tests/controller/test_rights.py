@@ -1,0 +1,188 @@
+"""The API server is asked where this account may evict: when the mode comes into force, and after a refusal."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+from structlog.testing import capture_logs
+
+from rebalancer.adapters.kubernetes.access import may_evict
+from rebalancer.adapters.kubernetes.transport import ClusterError, Unreachable
+from rebalancer.admission.rights import Rights
+from rebalancer.controller.rights import RightsReader
+from rebalancer.controller.state import Clocks, LoopEvent, LoopState, RightsRead
+from rebalancer.controller.status import status_document
+from rebalancer.policy import Mode
+from rebalancer.reporting.acting import describe_status
+from rebalancer.reporting.headline import headline
+from rebalancer.simulator import ZONE, SimulatedCluster
+from tests.adapters.kubernetes.fake_server import answer, served
+from tests.build import a_cluster
+from tests.controller.simulated import Simulation, eager
+
+
+def test_the_question_names_the_right_and_the_namespace() -> None:
+    """An answer that is none counts as no answer."""
+    asked = []
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        body = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
+        attributes = body["spec"]["resourceAttributes"]
+        asked.append((request.command, request.path, attributes))
+        answer(request, 201, {"status": {"allowed": True}} if attributes["namespace"] == "shop" else {})
+
+    with served(handle) as transport:
+        assert may_evict(transport, "shop")
+        with pytest.raises(Unreachable, match="cannot be read"):
+            may_evict(transport, "")
+    method, path, attributes = asked[0]
+    assert (method, path) == ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+    assert attributes == {"namespace": "shop", "verb": "create", "resource": "pods", "subresource": "eviction"}
+
+
+class Asked:
+    """A simulated controller over two skewed workloads, with rights that the test sets, and what was asked."""
+
+    def __init__(self, may: Mapping[str, bool], mode: Mode = Mode.EVICT) -> None:
+        blueprint = a_cluster("abc", 2)
+        for namespace in ("one", "two"):
+            blueprint.deployment("web", on={"a-1": 3, "a-2": 3}, spread={ZONE: 1}, namespace=namespace)
+        self.cluster = SimulatedCluster(blueprint.snapshot())
+        self.simulation = Simulation(self.cluster, eager(mode))
+        self.runner = self.simulation.runner
+        self.runner.state = replace(
+            self.runner.state, queue=replace(self.runner.state.queue, rights=Rights(everywhere=False))
+        )
+        self.may = dict(may)
+        self.asked: list[str] = []
+        clocks = Clocks(now=lambda: self.cluster.now, monotonic=self.cluster.seconds)
+        self.reader = RightsReader(ask=self._ask, get_state=lambda: self.runner.state, tell=self._tell, clocks=clocks)
+
+    def _ask(self, namespace: str) -> bool:
+        self.asked.append(namespace)
+        return self.may.get(namespace, False)
+
+    def _tell(self, event: LoopEvent) -> None:
+        assert isinstance(event, RightsRead)
+        self.runner.tell(event)
+
+    def poll(self) -> list[str]:
+        """Poll once; return what was asked."""
+        self.asked.clear()
+        self.reader.poll()
+        self.runner.drain()
+        return list(self.asked)
+
+    @property
+    def state(self) -> LoopState:
+        return self.runner.state
+
+    def evicted(self) -> set[str]:
+        """Return the namespaces in which something was evicted."""
+        return {move.namespace for move in self.state.memory.moves}
+
+    def headline(self) -> str:
+        status = status_document(self.state, "test", "test")
+        return headline(status, status.figures, self.cluster.now).text
+
+
+def test_one_question_is_enough_where_it_may_evict_everywhere() -> None:
+    """It is not asked again, and nothing more than before stands between a plan and its evictions."""
+    case = Asked({"": True})
+    assert case.poll() == [""]
+    assert case.state.queue.rights == Rights()
+    case.simulation.cycles(3)
+    assert case.poll() == []
+    assert case.simulation.evictions > 0
+
+
+def test_else_it_is_asked_of_each_namespace_in_which_something_is_to_be_evicted() -> None:
+    """What is missing is asked again each ten seconds, what is granted is not; nothing is requested meanwhile."""
+    case = Asked({"one": True})
+    assert case.poll() == [""], "there is no plan yet"
+    case.simulation.cycles(1, apart=0)
+    assert case.simulation.evictions == 0, "no answer yet"
+    assert case.poll() == ["one", "two"]
+    assert case.poll() == []
+    case.simulation.cycles(1, apart=1)
+    assert case.evicted() == {"one"}
+    case.cluster.advance(10)
+    assert case.poll() == ["", "two"]
+    case.may["two"] = True
+    case.cluster.advance(10)
+    assert case.poll() == ["", "two"]
+    assert case.state.queue.rights.missing == {}
+
+
+def test_a_missing_right_is_the_headline() -> None:
+    """With the way out, in status and page, as a hold, and not in mode Observe."""
+    case = Asked({"one": False})
+    case.simulation.cycles(1, apart=1)
+    case.poll()
+    case.simulation.cycles(1, apart=1)
+    status = status_document(case.state, "test", "test")
+    assert status.missing_rights == ("one", "two")
+    assert case.headline() == "No right to evict in one, two: apply deploy/evict"
+    assert describe_status(status) == "mode Evict, but no right to evict in one, two: apply deploy/evict"
+    assert {(hold.scope, hold.reason) for hold in status.holds} == {
+        ("namespace one", "Forbidden"),
+        ("namespace two", "Forbidden"),
+    }
+    observed = replace(case.state, in_force=replace(case.state.in_force, policy=eager(Mode.OBSERVE)))
+    status = status_document(observed, "test", "test")
+    assert (status.missing_rights, status.holds) == ((), ())
+
+
+def test_a_refused_request_has_it_asked_at_once() -> None:
+    """A right that was taken away is known a second later, and its way out is the headline."""
+    case = Asked({"": True})
+    case.poll()
+    case.may = {"one": True}
+    case.runner.tick()
+    queue = replace(case.state.queue, forbidden={"two": "pods is forbidden"})
+    case.runner.state = replace(case.state, queue=queue)
+    assert case.poll() == ["", "one", "two"]
+    assert case.poll() == []
+    assert case.state.queue.rights.missing.keys() == {"two"}
+    case.may = {"": True}
+    case.cluster.advance(10)
+    assert case.poll() == [""]
+    assert case.state.queue.forbidden == {}, "what was refused there is over"
+
+
+def test_in_observe_nothing_is_asked_and_what_was_known_is_forgotten() -> None:
+    """The mode may come into force again much later."""
+    case = Asked({"": True})
+    case.poll()
+    policy = case.state.in_force.policy
+    case.runner.state = replace(case.state, in_force=replace(case.state.in_force, policy=eager(Mode.OBSERVE)))
+    assert case.poll() == []
+    case.runner.state = replace(case.state, in_force=replace(case.state.in_force, policy=policy))
+    assert case.poll() == [""]
+
+
+def test_while_nothing_is_to_be_evicted_some_namespaces_with_constraints_are_asked_about() -> None:
+    """A right that is missing is seen before it is needed."""
+    blueprint = a_cluster("abc", 2)
+    blueprint.deployment("web", on={"a-1": 1, "b-1": 1, "c-1": 1}, spread={ZONE: 1}, namespace="calm")
+    case = Asked({})
+    case.simulation = Simulation(SimulatedCluster(blueprint.snapshot()), eager())
+    case.runner = case.simulation.runner
+    case.simulation.cycles(1)
+    assert case.poll() == ["", "calm"]
+
+
+def test_a_question_without_an_answer_forbids_nothing() -> None:
+    """Then the next request tells, as it does of a namespace beyond the first hundred."""
+    case = Asked({})
+
+    def fail(_: str) -> bool:
+        raise ClusterError("no answer")
+
+    case.reader._ask = fail  # the server is gone from here on
+    with capture_logs() as logs:
+        case.poll()
+    assert case.state.queue.rights == Rights()
+    assert logs[0]["event"] == "rights not read"
