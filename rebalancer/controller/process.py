@@ -196,9 +196,7 @@ class _Controller:
         self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._runner = self._make_runner(identity)
         self._prevention = self._make_prevention()
-        self._rights = RightsReader(
-            ask=partial(may_evict, transport), get_state=lambda: self._runner.state, tell=self._tell, clocks=clocks
-        )
+        self._rights = self._make_rights()
         self._valid_policy = self._make_valid_policy()
         self._watcher = self._make_watcher()
         self._team_policies = TeamPolicyReader(
@@ -256,6 +254,14 @@ class _Controller:
             may_act=self._may_act,
             tell=self._runner.tell,
             count=self._telemetry.patched,
+        )
+
+    def _make_rights(self) -> RightsReader:
+        return RightsReader(
+            ask=partial(may_evict, self._transport),
+            get_state=lambda: self._runner.state,
+            tell=self._tell,
+            clocks=self._clocks,
         )
 
     def _make_runner(self, identity: Identity) -> Runner:
