@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 from msgspec import structs
@@ -21,7 +21,7 @@ from rebalancer.cli.terminal import say
 from rebalancer.model.words import plural
 from rebalancer.policy import Mode
 from rebalancer.ports import PLAN_KEY
-from rebalancer.reporting.acting import describe_controller, describe_status
+from rebalancer.reporting.acting import describe_controller, describe_status, leaders_time
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.waits import shorten
@@ -44,11 +44,11 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the plan that waits, ask, and approve it."""
     settings = load_flags(args)
-    now = datetime.now(UTC)
     try:
         transport = connect(kubeconfig=str(settings.kubeconfig or "") or None, context=settings.context)
         warn(transport.warnings)
-        status = _read_status(transport, settings.namespace, now)
+        status = _read_status(transport, settings.namespace)
+        now = leaders_time(status, transport.now())
         plan = _read_pending(transport, settings.namespace, status, now)
     except ClusterError as error:
         raise unreadable(error) from None
@@ -77,11 +77,11 @@ def _describe(plan: PlanDocument, status: StatusDocument, now: datetime) -> Iter
         yield f"Nothing of it is evicted before a controller runs: {describe_controller(status, now)}."
 
 
-def _read_status(transport: Transport, namespace: str, now: datetime) -> StatusDocument:
+def _read_status(transport: Transport, namespace: str) -> StatusDocument:
     status = read_status(transport, namespace)
     if status is None:
         raise CliError(f"no controller has written a status in namespace {namespace}; choose it with --namespace")
-    return structs.replace(status, lease=read_lease(transport, namespace, now))
+    return structs.replace(status, lease=read_lease(transport, namespace))
 
 
 def _read_pending(transport: Transport, namespace: str, status: StatusDocument, now: datetime) -> PlanDocument:

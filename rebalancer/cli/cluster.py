@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, connect
-from rebalancer.cli.controller_state import read_acting
+from rebalancer.cli.controller_state import read_acting, warn_of_clock
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.refusals import unreadable
@@ -60,4 +60,5 @@ class Cluster:
 
     def read_acting(self, mode: Mode) -> Acting:
         """Say what its controller does."""
-        return read_acting(self._transport, self._options.controller_namespace, datetime.now(UTC), mode)
+        warn_of_clock(self._transport)
+        return read_acting(self._transport, self._options.controller_namespace, mode)

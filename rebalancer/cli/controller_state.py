@@ -10,15 +10,22 @@ from msgspec import structs
 
 from rebalancer.adapters.kubernetes.configmaps import StatusMap, read_config_map
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
-from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
+from rebalancer.adapters.kubernetes.transport import LIKE_CLOCKS, ClusterError, RequestRefused, Transport
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.refusals import VIEW
 from rebalancer.locations import ConfigMapPolicy, parse_policy_location
 from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.words import format_rest
 from rebalancer.policy import Mode, Policy, PolicyError, default_policy, is_team_policy, load_policy
 from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP, VALID_POLICY_MAP
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, LeaseRecord, LeaseUnavailable
-from rebalancer.reporting.acting import Acting, describe_controller, describe_mode, describe_no_leader
+from rebalancer.reporting.acting import (
+    Acting,
+    describe_controller,
+    describe_mode,
+    describe_no_leader,
+    leaders_time,
+)
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
 
@@ -27,6 +34,9 @@ _LEASE_SECONDS: Final = 5.0
 
 _USUAL_SECONDS: Final = 15.0
 """How long a Lease lasts that does not say so, or says something absurd: the default of `--lease-duration`."""
+
+_LONGEST_AHEAD: Final = timedelta(days=1)
+"""No clock is further ahead, but somebody has written the Lease by hand."""
 
 _RENEWAL_SECONDS: Final = 3.0
 """A leader renews the Lease more often than this: every 2 seconds by default."""
@@ -43,19 +53,26 @@ def read_status(transport: Transport, namespace: str) -> StatusDocument | None:
         raise CliError(f"the status in namespace {namespace} is of another version: {error}") from None
 
 
-def read_lease(transport: Transport, namespace: str, now: datetime) -> LeaseStatus:
+def warn_of_clock(transport: Transport) -> None:
+    """Warn where this machine's clock differs from the API server's, as far as that has answered."""
+    if ahead := transport.clock_ahead:
+        behind = "behind" if ahead > timedelta(0) else "ahead of"
+        warn([f"this machine's clock is {format_rest(abs(ahead))} {behind} the API server's, by which status counts"])
+
+
+def read_lease(transport: Transport, namespace: str) -> LeaseStatus:
     """Return who leads; a Lease that its holder has not renewed for its duration is free.
 
-    One that has run out by this machine's clock is read again: the clock may be fast, and the holder renew it.
+    One that has run out by the API server's clock is read again: the holder's may be slow, and renew it.
     """
     lease = KubernetesLease(transport, namespace=namespace, timeout=_LEASE_SECONDS)
     try:
         record = lease.read()
-        if record is not None and record.holder and not _is_held(record, now):
+        if record is not None and record.holder and not _is_held(record, transport.now()):
             time.sleep(_RENEWAL_SECONDS)
             before, record = record, lease.read()
             if record is not None and record.holder and record.renewed != before.renewed:
-                return LeaseStatus(holder=record.holder, since=record.acquired)
+                return _held_lease(record, transport.now())
     except LeaseUnavailable:
         name = f"Lease {namespace}/rebalancer"
         return LeaseStatus(error=f"not allowed to get {name}; {VIEW}")
@@ -63,9 +80,20 @@ def read_lease(transport: Transport, namespace: str, now: datetime) -> LeaseStat
         return LeaseStatus(error=str(error))
     if record is None or record.renewed is None:
         return LeaseStatus()
-    if _is_held(record, now):
-        return LeaseStatus(holder=record.holder, since=record.acquired)
+    if _is_held(record, transport.now()):
+        return _held_lease(record, transport.now())
     return LeaseStatus(free_since=record.renewed + (_lifetime(record) if record.holder else timedelta(0)))
+
+
+def _held_lease(record: LeaseRecord, now: datetime) -> LeaseStatus:
+    """Say who leads, and by how much its clock is ahead; `now` is the API server's, and it has just renewed the Lease.
+
+    What was renewed a little while ago says nothing about the clock.
+    """
+    ahead = record.renewed - now if record.renewed is not None else timedelta(0)
+    differs = LIKE_CLOCKS < ahead < _LONGEST_AHEAD or ahead < -_lifetime(record)
+    seconds = round(ahead.total_seconds()) if differs else 0
+    return LeaseStatus(holder=record.holder, since=record.acquired, ahead_seconds=seconds)
 
 
 def _is_held(record: LeaseRecord, now: datetime) -> bool:
@@ -79,7 +107,7 @@ def _lifetime(record: LeaseRecord) -> timedelta:
     return timedelta(seconds=record.expires_after(_USUAL_SECONDS))
 
 
-def read_acting(transport: Transport, namespace: str, now: datetime, mode: Mode) -> Acting:
+def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
     """Say what the controller of a namespace will do, by its status, or by the mode where that is not readable."""
     status: StatusDocument | None = None
     memory, unread = NO_MEMORY, ""
@@ -94,11 +122,12 @@ def read_acting(transport: Transport, namespace: str, now: datetime, mode: Mode)
 
     def describe() -> str:
         if unread:
-            lease = read_lease(transport, namespace, now)
+            lease = read_lease(transport, namespace)
             return f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread)
         if status is None or status.last_cycle is None:
             return f"no controller has run in namespace {namespace}: nothing will be evicted"
-        return describe_controller(structs.replace(status, lease=read_lease(transport, namespace, now)), now)
+        known = structs.replace(status, lease=read_lease(transport, namespace))
+        return describe_controller(known, leaders_time(known, transport.now()))
 
     if status is None or unread:
         return Acting(describe)

@@ -4,12 +4,12 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from msgspec import structs
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
-from rebalancer.cli.controller_state import read_lease, read_status
+from rebalancer.cli.controller_state import read_lease, read_status, warn_of_clock
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
@@ -17,7 +17,7 @@ from rebalancer.cli.redraw import can_redraw, redrawing
 from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import find_layout
-from rebalancer.reporting.acting import describe_controller, find_trouble
+from rebalancer.reporting.acting import describe_controller, find_trouble, leaders_time
 from rebalancer.reporting.documents.document import to_json, to_yaml
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.text.status import status_lines, status_text
@@ -55,13 +55,16 @@ def run(args: argparse.Namespace) -> int:
         transport = connect(kubeconfig=str(settings.kubeconfig or "") or None, context=settings.context)
         warn(transport.warnings)
         if not args.watch:
-            sys.stdout.write(_show(_read(transport, settings.namespace), args))
+            status = _read(transport, settings.namespace)
+            warn_of_clock(transport)
+            sys.stdout.write(_show(status, leaders_time(status, transport.now()), args))
         elif args.output == "table" and can_redraw():
             with redrawing() as redraw:
                 for status in _read_again(transport, settings.namespace):
-                    redraw(status_lines(status, datetime.now(UTC), find_layout(args.color)))
+                    now = leaders_time(status, transport.now())
+                    redraw(status_lines(status, now, find_layout(args.color)))
         else:
-            _show_changes(_read_again(transport, settings.namespace), args)
+            _show_changes(transport, _read_again(transport, settings.namespace), args)
     except ClusterError as error:
         raise unreadable(error) from None
     return Exit.FINE
@@ -74,18 +77,18 @@ def _read_again(transport: Transport, namespace: str) -> Iterator[StatusDocument
         time.sleep(_INTERVAL)
 
 
-def _show_changes(statuses: Iterator[StatusDocument], args: argparse.Namespace) -> None:
+def _show_changes(transport: Transport, statuses: Iterator[StatusDocument], args: argparse.Namespace) -> None:
     """Write each status that differs from the one before.
 
     Where no controller is at work it stays as it is, and only the line that says for how long differs.
     """
     last = None
     for status in statuses:
-        now = datetime.now(UTC)
+        now = leaders_time(status, transport.now())
         at_work = status.lease is not None and status.lease.holder and not find_trouble(status, now)
         shown = status, "" if at_work or args.output != "table" else describe_controller(status, now)
         if shown != last:
-            sys.stdout.write(_show(status, args) + ("\n" if args.output == "table" else ""))
+            sys.stdout.write(_show(status, now, args) + ("\n" if args.output == "table" else ""))
             sys.stdout.flush()
             last = shown
 
@@ -96,14 +99,14 @@ def _read(transport: Transport, namespace: str) -> StatusDocument:
         raise CliError(
             f"no controller has written a status in namespace {namespace}; choose the controller's with --namespace"
         )
-    return structs.replace(status, lease=read_lease(transport, namespace, datetime.now(UTC)))
+    return structs.replace(status, lease=read_lease(transport, namespace))
 
 
-def _show(status: StatusDocument, args: argparse.Namespace) -> str:
+def _show(status: StatusDocument, now: datetime, args: argparse.Namespace) -> str:
     match args.output:
         case "json":
             return to_json(status).decode()
         case "yaml":
             return ("---\n" if args.watch else "") + to_yaml(status)
         case _:
-            return status_text(status, datetime.now(UTC), find_layout(args.color))
+            return status_text(status, now, find_layout(args.color))

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from rebalancer.model.moves import NO_MEMORY, Memory
-from rebalancer.model.words import name_list
+from rebalancer.model.words import format_rest, name_list
 from rebalancer.planning.fates import Fates
 from rebalancer.policy import Mode
 from rebalancer.reporting.documents.status import (
@@ -66,6 +66,11 @@ def describe_missing_rights(namespaces: Sequence[str]) -> str:
     return f"no right to evict in {name_list(namespaces)}: apply deploy/evict"
 
 
+def leaders_time(status: StatusDocument, now: datetime) -> datetime:
+    """Return the time by the leader's clock, by which its status is; `now` is the API server's."""
+    return now + timedelta(seconds=status.lease.ahead_seconds) if status.lease is not None else now
+
+
 def describe_controller(status: StatusDocument, now: datetime) -> str:
     """Say in one line who leads and what the controller does: without a leader nothing happens."""
     lease, last = status.lease, status.last_cycle
@@ -92,7 +97,10 @@ def find_trouble(status: StatusDocument, now: datetime) -> str:
 
 def _describe_leader(lease: LeaseStatus, now: datetime) -> str:
     since = f" since {lease.since:%Y-%m-%d %H:%M:%SZ} ({ago(lease.since, now)})" if lease.since is not None else ""
-    return f"{lease.holder} leads{since}"
+    ahead = timedelta(seconds=lease.ahead_seconds)
+    behind = "behind" if ahead < timedelta(0) else "ahead of"
+    clock = f" by its clock, which is {format_rest(abs(ahead))} {behind} the API server's" if ahead else ""
+    return f"{lease.holder} leads{since}{clock}"
 
 
 def _first_line(text: str) -> str:

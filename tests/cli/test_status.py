@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
+from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.cli import main as entry
 from rebalancer.cli.controller_state import read_acting
 from rebalancer.cli.errors import Exit
@@ -91,11 +94,11 @@ def test_the_status_as_a_document(server: ApiServer, capsys: pytest.CaptureFixtu
     own = json.loads(text)
     assert own["lease"] is None
     assert entry.main(["status", "-o", "json"]) == Exit.FINE
-    held_lease = {"holder": "pod-1", "since": "2026-01-05T06:00:00Z", "freeSince": None, "error": ""}
+    held_lease = {"holder": "pod-1", "since": "2026-01-05T06:00:00Z", "freeSince": None, "aheadSeconds": 0, "error": ""}
     assert json.loads(capsys.readouterr().out) == {**own, "lease": held_lease}
     lead(server, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"})
     assert entry.main(["status", "-o", "json"]) == Exit.FINE
-    free = {"holder": "", "since": None, "freeSince": "2026-01-01T00:00:00Z", "error": ""}
+    free = {"holder": "", "since": None, "freeSince": "2026-01-01T00:00:00Z", "aheadSeconds": 0, "error": ""}
     assert json.loads(capsys.readouterr().out) == {**own, "lease": free}
     assert entry.main(["status", "-o", "yaml"]) == Exit.FINE
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "Status"
@@ -213,6 +216,51 @@ def test_a_leader_that_renews_leads_whatever_this_machines_clock_says(
     assert shown.endswith("; mode Evict: the controller evicts")
 
 
+@pytest.mark.parametrize(("renewed", "clock"), [(600, "ahead of"), (-600, "behind"), (-12, ""), (3, "")])
+def test_a_leaders_clock_that_differs_is_said_and_its_times_are_by_it(
+    renewed: float,
+    clock: str,
+    server: ApiServer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a leader that has just begun would lead since ten minutes, or since the future."""
+    monkeypatch.setattr("rebalancer.cli.controller_state.time.sleep", lambda _: None)
+    show(server, json.dumps({**json.loads(written(working())), "lastCycle": at(renewed - 20)}))
+    lease = held(since=at(renewed - 60))
+    lead(server, {**lease, "renewTime": at(renewed)}, {**lease, "renewTime": at(renewed + 2)})
+    assert entry.main(["status"]) == Exit.FINE
+    shown = capsys.readouterr().out.splitlines()[0]
+    assert bool(clock) == ("by its clock" in shown)
+    if clock:
+        assert re.search(rf" by its clock, which is (10m|9m\d+s) {clock} the API server's, last cycle 2\ds ago", shown)
+        assert "(1m ago)" in shown
+
+
+@pytest.mark.parametrize(("ahead", "said"), [(600, "behind"), (-600, "ahead of"), (2, "")])
+def test_times_are_counted_by_the_api_servers_clock(
+    ahead: int,
+    said: str,
+    server: ApiServer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever looks may sit at a machine whose clock is wrong; a warning says so, once."""
+
+    def dated(_: object) -> str:
+        return format_datetime(datetime.now(UTC) + timedelta(seconds=ahead), usegmt=True)
+
+    monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", dated)
+    show(server, json.dumps({**json.loads(written(working())), "lastCycle": at(ahead - 20)}))
+    lead(server, {**held(since=at(ahead - 60)), "renewTime": at(ahead - 1)})
+    assert entry.main(["status"]) == Exit.FINE
+    out, err = capsys.readouterr()
+    assert re.search("last cycle (1[789]|2[0-9])s ago", out)
+    assert "by its clock" not in out
+    clocks = rf"warning: this machine's clock is (9m5\ds|10m\d?s?) {said} the API server's, by which status counts\n"
+    assert re.fullmatch(clocks if said else "", err)
+
+
 def test_watching_counts_on_when_the_controller_is_gone(
     server: ApiServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,20 +269,16 @@ def test_watching_counts_on_when_the_controller_is_gone(
     lead(server, held(), FREED)
     began, ages = datetime.now(UTC), iter([20, 22, 3600])
 
-    class Clock:
-        seconds = 0.0
-
-        @classmethod
-        def now(cls, _: object) -> datetime:
-            return began + timedelta(seconds=cls.seconds + 0.5)
+    passed = 0.0
 
     def wait(_: float) -> None:
+        nonlocal passed
         age = next(ages, None)
         if age is None:
             raise KeyboardInterrupt
-        Clock.seconds = age
+        passed = age
 
-    monkeypatch.setattr("rebalancer.cli.status.datetime", Clock)
+    monkeypatch.setattr(Transport, "now", lambda _: began + timedelta(seconds=passed + 0.5))
     monkeypatch.setattr("rebalancer.cli.status.time.sleep", wait)
     assert entry.main(["status", "--watch"]) == Exit.INTERRUPTED
     shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Controller: ")]
@@ -266,7 +310,7 @@ def test_commands_know_in_which_namespaces_nothing_is_evicted() -> None:
     status["refusedEvictions"] = [{**refused, "times": 1, "nextTry": at()}]
     show(server, json.dumps(status), "a second reading is no status")
     with served(server) as transport:
-        acting = read_acting(transport, "rebalancer-system", datetime.now(UTC), Mode.EVICT)
+        acting = read_acting(transport, "rebalancer-system", Mode.EVICT)
         assert acting.line.endswith("; mode Evict: the controller evicts")
     assert [(one.namespace, one.pod, one.failure) for one in acting.blocked] == [("shop", "web-1", "exceeded quota")]
     assert [(one.group, one.refuser) for one in acting.refused] == [("shop web", "admission webhook guard")]
@@ -290,7 +334,7 @@ def test_commands_have_the_memory_that_the_controller_has_stored() -> None:
     server = running()
     show(server, written(working()), memory=memory_text(known))
     with served(server) as transport:
-        assert read_acting(transport, "rebalancer-system", now, Mode.EVICT).memory == known
+        assert read_acting(transport, "rebalancer-system", Mode.EVICT).memory == known
 
 
 def test_a_memory_of_another_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -298,5 +342,5 @@ def test_a_memory_of_another_version_is_said(capsys: pytest.CaptureFixture[str])
     server = running()
     show(server, written(working()), memory='{"format": 99}')
     with served(server) as transport:
-        assert read_acting(transport, "rebalancer-system", datetime.now(UTC), Mode.EVICT).memory == Memory()
+        assert read_acting(transport, "rebalancer-system", Mode.EVICT).memory == Memory()
     assert "cannot be read by this version: moves may be in flight" in capsys.readouterr().err

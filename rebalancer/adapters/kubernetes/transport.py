@@ -14,7 +14,9 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +39,9 @@ _CONNECTIONS = 48
 
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 30.0
+
+LIKE_CLOCKS: Final = timedelta(seconds=5)
+"""Two clocks that differ by no more may be the same: a header has whole seconds, and was under way."""
 
 _FORBIDDEN: Final = 403
 _TOO_MANY: Final = 429
@@ -123,6 +128,9 @@ class Transport(ApiClient):
         """It ends requests at their deadlines."""
 
         self._read_timeout = read_timeout
+        self._dated: tuple[str, float] | None = None
+        """The header Date of the last answer, and when it came, in seconds since the epoch."""
+
         self.on_answer = on_answer
         """Called for every request with its verb, path and HTTP code (0 without a response).
 
@@ -134,6 +142,22 @@ class Transport(ApiClient):
     def host(self) -> str:
         """The server's address."""
         return str(self.configuration.host)
+
+    def now(self) -> datetime:
+        """Return the time by the API server's clock as far as answers have said it, else by this machine's."""
+        return datetime.now(UTC) + self.clock_ahead
+
+    @property
+    def clock_ahead(self) -> timedelta:
+        """By how much the API server's clock is ahead of this machine's; 0 where both may be the same."""
+        if self._dated is None:
+            return timedelta(0)
+        text, came = self._dated
+        try:
+            ahead = parsedate_to_datetime(text) - datetime.fromtimestamp(came, UTC)
+        except ValueError:
+            return timedelta(0)
+        return ahead if abs(ahead) > LIKE_CLOCKS else timedelta(0)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -266,6 +290,8 @@ class Transport(ApiClient):
         if why:
             self.on_answer(method, path, response.status, False, 0.0)
             raise Unreachable(f"{method} {path}: the response of {self.host} is incomplete: {why}")
+        if date := response.headers.get("Date"):
+            self._dated = date, time.time()
         if 200 <= response.status < 300:
             self.on_answer(method, path, response.status, False, 0.0)
             if is_cut:
