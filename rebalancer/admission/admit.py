@@ -153,6 +153,10 @@ class BreakerOpen(Refusal):
             )
         return "; ".join(sentences)
 
+    @property
+    def timeless(self) -> str:
+        return str(structs.replace(self, at=min(known.last for known in self.causes)))
+
 
 class NotLasting(Refusal):
     """The violation has not lasted as long as `field` requires."""
@@ -171,6 +175,10 @@ class NotLasting(Refusal):
             f"{format_rest(self.required - self.lasted)} left"
         )
 
+    @property
+    def timeless(self) -> str:
+        return f"not violated yet for as long as {self.field}, {format_duration(self.required)}"
+
 
 class BackingOff(Refusal):
     """The last `times` predictions for the component failed; it is tried again in `left`, or not at all (None)."""
@@ -186,10 +194,12 @@ class BackingOff(Refusal):
                 f"the replacements of {plural(self.times, 'eviction')} in a row were not Ready where predicted; "
                 "no further eviction until the violation is repaired by other means"
             )
-        return (
-            "the replacement of the last eviction was not Ready where predicted; "
-            f"next attempt in {format_rest(self.left)}"
-        )
+        return f"{self.timeless}; next attempt in {format_rest(self.left)}"
+
+    @property
+    def timeless(self) -> str:
+        last = "the replacement of the last eviction was not Ready where predicted"
+        return str(self) if self.left is None else last
 
 
 class RequestsRefused(Refusal):
@@ -205,9 +215,13 @@ class RequestsRefused(Refusal):
     words: str = ""
 
     def __str__(self) -> str:
+        return f"{self.timeless}; next attempt in {format_rest(self.left)}"
+
+    @property
+    def timeless(self) -> str:
         return (
             f"the last {plural(self.times, 'eviction request')} for it {'was' if self.times == 1 else 'were'} not "
-            f"granted{f': {self.words}' if self.words else ''}; next attempt in {format_rest(self.left)}"
+            f"granted{f': {self.words}' if self.words else ''}"
         )
 
 
@@ -236,9 +250,13 @@ class NotAllowed(Refusal):
     left: timedelta
 
     def __str__(self) -> str:
+        return f"{self.timeless}; next attempt in {format_rest(self.left)}"
+
+    @property
+    def timeless(self) -> str:
         return (
             f"this account has no right to evict there: {self.message}. Install the form with that right "
-            f"(deploy/evict, in the chart policy.mode), or set mode: Observe; next attempt in {format_rest(self.left)}"
+            "(deploy/evict, in the chart policy.mode), or set mode: Observe"
         )
 
 
@@ -265,7 +283,11 @@ class ServerOverloaded(Refusal):
     left: timedelta
 
     def __str__(self) -> str:
-        return f"the API server is overloaded; next attempt in {format_rest(self.left)}"
+        return f"{self.timeless}; next attempt in {format_rest(self.left)}"
+
+    @property
+    def timeless(self) -> str:
+        return "the API server is overloaded"
 
 
 class MemoryUnsaved(Refusal):

@@ -180,6 +180,10 @@ class GuardNotLasting(Refusal):
             f"{format_duration(self.required)}: {format_rest(self.required - self.good_for)} left"
         )
 
+    @property
+    def timeless(self) -> str:
+        return f"guard {self.guard} has not been good for {format_duration(self.required)} since the last step"
+
 
 class StepUnderWay(Refusal):
     """Replacements of the last step have not arrived; the guards are asked after that."""

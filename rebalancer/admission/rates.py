@@ -37,8 +37,11 @@ class RateReached(Refusal):
     left: timedelta | None = None
 
     def __str__(self) -> str:
-        text = f"budgets.{self.budget} allows {self.allowed}"
-        return text if self.left is None else f"{text}: {format_rest(self.left)} left"
+        return self.timeless if self.left is None else f"{self.timeless}: {format_rest(self.left)} left"
+
+    @property
+    def timeless(self) -> str:
+        return f"budgets.{self.budget} allows {self.allowed}"
 
 
 class Rates:

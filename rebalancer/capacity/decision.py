@@ -141,9 +141,12 @@ class CapacityBackingOff(Refusal):
     left: timedelta
 
     def __str__(self) -> str:
+        return f"{self.timeless}; requested again in {format_rest(self.left)} at the earliest"
+
+    @property
+    def timeless(self) -> str:
         what = f"did not come ({self.failure})" if self.failure else "was used and is gone again"
-        left = format_rest(self.left)
-        return f"capacity requested in {name_domains([self.domain])} {what}; requested again in {left} at the earliest"
+        return f"capacity requested in {name_domains([self.domain])} {what}"
 
 
 class DomainJustLost(Refusal):
@@ -160,6 +163,10 @@ class DomainJustLost(Refusal):
             f"{name_domains([self.domain])} lost its nodes {format_duration(self.ago)} ago; capacity is requested "
             f"there in {format_rest(self.left)} at the earliest"
         )
+
+    @property
+    def timeless(self) -> str:
+        return f"{name_domains([self.domain])} has just lost its nodes"
 
 
 class DomainMoving(Refusal):
@@ -190,10 +197,16 @@ class CapacityRequested(Refusal):
         )
 
     def __str__(self) -> str:
-        return (
-            f"waiting for capacity in {name_domains(self.domains)}, requested {format_duration(self.ago)} ago: "
-            f"{self.running} of {plural(self.placeholders, 'placeholder')} run"
-        )
+        requested = f"requested {format_duration(self.ago)} ago"
+        return f"waiting for capacity in {name_domains(self.domains)}, {requested}: {self._run}"
+
+    @property
+    def timeless(self) -> str:
+        return f"waiting for requested capacity in {name_domains(self.domains)}: {self._run}"
+
+    @property
+    def _run(self) -> str:
+        return f"{self.running} of {plural(self.placeholders, 'placeholder')} run"
 
 
 OF_CAPACITY: Final = (CapacityNeeded, TooManyPlaceholders, CapacityBackingOff, DomainJustLost, CapacityRequested)

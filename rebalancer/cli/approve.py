@@ -25,7 +25,7 @@ from rebalancer.reporting.acting import describe_controller, describe_status, le
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.waits import shorten
-from rebalancer.reporting.phrases import domains_text, from_now
+from rebalancer.reporting.phrases import domains_text
 
 
 def add_arguments(parser: Parser) -> None:
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _describe(plan: PlanDocument, status: StatusDocument, now: datetime) -> Iterator[str]:
     """Yield what the plan evicts, until when it can be approved, and what keeps it from being carried out."""
-    expires = f", to be approved {from_now(plan.expires_at, now)}" if plan.expires_at is not None else ""
+    expires = f", can be approved until {plan.expires_at:%Y-%m-%d %H:%M:%SZ}" if plan.expires_at is not None else ""
     yield f"Plan {plan.plan_hash}: {plural(len(plan.evictions), 'eviction')}{expires}."
     for eviction in plan.evictions:
         where = f"{eviction.node} -> {domains_text(shorten(eviction.predicted.domains))}"

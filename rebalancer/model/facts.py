@@ -95,6 +95,11 @@ class Refusal(Fact):
         return End(event=self.ends.format(self=self))
 
     @property
+    def timeless(self) -> str:
+        """Its sentence without how long anything lasts: where it is shown beside its end, both would differ later."""
+        return str(self)
+
+    @property
     def passes(self) -> bool:
         """Whether it ends by itself: what it keeps is waited for, and is not beyond repair."""
         return False

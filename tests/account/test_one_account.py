@@ -42,7 +42,9 @@ from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.history import history_entry
 from rebalancer.reporting.documents.overview import RowState
 from rebalancer.reporting.documents.page import PageDocument
+from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
+from rebalancer.simulator import ZONE
 from tests.build import a_cluster, a_policy, a_state
 from tests.controller.cycles import cycle_of
 from tests.drawing import examples
@@ -163,6 +165,7 @@ def check(run: Run) -> None:
     check_waits(run.state)
     check_lists(run.state)
     check_past(run.state)
+    check_words(run.state, run.now)
 
 
 def check_fates(state: LoopState) -> None:
@@ -263,6 +266,48 @@ def check_past(state: LoopState) -> None:
     for entry in map(history_entry, state.memory.outbox):
         if entry.kind == EntryKind.MOVED and entry.outcome in {MoveState.REFUSED, MoveState.GONE}:
             assert f"evicted {entry.pod}" not in entry.text
+
+
+_SPAN = r"(?:\d+[dhms])+"
+_NOUNS = ("pods", "workloads", "evictions", "nodes", "zones", "limits", "constraints", "violations", "requests")
+_CONTRADICTIONS = {
+    "two spans in one line": re.compile(rf"goes on in {_SPAN}.*({_SPAN} left|attempt in {_SPAN})"),
+    "a plural of one": re.compile(
+        r"(?<![\d.,/:-])1 (pods|workloads|evictions|nodes|zones|limits|constraints|violations)\b"
+    ),
+    "none of some is not": re.compile(r"\b0 of \d+ \w+ not satisfied"),
+    "what is violated is guaranteed": re.compile(r"Violated +\w+ +yes"),
+}
+"""What no line of any screen may say, by what is wrong with it."""
+
+
+def check_words(state: LoopState, now: datetime) -> None:
+    """No line of status, report or history contradicts itself."""
+    cycle = state.cycle
+    assert cycle is not None
+    texts = [
+        status_text(status_document(state, "one", "policy.yaml"), now),
+        report_text(cycle_report(cycle)),
+        *(history_entry(entry).text for entry in state.memory.outbox),
+    ]
+    for line in (line for text in texts for line in text.splitlines()):
+        for wrong, pattern in _CONTRADICTIONS.items():
+            assert not pattern.search(line), wrong
+
+
+@given(
+    lacks=st.booleans(),
+    fields=st.sampled_from([{"max_unavailable": 0}, {"min_available": 3}, {"min_available": "100%"}]),
+)
+def test_a_remedy_names_a_field_that_the_budget_has(lacks: bool, fields: dict[str, int | str]) -> None:
+    """Of a budget with minAvailable nobody can raise maxUnavailable."""
+    blueprint = a_cluster("abc", 1)
+    blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1})
+    blueprint.budget("web", **fields)  # type: ignore[arg-type]  # one of two fields, each with its type
+    cycle = cycle_of(blueprint.snapshot(), a_policy() if lacks else a_policy("budgets: {maxUnavailable: 2}\n"))
+    said = report_text(cycle_report(cycle)).replace("\n", " ")
+    assert ("Raise its maxUnavailable" in said) == ("max_unavailable" in fields)
+    assert ("Lower its minAvailable" in said) == ("min_available" in fields)
 
 
 def test_a_constraint_of_which_nothing_was_counted_is_unknown_everywhere() -> None:

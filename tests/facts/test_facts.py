@@ -178,3 +178,14 @@ def test_an_end_is_said_in_one_way() -> None:
             own = kind.__mro__[: kind.__mro__.index(Refusal)]
             names = ("ends", "ends_at", "ends_after", "_end")
             assert sum(name in vars(base) for base in own for name in names) <= 1, kind
+
+
+_SPAN = re.compile(r"\b(\d+[dhms])+ (left|ago)\b|\b(attempt|again|there) in \d")
+
+
+@pytest.mark.parametrize("fact", examples(), ids=lambda fact: type(fact).__name__)
+def test_beside_its_end_no_refusal_says_how_long_something_lasts(fact: Fact) -> None:
+    """A screen counts the end down; a span that was right when it was written would contradict it."""
+    if isinstance(fact, Refusal):
+        assert not _SPAN.search(fact.timeless)
+        assert not fact.timeless.endswith((".", ";", ","))

@@ -17,7 +17,7 @@ from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.status import status_document
-from rebalancer.model.words import short_key
+from rebalancer.model.words import plural, short_key
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.explanation import ExplanationDocument, explain_pod, explain_workload
 from rebalancer.reporting.documents.overview import WorkloadRow
@@ -79,8 +79,12 @@ def check_text(cycle: Cycle) -> None:
     text = report_text(report, wide=True)
     constraints, limits = document["constraints"], document["limits"]
     broken, over = (sum(row["state"] != "Satisfied" for row in rows) for rows in (constraints, limits))
-    sums = re.findall(r"(\d+) of (\d+) \w+ not satisfied", text.splitlines()[0])
-    assert sums == [(str(broken), str(len(constraints))), (str(over), str(len(limits)))]
+    head = text.splitlines()[0]
+    sums = re.findall(r"(\d+) of (\d+) \w+ not satisfied", head)
+    assert sums == [(str(one), str(len(of))) for one, of in ((broken, constraints), (over, limits)) if one]
+    for one, of, noun in ((broken, constraints, "constraint"), (over, limits, "limit")):
+        whole = f"all {plural(len(of), noun)} satisfied" if len(of) > 1 else f"1 {noun} satisfied" if of else f"no {noun}"
+        assert bool(one) != (whole in head)
     shape = r"^(\S+)\s+(.+\))\s+(\w+)\s+(\d+)\s+(\d+)\s+(?:hard|soft \(\w+\))\s+(\w+)\s+(.*)$"
     rows = Counter(
         (*match[:3], int(match[3]), int(match[4]), match[5], frozenset(counts_in(match[6]).items()))

@@ -159,6 +159,6 @@ def test_what_the_pods_own_constraints_guarantee_is_reported(pods: tuple[int, in
     if pods == (2, 2):
         assert last[-1] == "1 of 1 limit is satisfied; the pods' own constraints guarantee it."
     else:
-        row = ["shop/half", "default", "Deployment/web", "Violated", "warning", "yes"]
+        row = ["shop/half", "default", "Deployment/web", "Violated", "warning", "once"]
         assert row in [line.split()[:6] for line in last]
         assert last[-1] == "0 of 1 limit is satisfied."

@@ -64,10 +64,17 @@ class PodsStay(Refusal):
         return self.cause.end
 
     def __str__(self) -> str:
-        why = self.cause
+        return f"{self._stay}: {self.cause}"
+
+    @property
+    def timeless(self) -> str:
+        return f"{self._stay}: {self.cause.timeless}"
+
+    @property
+    def _stay(self) -> str:
         if self.pods == 1:
-            return f"pod {self.pod} stays on its node: {why}"
-        return f"{plural(self.pods, 'pod')} stay on their nodes, {self.pod} among them: {why}"
+            return f"pod {self.pod} stays on its node"
+        return f"{plural(self.pods, 'pod')} stay on their nodes, {self.pod} among them"
 
 
 class OthersStay(Refusal):

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import repeat
 from operator import attrgetter
 from typing import Final
 
@@ -199,6 +200,10 @@ class GroupSettling(Refusal):
             f"{format_duration(self.settle)}: {format_rest(self.settle - self.ago)} left"
         )
 
+    @property
+    def timeless(self) -> str:
+        return f"a pod of {self.group} has become Ready; disruption.settle is {format_duration(self.settle)}"
+
 
 class KeptPods(Fact):
     """Pods that budgets never let go, where they let others of the component go.
@@ -222,12 +227,22 @@ class KeptPods(Fact):
         return f"No safe eviction of other pods was found, and the repair evicts {named}"
 
 
+_ANY_REMEDY: Final = "Raise its maxUnavailable or lower its minAvailable"
+"""Of a budget in a plan that does not say which of them it has."""
+
+
+def _find_remedy(budget: DisruptionBudget) -> str:
+    """Say how a budget allows more evictions, by the field that it has: it has one of the two."""
+    return "Lower its minAvailable" if budget.max_unavailable is None else "Raise its maxUnavailable"
+
+
 class StepExceedsBudget(Refusal):
     """The smallest step needs more concurrent evictions than the budgets of the workload ever allow.
 
     `budgets` are the PodDisruptionBudgets that allow no more than `allowed`, `fields` those fields of the policy; with
-    neither it is a limit's `disruption`. `failed` are those that allow none because they could not be computed.
-    `workload` is "" where there are several workloads. `kept` is set where they allow the eviction of other pods.
+    neither it is a limit's `disruption`. `remedies` has for each budget how it allows more. `failed` are those that
+    allow none because they could not be computed. `workload` is "" where there are several workloads. `kept` is set
+    where they allow the eviction of other pods.
     """
 
     reason = Reason.STEP_EXCEEDS_BUDGET
@@ -239,6 +254,7 @@ class StepExceedsBudget(Refusal):
     kept: KeptPods | None = None
     unready: bool = False
     failed: tuple[BudgetNotComputed, ...] = ()
+    remedies: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self._limits() if self.kept is None else f"{self._limits()}. {self.kept}"
@@ -255,8 +271,8 @@ class StepExceedsBudget(Refusal):
         limits = [
             *map(str, self.failed),
             *(
-                f"PodDisruptionBudget {name} {allows}. Raise its maxUnavailable or lower its minAvailable{otherwise}"
-                for name in self.budgets
+                f"PodDisruptionBudget {name} {allows}. {remedy}{otherwise}"
+                for name, remedy in zip(self.budgets, self.remedies or repeat(_ANY_REMEDY), strict=False)
             ),
             *(f"{field} {allows} for {self.workload}. Raise it in the policy" for field in self.fields),
         ]
@@ -516,6 +532,7 @@ class BudgetLedger:
                 field for field, number in self._most_of_fields(first.member, first.pod).items() if number == most
             ),
             unready=not self._serves(first.pod),
+            remedies=tuple(_find_remedy(budget) for budget in asked if budget.synced),
         )
 
     def _allowance(self, budget: DisruptionBudget) -> int:

@@ -360,6 +360,10 @@ class TooYoung(Refusal):
             f"{format_rest(self.least - self.age)} left"
         )
 
+    @property
+    def timeless(self) -> str:
+        return f"it is younger than eligibility.minAge, {format_duration(self.least)}"
+
 
 class Arriving(Refusal):
     """It replaces an evicted pod, and is not Ready yet: whether that move was right is not known before."""
@@ -386,6 +390,11 @@ class Starting(Refusal):
             f"it has been starting for {format_duration(self.age)} and was never Ready; progressDeadlineSeconds of its "
             f"owner gives it {format_duration(self.deadline)}: {format_rest(self.deadline - self.age)} left"
         )
+
+    @property
+    def timeless(self) -> str:
+        given = format_duration(self.deadline)
+        return f"it is starting and was never Ready; progressDeadlineSeconds of its owner gives it {given}"
 
 
 class Check(NamedTuple):

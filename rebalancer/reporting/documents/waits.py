@@ -141,7 +141,7 @@ def repair_wait(group: ComponentPlan, wait: Wait, moves: Sequence[Move]) -> Repa
         violated=tuple(_violations(group)),
         evictions=group.evictions,
         reason=refusal.reason,
-        message=str(refusal),
+        message=refusal.timeless,
         until=until,
         ends_with=refusal.end.event,
         usual=find_usual(moves, group.workloads) if refusal.end.of_move else None,
@@ -224,7 +224,7 @@ def _hold(scope: str, refusal: Refusal, since: datetime | None, said: datetime) 
     return HoldStatus(
         scope=scope,
         reason=refusal.reason,
-        message=str(refusal),
+        message=refusal.timeless,
         since=since,
         until=refusal.end.until(said),
         ends_with=refusal.end.event,

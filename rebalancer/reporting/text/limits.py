@@ -69,7 +69,8 @@ def _merge_notes(notes: Iterable[_Note]) -> list[str]:
 
 
 def _row(limit: ReportedLimit, layout: TextLayout) -> tuple[str, ...]:
-    guaranteed = "yes" if limit.guaranteed else "no"
+    # What is violated now is held by nothing yet; the pods' own constraints hold it once it is repaired.
+    guaranteed = "no" if not limit.guaranteed else "yes" if limit.state == State.SATISFIED else "once repaired"
     name, details = f"{limit.group}/{limit.limit}", _shorten(limit, limit.message)
     return (
         name,

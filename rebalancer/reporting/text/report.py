@@ -82,14 +82,25 @@ def _summary(document: ReportDocument) -> str:
     unknown = states.count(State.UNKNOWN)
     waiting = sum(len(row.pods) for row in document.waiting)
     parts = [
-        f"{len(violated)} of {plural(len(document.constraints), 'constraint')} not satisfied{where}",
-        f"{limits} of {plural(len(document.limits), 'limit')} not satisfied",
+        f"{_count_satisfied(len(violated), [row.state for row in document.constraints], 'constraint')}{where}",
+        _count_satisfied(limits, [row.state for row in document.limits], "limit"),
     ]
     parts += [f"{unknown} not known"] if unknown else []
     parts += [f"{plural(waiting, 'pod')} without a node"] if waiting else []
     parts += [plural(len(document.deadlocks), "deadlock")] if document.deadlocks else []
     parts += [plural(len(document.findings), "finding")] if document.findings else []
     return f"Report: {', '.join(parts)}."
+
+
+def _count_satisfied(broken: int, states: Sequence[str], noun: str) -> str:
+    """Say how many are not satisfied, or that all are as far as it is known."""
+    if broken:
+        return f"{broken} of {plural(len(states), noun)} not satisfied"
+    if unknown := states.count(State.UNKNOWN):
+        return f"{len(states) - unknown} of {plural(len(states), noun)} satisfied"
+    if len(states) < 2:
+        return f"{plural(len(states), noun)} satisfied" if states else f"no {noun}"
+    return f"all {plural(len(states), noun)} satisfied"
 
 
 def _first_workloads(rows: Sequence[ReportedConstraint], most: int | None) -> Sequence[ReportedConstraint]:
