@@ -218,7 +218,7 @@ def test_a_missing_namespace_is_named_at_once(run: Callable[..., None]) -> None:
         run(refusing(404, 'namespaces "home" not found'))
     assert str(caught.value) == (
         "the namespace home of the Lease does not exist. Create it with `kubectl create namespace home`, "
-        "or choose another with --namespace"
+        "or choose another with --controller-namespace"
     )
     assert time.monotonic() - began < 10
 
@@ -229,7 +229,7 @@ def test_missing_rights_on_the_lease_are_named_at_once(run: Callable[..., None])
         run(refusing(403, 'leases "rebalancer" is forbidden'))
     assert str(caught.value) == (
         'leases "rebalancer" is forbidden. Grant the verbs get, create and patch on leases in namespace home '
-        "with the Role in deploy/base/role.yaml, or choose another with --namespace"
+        "with the Role in deploy/base/role.yaml, or choose another with --controller-namespace"
     )
 
 
