@@ -250,15 +250,20 @@ class _Controller:
             )
 
     def _make_telemetry(self, viewer: Viewer | None) -> Telemetry:
-        with _naming_flag("metrics_address"):
-            return Telemetry(
-                self._cluster,
-                self._settings.listen_address,
-                self._transport,
-                interval=self._interval.total_seconds(),
-                viewer=viewer,
-                leads=self._leads,
-            )
+        try:
+            with _naming_flag("metrics_address"):
+                return Telemetry(
+                    self._cluster,
+                    self._settings.listen_address,
+                    self._transport,
+                    interval=self._interval.total_seconds(),
+                    viewer=viewer,
+                    leads=self._leads,
+                )
+        except CannotListen:
+            if viewer is not None:
+                viewer.stop()  # the page has its port already
+            raise
 
     def _make_prevention(self) -> PreventionWorker:
         return PreventionWorker(
