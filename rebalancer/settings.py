@@ -117,7 +117,7 @@ class Settings(BaseSettings):
     namespace: Annotated[
         str, PlainValidator(_parse_namespace), HelpText("NAME", "the pod's own, else rebalancer-system")
     ] = Field(default_factory=own_namespace)
-    """The namespace of the rebalancer's own objects."""
+    """The namespace of the controller and of its objects."""
     workload_namespaces: Annotated[
         tuple[str, ...],
         NoDecode,
@@ -198,8 +198,8 @@ def _lease_requirement(shorter: str, value: timedelta, longer: str, limit: timed
 
 
 def flag_of(name: str) -> str:
-    """Return the flag that sets a field."""
-    return "--" + name.replace("_", "-")
+    """Return the flag that sets a field; that of the namespace is not taken for one of workloads."""
+    return "--" + ("controller-namespace" if name == "namespace" else name.replace("_", "-"))
 
 
 def variable_of(name: str) -> str:

@@ -251,9 +251,16 @@ def test_the_readme_compares_as_measured(states: str) -> None:
         (lines[first + 1], "descheduler", measured[7:12]),
     ):
         evictions, refused, _, pending, repaired = figures
-        least = measured[1]
         shown = [cell.strip() for cell in line.strip("|").split("|")][1:]
-        assert shown == [program, f"{evictions} ({least})", refused, pending, repaired]
+        assert shown == [program, f"{repaired}, with {evictions} evictions", refused, pending]
+    assert re.search(rf", {measured[1]}\b", lines[first].split("|")[1])
+
+
+def test_no_page_says_that_it_is_released() -> None:
+    """As long as the changelog calls its version unreleased."""
+    assert f"## [{__version__}] - unreleased" in text_of("CHANGELOG.md")
+    pages = ["deploy/chart/rebalancer/Chart.yaml", *PAGES_BY_HAND]
+    assert [page for page in pages if "first release" in text_of(page).lower()] == []
 
 
 def test_the_map_of_the_code_has_every_folder() -> None:

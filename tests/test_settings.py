@@ -173,7 +173,8 @@ def test_where_metrics_can_be_served(text: str, address: Address) -> None:
     ],
 )
 def test_a_wrong_value_is_refused_with_its_flag(name: str, value: str) -> None:
-    assert refused(**{name: value}).startswith(f'--{name.replace("_", "-")}: found "{value}"; expected ')
+    flag = "--controller-namespace" if name == "namespace" else f"--{name.replace('_', '-')}"
+    assert refused(**{name: value}).startswith(f'{flag}: found "{value}"; expected ')
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from typing import Final
 import msgspec
 
 from rebalancer.adapters.files.profiles import UnreadableProfile
+from rebalancer.adapters.kubernetes.configmaps import CONTROL, find_namespaces
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
-from rebalancer.adapters.kubernetes.transport import ClusterError, connect
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
 from rebalancer.adapters.web import CannotListen
 from rebalancer.admission.approval import MOST_PROPOSED
 from rebalancer.assessment.findings import Finding
@@ -30,7 +31,7 @@ from rebalancer.controller.policy_source import UnreadablePolicy
 from rebalancer.controller.state import LoopState
 from rebalancer.locations import parse_policy_location
 from rebalancer.model.moves import Move, MoveState
-from rebalancer.model.words import plural
+from rebalancer.model.words import name_list, plural
 from rebalancer.policy import PolicyError
 from rebalancer.reporting.documents.plan import PlanDocument, snapshot_hash
 from rebalancer.settings import Settings
@@ -102,11 +103,15 @@ def _read_plan(name: str) -> PlanDocument:
 
 
 def _check_lease(settings: Settings) -> None:
-    """Raise CliError if somebody holds the Lease: the wait for it would be in vain as long as a controller runs."""
+    """Raise CliError if somebody holds the Lease: the wait for it would be in vain as long as a controller runs.
+
+    Or if the controller has another namespace: its Lease would not be looked at, and its pause not be read.
+    """
     try:
         transport = connect(kubeconfig=str(settings.kubeconfig or "") or None, context=settings.context)
         warn(transport.warnings)
         record = KubernetesLease(transport, namespace=settings.namespace, timeout=5.0).read()
+        _check_namespace(transport, settings.namespace)
     except ClusterError as error:
         raise CliError(str(error)) from None
     if record is None or not record.holder or record.renewed is None:
@@ -115,6 +120,19 @@ def _check_lease(settings: Settings) -> None:
         raise CliError(
             f"{record.holder} holds the Lease {settings.namespace}/rebalancer: a controller runs. In mode Approve it "
             "carries out what `rebalancer approve` approves; else scale it to 0 first"
+        )
+
+
+def _check_namespace(transport: Transport, namespace: str) -> None:
+    """Raise CliError if other namespaces have a kill switch and this one has none, as far as that may be read."""
+    try:
+        namespaces = find_namespaces(transport, CONTROL)
+    except (RequestRefused, msgspec.DecodeError):
+        return
+    if namespaces and namespace not in namespaces:
+        raise CliError(
+            f"namespace {namespace} has no ConfigMap {CONTROL}: the controller, its Lease and its pause are in another "
+            f"namespace; choose it with --controller-namespace, one of {name_list(namespaces)}"
         )
 
 

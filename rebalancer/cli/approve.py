@@ -1,20 +1,22 @@
 """`rebalancer approve`: in mode Approve, lets the controller carry out the plan that it proposes."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Final
 
 import msgspec
 from msgspec import structs
 
-from rebalancer.adapters.kubernetes.configmaps import APPROVAL, ControlMap, StatusMap
+from rebalancer.adapters.kubernetes.configmaps import APPROVAL, STATUS, ControlMap, StatusMap
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.admission.approval import KEY
 from rebalancer.cli.confirm import add_confirmation_arguments, is_confirmed
 from rebalancer.cli.controller_state import read_lease, read_status
+from rebalancer.cli.elsewhere import list_elsewhere, repeat_command
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.pause_client import declare, explain_refusals
+from rebalancer.cli.pause_client import Target, declare, explain_refusals
 from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
@@ -26,6 +28,8 @@ from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.documents.waits import shorten
 from rebalancer.reporting.phrases import domains_text
+
+_ROLE: Final = "rebalancer-approve"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -44,10 +48,12 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the plan that waits, ask, and approve it."""
     settings = load_flags(args)
+    answers = [flag for flag, is_given in (("--yes", args.yes), ("--dry-run", args.dry_run)) if is_given]
+    command = repeat_command(args, "approve", *filter(None, [args.hash]), *answers)
     try:
         transport = connect(kubeconfig=str(settings.kubeconfig or "") or None, context=settings.context)
         warn(transport.warnings)
-        status = _read_status(transport, settings.namespace)
+        status = _read_status(transport, settings.namespace, command)
         now = leaders_time(status, transport.now())
         plan = _read_pending(transport, settings.namespace, status, now)
     except ClusterError as error:
@@ -58,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if not is_confirmed(args, f"Approve plan {plan.plan_hash}?"):
         return Exit.FINE if args.dry_run else Exit.ERROR
     control = ControlMap(transport, settings.namespace, APPROVAL)
-    with explain_refusals(control, "patch and create"):
+    with explain_refusals(Target(transport=transport, control=control, role=_ROLE, command=command, led=True)):
         control.put(KEY, plan.plan_hash, declared=declare(transport, plan.plan_hash))
     say([f"Approved plan {plan.plan_hash}. Written to {control}. `rebalancer status --watch` shows its progress."])
     return Exit.FINE
@@ -77,10 +83,11 @@ def _describe(plan: PlanDocument, status: StatusDocument, now: datetime) -> Iter
         yield f"Nothing of it is evicted before a controller runs: {describe_controller(status, now)}."
 
 
-def _read_status(transport: Transport, namespace: str) -> StatusDocument:
+def _read_status(transport: Transport, namespace: str, command: Sequence[str]) -> StatusDocument:
     status = read_status(transport, namespace)
     if status is None:
-        raise CliError(f"no controller has written a status in namespace {namespace}; choose it with --namespace")
+        elsewhere = list_elsewhere(transport, STATUS, namespace, command)
+        raise CliError(f"no controller has written a status in namespace {namespace}", *elsewhere)
     return structs.replace(status, lease=read_lease(transport, namespace))
 
 

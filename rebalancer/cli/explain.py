@@ -26,8 +26,8 @@ def add_arguments(parser: Parser) -> None:
         "object",
         metavar="KIND/NAME",
         nargs="+",
-        help="pod, deployment, statefulset, replicaset or any kind that owns pods, and its name; also KIND NAME, and "
-        "NAMESPACE/KIND/NAME as -o name of report and plan prints it",
+        help="pod, deployment, statefulset, replicaset or any kind that owns pods, and its name; also KIND NAME, "
+        "NAMESPACE/KIND/NAME as -o name of report and plan prints it, and NAME alone where it is unique",
     )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also say which method found the step, and why others did not"

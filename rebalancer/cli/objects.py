@@ -1,4 +1,4 @@
-"""Objects as the command line names them: KIND/NAME, NAMESPACE/KIND/NAME, or KIND NAME as kubectl takes it too."""
+"""Objects as the command line names them: NAME, KIND/NAME, NAMESPACE/KIND/NAME, or KIND NAME as kubectl takes it."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -20,9 +20,14 @@ _KINDS = {
 }
 
 
-def parse_object(words: Sequence[str], given: str | None) -> tuple[str | None, str, str]:
-    """Read KIND/NAME, NAMESPACE/KIND/NAME, or KIND NAME as kubectl takes it too; `given` is the namespace of -n."""
+def parse_object(words: Sequence[str], given: str | None) -> tuple[str | None, str | None, str]:
+    """Read KIND/NAME, NAMESPACE/KIND/NAME, KIND NAME as kubectl takes it too, or NAME: of any kind, None.
+
+    `given` is the namespace of -n.
+    """
     parts = words[0].split("/") if len(words) == 1 else list(words)
+    if len(parts) == 1 and parts[0]:
+        return given, None, parts[0]
     mixed = len(words) > 1 and any("/" in word for word in words)
     if mixed or len(words) > 2 or len(parts) not in {2, 3} or not all(parts):
         several = len(words) > 1 and all("/" in word for word in words)
@@ -37,21 +42,22 @@ def parse_object(words: Sequence[str], given: str | None) -> tuple[str | None, s
 
 def _unexpected(words: Sequence[str], hint: str) -> UsageError:
     return UsageError(
-        f"found {' '.join(words)!r}, expected KIND/NAME or NAMESPACE/KIND/NAME such as pod/web-1; kinds: pod, "
+        f"found {' '.join(words)!r}, expected NAME, KIND/NAME or NAMESPACE/KIND/NAME such as pod/web-1; kinds: pod, "
         f"deployment, statefulset, replicaset, and others that own pods{hint}"
     )
 
 
-def find_object(word: str, name: str, namespace: str | None, view: View) -> Pod | Reference:
-    """Return the pod, or the workload that people know the pods of an owner by; UsageError or CliError without any."""
+def find_object(word: str | None, name: str, namespace: str | None, view: View) -> Pod | Reference:
+    """Return the pod, or the workload that people know the pods of an owner by; UsageError or CliError without any.
+
+    Without a `word` for its kind it is the one workload of that name, or the one pod.
+    """
+    if word is None:
+        return _find_by_name(name, namespace, view)
     if _KINDS.get(word) == "Pod":
         pods = [pod for pod in view.snapshot.pods if namespace in {None, pod.namespace}]
         return _choose("Pod", name, namespace, pods)
-    owners = {reference_of(owner): owner for owner in view.snapshot.workloads}
-    owners |= {reference_of(top): top for top in view.snapshot.tops.values()}
-    groups = {(reference, owner.group) for reference, owner in owners.items()}
-    strays = [(stray.reference, stray.pods[0].owner) for stray in stray_controllers(view)]
-    groups |= {(reference, owner.group) for reference, owner in strays if owner is not None}
+    groups = _list_owners(view)
     known, kinds = {reference for reference, _ in groups}, {(reference.kind, group) for reference, group in groups}
     kind = _KINDS.get(word) or next((kind for kind, group in sorted(kinds) if word in _name_kind(kind, group)), None)
     if kind is None:
@@ -59,9 +65,39 @@ def find_object(word: str, name: str, namespace: str | None, view: View) -> Pod 
         near = get_close_matches(word, sorted(words), n=1)
         raise _unexpected([f"{word}/{name}"], f"; did you mean {near[0]}/{name}?" if near else "")
     candidates = [one for one in known if one.kind == kind and namespace in {None, one.namespace}]
-    chosen = _choose(kind, name, namespace, candidates)
-    # A ReplicaSet of a Deployment is explained as that.
-    return reference_of(view.snapshot.top_of(owners[chosen])) if chosen in owners else chosen
+    return _top_of(_choose(kind, name, namespace, candidates), view)
+
+
+def _list_owners(view: View) -> set[tuple[Reference, str]]:
+    """Return all that owns pods, each with the group of its kind."""
+    owners = [*view.snapshot.workloads, *view.snapshot.tops.values()]
+    strays = [(stray.reference, stray.pods[0].owner) for stray in stray_controllers(view)]
+    return {
+        *((reference_of(owner), owner.group) for owner in owners),
+        *((reference, owner.group) for reference, owner in strays if owner is not None),
+    }
+
+
+def _top_of(reference: Reference, view: View) -> Reference:
+    """Return what people know an owner by: a ReplicaSet of a Deployment is explained as that."""
+    owner = next((owner for owner in view.snapshot.workloads if reference_of(owner) == reference), None)
+    return reference if owner is None else reference_of(view.snapshot.top_of(owner))
+
+
+def _find_by_name(name: str, namespace: str | None, view: View) -> Pod | Reference:
+    """Return the one workload of a name, or else the one pod; CliError lists what to type where there are several."""
+    known = [reference for reference, _ in _list_owners(view) if namespace in {None, reference.namespace}]
+    pods = [pod for pod in view.snapshot.pods if namespace in {None, pod.namespace}]
+    workloads = {_top_of(reference, view) for reference in known if reference.name == name}
+    matching: dict[str, Pod | Reference] = {f"{one.namespace}/{one.kind.lower()}/{name}": one for one in workloads}
+    matching = matching or {f"{pod.namespace}/pod/{name}": pod for pod in pods if pod.name == name}
+    if len(matching) > 1:
+        raise CliError(f"several objects are called {name}; type one of: {', '.join(sorted(matching))}")
+    if not matching:
+        where = f" in namespace {namespace}" if namespace is not None else ""
+        near = nearest_name(name, {reference.name for reference in known} | {pod.name for pod in pods})
+        raise CliError(f"no workload or pod is called {name}{where}{f'; did you mean {near}?' if near else ''}")
+    return next(iter(matching.values()))
 
 
 def _name_kind(kind: str, group: str) -> frozenset[str]:

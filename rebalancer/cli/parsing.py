@@ -35,9 +35,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with one line that says what is wrong; argparse would show every flag before it."""
+        if message.endswith("expected one argument"):
+            message += self._describe_argument(message)
         unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0]
         hint = suggest_flag(unknown, self.list_flags())
         self.exit(2, f"{visible(f'error: {message}; {hint}`{self.prog} --help` shows how it is used')}\n")
+
+    def _describe_argument(self, message: str) -> str:
+        """Return what the flag takes that a message names, as help has it."""
+        flag = message.removeprefix("argument ").partition(":")[0].partition("/")[0]
+        action = self._option_string_actions.get(flag)
+        return f": {action.help.replace('%%', '%')}" if action is not None and action.help else ""
 
 
 class _VerbParser(Parser):

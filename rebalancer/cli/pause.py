@@ -4,16 +4,19 @@ import argparse
 from datetime import UTC, datetime, timedelta
 
 from rebalancer.admission.pause import KEY, Pause, format_pause, to_one_line
-from rebalancer.cli.errors import Exit, UsageError
+from rebalancer.cli.elsewhere import list_elsewhere
+from rebalancer.cli.errors import Exit, UsageError, warn
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.pause_client import connect_control, current_user, explain_refusals
-from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.cli.pause_client import Target, connect_switch, current_user, explain_refusals
+from rebalancer.cli.settings_flags import add_settings_arguments
 from rebalancer.cli.terminal import say
+from rebalancer.model.words import format_duration
 from rebalancer.policy.durations import parse_duration
 
 _EPILOG = (
     "It writes the key pause.yaml of the ConfigMap rebalancer-control, which the controller watches: evictions stop "
-    "within a second. Pods evicted before still get their replacements. Reports, metrics and plans continue. "
+    "within a second. In a namespace without that ConfigMap, where no controller is, it writes nothing. Pods evicted "
+    "before still get their replacements. Reports, metrics and plans continue. "
     "`rebalancer resume` ends the pause; pausing again replaces it."
 )
 
@@ -39,19 +42,27 @@ def run(args: argparse.Namespace) -> int:
     reason = to_one_line(args.reason or "")
     if args.reason is not None and not reason:
         raise UsageError("--reason is empty; give the reason for the pause, which events, logs and plans show")
-    settings = load_flags(args)
-    transport, control = connect_control(settings)
+    lasting = () if args.lasting is None else ("--for", format_duration(args.lasting))
+    target = connect_switch(args, "pause", *lasting, *(("--reason", reason) if reason else ()))
     until = datetime.now(UTC).replace(microsecond=0) + args.lasting if args.lasting is not None else None
-    pause = Pause(until=until, reason=reason, by=current_user(transport))
-    with explain_refusals(control, "patch and create"):
-        control.put(KEY, format_pause(pause))
-    say(
-        (
-            f"Now {pause.message}",
-            f"Written to {control}. Evictions stop within a second; `rebalancer resume` ends the pause.",
-        )
-    )
+    pause = Pause(until=until, reason=reason, by=current_user(target.transport))
+    with explain_refusals(target):
+        target.control.put(KEY, format_pause(pause))
+    say((f"Now {pause.message}", f"Written to {target.control}. {_describe_effect(target)}"))
+    if target.led is False:
+        namespace, name = target.control.namespace, target.control.name
+        warn(list_elsewhere(target.transport, name, namespace, target.command))
     return Exit.FINE
+
+
+def _describe_effect(target: Target) -> str:
+    """Say what the pause stops: where no controller has ever led, the one that starts there."""
+    if target.led is False:
+        return (
+            f"No controller has led in namespace {target.control.namespace} yet: the pause holds for one that starts "
+            "there, and for no other."
+        )
+    return "Evictions stop within a second; `rebalancer resume` ends the pause."
 
 
 def _parse_duration_flag(text: str) -> timedelta:

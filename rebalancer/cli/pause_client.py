@@ -1,25 +1,75 @@
-"""What `pause` and `resume` share: the ConfigMap that they write, and messages where that is not allowed."""
+"""What the verbs that write a ConfigMap for the controller share: it, and messages where it cannot be written.
 
+A pause in a namespace where no controller reads it would stop nothing. So a ConfigMap that the installation has not
+created is never created here.
+"""
+
+import argparse
 import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
 
+import msgspec
 from kubernetes import client
 
-from rebalancer.adapters.kubernetes.configmaps import ControlMap
+from rebalancer.adapters.kubernetes.configmaps import ControlMap, find_namespaces
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
+from rebalancer.cli.elsewhere import list_elsewhere, repeat_command
 from rebalancer.cli.errors import CliError, warn
+from rebalancer.cli.settings_flags import load_flags
 from rebalancer.history.declared import Declaration, format_declaration
 from rebalancer.model.history import UNKNOWN
 from rebalancer.ports import LeaseUnavailable
-from rebalancer.settings import Settings
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
+_PAUSE: Final = "rebalancer-pause"
 
 
-def connect_control(settings: Settings) -> tuple[Transport, ControlMap]:
-    """Connect, and warn where no controller has ever led: a pause in the wrong namespace stops nothing."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A ConfigMap that people write, and what is known around it.
+
+    `role` is the ClusterRole that may write it, `command` what was typed, without the namespace; `led`: whether a
+    controller has ever led in its namespace, None where that is not known.
+    """
+
+    transport: Transport
+    control: ControlMap
+    role: str
+    command: tuple[str, ...]
+    led: bool | None
+
+    def missing(self) -> CliError:
+        """Return the error of a namespace without this ConfigMap."""
+        namespace, name = self.control.namespace, self.control.name
+        absent = f"nothing was changed: namespace {namespace} has no ConfigMap {name}"
+        elsewhere = tuple(list_elsewhere(self.transport, name, namespace, self.command))
+        if self.led:
+            creation = f"kubectl create configmap {name} --namespace {namespace}"
+            return CliError(f"{absent}, but a controller has led there. Create it, then repeat: {creation}", *elsewhere)
+        nowhere = f"No namespace has a ConfigMap {name}: the installation (deploy/, or its chart) creates it."
+        return CliError(f"{absent}, so no controller reads it there", *(elsewhere or (nowhere,)))
+
+    def forbidden(self, message: str) -> CliError:
+        """Return the error of who may not write it: in a wrong namespace, that it is wrong, else the right."""
+        namespace, name = self.control.namespace, self.control.name
+        try:
+            if namespace not in find_namespaces(self.transport, name):
+                return self.missing()
+        except (ClusterError, msgspec.DecodeError):
+            pass  # who may write one need not be allowed to list all
+        return CliError(
+            f"not allowed: {message}; the ClusterRole {self.role} has the right: bind it in namespace {namespace} if "
+            "the controller runs there, else choose its namespace with --controller-namespace"
+        )
+
+
+def connect_switch(args: argparse.Namespace, verb: str, *words: str) -> Target:
+    """Connect to the kill switch's ConfigMap, and read whether a controller has led in its namespace."""
+    settings = load_flags(args)
     timeout = settings.request_timeout.total_seconds()
     try:
         transport = connect(
@@ -27,18 +77,24 @@ def connect_control(settings: Settings) -> tuple[Transport, ControlMap]:
             context=settings.context,
             read_timeout=timeout,
         )
+        warn(transport.warnings)
+        return Target(
+            transport=transport,
+            control=ControlMap(transport, settings.namespace),
+            role=_PAUSE,
+            command=repeat_command(args, verb, *words),
+            led=_has_led(KubernetesLease(transport, namespace=settings.namespace, timeout=timeout)),
+        )
     except ClusterError as error:
         raise CliError(str(error)) from None
-    warn(transport.warnings)
+
+
+def _has_led(lease: KubernetesLease) -> bool | None:
+    """Return whether the Lease exists; None where who may pause is not allowed to read it."""
     try:
-        lease = KubernetesLease(transport, namespace=settings.namespace, timeout=timeout).read()
-    except (LeaseUnavailable, RequestRefused):  # who may pause need not be allowed to read leases
-        return transport, ControlMap(transport, settings.namespace)
-    except ClusterError as error:
-        raise CliError(str(error)) from None
-    if lease is None:
-        warn([f"no controller has run in namespace {settings.namespace}; choose its namespace with --namespace"])
-    return transport, ControlMap(transport, settings.namespace)
+        return lease.read() is not None
+    except (LeaseUnavailable, RequestRefused):
+        return None
 
 
 def declare(transport: Transport, of: str) -> str:
@@ -62,20 +118,15 @@ def find_user(transport: Transport) -> str:
 
 
 @contextmanager
-def explain_refusals(control: ControlMap, verbs: str) -> Iterator[None]:
-    """Turn a refused request into a CliError with the missing rights."""
+def explain_refusals(target: Target) -> Iterator[None]:
+    """Turn a refused request into a CliError: the namespace is wrong, or a right is missing."""
     try:
         yield
     except RequestRefused as error:
-        message = error.details.get("message", str(error))
         if error.status == _FORBIDDEN:
-            namespace, _, name = str(control).removeprefix("ConfigMap ").partition("/")
-            raise CliError(
-                f"not allowed: {message}; grant the verbs {verbs} on configmaps in namespace {namespace} "
-                f"(for a role with resourceNames: {name})"
-            ) from None
+            raise target.forbidden(error.details.get("message", str(error))) from None
         if error.status == _NOT_FOUND:
-            raise CliError(f"{message}; choose the controller's namespace with --namespace") from None
+            raise target.missing() from None
         raise CliError(str(error)) from None
     except ClusterError as error:
         raise CliError(str(error)) from None

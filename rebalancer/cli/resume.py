@@ -7,8 +7,8 @@ from rebalancer.adapters.kubernetes.configmaps import find_pause
 from rebalancer.admission.pause import is_pause_key
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.pause_client import connect_control, declare, explain_refusals
-from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
+from rebalancer.cli.pause_client import connect_switch, declare, explain_refusals
+from rebalancer.cli.settings_flags import add_settings_arguments
 from rebalancer.cli.terminal import say
 from rebalancer.history.people import pause_token
 
@@ -23,15 +23,18 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """End the pause and report which it was."""
-    transport, control = connect_control(load_flags(args))
-    with explain_refusals(control, "get and patch"):
+    target = connect_switch(args, "resume")
+    control = target.control
+    with explain_refusals(target):
         config_map = control.read()
-        pause = find_pause(config_map) if config_map is not None else None
-        if config_map is None or pause is None:
+        if config_map is None:
+            raise target.missing()
+        pause = find_pause(config_map)
+        if pause is None:
             say([f"Nothing to do: {control} has no pause."])
             return Exit.FINE
         keys = sorted(filter(is_pause_key, (*config_map.data, *config_map.binary)))
-        declared = declare(transport, pause_token(pause))
+        declared = declare(target.transport, pause_token(pause))
         for key in keys:
             control.remove(key, declared=declared)
     over = "" if pause.holds(datetime.now(UTC)) else " (it had ended)"

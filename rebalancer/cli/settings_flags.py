@@ -25,8 +25,8 @@ def add_settings_arguments(parser: Parser, *, only: Sequence[str] | None = None)
             parser.add_argument(flag_of(name), dest=name, action="store_true", default=argparse.SUPPRESS, help=text)
         else:
             form = _help_form(field).form
-            short = ["-n"] if name == "namespace" else []
-            parser.add_argument(*short, flag_of(name), dest=name, metavar=form, default=argparse.SUPPRESS, help=text)
+            aliases = ["-n", "--namespace"] if name == "namespace" else []
+            parser.add_argument(flag_of(name), *aliases, dest=name, metavar=form, default=argparse.SUPPRESS, help=text)
 
 
 def load_flags(args: argparse.Namespace) -> Settings:

@@ -43,7 +43,14 @@ from rebalancer.reporting.text.simulation import losses_text, simulation_text
 from rebalancer.scheduling.profile import Profile
 from rebalancer.simulator.changes import Change, parse_change
 from rebalancer.simulator.play import ImpossibleChangeError, Outcome, Play, simulated_policy, with_prevention
-from rebalancer.simulator.scenario import BUILTIN, SHIPPED, Scenario, ScenarioError, load_scenario, shipped_scenario
+from rebalancer.simulator.scenario import (
+    BUILTIN,
+    Scenario,
+    ScenarioError,
+    list_shipped,
+    load_scenario,
+    shipped_scenario,
+)
 from rebalancer.simulator.story import Story
 
 _FLAGS: Final = (
@@ -93,8 +100,7 @@ def add_scenario_argument(parser: argparse._ActionsContainer, default: str | Non
         "--scenario",
         metavar="FILE",
         default=default,
-        help=f"what happens, as YAML, after the flags; - is standard input, {BUILTIN}NAME a shipped one: "
-        f"{' or '.join(SHIPPED)}{shown}",
+        help=f"what happens, as YAML, after the flags; - is standard input; shipped are {list_shipped()}{shown}",
     )
 
 
@@ -184,10 +190,17 @@ def _read_scenario(args: argparse.Namespace) -> Scenario:
         if name.startswith(BUILTIN):
             scenario = shipped_scenario(name.removeprefix(BUILTIN))
         else:
-            scenario = load_scenario(read_bytes(name), source_name(name))
+            scenario = load_scenario(_read_file(name), source_name(name))
     except ScenarioError as error:
         raise CliError(str(error)) from None
     return replace(scenario, steps=(*changes, *scenario.steps))
+
+
+def _read_file(name: str) -> bytes:
+    try:
+        return read_bytes(name)
+    except CliError as error:
+        raise CliError(f"{error}; without a file, choose {list_shipped()}") from None
 
 
 def _print(options: ReadOptions, document: SimulationDocument | DomainLossesDocument, text: Callable[[], str]) -> None:

@@ -37,20 +37,29 @@ def add_arguments(parser: Parser) -> None:
         "--policy",
         metavar="FILE",
         help="a policy, a file or configmap:NAMESPACE/NAME, of which the owners in eligibility.owners are read too "
-        "(default: the shipped policy, which lists Kubernetes' own only)",
+        "(default: the one in force in the live cluster, else the shipped one, which lists Kubernetes' own only)",
     )
     parser.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file (default: as for report)")
     parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context (default: the current one)")
+    parser.add_argument(
+        "--controller-namespace",
+        metavar="NAME",
+        help="where the controller of the live cluster runs, whose policy is taken (default: $REBALANCER_NAMESPACE, "
+        "the pod's own, rebalancer-system)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the dump."""
-    if args.snapshot is not None and (args.kubeconfig is not None or args.context is not None):
-        raise UsageError("--kubeconfig and --context name a live cluster; leave them out or --snapshot")
+    if args.snapshot is not None and any((args.kubeconfig, args.context, args.controller_namespace)):
+        raise UsageError(
+            "--kubeconfig, --context and --controller-namespace name a live cluster; leave them out or --snapshot"
+        )
     if args.snapshot is not None and args.policy is not None:
         raise UsageError("--policy names owners to be read from a live cluster; leave it out or --snapshot")
     if args.snapshot is None:
-        read = choose_policy(args.policy, controller_namespace(), kubeconfig=args.kubeconfig, context=args.context)
+        namespace = args.controller_namespace or controller_namespace()
+        read = choose_policy(args.policy, namespace, kubeconfig=args.kubeconfig, context=args.context)
     else:
         read = read_policy(None)
     policy = read.policy

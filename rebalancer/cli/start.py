@@ -51,7 +51,7 @@ def _open_closed_streams() -> None:
 def _keep_standard_output() -> None:
     """Give standard output another descriptor, and its number to standard error: what C code prints is no answer.
 
-    HiGHS 1.16.0, for one, writes two lines to number 1 when it is first used, whatever its options say.
+    HiGHS, for one, writes warnings to number 1, in some releases whatever its options say.
     """
     before = sys.stdout
     if before is not sys.__stdout__ or not isinstance(before, io.TextIOWrapper):

@@ -8,8 +8,10 @@ from datetime import datetime
 
 from msgspec import structs
 
+from rebalancer.adapters.kubernetes.configmaps import STATUS
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.cli.controller_state import read_lease, read_status, warn_of_clock
+from rebalancer.cli.elsewhere import list_elsewhere, repeat_command
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
@@ -55,25 +57,25 @@ def run(args: argparse.Namespace) -> int:
         transport = connect(kubeconfig=str(settings.kubeconfig or "") or None, context=settings.context)
         warn(transport.warnings)
         if not args.watch:
-            status = _read(transport, settings.namespace)
+            status = _read(transport, settings.namespace, args)
             warn_of_clock(transport)
             sys.stdout.write(_show(status, leaders_time(status, transport.now()), args))
         elif args.output == "table" and can_redraw():
             with redrawing() as redraw:
-                for status in _read_again(transport, settings.namespace):
+                for status in _read_again(transport, settings.namespace, args):
                     now = leaders_time(status, transport.now())
                     redraw(status_lines(status, now, find_layout(args.color)))
         else:
-            _show_changes(transport, _read_again(transport, settings.namespace), args)
+            _show_changes(transport, _read_again(transport, settings.namespace, args), args)
     except ClusterError as error:
         raise unreadable(error) from None
     return Exit.FINE
 
 
-def _read_again(transport: Transport, namespace: str) -> Iterator[StatusDocument]:
+def _read_again(transport: Transport, namespace: str, args: argparse.Namespace) -> Iterator[StatusDocument]:
     """Yield the status without end."""
     while True:
-        yield _read(transport, namespace)
+        yield _read(transport, namespace, args)
         time.sleep(_INTERVAL)
 
 
@@ -93,12 +95,11 @@ def _show_changes(transport: Transport, statuses: Iterator[StatusDocument], args
             last = shown
 
 
-def _read(transport: Transport, namespace: str) -> StatusDocument:
+def _read(transport: Transport, namespace: str, args: argparse.Namespace) -> StatusDocument:
     status = read_status(transport, namespace)
     if status is None:
-        raise CliError(
-            f"no controller has written a status in namespace {namespace}; choose the controller's with --namespace"
-        )
+        elsewhere = list_elsewhere(transport, STATUS, namespace, repeat_command(args, "status"))
+        raise CliError(f"no controller has written a status in namespace {namespace}", *elsewhere)
     return structs.replace(status, lease=read_lease(transport, namespace))
 
 

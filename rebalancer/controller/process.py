@@ -4,7 +4,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -25,6 +26,7 @@ from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
 from rebalancer.adapters.kubernetes.standstill import elapsed
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.adapters.prometheus import PrometheusQueries
+from rebalancer.adapters.web import CannotListen
 from rebalancer.admission.rights import Rights
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
@@ -51,7 +53,7 @@ from rebalancer.policy import Mode, select_team_namespaces
 from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.ports import MEMORY_KEY
 from rebalancer.reporting.documents.plan import PlanDocument
-from rebalancer.settings import Settings
+from rebalancer.settings import Settings, flag_of, variable_of
 
 SYNC_SECONDS = 120.0
 """How long the version and the first lists may take before the process exits and Kubernetes starts it again."""
@@ -164,6 +166,16 @@ def _run(
     _log.info("ended")
 
 
+@contextmanager
+def _naming_flag(setting: str) -> Iterator[None]:
+    """Name the flag and the variable that choose the address on which a server cannot listen."""
+    try:
+        yield
+    except CannotListen as error:
+        way = f"choose another address with {flag_of(setting)} or {variable_of(setting)}"
+        raise CannotListen(f"{error}; {way}") from None
+
+
 class _Controller:
     """The parts of the process, and the order in which they start and end."""
 
@@ -228,23 +240,30 @@ class _Controller:
         address = self._settings.page_listen_address
         if address is None:
             return None
-        return StatusPage(
-            address,
-            identity,
-            read_lease=self._elector.describe_lease,
-            read_past=self._history.read_past,
-            namespace=self._settings.namespace,
-        )
+        with _naming_flag("page_address"):
+            return StatusPage(
+                address,
+                identity,
+                read_lease=self._elector.describe_lease,
+                read_past=self._history.read_past,
+                namespace=self._settings.namespace,
+            )
 
     def _make_telemetry(self, viewer: Viewer | None) -> Telemetry:
-        return Telemetry(
-            self._cluster,
-            self._settings.listen_address,
-            self._transport,
-            interval=self._interval.total_seconds(),
-            viewer=viewer,
-            leads=self._leads,
-        )
+        try:
+            with _naming_flag("metrics_address"):
+                return Telemetry(
+                    self._cluster,
+                    self._settings.listen_address,
+                    self._transport,
+                    interval=self._interval.total_seconds(),
+                    viewer=viewer,
+                    leads=self._leads,
+                )
+        except CannotListen:
+            if viewer is not None:
+                viewer.stop()  # the page has its port already
+            raise
 
     def _make_prevention(self) -> PreventionWorker:
         return PreventionWorker(

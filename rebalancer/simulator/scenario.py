@@ -74,9 +74,14 @@ class ScenarioError(Exception):
 def shipped_scenario(name: str) -> Scenario:
     """Read a scenario that is shipped, by its name."""
     if name not in SHIPPED:
-        raise ScenarioError(f"found {BUILTIN}{name}, expected {BUILTIN} with one of {', '.join(SHIPPED)}")
+        raise ScenarioError(f"found {BUILTIN}{name}, expected {list_shipped()}")
     data = files(__package__).joinpath("scenarios", f"{name}.yaml").read_bytes()
     return load_scenario(data, f"{BUILTIN}{name}")
+
+
+def list_shipped() -> str:
+    """Return the names of the shipped scenarios, as --scenario takes them."""
+    return " or ".join(f"{BUILTIN}{name}" for name in SHIPPED)
 
 
 def load_scenario(data: bytes, source: str) -> Scenario:

@@ -76,6 +76,24 @@ def test_another_document_is_no_plan(plan: dict[str, Any], tmp_path: Path, capsy
     assert "found kind Report, expected Plan" in capsys.readouterr().err
 
 
+def test_where_the_controller_has_another_namespace_nothing_is_evicted(
+    plan: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its Lease would not be looked at, and its pause not be read; who may not list goes on, see below."""
+    server = ApiServer()
+    server.put("/api/v1/namespaces/ops/configmaps/rebalancer-control", metadata={"namespace": "ops"})
+    with reachable(server, tmp_path, monkeypatch, "REBALANCER_KUBECONFIG"):
+        assert apply(tmp_path, {**plan, "expiresAt": None}) == 1
+        assert capsys.readouterr().err == (
+            "error: namespace rebalancer-system has no ConfigMap rebalancer-control: the controller, its Lease and its "
+            "pause are in another namespace; choose it with --controller-namespace, one of ops\n"
+        )
+        server.answers["GET", "/api/v1/configmaps"] = server.answers["GET", POLICY] = 403
+        assert apply(tmp_path, {**plan, "expiresAt": None}) == 1
+        assert "it is not sure which policy is in force" in capsys.readouterr().err
+    assert all(method == "GET" for method, _ in server.requests)
+
+
 def test_where_it_is_not_sure_which_policy_is_in_force_nothing_is_evicted(
     plan: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

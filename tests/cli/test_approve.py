@@ -41,7 +41,7 @@ def proposed(mode: Mode) -> dict[str, str]:
 def proposing(status: dict[str, str] | None = None) -> ApiServer:
     """Return an API server with a status, None: without one, a ConfigMap for approvals, and a leader."""
     made = running()
-    made.put(APPROVAL, data={})
+    made.put(APPROVAL, metadata={"namespace": "rebalancer-system"}, data={})
     if status:
         made.put(STATUS, data=status)
     return made
@@ -158,5 +158,28 @@ def test_a_missing_right_is_named(server: ApiServer, capsys: pytest.CaptureFixtu
     server.answers["PATCH", APPROVAL] = 403
     assert entry.main(["approve", "--yes"]) == Exit.ERROR
     err = capsys.readouterr().err
-    assert "grant the verbs patch and create on configmaps in namespace rebalancer-system" in err
-    assert "rebalancer-approval" in err
+    assert "the ClusterRole rebalancer-approve has the right: bind it in namespace rebalancer-system" in err
+
+
+def test_without_the_config_map_for_approvals_nothing_is_approved(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A controller that people have started by hand proposes a plan, and reads the approval once it can be there."""
+    server.put(STATUS, data=proposed(Mode.APPROVE))
+    del server.objects[APPROVAL]
+    assert entry.main(["approve", "--yes"]) == Exit.ERROR
+    assert (
+        "nothing was changed: namespace rebalancer-system has no ConfigMap rebalancer-approval, but a controller has "
+        "led there. Create it, then repeat: kubectl create configmap rebalancer-approval --namespace rebalancer-system"
+    ) in capsys.readouterr().err
+    assert APPROVAL not in server.objects
+
+
+def test_in_a_wrong_namespace_the_right_one_is_listed(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.put(STATUS, metadata={"namespace": "rebalancer-system"}, data=proposed(Mode.APPROVE))
+    assert entry.main(["approve", "--yes", "f00", "-n", "shop"]) == Exit.ERROR
+    assert capsys.readouterr().err == (
+        "error: no controller has written a status in namespace shop\n"
+        "ConfigMap rebalancer-status is in namespace rebalancer-system: "
+        "rebalancer approve f00 --yes --controller-namespace rebalancer-system\n"
+    )

@@ -141,6 +141,17 @@ def test_a_page_address_in_use_is_named() -> None:
     assert "Address already in use; choose another address with --page-address" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "code"), [(["--scenario"], 2), (["--scenario", "zone"], 1), (["--scenario", "builtin:fire"], 1)]
+)
+def test_without_a_scenario_that_is_there_those_that_are_shipped_are_listed(words: list[str], code: int) -> None:
+    """What can be typed, as it is typed."""
+    done = run("demo", *words)
+    assert done.returncode == code
+    assert "builtin:zone or builtin:deadlock" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_the_same_seed_prints_the_same() -> None:
     """In another process, whose hashes differ, too."""
     assert run_process("demo", "--seed", "5").stdout == run("demo", "--seed", "5").stdout

@@ -131,8 +131,9 @@ def test_an_explanation_is_printed_as_yaml(cluster: str, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
-        ("web", Exit.USAGE, "expected KIND/NAME"),
-        ("job/web", Exit.USAGE, "expected KIND/NAME"),
+        ("nobody", Exit.ERROR, "no workload or pod is called nobody"),
+        ("wbe", Exit.ERROR, "no workload or pod is called wbe; did you mean web?"),
+        ("job/web", Exit.USAGE, "expected NAME, KIND/NAME"),
         ("pod/nobody", Exit.ERROR, "Pod nobody does not exist"),
     ],
 )
@@ -141,6 +142,40 @@ def test_an_object_that_does_not_exist_is_named(
 ) -> None:
     assert entry.main(["explain", name, "--snapshot", cluster]) == code
     assert message in capsys.readouterr().err
+
+
+EXAMPLE = "docs/examples/zone-returned.json"
+
+
+class TestABareName:
+    """It is enough where it is unique, as with -n; a workload comes before a pod of the same name."""
+
+    def said(self, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+        assert entry.main(["explain", *words]) == Exit.FINE
+        return capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("bare", "whole"), [("web", "deployment/web"), ("cart", "deployment/cart"), ("db-0", "pod/db-0")]
+    )
+    def test_it_is_the_one_object_of_that_name(self, bare: str, whole: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self.said(capsys, bare, "--snapshot", EXAMPLE) == self.said(capsys, whole, "--snapshot", EXAMPLE)
+
+    def test_several_are_listed_as_what_to_type(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        both = ("--snapshot", EXAMPLE, "--snapshot", write_twin(tmp_path))
+        assert entry.main(["explain", "web", *both]) == Exit.ERROR
+        assert capsys.readouterr().err == (
+            "error: several objects are called web; type one of: shop/deployment/web, store/deployment/web\n"
+        )
+        assert "store/web (Deployment)" in self.said(capsys, "store/deployment/web", *both)
+        chosen = self.said(capsys, "web", "-n", "store", *both)
+        assert chosen == self.said(capsys, "store/deployment/web", *both)
+
+    def test_a_replica_set_is_explained_as_its_deployment(self, capsys: pytest.CaptureFixture[str]) -> None:
+        items = json.loads(Path(EXAMPLE).read_text(encoding="utf-8"))["items"]
+        name = next(one["metadata"]["name"] for one in items if one["kind"] == "ReplicaSet")
+        assert self.said(capsys, name, "--snapshot", EXAMPLE) == self.said(
+            capsys, f"replicaset/{name}", "--snapshot", EXAMPLE
+        )
 
 
 class TestForeignOwners:
@@ -195,18 +230,23 @@ def test_it_takes_what_plan_and_report_print_as_names(capsys: pytest.CaptureFixt
     assert "shop/pod/db-0 is in namespace shop, but -n names other; leave out one of them" in capsys.readouterr().err
 
 
-def test_pods_of_several_namespaces_are_named_with_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = Path("docs/examples/zone-returned.json").read_text(encoding="utf-8")
+def write_twin(folder: Path) -> str:
+    """Write what the example has in its namespace, in another one."""
+    text = Path(EXAMPLE).read_text(encoding="utf-8")
     other = json.loads(text.replace('"shop"', '"store"'))
     for item in other["items"]:
         metadata = item["metadata"]
         metadata["uid"] = f"other-{metadata['uid']}"
         for owner in metadata.get("ownerReferences", ()):
             owner["uid"] = f"other-{owner['uid']}"
-    file = tmp_path / "other.json"
+    file = folder / "other.json"
     other["items"] = [item for item in other["items"] if item["metadata"].get("namespace") == "store"]
     file.write_text(json.dumps(other), encoding="utf-8")
-    example = ("--snapshot", "docs/examples/zone-returned.json", "--snapshot", str(file))
+    return str(file)
+
+
+def test_pods_of_several_namespaces_are_named_with_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = ("--snapshot", EXAMPLE, "--snapshot", write_twin(tmp_path))
     assert entry.main(["plan", "-o", "name", *example]) == Exit.FINE
     names = capsys.readouterr().out.split()
     assert {name.split("/")[0] for name in names} == {"shop", "store"}

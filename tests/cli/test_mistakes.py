@@ -356,8 +356,8 @@ def test_only_who_says_who_leads_reads_the_lease(
         (["help"], "unknown command 'help'; did you mean --help? `rebalancer --help` lists the commands"),
         (["frobnicate"], "unknown command 'frobnicate'; `rebalancer --help` lists the commands"),
         (["explain", "deploymet/web"], "; did you mean deployment/web?"),
-        (["explain", "pod", "web", "db"], "found 'pod web db', expected KIND/NAME"),
-        (["explain", "pod", "a/b"], "found 'pod a/b', expected KIND/NAME"),
+        (["explain", "pod", "web", "db"], "found 'pod web db', expected NAME, KIND/NAME"),
+        (["explain", "pod", "a/b"], "found 'pod a/b', expected NAME, KIND/NAME"),
         (["plan", "--limit", "many"], "found 'many', expected a number, 0 for all"),
     ],
 )

@@ -4,9 +4,9 @@ import getpass
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 
 from rebalancer.admission.pause import read_pause
 from rebalancer.cli import main as entry
@@ -22,12 +22,11 @@ REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 def switch(data: dict[str, str] | None = None) -> ApiServer:
-    """Return an API server as far as the switch needs one: `data` of the ConfigMap, None: there is none."""
+    """Return an API server as far as the switch needs one: `data` of the ConfigMap."""
     made = ApiServer()
     made.answers["POST", REVIEW] = 201, {"status": {"userInfo": {"username": "alice"}}}
     made.put(LEASE, spec={})
-    if data is not None:
-        made.put(MAP, data=data)
+    made.put(MAP, metadata={"namespace": "rebalancer-system"}, data=data or {})
     return made
 
 
@@ -65,7 +64,7 @@ def test_who_resumes_is_declared(server: ApiServer, review: Answer, who: str) ->
 
 
 def test_a_pause_for_a_while(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """It ends so long after now; the ConfigMap is made where there was none."""
+    """It ends so long after now."""
     now = datetime.now(UTC)
     assert entry.main(["pause", "--for", "1h30m", "--reason", "a look first"]) == Exit.FINE
     pause = read_pause(server.data(MAP)["pause.yaml"])
@@ -96,18 +95,6 @@ def test_what_was_written_by_hand_is_resumed_too(server: ApiServer, capsys: pyte
     assert server.data(MAP) == {"approved": "f00"}
 
 
-def test_somebody_else_was_quicker(server: ApiServer) -> None:
-    """A ConfigMap that came to be meanwhile is merged into."""
-
-    def create(_: Any) -> Answer:
-        server.put(MAP, data={"theirs": "kept"})
-        return 409
-
-    server.answers["POST", MAP.rpartition("/")[0]] = create
-    assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
-    assert server.data(MAP) == {"theirs": "kept", "pause.yaml": "reason: x\nby: alice\n"}
-
-
 def test_a_server_that_does_not_say_who_asks(server: ApiServer) -> None:
     """Then it is the local user: a kill switch does not fail without a name."""
     server.answers["POST", REVIEW] = 403
@@ -115,38 +102,157 @@ def test_a_server_that_does_not_say_who_asks(server: ApiServer) -> None:
     assert read_pause(server.data(MAP)["pause.yaml"]).by == getpass.getuser()
 
 
-def test_a_namespace_without_a_controller(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is written, and warned of: a switch in the wrong place stops nobody."""
+def test_before_the_first_start_it_holds_for_one_that_starts(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The installation has the ConfigMap; that evictions stop is not said where nobody has ever led."""
     del server.objects[LEASE]
+    server.put(MAP.replace("rebalancer-system", "ops"), metadata={"namespace": "ops"})
     assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
-    assert capsys.readouterr().err == (
-        "warning: no controller has run in namespace rebalancer-system; choose its namespace with --namespace\n"
+    shown = capsys.readouterr()
+    assert "Evictions stop" not in shown.out
+    assert "No controller has led in namespace rebalancer-system yet: the pause holds for one that starts" in shown.out
+    assert shown.err == (
+        "warning: ConfigMap rebalancer-control is in namespace ops: "
+        "rebalancer pause --reason x --controller-namespace ops\n"
     )
     server.answers["GET", LEASE] = 403
     assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
     assert capsys.readouterr().err == "", "who may not read leases is not warned of what is not known"
 
 
+def written(server: ApiServer) -> list[tuple[str, str]]:
+    """Return the requests that may have changed an object."""
+    return [request for request in server.requests if request[0] not in {"GET", "PATCH"} and request[1] != REVIEW]
+
+
+PAUSE = ["pause", "--for", "2h", "--reason", "zone b\nis upgraded"]
+FLAGS = ["-n", "--namespace", "--controller-namespace"]
+
+
+@pytest.mark.parametrize("flag", FLAGS)
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("words", "again"),
     [
-        (403, ["not allowed: scripted answer 403", "the verbs patch and create on configmaps", "rebalancer-system"]),
-        (404, ["choose the controller's namespace with --namespace"]),
-        (500, ["PATCH", "HTTP 500"]),
+        (PAUSE, "rebalancer pause --for 2h --reason 'zone b is upgraded' --context c --controller-namespace"),
+        (["resume"], "rebalancer resume --context c --controller-namespace"),
     ],
 )
-def test_a_refusal(server: ApiServer, capsys: pytest.CaptureFixture[str], code: int, words: list[str]) -> None:
-    """What was refused and what it takes, in one line; the exit code is 1."""
+def test_in_a_namespace_without_the_switch_nothing_is_written(
+    words: list[str], again: str, flag: str, server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The namespaces that have one are listed, with the command; one that is paused there goes on."""
+    server.put(MAP.replace("rebalancer-system", "ops"), metadata={"namespace": "ops"}, data={})
+    before = dict(server.objects)
+    assert entry.main([*words, "--context", "c", flag, "shop"]) == Exit.ERROR
+    assert capsys.readouterr().err == (
+        "error: nothing was changed: namespace shop has no ConfigMap rebalancer-control, so no controller reads it "
+        "there\n"
+        f"ConfigMap rebalancer-control is in namespace ops: {again} ops\n"
+        f"ConfigMap rebalancer-control is in namespace rebalancer-system: {again} rebalancer-system\n"
+    )
+    assert server.objects == before
+    assert written(server) == []
+
+
+@pytest.mark.parametrize("words", [["pause"], ["resume"]])
+def test_who_may_not_list_namespaces_is_told_who_finds_the_switch(
+    words: list[str], server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers["GET", "/api/v1/configmaps"] = 403
+    assert entry.main([*words, "-n", "shop"]) == Exit.ERROR
+    assert capsys.readouterr().err == (
+        "error: nothing was changed: namespace shop has no ConfigMap rebalancer-control, so no controller reads it "
+        "there\n"
+        "The controller's namespace is not known: you may not list ConfigMaps in all namespaces. Somebody who may "
+        "finds it with: kubectl get configmaps --all-namespaces --field-selector metadata.name=rebalancer-control\n"
+        f"Then: rebalancer {words[0]} --controller-namespace NAMESPACE\n"
+    )
+    assert written(server) == []
+
+
+@pytest.mark.parametrize("words", [["pause"], ["resume"]])
+def test_a_cluster_without_a_switch_needs_an_installation(
+    words: list[str], server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where a controller has led without one, which people have started by hand, it is to be created."""
+    del server.objects[MAP]
+    assert entry.main(words) == Exit.ERROR
+    assert capsys.readouterr().err == (
+        "error: nothing was changed: namespace rebalancer-system has no ConfigMap rebalancer-control, but a controller "
+        "has led there. Create it, then repeat: kubectl create configmap rebalancer-control --namespace "
+        "rebalancer-system\n"
+    )
+    del server.objects[LEASE]
+    assert entry.main(words) == Exit.ERROR
+    assert capsys.readouterr().err == (
+        "error: nothing was changed: namespace rebalancer-system has no ConfigMap rebalancer-control, so no controller "
+        "reads it there\n"
+        "No namespace has a ConfigMap rebalancer-control: the installation (deploy/, or its chart) creates it.\n"
+    )
+    assert written(server) == []
+
+
+def test_of_many_namespaces_the_first_are_listed(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everybody can create a ConfigMap of that name in a namespace of their own."""
+    for number in range(20):
+        server.put(MAP.replace("rebalancer-system", f"t{number}"), metadata={"namespace": f"t{number:02}"})
+    assert entry.main(["pause", "-n", "shop"]) == Exit.ERROR
+    error = capsys.readouterr().err
+    assert error.count("--controller-namespace") == 10
+    assert "It is in 11 more namespaces: kubectl get configmaps" in error
+
+
+@pytest.mark.parametrize("words", [["pause"], ["resume"]])
+@pytest.mark.parametrize("listed", [403, None])
+def test_a_missing_right_names_the_cluster_role(
+    words: list[str], listed: int | None, server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a namespace that is seen to have no switch, the namespace is the mistake."""
+    for method, place in (("GET", MAP), ("PATCH", MAP), ("GET", (other := MAP.replace("rebalancer-system", "shop")))):
+        server.answers[method, place] = 403
+    server.answers["PATCH", other] = 403
+    if listed:
+        server.answers["GET", "/api/v1/configmaps"] = listed
+    assert entry.main(words) == Exit.ERROR
+    assert capsys.readouterr().err == (
+        "error: not allowed: scripted answer 403; the ClusterRole rebalancer-pause has the right: bind it in namespace "
+        "rebalancer-system if the controller runs there, else choose its namespace with --controller-namespace\n"
+    )
+    assert entry.main([*words, "-n", "shop"]) == Exit.ERROR
+    error = capsys.readouterr().err
+    assert ("nothing was changed: namespace shop has no ConfigMap" in error) == (listed is None)
+    assert ("the ClusterRole rebalancer-pause" in error) == (listed is not None)
+
+
+def test_the_role_rebalancer_pause_has_every_right_that_pause_and_resume_need(server: ApiServer) -> None:
+    """In its namespace; a SelfSubjectReview is open to everybody."""
+    assert entry.main(["pause"]) == Exit.FINE
+    assert entry.main(["resume"]) == Exit.FINE
+    people = list(yaml.safe_load_all(Path("deploy/base/people.yaml").read_text()))
+    (role,) = (role for role in people if role["metadata"]["name"] == "rebalancer-pause")
+    granted = {
+        (verb.upper(), resource, name)
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+        for name in rule["resourceNames"]
+    }
+    used = {(method, *path.split("/")[-2:]) for method, path in server.requests if path != REVIEW}
+    assert used == granted
+
+
+def test_any_other_refusal_is_shown(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was refused, in one line; the exit code is 1."""
     server.put(MAP, data={"pause.yaml": "reason: x"})
-    server.answers["POST", MAP.rpartition("/")[0]] = 404
+    server.answers["PATCH", MAP] = 500
     for command in (["pause", "--reason", "x"], ["resume"]):
-        server.answers["PATCH", MAP] = code
         assert entry.main(command) == Exit.ERROR
         message = capsys.readouterr().err
         assert message.startswith("error: ")
         assert message.count("\n") == 1
-        if command[0] == "pause":
-            assert all(word in message for word in words), message
+        assert "PATCH" in message
+        assert "HTTP 500" in message
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_prevention_can_be_tried(capsys: pytest.CaptureFixture[str]) -> None:
         (["--seed", "one"], 2, "one"),
         (["--scenario", "nosuch.yaml"], 1, "nosuch.yaml cannot be read"),
         (["--scenario", EXAMPLE], 1, "expected steps only"),
-        (["--scenario", "builtin:fire"], 1, "expected builtin: with one of zone, deadlock"),
+        (["--scenario", "builtin:fire"], 1, "expected builtin:zone or builtin:deadlock"),
         (["--scenario", "builtin:zone"], 2, "has a cluster of its own; leave out --snapshot"),
         (["--live", "-o", "json"], 2, "a live simulation prints tables; leave out -o json"),
         (["--live", "--each", ZONE], 2, "and --live"),

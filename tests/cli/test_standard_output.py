@@ -61,8 +61,38 @@ def test_a_plan_that_needs_the_solver_is_json(apps: tuple[str, ...], solves: boo
     assert (b"highspy" in loaded) is solves
 
 
+A_RELEASE_WITH_A_BANNER = """
+import os, highspy
+enable = highspy.Highs.enableCallbacks
+def enable_loudly(self):
+    if self.getOptionValue("output_flag")[1]:
+        os.write(1, b"Running HiGHS")
+        os.write(2, b"Running HiGHS")
+    enable(self)
+highspy.Highs.enableCallbacks = enable_loudly
+"""
+"""As 1.16.0 does it: at the first call but of an option, which its constructor makes."""
+
+
+@pytest.mark.parametrize("release", ["", A_RELEASE_WITH_A_BANNER], ids=["installed", "with a banner"])
+def test_the_solver_prints_nothing(release: str) -> None:
+    """As the library uses it, with the descriptors of the process as they are; `make ranges` tries other releases."""
+    program = (
+        f"{release}\n"
+        "from rebalancer.planning.multi_class.milp import Program, _solve\n"
+        "from tests.planning.states import LIMITS\n"
+        "program = Program()\n"
+        "columns = [program.add_column(0, 9, -1) for _ in range(3)]\n"
+        "program.add_row(0, 7, dict.fromkeys(columns, 2.0))\n"
+        "(values, bound) = _solve(program, LIMITS, 10**6).answer\n"
+        "assert sum(values) == 3\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
 def test_what_c_code_prints_is_no_part_of_the_answer() -> None:
-    """Some libraries write to the descriptor 1, as HiGHS 1.16.0 does when it is loaded: it goes to standard error."""
+    """Some libraries write to the descriptor 1, as some releases of HiGHS did: it goes to standard error."""
     program = (
         "import os, sys; from rebalancer.cli import main, start; answer = main.main;"
         "main.main = lambda: (os.write(1, b'a banner\\n'), answer())[1];"

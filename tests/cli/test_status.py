@@ -107,9 +107,12 @@ def test_the_status_as_a_document(server: ApiServer, capsys: pytest.CaptureFixtu
 def test_without_a_controller_it_is_an_error(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """The namespace is the likely mistake."""
     assert entry.main(["status"]) == Exit.ERROR
+    assert capsys.readouterr().err == "error: no controller has written a status in namespace rebalancer-system\n"
+    server.put(MAP.replace("rebalancer-system", "ops"), metadata={"namespace": "ops"})
+    assert entry.main(["status", "--namespace", "shop"]) == Exit.ERROR
     assert capsys.readouterr().err == (
-        "error: no controller has written a status in namespace rebalancer-system; "
-        "choose the controller's with --namespace\n"
+        "error: no controller has written a status in namespace shop\n"
+        "ConfigMap rebalancer-status is in namespace ops: rebalancer status --controller-namespace ops\n"
     )
     show(server, '{"kind": "Status", "mode": 3}')
     assert entry.main(["status"]) == Exit.ERROR

@@ -128,7 +128,7 @@ def check_limit_alerts(stack: Stack) -> Alert:
         f"Limit redis/third of sessions in cache is violated over {HOSTNAME}; the worst domain is a-0; "
         "the fullest holds 66.67% of the pods."
     )
-    assert alert["annotations"]["runbook_url"].endswith("/TopologyShareLimitViolated")
+    assert alert["annotations"]["runbook"] == "deploy/runbooks/TopologyShareLimitViolated.md"
     quorum = stack.wait_for("TopologyShareLimitViolated", "firing", limit="masters-quorum", cause="quorum")
     assert quorum["labels"].items() >= labels.items()
     described = f"One domain of {HOSTNAME} holds 66.67% of the pods that limit redis/masters-quorum counts"

@@ -133,6 +133,43 @@ def test_the_kill_switch(cluster: ControlPlane, tmp_path: Path) -> None:
     assert [eviction.code for eviction in cluster.audit.evictions(user=USER)] == [201] * 6
 
 
+def test_the_kill_switch_is_written_where_it_is_read_and_nowhere_else(cluster: ControlPlane) -> None:
+    """By an account with the ClusterRole rebalancer-pause in the controller's namespace, and by an administrator."""
+    install(cluster, "base")
+    cluster.api.apply(
+        [
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "RoleBinding",
+                "metadata": {"name": "pausing", "namespace": NAMESPACE},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "ClusterRole",
+                    "name": "rebalancer-pause",
+                },
+                "subjects": [{"kind": "ServiceAccount", "name": "oncall", "namespace": "default"}],
+            }
+        ]
+    )
+    maps = "/api/v1/namespaces/default/configmaps/rebalancer-control"
+    admin, oncall = (("--kubeconfig", str(cluster.kubeconfig(user))) for user in ("admin", "default/oncall"))
+    for verb in ("pause", "resume"):
+        missed = rebalancer(verb, "-n", "default", *admin)
+        assert missed.returncode == 1
+        assert f"rebalancer {verb} --kubeconfig {admin[1]} --controller-namespace {NAMESPACE}" in missed.stderr.decode()
+        refused = rebalancer(verb, "-n", "default", *oncall)
+        assert refused.returncode == 1
+        assert b"the ClusterRole rebalancer-pause has the right" in refused.stderr
+        assert cluster.api.find(maps) is None
+        done = rebalancer(verb, "--controller-namespace", NAMESPACE, *oncall)
+        assert done.returncode == 0, done.stderr
+    viewer = "default/viewer"
+    lists = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["rebalancer-control"], "verbs": ["list"]}
+    grant(cluster.api, viewer, [lists])
+    listed = rebalancer("pause", "-n", "default", "--kubeconfig", str(cluster.kubeconfig(viewer)))
+    assert f"is in namespace {NAMESPACE}: rebalancer pause" in listed.stderr.decode()
+
+
 def test_a_status_that_is_deleted_holds_back_everything_until_it_exists_again(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:

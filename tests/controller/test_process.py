@@ -21,6 +21,7 @@ from kubernetes.client import Configuration
 from structlog.testing import capture_logs
 
 from rebalancer.adapters.kubernetes.transport import NotConnected, RequestRefused, Transport, Unreachable
+from rebalancer.adapters.web import CannotListen
 from rebalancer.cli.main import main
 from rebalancer.controller import process
 from rebalancer.controller.policy_source import POLL_SECONDS, open_policy
@@ -218,7 +219,7 @@ def test_a_missing_namespace_is_named_at_once(run: Callable[..., None]) -> None:
         run(refusing(404, 'namespaces "home" not found'))
     assert str(caught.value) == (
         "the namespace home of the Lease does not exist. Create it with `kubectl create namespace home`, "
-        "or choose another with --namespace"
+        "or choose another with --controller-namespace"
     )
     assert time.monotonic() - began < 10
 
@@ -229,7 +230,7 @@ def test_missing_rights_on_the_lease_are_named_at_once(run: Callable[..., None])
         run(refusing(403, 'leases "rebalancer" is forbidden'))
     assert str(caught.value) == (
         'leases "rebalancer" is forbidden. Grant the verbs get, create and patch on leases in namespace home '
-        "with the Role in deploy/base/role.yaml, or choose another with --namespace"
+        "with the Role in deploy/base/role.yaml, or choose another with --controller-namespace"
     )
 
 
@@ -252,6 +253,21 @@ def test_run_once_listens_where_an_address_is_given(run: Callable[..., None], ta
     assert "listening" in [entry["event"] for entry in logs]
     with pytest.raises(Exception, match=str(taken_port)):
         run(ApiServer(), metrics_address=f"127.0.0.1:{taken_port}")
+
+
+@pytest.mark.parametrize("name", ["metrics_address", "page_address"])
+def test_a_port_in_use_names_the_flag_and_the_variable(
+    name: str, run: Callable[..., None], taken_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the server that wants it; whichever of both, so that nobody moves the other one."""
+    monkeypatch.setenv(f"REBALANCER_{name.upper()}", f"127.0.0.1:{taken_port}")
+    flag = "--" + name.replace("_", "-")
+    with pytest.raises(CannotListen) as caught:
+        run(ApiServer(), once=False)
+    assert str(caught.value) == (
+        f"cannot listen on 127.0.0.1:{taken_port}: Address already in use; choose another address with {flag} or "
+        f"REBALANCER_{name.upper()}"
+    )
 
 
 VERSION = ("GET", "/version")

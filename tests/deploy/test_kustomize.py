@@ -225,6 +225,23 @@ def test_the_rights_are_exactly_the_documented_ones() -> None:
     assert documented() == granted()
 
 
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+
+
+def test_security_md_names_every_right_to_write() -> None:
+    """Verb, resource and name, each once, and no right that no role has."""
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("## What it writes")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:2] == "| "][2:]
+    named = [
+        right
+        for resource, names, verbs, what, _ in rows
+        if what
+        for right in product([resource], names.split(", "), verbs.split(", "))
+    ]
+    assert len(named) == len(set(named))
+    assert set(named) == {rule[1:] for of_role in granted().values() for rule in of_role if rule[3] in WRITES}
+
+
 def test_one_file_installs_the_base() -> None:
     """deploy/install.yaml is deploy/base, object by object."""
     assert {identity(manifest): manifest for manifest in documents(DEPLOY / "install.yaml")} == build(DEPLOY / "base")

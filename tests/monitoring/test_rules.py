@@ -210,11 +210,12 @@ def minutes(duration: str) -> int:
 
 @pytest.mark.parametrize("rule", RULE_LIST, ids=lambda rule: rule["alert"])
 def test_every_alert_says_what_how_bad_and_what_to_do(rule: Case) -> None:
-    """Severity, a summary in one sentence, a description with values, and the address of its runbook."""
+    """Severity, a summary in one sentence, a description with values, and the file of its runbook."""
     assert rule["labels"]["severity"] in {"info", "warning", "critical", "{{ $labels.severity }}"}
     notes = rule["annotations"]
-    assert notes.keys() == {"summary", "description", "runbook_url"}
-    assert notes["runbook_url"].endswith(f"/runbooks/{rule['alert']}")
+    assert notes.keys() == {"summary", "description", "runbook"}
+    assert notes["runbook"] == f"deploy/runbooks/{rule['alert']}.md"
+    assert (ROOT / notes["runbook"]).is_file()
     for text in (notes["summary"], notes["description"]):
         assert text.endswith("."), text
         assert "\n" not in text, text

@@ -22,8 +22,8 @@ from rebalancer.ports import STATUS_BYTES, Document, SaveAnswer
 
 STATUS, CONTROL, APPROVAL = "rebalancer-status", "rebalancer-control", "rebalancer-approval"
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
-_AUTHOR_SECONDS: Final = 5.0
-"""How long a request may take that asks who has written an object."""
+_LIST_SECONDS: Final = 5.0
+"""How long a request may take that asks who has written an object, or where there is one of its name."""
 
 _LABELS = {"app.kubernetes.io/name": "rebalancer"}
 _log = structlog.get_logger("rebalancer.configmaps")
@@ -80,10 +80,32 @@ def find_config_map(transport: Transport, namespace: str, name: str) -> ConfigMa
     Raises ClusterError, or msgspec.DecodeError for an answer that is no list of ConfigMaps.
     """
     query = {"fieldSelector": f"metadata.name={name}"}
-    answer = transport.request("GET", config_map_path(namespace, "").rstrip("/"), query=query, timeout=_AUTHOR_SECONDS)
+    answer = transport.request("GET", config_map_path(namespace, "").rstrip("/"), query=query, timeout=_LIST_SECONDS)
     for item in msgspec.json.decode(answer, type=_List).items:
         return decode_config_map(CONFIG_MAPS.decoder.decode(item), Interner())
     return None
+
+
+class _Place(msgspec.Struct, frozen=True):
+    namespace: str = ""
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    metadata: _Place
+
+
+class _Places(msgspec.Struct, frozen=True):
+    items: tuple[_Placed, ...] = ()
+
+
+def find_namespaces(transport: Transport, name: str) -> tuple[str, ...]:
+    """Return the namespaces that have a ConfigMap of this name, sorted.
+
+    Raises ClusterError, or msgspec.DecodeError for an answer that is no list of ConfigMaps.
+    """
+    query = {"fieldSelector": f"metadata.name={name}"}
+    answer = transport.request("GET", "/api/v1/configmaps", query=query, timeout=_LIST_SECONDS)
+    return tuple(sorted(item.metadata.namespace for item in msgspec.json.decode(answer, type=_Places).items))
 
 
 def config_map_path(namespace: str, name: str) -> str:
@@ -219,45 +241,29 @@ class ControlMap:
 
     def __init__(self, transport: Transport, namespace: str, name: str = CONTROL) -> None:
         self._transport = transport
-        self._namespace = namespace
-        self._name = name
+        self.namespace = namespace
+        self.name = name
 
     def __str__(self) -> str:
-        return f"ConfigMap {self._namespace}/{self._name}"
+        return f"ConfigMap {self.namespace}/{self.name}"
 
     def read(self, *, timeout: float | None = None) -> ConfigMap | None:
         """Return it, None if there is none; `timeout` in seconds, None: the transport's own."""
-        return read_config_map(self._transport, self._namespace, self._name, timeout=timeout)
+        return read_config_map(self._transport, self.namespace, self.name, timeout=timeout)
 
     def put(self, key: str, text: str, *, declared: str | None = None) -> None:
-        """Write one key; the others stay as they are. `declared` says who does it, None removes what was declared."""
-        try:
-            self._merge(key, text, declared)
-        except RequestRefused as error:
-            if error.status != _NOT_FOUND:
-                raise
-            self._create(key, text, declared)
+        """Write one key; the others stay as they are. `declared` says who does it, None removes what was declared.
+
+        It is never created: where the installation has not put it, no controller reads it.
+        """
+        self._merge(key, text, declared)
 
     def remove(self, key: str, *, declared: str) -> None:
         """Remove one key; the others stay as they are. `declared` says who does it."""
         self._merge(key, None, declared)
 
-    @property
-    def _api(self) -> "client.CoreV1Api":
-        return client.CoreV1Api(self._transport)
-
     def _merge(self, key: str, text: str | None, declared: str | None) -> None:
         metadata = {"annotations": {ANNOTATION: declared}}
         change = {"metadata": metadata, "data": {key: text}, "binaryData": {key: None}}
-        patch = self._api.patch_namespaced_config_map
-        self._transport.call(patch, self._name, self._namespace, change, _content_type=MERGE_PATCH)
-
-    def _create(self, key: str, text: str, declared: str | None) -> None:
-        annotations = {ANNOTATION: declared} if declared is not None else {}
-        body = {"metadata": {"name": self._name, "labels": _LABELS, "annotations": annotations}, "data": {key: text}}
-        try:
-            self._transport.call(self._api.create_namespaced_config_map, self._namespace, body)
-        except RequestRefused as error:
-            if error.status != _CONFLICT:
-                raise
-            self._merge(key, text, declared)  # created by somebody else in the meantime
+        patch = client.CoreV1Api(self._transport).patch_namespaced_config_map
+        self._transport.call(patch, self.name, self.namespace, change, _content_type=MERGE_PATCH)

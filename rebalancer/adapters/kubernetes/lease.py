@@ -66,7 +66,7 @@ class KubernetesLease:
             if not version and error.status == 404:
                 raise LeaseUnavailable(
                     f"the namespace {self._namespace} of the Lease does not exist. Create it with "
-                    f"`kubectl create namespace {self._namespace}`, or choose another with --namespace"
+                    f"`kubectl create namespace {self._namespace}`, or choose another with --controller-namespace"
                 ) from error
             if error.status in _CONFLICTS:
                 return None
@@ -79,7 +79,8 @@ class KubernetesLease:
         if error.status == 403:
             raise LeaseUnavailable(
                 f"{error.details.get('message', error)}. Grant the verbs get, create and patch on leases in namespace "
-                f"{self._namespace} with the Role in deploy/base/role.yaml, or choose another with --namespace"
+                f"{self._namespace} with the Role in deploy/base/role.yaml, or choose another with "
+                "--controller-namespace"
             ) from error
 
     @property

@@ -6,6 +6,7 @@ because it has called feasible models infeasible (HiGHS 1.15.1). Cost: bounded b
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from math import ceil, floor, inf
 from typing import Any, Final
@@ -177,9 +178,8 @@ def _run(program: Program, limits: SearchLimits, work: int) -> tuple[Sequence[fl
 def _solve(program: Program, limits: SearchLimits, work: int) -> Outcome:
     import highspy  # noqa: PLC0415  # importing it loads numpy, and most clusters never need it
 
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver = _quiet_solver()()
     for option, setting in (
-        ("output_flag", False),
         ("presolve", "off"),
         ("threads", 1),
         ("random_seed", 0),
@@ -209,6 +209,22 @@ def _solve(program: Program, limits: SearchLimits, work: int) -> Outcome:
     values = list(solver.getSolution().col_value)
     rounded = [float(round(value)) if whole else value for value, whole in zip(values, program.whole, strict=True)]
     return Outcome((rounded, info.mip_dual_bound), taken, left < 0)
+
+
+@cache
+def _quiet_solver() -> Any:
+    """Return a class of solvers that print nothing, whatever the release.
+
+    HiGHS 1.16.0 prints a banner at the first call that sets no option, and the constructor of `Highs` makes one.
+    """
+    import highspy  # noqa: PLC0415
+
+    class Quiet(highspy.Highs):
+        def enableCallbacks(self) -> None:  # noqa: N802
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+    return Quiet
 
 
 def _to_highs(program: Program) -> Any:

@@ -1,0 +1,43 @@
+"""What a command says whose ConfigMap is not in the namespace: where there is one, and with which command it goes on.
+
+The namespaces are listed as far as the caller may see them.
+"""
+
+import argparse
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from rebalancer.adapters.kubernetes.configmaps import find_namespaces
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
+from rebalancer.settings import flag_of
+
+_FORBIDDEN: Final = 403
+_FLAG: Final = "--controller-namespace"
+_MOST: Final = 10
+"""This many namespaces are listed; everybody can create a ConfigMap of that name in a namespace of their own."""
+
+
+def repeat_command(args: argparse.Namespace, verb: str, *words: str) -> tuple[str, ...]:
+    """Return the command that was given, without its namespace; `words` are the verb's own arguments."""
+    access = ((flag_of(name), str(getattr(args, name))) for name in ("kubeconfig", "context") if name in args)
+    return ("rebalancer", verb, *words, *(word for pair in access for word in pair))
+
+
+def list_elsewhere(transport: Transport, name: str, namespace: str, command: Sequence[str]) -> Iterator[str]:
+    """Yield where else there is a ConfigMap of this name, each with the command for that namespace."""
+    search = f"kubectl get configmaps --all-namespaces --field-selector metadata.name={name}"
+    try:
+        others = [other for other in find_namespaces(transport, name) if other != namespace]
+    except (ClusterError, msgspec.DecodeError) as error:
+        refused = isinstance(error, RequestRefused) and error.status == _FORBIDDEN
+        why = "you may not list ConfigMaps in all namespaces" if refused else str(error)
+        yield f"The controller's namespace is not known: {why}. Somebody who may finds it with: {search}"
+        yield f"Then: {shlex.join(command)} {_FLAG} NAMESPACE"
+        return
+    for other in others[:_MOST]:
+        yield f"ConfigMap {name} is in namespace {other}: {shlex.join((*command, _FLAG, other))}"
+    if len(others) > _MOST:
+        yield f"It is in {len(others) - _MOST} more namespaces: {search}"
