@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from rebalancer.account.ended import Dropped, Gone
 from rebalancer.admission.approval import expires_at
 from rebalancer.admission.guards import GuardAnswer, GuardState, Verdict
 from rebalancer.admission.pause import Pause
@@ -92,10 +93,11 @@ class LimitChanged(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What is, or was, violated, as the last cycle has it that counted it."""
+    """What is, or was, violated, as the last cycle has it that counted it; `dropped` says why no later one does."""
 
     evaluated: EvaluatedGroup | EvaluatedLimit
     causes: Causes
+    dropped: Dropped | None = None
 
 
 class ViolationBegan(NamedTuple):
@@ -115,6 +117,11 @@ class ViolationEnded(NamedTuple):
     token: str
     subject: Subject | None
     since: int
+
+    @property
+    def dropped(self) -> Dropped | None:
+        """Why it is not required any more, None where it is satisfied."""
+        return self.subject.dropped if self.subject is not None else Dropped(Gone.UNKNOWN)
 
 
 class Deadlocked(NamedTuple):
@@ -408,6 +415,13 @@ def find_subjects(assessment: Assessment, causes: Causes, tokens: frozenset[str]
         if (token := limit_token(limit)) in tokens:
             found[token] = Subject(limit, causes)
     return found
+
+
+def find_workloads(evaluated: EvaluatedGroup | EvaluatedLimit) -> Sequence[Reference]:
+    """Return the workloads of a group or limit, by name."""
+    if isinstance(evaluated, EvaluatedLimit):
+        return sorted({part.member.reference for part in evaluated.parts})
+    return evaluated.workloads
 
 
 def find_open(memory: Memory) -> Mapping[str, int]:

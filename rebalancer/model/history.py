@@ -27,6 +27,8 @@ class EntryKind(StrEnum):
     """A constraint or a limit began to be violated."""
     SATISFIED = "Satisfied"
     """A violation ended."""
+    NO_LONGER_REQUIRED = "NoLongerRequired"
+    """What was violated is not required any more; nothing satisfies it."""
     PAUSED = "Paused"
     RESUMED = "Resumed"
     APPROVED = "Approved"
@@ -80,7 +82,7 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     token: str = field(default="", name="g")
     """Of what is violated (`model.moves.make_token`): the same at its begin and its end."""
     what: str = field(default="", name="m")
-    """What is violated, the name of a zone, a policy's or plan's hash, a reason, or what is wrong."""
+    """What is violated, why it is not required, the name of a zone, a policy's or plan's hash, or what is wrong."""
     cause: str = field(default="", name="y")
     """What caused a violation, or why a pod was moved."""
     pod: str = field(default="", name="p")

@@ -625,7 +625,7 @@ class PageView:
 
     def _entry(self, entry: HistoryEntry) -> Past:
         sign = _PAST_SIGNS.get(entry.kind, Sign.NOTE)
-        if entry.kind == EntryKind.MOVED:
+        if entry.outcome:
             sign = Sign.GOOD if entry.outcome == MoveState.VERIFIED else Sign.NONE
         return Past(entry.at, self._when(entry.at), sign, entry.text, "", "")
 
