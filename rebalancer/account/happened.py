@@ -22,6 +22,7 @@ from rebalancer.assessment.evicted import EvictedByOthers
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.capacity.decision import CapacityDecision
 from rebalancer.capacity.requests import RequestChange
+from rebalancer.model.losses import DomainLoss
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import (
     NEVER_GRANTED,
@@ -175,9 +176,10 @@ class ReplacementOverdue(NamedTuple):
 
 
 class ZoneLost(NamedTuple):
-    """A zone has lost its last node."""
+    """A zone has lost its last node; `lost` says what it held, None where that is not known."""
 
     zone: ZoneSeen
+    lost: DomainLoss | None = None
 
 
 class ZoneReturned(NamedTuple):
@@ -459,11 +461,12 @@ def find_zones(before: Memory, after: Memory, keys: Collection[str]) -> Iterator
         return
     known = {(zone.key, zone.zone): zone for zone in before.zones if zone.key in keys}
     found = {(zone.key, zone.zone): zone.last for zone in after.zones}
+    lost = {(loss.key, loss.value): loss for loss in after.lost}
     had = max((zone.last for zone in before.zones), default=None)
     has = max(found.values(), default=None)
     for place, zone in known.items():
         if zone.last == had and found.get(place) != has:
-            yield ZoneLost(zone)
+            yield ZoneLost(zone, lost.get(place))
     keys_known = {key for key, _ in known}
     for zone in after.zones:
         if zone.key in keys_known and zone.last == has:

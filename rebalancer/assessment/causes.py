@@ -80,13 +80,11 @@ class _CauseFinder:
         self._changes: dict[str, ViolationCause] = {change.subject: change.cause for change in lasting}
         """The newest change of each subject."""
         self._order = {change.subject: (change.at, place) for place, change in enumerate(lasting)}
-        newest = max((zone.last for zone in memory.zones), default=ALWAYS)
+        self._seen_at = max((zone.last for zone in memory.zones), default=ALWAYS)
         self._gone = [
-            zone
-            for zone in memory.zones
-            if zone.last < newest <= zone.last + CHANGE_LIFETIME and zone.zone not in view.nodes.groups(zone.key)
+            zone for zone in memory.zones if zone.last < self._seen_at and zone.zone not in view.nodes.groups(zone.key)
         ]
-        """The domains that have lost their last node lately."""
+        """The domains that have lost their last node."""
 
     def constraint_cause(self, token: str, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> ViolationCause:
         if not evaluated.constraint.hard:
@@ -139,7 +137,7 @@ class _CauseFinder:
         """Return the stored cause, if the snapshot does not contradict it."""
         known = self._known.get(token)
         if known is ViolationCause.ZONE_LOST:
-            return known if self._zone_lost(key, members) is not None else None
+            return known if any(self._lost_zones(key, members)) else None
         if known is not ViolationCause.NODE_LOST or any(
             self._lacks_nodes(key, one) for one in _emptiest_domains(counts)
         ):
@@ -188,14 +186,17 @@ class _CauseFinder:
         return ViolationCause.ZONE_LOST if lost is not None and (newest is None or lost >= newest) else cause
 
     def _zone_lost(self, key: str, members: Sequence[PodController]) -> datetime | None:
-        """Return when a domain was lost that any of these pods may use, the last of several; None if none was."""
-        samples = [member.sample for member in members if member.sample is not None] if self._gone else []
-        lost = (
-            self._lost_at(zone)
-            for zone in self._gone
-            if zone.key == key and any(may_use_domain(sample, key, zone.zone) for sample in samples)
-        )
+        """Return when a domain was lost lately that any of these pods may use, the last of several, else None."""
+        gone = self._lost_zones(key, members)
+        lost = (self._lost_at(zone) for zone in gone if self._seen_at - zone.last <= CHANGE_LIFETIME)
         return max(lost, default=None)
+
+    def _lost_zones(self, key: str, members: Sequence[PodController]) -> Iterator[ZoneSeen]:
+        """Yield the domains that are lost and that any of these pods may use."""
+        samples = [member.sample for member in members if member.sample is not None] if self._gone else []
+        for zone in self._gone:
+            if zone.key == key and any(may_use_domain(sample, key, zone.zone) for sample in samples):
+                yield zone
 
     def _lost_at(self, zone: ZoneSeen) -> datetime:
         """Return when a domain was found lost, or at the least when it was seen last."""

@@ -218,6 +218,11 @@ def _resumed(entry: Entry) -> str:
     return f"resumed by {_person(entry)} after {_lasted(entry)}"
 
 
+def _zone_lost(entry: Entry) -> str:
+    held = f": it had {plural(entry.number, 'node')} with {plural(entry.above, 'pod')}" if entry.number else ""
+    return f"{entry.what} has lost its last node{held}"
+
+
 def _returned(entry: Entry) -> str:
     return (
         f"{entry.what} has nodes again, after {_lasted(entry)}" if entry.since else f"{entry.what} has its first node"
@@ -240,7 +245,7 @@ _TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
     EntryKind.POLICY_CHANGED: lambda entry: f"policy {entry.what} in force, changed by {_person(entry)}",
     EntryKind.POLICY_REFUSED: lambda entry: f"policy refused, changed by {_person(entry)}: {entry.what}",
     EntryKind.LEADS: lambda entry: f"{entry.who} leads",
-    EntryKind.ZONE_LOST: lambda entry: f"{entry.what} has lost its last node",
+    EntryKind.ZONE_LOST: _zone_lost,
     EntryKind.ZONE_RETURNED: _returned,
     EntryKind.SAMPLE: _sampled,
     EntryKind.DROPPED: lambda entry: (
