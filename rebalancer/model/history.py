@@ -103,7 +103,7 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The process that leads, or whoever has paused, resumed, approved, changed the policy: declared, or UNKNOWN."""
     manager: str = field(default="", name="r")
     number: int = field(default=0, name="c")
-    """How many workloads a violation concerns, are violated in a sample, or entries were dropped; or nodes a zone had."""
+    """How many workloads a violation concerns or are violated in a sample, entries were dropped, nodes a zone had."""
     above: int = field(default=0, name="h")
     """Of a sample: how many pods are above the bounds of their domains. Of a lost zone: how many pods it held."""
     skew: int = field(default=0, name="x")
