@@ -22,7 +22,7 @@ from rebalancer.reporting.documents.map import NodeState
 from rebalancer.reporting.documents.zones import NodeMark
 from rebalancer.reporting.folded_zones import zones_document
 from rebalancer.reporting.text.status import status_text
-from rebalancer.simulator import ZONE, SimulatedCluster
+from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.build import a_cluster, a_policy, a_state, with_nodes
 from tests.controller.simulated import eager
 from tests.controller.test_history import Recorded
@@ -30,7 +30,10 @@ from tests.controller.test_page import Browser, new_browser, plain
 
 ZONES = ["eu-1a", "eu-1b", "eu-1c"]
 C = ("eu-1c-1", "eu-1c-2", "eu-1c-3")
-WHOLE = a_cluster(ZONES, 3, {f"{zone}-{number}": 1 for zone in ZONES for number in (1, 2, 3)}, spread={ZONE: 1})
+EVEN = {f"{zone}-{number}": 1 for zone in ZONES for number in (1, 2, 3)}
+WHOLE = a_cluster(ZONES, 3, EVEN, spread={ZONE: 1})
+UNBOUND = a_cluster(ZONES, 3, EVEN)
+"""Its pods have no constraint."""
 MINUTE = timedelta(minutes=1)
 
 
@@ -41,9 +44,9 @@ def a_limit(share: str, mode: Mode = Mode.EVICT) -> Policy:
     return eager(mode, nodes=Nodes(settle=3 * MINUTE), groups=groups)
 
 
-def lose_zone(policy: Policy) -> Recorded:
+def lose_zone(policy: Policy, whole: ClusterBuilder = WHOLE) -> Recorded:
     """Return a controller on a cluster whose zone eu-1c is gone, after the cycle that has noticed it."""
-    simulation = Recorded(SimulatedCluster(WHOLE.snapshot(), seed=1), policy)
+    simulation = Recorded(SimulatedCluster(whole.snapshot(), seed=1), policy)
     simulation.start()
     simulation.cycles(3)
     simulation.cluster.nodes.remove_domain(ZONE, "eu-1c")
@@ -90,9 +93,10 @@ def test_a_lost_zone_is_the_headline_everywhere(browser: Browser) -> None:
     assert not any("lost at" in line for line in show(simulation.runner.state))
 
 
-def test_the_map_keeps_the_lost_zone(browser: Browser) -> None:
+@pytest.mark.parametrize("whole", [WHOLE, UNBOUND], ids=["constraint", "limit alone"])
+def test_the_map_keeps_the_lost_zone(browser: Browser, whole: ClusterBuilder) -> None:
     """Whole, with its nodes and how many pods they held; in text, in the stored status, in the document and drawn."""
-    simulation = lose_zone(a_limit("<1/2"))
+    simulation = lose_zone(a_limit("<1/2"), whole)
     state = simulation.runner.state
     stored = json.loads({one.key: one.text for one in status_documents(state, "leader-1", "test")}[STATUS_KEY])
     browser.page.show(state, ())
