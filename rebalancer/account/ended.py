@@ -27,7 +27,7 @@ class Gone(StrEnum):
     CONSTRAINT = "the workload has no such constraint any more"
     PODS = "no pod of the workload is counted any more"
     EVALUATION = "the constraints of the workload are not evaluated any more, as they cost too much"
-    GROUP = "its pods are counted with those of other workloads now"
+    GROUP = "it is counted together with other constraints or workloads now"
     UNKNOWN = "neither policy nor workload has it"
 
 

@@ -36,7 +36,7 @@ from rebalancer.ports import MEMORY_KEY, HistoryError
 from rebalancer.reporting.documents.history import history_entry
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.reporting.events import EventObjects, events_of
-from rebalancer.simulator import ZONE, SimulatedCluster
+from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
 from tests.build import a_cluster, a_policy, change_specs, with_owners
 from tests.controller.simulated import Simulation, eager
 from tests.history.build import START, entry
@@ -203,6 +203,12 @@ def without_spread(snapshot: Snapshot) -> Snapshot:
     return change_specs(snapshot, lambda _, spec: structs.replace(spec, spread=()))
 
 
+def with_hosts(snapshot: Snapshot) -> Snapshot:
+    """Return the cluster in which the pods have one more constraint, over nodes."""
+    more = structs.replace(snapshot.pods[0].spec.spread[0], topology_key=HOSTNAME, max_skew=9)
+    return change_specs(snapshot, lambda _, spec: structs.replace(spec, spread=(*spec.spread, more)))
+
+
 GONE = replace(SKEWED, pods=(), workloads=())
 SPREAD_OUT = a_cluster("ab", 1, {"a-1": 2, "b-1": 2}, spread={ZONE: 1}).snapshot()
 IN_ZONES = "zone maxSkew 1"
@@ -226,6 +232,12 @@ ENDS: Mapping[str, tuple[Snapshot, Policy, Mapping[str, str]]] = {
         LIMITED,
         {f"{IN_ZONES}: the workload has no such constraint any more": "NoLongerRequired"},
     ),
+    "the constraint is counted with another": (
+        with_hosts(SKEWED),
+        LIMITED,
+        {f"{IN_ZONES}: it is counted together with other constraints or workloads now": "NoLongerRequired"},
+    ),
+    "repaired, with another constraint": (with_hosts(SPREAD_OUT), LIMITED, {"Satisfied": ""}),
     "the workload is scaled to zero": (
         replace(with_owners(SKEWED, *{one.name for one in SKEWED.workloads}, replicas=0), pods=()),
         LIMITED,
@@ -250,7 +262,7 @@ def test_a_violation_ends_as_what_it_was(how: str) -> None:
     ends = [one for one in state.memory.outbox if one.kind in {"Satisfied", "NoLongerRequired"}]
     assert {one.workload for one in ends} == {"Deployment/web"}
     assert all(history_entry(one).seconds == 60 for one in ends)
-    if how == "repaired":
+    if how.startswith("repaired"):
         assert [one.kind for one in ends] == ["Satisfied", "Satisfied"]
         return
     assert {one.what: one.kind for one in ends} == expected

@@ -100,6 +100,7 @@ def test_the_end_of_a_loss() -> None:
     last = NOW + MINUTE + POLICY.topology.remember
     assert observe_losses(lost, gone, gone, POLICY, last - MINUTE / 2) == lost
     assert observe_losses(lost, gone, gone, POLICY, last) == ()
+    assert observe_losses(lost, None, gone, POLICY, NOW + 2 * MINUTE) == lost, "for a new leader, too"
     fewer = without(WHOLE, "c-1")
     lost = losses(WHOLE, fewer)
     assert observe_losses(lost, fewer, fewer, POLICY, NOW + MINUTE + ZONE_LIFETIME) == ()
