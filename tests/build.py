@@ -23,7 +23,7 @@ HEAD = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
 
 
 def a_cluster(
-    zones: str,
+    zones: Iterable[str],
     nodes: int = 1,
     on: Mapping[str, int] | None = None,
     *,

@@ -81,6 +81,7 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.SKEW_VIOLATED: "A hard constraint of the workload became violated; on the workload.",
     EventReason.SKEW_RECOVERED: "All its hard constraints are satisfied again; on the workload.",
     EventReason.SHARE_LIMIT_VIOLATED: "A limit became violated; on the owners and on pods of the fullest domain.",
+    EventReason.NO_LONGER_REQUIRED: "What was violated is not required any more, and why; on the workloads.",
     EventReason.SHARE_LIMIT_RECOVERED: "A limit is satisfied again; on the owners.",
     EventReason.SHARE_LIMIT_INFEASIBLE: "No placement of these pods can satisfy a limit; on the owners.",
     EventReason.PLACEMENT_DEADLOCK: "The rules of a pending pod exclude each other; on the pod and its workload.",
@@ -114,6 +115,7 @@ EVENTS: Final[Mapping[EventReason, str]] = {
 VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.SCALE_DOWN: "The workload was scaled down, and Kubernetes removes pods without regard to domains.",
     ViolationCause.NODE_LOST: "The emptiest domain lost nodes that are not back, or all are not Ready or cordoned.",
+    ViolationCause.ZONE_LOST: "A domain that the pods may use lost its last node within the hour and has none yet.",
     ViolationCause.DOMAIN_RETURNED: "The emptiest domain got nodes, or lost ones back, after the pods were placed.",
     ViolationCause.ROLLOUT: "Pods were placed while pods of another template were still counted.",
     ViolationCause.LABELS_CHANGED: "Labels of running pods or of nodes changed.",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from rebalancer.account.ended import Dropped, Gone
 from rebalancer.admission.approval import expires_at
 from rebalancer.admission.guards import GuardAnswer, GuardState, Verdict
 from rebalancer.admission.pause import Pause
@@ -21,6 +22,7 @@ from rebalancer.assessment.evicted import EvictedByOthers
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.capacity.decision import CapacityDecision
 from rebalancer.capacity.requests import RequestChange
+from rebalancer.model.losses import DomainLoss
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import (
     NEVER_GRANTED,
@@ -92,10 +94,11 @@ class LimitChanged(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What is, or was, violated, as the last cycle has it that counted it."""
+    """What is, or was, violated, as the last cycle has it that counted it; `dropped` says why no later one does."""
 
     evaluated: EvaluatedGroup | EvaluatedLimit
     causes: Causes
+    dropped: Dropped | None = None
 
 
 class ViolationBegan(NamedTuple):
@@ -115,6 +118,11 @@ class ViolationEnded(NamedTuple):
     token: str
     subject: Subject | None
     since: int
+
+    @property
+    def dropped(self) -> Dropped | None:
+        """Why it is not required any more, None where it is satisfied."""
+        return self.subject.dropped if self.subject is not None else Dropped(Gone.UNKNOWN)
 
 
 class Deadlocked(NamedTuple):
@@ -168,9 +176,10 @@ class ReplacementOverdue(NamedTuple):
 
 
 class ZoneLost(NamedTuple):
-    """A zone has lost its last node."""
+    """A zone has lost its last node; `lost` says what it held, None where that is not known."""
 
     zone: ZoneSeen
+    lost: DomainLoss | None = None
 
 
 class ZoneReturned(NamedTuple):
@@ -410,6 +419,13 @@ def find_subjects(assessment: Assessment, causes: Causes, tokens: frozenset[str]
     return found
 
 
+def find_workloads(evaluated: EvaluatedGroup | EvaluatedLimit) -> Sequence[Reference]:
+    """Return the workloads of a group or limit, by name."""
+    if isinstance(evaluated, EvaluatedLimit):
+        return sorted({part.member.reference for part in evaluated.parts})
+    return evaluated.workloads
+
+
 def find_open(memory: Memory) -> Mapping[str, int]:
     """Return what is violated, by token, and when that began, in seconds; a repair does not interrupt it."""
     return _find_seen(memory) | dict(memory.noted.open)
@@ -445,11 +461,12 @@ def find_zones(before: Memory, after: Memory, keys: Collection[str]) -> Iterator
         return
     known = {(zone.key, zone.zone): zone for zone in before.zones if zone.key in keys}
     found = {(zone.key, zone.zone): zone.last for zone in after.zones}
+    lost = {(loss.key, loss.value): loss for loss in after.lost}
     had = max((zone.last for zone in before.zones), default=None)
     has = max(found.values(), default=None)
     for place, zone in known.items():
         if zone.last == had and found.get(place) != has:
-            yield ZoneLost(zone)
+            yield ZoneLost(zone, lost.get(place))
     keys_known = {key for key, _ in known}
     for zone in after.zones:
         if zone.key in keys_known and zone.last == has:

@@ -4,6 +4,9 @@ The scheduler enforces a hard constraint whenever it places a pod. So the cause 
 nodes went or came, labels changed, or pods were placed while others that counted still existed. The cause found when a
 violation is first seen remains its cause while the violation lasts, unless the snapshot contradicts it: lost nodes of a
 domain that are all back are not what is to be put right, whoever has noted their loss.
+
+A domain that has lost its last node is in no count any more. The memory knows it: of the pods that may use it, its loss
+is the cause of what is violated since, though their replacements are new pods.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,16 +15,18 @@ from typing import Final
 
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import PodController
+from rebalancer.assessment.known_domains import may_use_domain
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.creation.replacement import NODE_LABELS
-from rebalancer.model.moves import ObservedChange, PlanningMemory, make_token
+from rebalancer.model.moments import ALWAYS
+from rebalancer.model.moves import ObservedChange, PlanningMemory, ZoneSeen, make_token
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import REVISION_LABELS
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.scheduling.pod_topology_spread import Counts, DomainCounts, counts
 from rebalancer.scheduling.spread_constraints import constraints_of
 from rebalancer.scheduling.view import View
-from rebalancer.tracking.changes import domain_subject
+from rebalancer.tracking.changes import CHANGE_LIFETIME, domain_subject
 
 Causes = Mapping[str, ViolationCause]
 """Causes of what is violated, by `constraint_token` and `limit_token`."""
@@ -74,18 +79,23 @@ class _CauseFinder:
         lasting = [change for change in memory.changes if not self._is_undone(change)]
         self._changes: dict[str, ViolationCause] = {change.subject: change.cause for change in lasting}
         """The newest change of each subject."""
-        self._order = {change.subject: place for place, change in enumerate(lasting)}
+        self._order = {change.subject: (change.at, place) for place, change in enumerate(lasting)}
+        self._seen_at = max((zone.last for zone in memory.zones), default=ALWAYS)
+        self._gone = [
+            zone for zone in memory.zones if zone.last < self._seen_at and zone.zone not in view.nodes.groups(zone.key)
+        ]
+        """The domains that have lost their last node."""
 
     def constraint_cause(self, token: str, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> ViolationCause:
         if not evaluated.constraint.hard:
             return ViolationCause.SOFT_CONSTRAINT
         members = group.spread.members
         key, counts = evaluated.constraint.key, evaluated.counts.by_domain
-        return self._known_cause(token, key, counts) or self._find_cause(key, counts, members)
+        return self._known_cause(token, key, counts, members) or self._find_cause(key, counts, members)
 
     def limit_cause(self, token: str, limit: EvaluatedLimit) -> ViolationCause:
         members = [part.member for part in limit.parts]
-        known = self._known_cause(token, limit.topology_key, limit.counts)
+        known = self._known_cause(token, limit.topology_key, limit.counts, members)
         cause = known or self._find_cause(limit.topology_key, limit.counts, members)
         if cause is ViolationCause.UNKNOWN and self._soft_constraint_violated(limit):
             return ViolationCause.SOFT_CONSTRAINT
@@ -121,9 +131,13 @@ class _CauseFinder:
         }
         return broken == {False}
 
-    def _known_cause(self, token: str, key: str, counts: DomainCounts) -> ViolationCause | None:
+    def _known_cause(
+        self, token: str, key: str, counts: DomainCounts, members: Sequence[PodController]
+    ) -> ViolationCause | None:
         """Return the stored cause, if the snapshot does not contradict it."""
         known = self._known.get(token)
+        if known is ViolationCause.ZONE_LOST:
+            return known if any(self._lost_zones(key, members)) else None
         if known is not ViolationCause.NODE_LOST or any(
             self._lacks_nodes(key, one) for one in _emptiest_domains(counts)
         ):
@@ -167,8 +181,35 @@ class _CauseFinder:
         self, key: str, counts: DomainCounts, members: Sequence[PodController]
     ) -> ViolationCause | None:
         """Return the newest observed change that affects these pods and domains."""
+        lost = self._zone_lost(key, members)
+        newest, cause = self._newest_change(key, counts, members)
+        return ViolationCause.ZONE_LOST if lost is not None and (newest is None or lost >= newest) else cause
+
+    def _zone_lost(self, key: str, members: Sequence[PodController]) -> datetime | None:
+        """Return when a domain was lost lately that any of these pods may use, the last of several, else None."""
+        gone = self._lost_zones(key, members)
+        lost = (self._lost_at(zone) for zone in gone if self._seen_at - zone.last <= CHANGE_LIFETIME)
+        return max(lost, default=None)
+
+    def _lost_zones(self, key: str, members: Sequence[PodController]) -> Iterator[ZoneSeen]:
+        """Yield the domains that are lost and that any of these pods may use."""
+        samples = [member.sample for member in members if member.sample is not None] if self._gone else []
+        for zone in self._gone:
+            if zone.key == key and any(may_use_domain(sample, key, zone.zone) for sample in samples):
+                yield zone
+
+    def _lost_at(self, zone: ZoneSeen) -> datetime:
+        """Return when a domain was found lost, or at the least when it was seen last."""
+        subject = domain_subject(zone.key, zone.zone)
+        is_known = self._changes.get(subject) is ViolationCause.NODE_LOST
+        return max(zone.last, self._order[subject][0]) if is_known else zone.last
+
+    def _newest_change(
+        self, key: str, counts: DomainCounts, members: Sequence[PodController]
+    ) -> tuple[datetime | None, ViolationCause | None]:
+        """Return the newest change of these workloads and domains, and when it was observed."""
         if not self._changes:
-            return None
+            return None, None
         subjects = {str(member.reference) for member in members}
         subjects.update(domain_subject(key, value) for value in _emptiest_domains(counts))
         bearing = [subject for subject in subjects if subject in self._changes]
@@ -176,7 +217,10 @@ class _CauseFinder:
         fullest = (domain_subject(key, value) for value, held in counts.filled.items() if held == most)
         # Nodes that joined a domain by a label change brought their pods along.
         bearing += [subject for subject in fullest if self._changes.get(subject) is ViolationCause.LABELS_CHANGED]
-        return self._changes[max(bearing, key=self._order.__getitem__)] if bearing else None
+        if not bearing:
+            return None, None
+        last = max(bearing, key=self._order.__getitem__)
+        return self._order[last][0], self._changes[last]
 
     # Many branches: the causes are tried in one order, strongest evidence first.
     def _visible_cause(self, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause | None:

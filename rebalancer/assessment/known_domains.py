@@ -251,6 +251,11 @@ def _may_use(affinity: RequiredAffinity | None, node: _FixedLabels | _PoolLabels
     )
 
 
+def may_use_domain(pod: Pod, key: str, value: str) -> bool:
+    """Return whether a pod's node selector and affinity admit a node of a domain, whatever else the node has."""
+    return _may_use(required_part(pod.spec.node_affinity), _FixedLabels({key: value}))
+
+
 def _admits_new_node(term: NodeSelectorTerm) -> bool:
     """Return whether a term selects anything, and no node by its name: a new node has a name of its own."""
     return bool(term.expressions or term.fields) and all(field.operator is Operator.NOT_IN for field in term.fields)

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import structs
 
 from rebalancer.account.account import Account
+from rebalancer.account.losses import Loss, find_losses
 from rebalancer.account.numbers import PlanNumbers, group_numbers
 from rebalancer.admission.admit import Admission, AdmissionContext, admit, find_common_obstacle
 from rebalancer.admission.approval import expires_at
@@ -167,6 +168,11 @@ class Cycle:
         """What becomes of the plan, before anything is requested."""
         common = find_common_obstacle(self.context)
         return Account(plan=self.plan, numbers=self.numbers, fates=self.fates, moves=self.memory.moves, common=common)
+
+    @cached_property
+    def losses(self) -> tuple[Loss, ...]:
+        """What of the cluster is lost, and what is violated because of it."""
+        return find_losses(self.memory.lost, self.snapshot, self.assessment, self.causes, self.account)
 
     @cached_property
     def numbers(self) -> Mapping[str, PlanNumbers]:

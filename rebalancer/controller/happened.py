@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain
 
+from rebalancer.account.ended import Dropped, find_dropped
 from rebalancer.account.happened import (
     ClusterPolicyChanged,
     ClusterPolicyRefused,
@@ -103,7 +105,7 @@ def _find_of_cycle(before: LoopState, cycle: Cycle, after: LoopState) -> Iterato
     """Find what a cycle has brought besides."""
     yield from find_overdue(before.memory.moves, cycle.memory.moves)
     yield from find_zones(before.memory, after.memory, find_zone_keys(cycle.context.policy))
-    yield from find_violations(before.memory, after.memory, _subjects(before.cycle, cycle))
+    yield from find_violations(before.memory, after.memory, _subjects(before.cycle, cycle, after.in_force.policy_since))
     yield from find_others(before.memory.evicted_by_others, cycle.assessment.evicted_by_others)
     yield from find_motion(before.reported.unsettled, cycle.assessment.unsettled_domains)
     if cycle.capacity is not None:
@@ -112,15 +114,20 @@ def _find_of_cycle(before: LoopState, cycle: Cycle, after: LoopState) -> Iterato
     yield from find_approvals(*proposals, cycle.plan, cycle.context.policy, cycle.context.now)
 
 
-def _subjects(before: Cycle | None, cycle: Cycle) -> FindSubjects:
-    """Return what finds the violated as the new cycle has them, or the last one if they are gone."""
+def _subjects(before: Cycle | None, cycle: Cycle, policy_since: datetime) -> FindSubjects:
+    """Return what finds the violated as the new cycle has them, or the last one, and why it was the last."""
 
     def find(tokens: frozenset[str]) -> Mapping[str, Subject]:
         found = find_subjects(cycle.assessment, cycle.causes, tokens)
         gone = tokens - found.keys()
         if gone and before is not None:
-            return {**find_subjects(before.assessment, before.causes, gone), **found}
+            last = find_subjects(before.assessment, before.causes, gone)
+            return {**{token: subject._replace(dropped=why(subject)) for token, subject in last.items()}, **found}
         return found
+
+    def why(subject: Subject) -> Dropped | None:
+        policy = cycle.evaluation.inputs.policy
+        return find_dropped(subject.evaluated, cycle.assessment, cycle.view, policy, policy_since)
 
     return find
 

@@ -16,6 +16,7 @@ from rebalancer.model.moves import NO_MEMORY, Memory, Move, SentRequest
 from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_BYTES, STATUS_KEY, Document
+from rebalancer.reporting.documents.losses import loss_status
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.reporting.documents.status import (
     MoveEntry,
@@ -112,6 +113,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         in_flight=_in_flight(moves),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
         plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
+        losses=loss_status(cycle.losses) if cycle else (),
         figures=cycle.overview.find_figures(account) if cycle and account else None,
         approval=approval_status(cycle.plan, cycle.memory.proposal, cycle.context.policy) if cycle else None,
         refusals=count_refusals(cycle.account, len(cycle.assessment.deadlocks)) if cycle else {},

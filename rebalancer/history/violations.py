@@ -1,4 +1,4 @@
-"""An entry for the begin of each violation, and one for its end with the time that it lasted.
+"""An entry for the begin of each violation, and one for its end with the time that it lasted, or why it does not count.
 
 What is violated, and since when, is in the memory's `seen`. While a pod is evicted and not replaced, its group may look
 satisfied: a violation whose moves are in flight has not ended.
@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from rebalancer.account.happened import Occurrence, Subject, ViolationBegan, ViolationEnded, find_open
+from rebalancer.account.ended import Dropped
+from rebalancer.account.happened import Occurrence, Subject, ViolationBegan, ViolationEnded, find_open, find_workloads
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
@@ -44,9 +45,12 @@ _UNKNOWN: Final = Violation()
 
 def violation_entries(happened: Sequence[Occurrence], now: datetime) -> Iterator[Entry]:
     """Yield the entries about violations: those that ended, then those that began."""
-    ended = (one for one in happened if isinstance(one, ViolationEnded))
+    ended = [one for one in happened if isinstance(one, ViolationEnded)]
     begun = (one for one in happened if isinstance(one, ViolationBegan))
-    yield from _limit_entries(EntryKind.SATISFIED, (_end_entry(one, now) for one in ended), now)
+    dropped = (_dropped_entry(one, one.dropped, now) for one in ended if one.dropped is not None)
+    yield from _limit_entries(EntryKind.NO_LONGER_REQUIRED, dropped, now)
+    satisfied = (_end_entry(EntryKind.SATISFIED, one, now) for one in ended if one.dropped is None)
+    yield from _limit_entries(EntryKind.SATISFIED, satisfied, now)
     yield from _limit_entries(EntryKind.VIOLATED, (_begin_entry(one, now) for one in begun), now)
 
 
@@ -74,8 +78,8 @@ def _describe_group(group: EvaluatedGroup, causes: Causes) -> Violation:
 
 
 def _describe_limit(limit: EvaluatedLimit, causes: Causes) -> Violation:
-    workloads = sorted({part.member.reference for part in limit.parts})
-    what = f"{limit.group}/{limit.limit}: {limit.message}"
+    workloads = find_workloads(limit)
+    what = f"{limit.group}/{limit.limit}: {limit.sentence}"
     return _violation(limit.namespace, workloads, what, [causes.get(limit_token(limit))])
 
 
@@ -107,9 +111,13 @@ def _begin_entry(began: ViolationBegan, now: datetime) -> Entry:
     return structs.replace(entry, what=violation.what, cause=violation.cause)
 
 
-def _end_entry(ended: ViolationEnded, now: datetime) -> Entry:
+def _dropped_entry(ended: ViolationEnded, dropped: Dropped, now: datetime) -> Entry:
+    return structs.replace(_end_entry(EntryKind.NO_LONGER_REQUIRED, ended, now), what=cut(str(dropped)))
+
+
+def _end_entry(kind: EntryKind, ended: ViolationEnded, now: datetime) -> Entry:
     violation = describe(ended.subject) if ended.subject is not None else _UNKNOWN
-    return structs.replace(_entry(EntryKind.SATISFIED, ended.token, violation, now), since=ended.since)
+    return structs.replace(_entry(kind, ended.token, violation, now), since=ended.since)
 
 
 def _entry(kind: EntryKind, token: str, violation: Violation, now: datetime) -> Entry:

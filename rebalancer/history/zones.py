@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
+from msgspec import structs
+
 from rebalancer.account.happened import Occurrence, ZoneLost, ZoneReturned
 from rebalancer.history.outbox import seconds_of
 from rebalancer.history.words import cut
@@ -15,8 +17,9 @@ def zone_entries(happened: Iterable[Occurrence], now: datetime) -> Iterator[Entr
     """Yield the entries about zones."""
     for occurrence in happened:
         match occurrence:
-            case ZoneLost(zone):
-                yield _entry(EntryKind.ZONE_LOST, zone, 0, now)
+            case ZoneLost(zone, lost):
+                entry = _entry(EntryKind.ZONE_LOST, zone, 0, now)
+                yield entry if lost is None else structs.replace(entry, number=lost.had, above=lost.pods)
             case ZoneReturned(zone, since):
                 yield _entry(EntryKind.ZONE_RETURNED, zone, seconds_of(since) if since is not None else 0, now)
             case _:

@@ -16,6 +16,7 @@ class EventReason(StrEnum):
     SHARE_LIMIT_VIOLATED = "ShareLimitViolated"
     SHARE_LIMIT_RECOVERED = "ShareLimitRecovered"
     SHARE_LIMIT_INFEASIBLE = "ShareLimitInfeasible"
+    NO_LONGER_REQUIRED = "NoLongerRequired"
     PLACEMENT_DEADLOCK = "PlacementDeadlock"
     DOMAIN_UNSETTLED = "DomainUnsettled"
     DOMAIN_SETTLED = "DomainSettled"
@@ -48,6 +49,7 @@ _ACTIONS = {
     EventReason.SHARE_LIMIT_VIOLATED: "Assess",
     EventReason.SHARE_LIMIT_RECOVERED: "Assess",
     EventReason.SHARE_LIMIT_INFEASIBLE: "Assess",
+    EventReason.NO_LONGER_REQUIRED: "Assess",
     EventReason.PLACEMENT_DEADLOCK: "Assess",
     EventReason.DOMAIN_UNSETTLED: "Watch",
     EventReason.DOMAIN_SETTLED: "Watch",

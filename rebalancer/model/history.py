@@ -27,6 +27,8 @@ class EntryKind(StrEnum):
     """A constraint or a limit began to be violated."""
     SATISFIED = "Satisfied"
     """A violation ended."""
+    NO_LONGER_REQUIRED = "NoLongerRequired"
+    """What was violated is not required any more; nothing satisfies it."""
     PAUSED = "Paused"
     RESUMED = "Resumed"
     APPROVED = "Approved"
@@ -80,7 +82,7 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     token: str = field(default="", name="g")
     """Of what is violated (`model.moves.make_token`): the same at its begin and its end."""
     what: str = field(default="", name="m")
-    """What is violated, the name of a zone, a policy's or plan's hash, a reason, or what is wrong."""
+    """What is violated, why it is not required, the name of a zone, a policy's or plan's hash, or what is wrong."""
     cause: str = field(default="", name="y")
     """What caused a violation, or why a pod was moved."""
     pod: str = field(default="", name="p")
@@ -101,9 +103,9 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The process that leads, or whoever has paused, resumed, approved, changed the policy: declared, or UNKNOWN."""
     manager: str = field(default="", name="r")
     number: int = field(default=0, name="c")
-    """How many workloads a violation concerns, are violated in a sample, or entries were dropped."""
+    """How many workloads a violation concerns or are violated in a sample, entries were dropped, nodes a zone had."""
     above: int = field(default=0, name="h")
-    """Of a sample: how many pods are above the bounds of their domains."""
+    """Of a sample: how many pods are above the bounds of their domains. Of a lost zone: how many pods it held."""
     skew: int = field(default=0, name="x")
     """Of a sample: the largest skew."""
 

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from rebalancer.model.breaker import CLOSED, BreakerState
 from rebalancer.model.history import Entry, Noted
+from rebalancer.model.losses import DomainLoss
 from rebalancer.model.moments import ALWAYS, Moment
 from rebalancer.model.motion import DomainMotion, NodeChange
 from rebalancer.model.reasons import Cause, ViolationCause
@@ -459,6 +460,8 @@ class Memory(PlanningMemory, frozen=True, kw_only=True):
     """Entries of the history that are not known to be stored in its ConfigMaps, the oldest first."""
     noted: Noted = Noted()
     """What the history has."""
+    lost: tuple[DomainLoss, ...] = ()
+    """Zones that have lost nodes, and what these held."""
 
     @property
     def planning(self) -> PlanningMemory:

@@ -277,6 +277,7 @@ class ViolationCause(StrEnum):
 
     SCALE_DOWN = "ScaleDown"
     NODE_LOST = "NodeLost"
+    ZONE_LOST = "ZoneLost"
     DOMAIN_RETURNED = "DomainReturned"
     ROLLOUT = "Rollout"
     LABELS_CHANGED = "LabelsChanged"

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from rebalancer.account.losses import Lack, lack_of
 from rebalancer.assessment.assess import EvaluatedConstraint
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.engine import Evaluation
@@ -35,6 +36,7 @@ from rebalancer.reporting.documents.map import (
     MapDocument,
     MapDomain,
     MapLane,
+    MapLoss,
     MapMove,
     MapNode,
     MapRule,
@@ -162,6 +164,7 @@ class _Map:
         by_zone = [self._count_by_zone(counts) for counts in by_node]
         held = {zone for counts in by_zone for zone in counts}
         held.update(zone for lane in of_lanes for move in lane for zone in move.to_zones)
+        held.update(self._losses)
         zones, more_zones = self._make_zones(listed, held)
         names = [zone.name for zone in zones]
         return MapDocument(
@@ -280,11 +283,17 @@ class _Map:
         for row in self._assessment.domains_without_nodes:
             if row.topology_key == self._key:
                 yield row.domain.value
+        yield from self._losses
 
     def _make_zone(
         self, name: str, nodes: Sequence[Node], shown: Collection[str], ends: Mapping[str, datetime]
     ) -> MapZone:
         states = {node.name: node_state(node, ends) for node in nodes}
+        gone, loss = self._find_gone(name), self._losses.get(name)
+        states.update(dict.fromkeys(gone, NodeState.LOST))
+        if shown and len(states) <= self._size.nodes:
+            shown = {*shown, *gone}
+        unnamed = loss.lost.more if loss is not None else 0
         return MapZone(
             name=name,
             nodes=tuple(
@@ -297,10 +306,25 @@ class _Map:
             ),
             folded=dict(sorted(Counter(state for node, state in states.items() if node not in shown).items())),
             ready=sum(node.takes_pods for node in nodes),
-            of=len(nodes),
+            of=len(states) + unnamed,
             back=self._returns.get(domain_subject(self._key, name)),
             unsettled_until=self._unsettled.get(DomainName(self._key, name)),
+            lost=None
+            if loss is None
+            else MapLoss(at=loss.at, whole=loss.whole, nodes=loss.number, pods=loss.lost.pods),
         )
+
+    @cached_property
+    def _losses(self) -> Mapping[str, Lack]:
+        """What is lost of the zones."""
+        snapshot = self._view.snapshot
+        return {lost.value: lack_of(lost, snapshot) for lost in self._memory.lost if lost.key == self._key}
+
+    def _find_gone(self, zone: str) -> Sequence[str]:
+        """Return the lost nodes of a zone that do not exist any more, by name."""
+        loss = self._losses.get(zone)
+        known = self._view.nodes.by_name
+        return [node.name for node in loss.lost.nodes if node.name not in known] if loss is not None else []
 
     @cached_property
     def _unsettled(self) -> Mapping[DomainName, datetime]:

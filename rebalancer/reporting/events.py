@@ -10,6 +10,7 @@ force.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from rebalancer.account.ended import Dropped, Gone
 from rebalancer.account.happened import (
     Approved,
     Blocked,
@@ -39,12 +40,14 @@ from rebalancer.account.happened import (
     ReplacementOverdue,
     RightsGranted,
     RightsMissing,
+    Subject,
     TeamPolicyChanged,
     TeamPolicyRefused,
     ViolationBegan,
     ViolationEnded,
     ZoneLost,
     ZoneReturned,
+    find_workloads,
 )
 from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.admission.rights import WAY_OUT
@@ -76,6 +79,10 @@ _MOVE_ENDS: Final[Mapping[MoveState, tuple[EventReason, str]]] = {
     MoveState.LOST: (EventReason.MOVE_INEFFECTIVE, "the replacement did not become Ready in time"),
 }
 """Reason and note of the events about the end of a move; an end without a verdict has none."""
+
+
+_MOST_DROPPED: Final = 10
+"""Workloads of a limit that is not required any more on which that is reported."""
 
 
 class EventObjects(NamedTuple):
@@ -158,6 +165,8 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
             return _about(_team_map(namespace), EventReason.POLICY_INVALID, note)
         case Paused(pause):
             return _about(objects.pause, EventReason.REBALANCE_PAUSED, pause.message)
+        case ViolationEnded(subject=Subject(dropped=Dropped() as dropped) as subject):
+            return list(_dropped_events(subject, dropped))
         case Granted() | GuardFailed() | ViolationBegan() | ViolationEnded() | ZoneLost() | ZoneReturned():
             # The answer has an event of its own, as a guard has whose answer is missing, and a placement that changes;
             # what becomes of a zone is nobody's object.
@@ -204,12 +213,19 @@ def counts_text(counts: Mapping[str, int], limit: int = 8) -> str:
 
 def _limit_events(changed: LimitChanged) -> Iterator[Event]:
     reason, limit = _LIMIT_REASONS[changed.state], changed.limit
-    note = f"{limit.group}/{limit.limit}: {limit.message}{cause_text(changed.cause)}"
+    note = f"{limit.group}/{limit.limit}: {limit.sentence}{cause_text(changed.cause)}"
     for owner in changed.owners:
         yield _workload_event(reason, note, owner.workload, owner.uid)
     for pod in changed.pods:
         regarding = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
         yield Event(reason=reason, note=note[:NOTE_LIMIT], regarding=regarding)
+
+
+def _dropped_events(subject: Subject, dropped: Dropped) -> Iterator[Event]:
+    """Yield the events on the workloads of what is not required any more; one that is gone has no reader."""
+    if dropped.gone is not Gone.WORKLOAD:
+        for workload in find_workloads(subject.evaluated)[:_MOST_DROPPED]:
+            yield _workload_event(EventReason.NO_LONGER_REQUIRED, f"no longer required: {dropped}", workload)
 
 
 def _deadlock_events(deadlock: Deadlock) -> Iterator[Event]:

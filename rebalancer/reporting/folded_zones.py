@@ -132,7 +132,7 @@ class _Zones:
 
         return ZonesDocument(
             key=self._key,
-            nodes=marks.total(),
+            nodes=len(self._view.nodes.by_name),
             zones=tuple(map(make, sorted(listed, key=lambda name: (not name, name)))),
             more_zones=len(names) - len(listed),
         )
@@ -242,10 +242,15 @@ class _Zones:
     def _mark_nodes(self, losing: Collection[str], receiving: Collection[str]) -> Counter[tuple[str, NodeMark]]:
         """Count the nodes by zone and by what there is to say of them."""
         moved = {**dict.fromkeys(receiving, NodeMark.RECEIVING), **dict.fromkeys(losing, NodeMark.LOSING)}
-        return Counter(
+        marks = Counter(
             (self._zone(name), _MARKS.get(node_state(node, self._ends)) or moved.get(name, NodeMark.UNCHANGED))
             for name, node in self._view.nodes.by_name.items()
         )
+        for loss in self._memory.lost:
+            if loss.key == self._key:
+                gone = sum(node.name not in self._view.nodes.by_name for node in loss.nodes)
+                marks[loss.value, NodeMark.LOST] += gone + loss.more
+        return +marks
 
     @cached_property
     def _ends(self) -> Mapping[str, datetime]:

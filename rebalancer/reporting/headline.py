@@ -1,13 +1,14 @@
 """What `status` and the page say in the same words: the headline, waits, holds, the plan that waits for approval."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from rebalancer.model.words import format_rest, plural
+from rebalancer.model.words import format_rest, name_list, plural, short_key
 from rebalancer.policy import Mode
 from rebalancer.reporting.acting import describe_missing_rights
+from rebalancer.reporting.documents.losses import LossStatus
 from rebalancer.reporting.documents.overview import Figures
 from rebalancer.reporting.documents.status import ApprovalStatus, StatusDocument
 from rebalancer.reporting.documents.waits import HoldStatus, RepairWait
@@ -32,6 +33,43 @@ class Headline(NamedTuple):
 
     sign: Sign
     text: str
+
+
+def headlines(status: StatusDocument, figures: Figures | None, now: datetime) -> Sequence[Headline]:
+    """Say what is lost, if anything is, then what happens and what comes next."""
+    own = headline(status, figures, now)
+    if status.lease is not None and not status.lease.holder:
+        return [own]  # nobody looks
+    return [*(Headline(Sign.VIOLATED, loss_sentence(loss, status.mode, now)) for loss in status.losses), own]
+
+
+def loss_sentence(loss: LossStatus, mode: str, now: datetime) -> str:
+    """Say what is lost since when, what it held, what is violated because of it, and when its repair begins."""
+    domain, at = f"{short_key(loss.topology_key)} {loss.value}", _clock(loss.at, now)
+    pods = plural(loss.pods, "pod")
+    if loss.whole:
+        what = f"{domain[0].upper()}{domain[1:]} lost at {at}: {plural(loss.lost, 'node')}, {pods}"
+    elif loss.lost == 1 and loss.nodes:
+        what = f"Node {loss.nodes[0]} of {domain} lost at {at}: {pods}; {loss.had - 1} of {loss.had} nodes are left"
+    else:
+        what = f"{domain[0].upper()}{domain[1:]} loses nodes since {at}: {loss.lost} of {loss.had} lost, {pods}"
+    return "; ".join([what, *_loss_facts(loss, mode, now)])
+
+
+def _loss_facts(loss: LossStatus, mode: str, now: datetime) -> Iterator[str]:
+    back = "it is back" if loss.whole or loss.lost == 1 else "they are back"
+    if loss.elsewhere:
+        yield f"nodes of it are in {name_list(loss.elsewhere)} now"
+    counted = ((loss.limits, "limit"), (loss.constraints, "constraint"))
+    violated = [plural(number, name) for number, name in counted if number]
+    if not violated:
+        return
+    yield f"{' and '.join(violated)} violated"
+    if loss.hopeless:
+        yield f"no placement satisfies {'it' if loss.limits == 1 else 'them'} before {back}"
+    elif loss.repair_at is not None and loss.repair_at > now and mode != Mode.OBSERVE:
+        settling = " (settling)" if loss.settling else ""
+        yield f"repair begins when {back} or in {format_rest(loss.repair_at - now)}{settling}"
 
 
 def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> Headline:

@@ -14,6 +14,7 @@ from rebalancer.reporting.phrases import domain_name
 _BY_CAUSE: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.SCALE_DOWN: "Kubernetes ignores domains when it scales down; evictions repair the spread.",
     ViolationCause.NODE_LOST: "Bring back or uncordon the nodes of the emptiest domain.",
+    ViolationCause.ZONE_LOST: "Bring back the nodes of the domain that was lost.",
     ViolationCause.LABELS_CHANGED: "Restore the labels of pods and nodes that the constraint selects.",
     ViolationCause.SOFT_CONSTRAINT: (
         "A soft constraint is only a preference; whenUnsatisfiable: DoNotSchedule enforces it whenever a pod is placed."

@@ -70,7 +70,8 @@ def _workload_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[Viola
             continue
         top = after.workload.get(workload.owner.uid, workload) if workload.owner is not None else workload
         if old is None:
-            if top is not workload and top.uid in before.workload:  # another ReplicaSet of a known Deployment
+            # Another ReplicaSet of a known Deployment; its first one is no rollout.
+            if top is not workload and before.owned_by.get(top.uid):
                 yield ViolationCause.ROLLOUT, str(reference_of(top))
             continue
         if top is workload and workload.replicas < old.replicas:

@@ -11,6 +11,7 @@ from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.tracking.backoff import record_outcomes
 from rebalancer.tracking.changes import observe_changes
 from rebalancer.tracking.holds import note_proof
+from rebalancer.tracking.losses import observe_losses
 from rebalancer.tracking.motion import Look, observe_nodes
 from rebalancer.tracking.moves import observe_moves
 from rebalancer.tracking.windows import grow_windows
@@ -37,6 +38,7 @@ def track(
         moves=observe_moves(memory.moves, before, snapshot, now, pending_for=policy.breaker.pending_for),
         zones=zones_seen(followed, snapshot, policy, keys, now),
         changes=observe_changes(memory, before, snapshot, keys),
+        lost=observe_losses(memory.lost, before, snapshot, policy, now),
     )
     arrived = note_proof(grow_windows(observed, memory.moves, now), now)
     return record_outcomes(arrived, memory.moves, now)

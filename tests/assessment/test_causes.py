@@ -12,6 +12,7 @@ from rebalancer.assessment.causes import MOST_STORED, causes_to_store, constrain
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, Leading
 from rebalancer.engine import evaluate
+from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.moves import NO_MEMORY, Memory, ObservedChange
 from rebalancer.model.pods import PodSpec
@@ -127,6 +128,54 @@ def test_a_stored_loss_that_the_snapshot_contradicts_is_replaced() -> None:
     scaled = ObservedChange(ViolationCause.SCALE_DOWN, "default/web (Deployment)", EVEN.taken_at - SECOND)
     assert report(UNEVEN, stored(UNEVEN, ViolationCause.NODE_LOST, scaled, LOST)).cause == "ScaleDown"
     assert limit_cause(standing({"a": 4, "b": 1, "c": 1}), memory=Memory(changes=(LOST,))) == "Unknown"
+
+
+THIRDS = PolicyGroup(
+    name="g", selector=Selector(), limits=(Limit(name="zone", topology_key=ZONE, max_share=Share.of("<=2/5")),)
+)
+
+
+def lose_zone(*, pinned: bool = False, rolled_out: bool = False, restarted: bool = False) -> list[ViolationCause]:
+    """Return the causes of what is violated in each cycle after zone c is gone, first with its pods."""
+    policy = eager(groups=(THIRDS,))
+    whole = a_cluster("abc", 1, {"a-1": 3, "b-1": 3, "c-1": 3}, spread={ZONE: 1}).snapshot()
+    if pinned:
+        affinity = NodeAffinity(required=(term((ZONE, "In", ("a", "b"))),))
+        whole = change_specs(whole, lambda _, spec: structs.replace(spec, node_affinity=affinity))
+    (made,) = (one for one in whole.workloads if one.kind == "ReplicaSet")
+    before = later(replace(whole, workloads=tuple(one for one in whole.workloads if one is not made)))
+    looks = [before, replace(whole, taken_at=before.taken_at + SECOND)]
+    if rolled_out:
+        looks.append(later(with_owners(looks[-1], revision="next")))
+    gone = later(without(looks[-1], "c-1"))
+    anew = later(
+        replace(gone, pods=[structs.replace(pod, node="a-1") if pod.node == "c-1" else pod for pod in gone.pods])
+    )
+    state = a_state(policy, looks[0].taken_at, since=NOW)
+    for look in looks:
+        state, _ = step(state, CycleDue(snapshot=look), look.taken_at)
+    causes = list[ViolationCause]()
+    for look in (gone, anew, later(anew)):
+        if restarted:
+            state = step(replace(a_state(policy, look.taken_at)), Leading(leads=True, memory=state.memory), NOW)[0]
+        state, _ = step(state, CycleDue(snapshot=look), look.taken_at)
+        assert state.cycle is not None
+        causes += state.cycle.causes.values()
+    return causes
+
+
+@pytest.mark.parametrize("rolled_out", [False, True])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_lost_zone_is_the_cause_from_its_first_cycle(rolled_out: bool, restarted: bool) -> None:
+    """Also of a Deployment that is new or was rolled out shortly before, and for a leader that has not seen it go."""
+    causes = lose_zone(rolled_out=rolled_out, restarted=restarted)
+    assert len(causes) >= 3
+    assert set(causes) == {ViolationCause.ZONE_LOST}
+
+
+def test_a_zone_that_pods_may_not_use_is_no_cause() -> None:
+    """They lose nothing with it."""
+    assert ViolationCause.ZONE_LOST not in lose_zone(pinned=True)
 
 
 def test_a_deleted_node_is_lost_until_a_new_one_comes() -> None:

@@ -1,6 +1,6 @@
 """The loop makes the entries of what it observes, and the writer stores them while its process leads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -27,13 +27,17 @@ from rebalancer.controller.state import (
 from rebalancer.history.contents import NO_CONTENTS, Contents, Write
 from rebalancer.history.outbox import Stored
 from rebalancer.history.people import pause_token
+from rebalancer.model.events import EventReason
 from rebalancer.model.history import NOBODY, Author, Entry, EntryKind
 from rebalancer.model.moves import Memory
-from rebalancer.policy import Mode
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Mode, Policy
 from rebalancer.ports import MEMORY_KEY, HistoryError
+from rebalancer.reporting.documents.history import history_entry
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
-from rebalancer.simulator import ZONE, SimulatedCluster
-from tests.build import a_cluster
+from rebalancer.reporting.events import EventObjects, events_of
+from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
+from tests.build import a_cluster, a_policy, change_specs, with_owners
 from tests.controller.simulated import Simulation, eager
 from tests.history.build import START, entry
 from tests.planning.clusters import returned
@@ -183,16 +187,104 @@ def test_a_zone_that_is_lost_and_comes_back() -> None:
     assert zones[1][2] == 180
 
 
-def test_a_violation_whose_workload_is_deleted_is_named_at_its_end() -> None:
-    """The cycle before knows it."""
-    skewed = a_cluster("ab", 1, {"a-1": 4}, spread={ZONE: 1}).snapshot()
-    gone = replace(skewed, pods=(), workloads=())
-    state = led()
-    for minute, snapshot in enumerate((skewed, gone)):
-        now = START + timedelta(minutes=minute)
-        state, _ = step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
-    ends = [entry.workload for entry in state.memory.outbox if entry.kind == EntryKind.SATISFIED]
-    assert set(ends) == {"Deployment/web"}
+LIMIT = """
+groups:
+- name: web
+  selector: {}
+  limits:
+  - {name: zone, topologyKey: topology.kubernetes.io/zone, maxShare: <=1/2}
+"""
+SKEWED = a_cluster("ab", 1, {"a-1": 4}, spread={ZONE: 1}).snapshot()
+LIMITED = a_policy(LIMIT)
+UNLIMITED = a_policy()
+
+
+def without_spread(snapshot: Snapshot) -> Snapshot:
+    return change_specs(snapshot, lambda _, spec: structs.replace(spec, spread=()))
+
+
+def with_hosts(snapshot: Snapshot) -> Snapshot:
+    """Return the cluster in which the pods have one more constraint, over nodes."""
+    more = structs.replace(snapshot.pods[0].spec.spread[0], topology_key=HOSTNAME, max_skew=9)
+    return change_specs(snapshot, lambda _, spec: structs.replace(spec, spread=(*spec.spread, more)))
+
+
+GONE = replace(SKEWED, pods=(), workloads=())
+SPREAD_OUT = a_cluster("ab", 1, {"a-1": 2, "b-1": 2}, spread={ZONE: 1}).snapshot()
+IN_ZONES = "zone maxSkew 1"
+ENDS: Mapping[str, tuple[Snapshot, Policy, Mapping[str, str]]] = {
+    "repaired": (SPREAD_OUT, LIMITED, {"Satisfied": ""}),
+    "the workload is deleted": (
+        GONE,
+        LIMITED,
+        {
+            f"{IN_ZONES}: the workload does not exist any more": "NoLongerRequired",
+            "limit web/zone: the workload does not exist any more": "NoLongerRequired",
+        },
+    ),
+    "the limit is dropped": (
+        SKEWED,
+        UNLIMITED,
+        {"limit web/zone: the policy has no such limit since 2026-01-05 08:01:00Z": "NoLongerRequired"},
+    ),
+    "the constraint is removed": (
+        without_spread(SKEWED),
+        LIMITED,
+        {f"{IN_ZONES}: the workload has no such constraint any more": "NoLongerRequired"},
+    ),
+    "the constraint is counted with another": (
+        with_hosts(SKEWED),
+        LIMITED,
+        {f"{IN_ZONES}: it is counted together with other constraints or workloads now": "NoLongerRequired"},
+    ),
+    "repaired, with another constraint": (with_hosts(SPREAD_OUT), LIMITED, {"Satisfied": ""}),
+    "the workload is scaled to zero": (
+        replace(with_owners(SKEWED, *{one.name for one in SKEWED.workloads}, replicas=0), pods=()),
+        LIMITED,
+        {
+            f"{IN_ZONES}: no pod of the workload is counted any more": "NoLongerRequired",
+            "limit web/zone: no pod of the workload is counted any more": "NoLongerRequired",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_violation_ends_as_what_it_was(how: str) -> None:
+    """Satisfied only where it is; what is not required any more is said as that, in the history and in events."""
+    after_it, policy, expected = ENDS[how]
+    state = after(led(), PolicyLoaded(policy=LIMITED))
+    state, _ = step(state, CycleDue(snapshot=replace(SKEWED, taken_at=START)), START)
+    now = START + timedelta(minutes=1)
+    if policy is not LIMITED:
+        state, _ = step(state, PolicyLoaded(policy=policy), now)
+    state, _ = step(state, CycleDue(snapshot=replace(after_it, taken_at=now)), now)
+    ends = [one for one in state.memory.outbox if one.kind in {"Satisfied", "NoLongerRequired"}]
+    assert {one.workload for one in ends} == {"Deployment/web"}
+    assert all(history_entry(one).seconds == 60 for one in ends)
+    if how.startswith("repaired"):
+        assert [one.kind for one in ends] == ["Satisfied", "Satisfied"]
+        return
+    assert {one.what: one.kind for one in ends} == expected
+    assert all(one.what in history_entry(one).text and "satisfied" not in history_entry(one).text for one in ends)
+    told = {
+        (event.reason, event.note)
+        for one in state.happened
+        for event in events_of(one, EventObjects())
+        if event.reason != EventReason.SKEW_VIOLATED
+    }
+    is_there = "does not exist" not in str(expected)
+    notes = {(EventReason.NO_LONGER_REQUIRED, f"no longer required: {what}") for what in expected}
+    assert told == (notes if is_there else set())
+
+
+def test_a_new_leader_does_not_take_what_is_not_required_for_satisfied() -> None:
+    """It has not seen what was violated; the last leader's memory has its token."""
+    state, _ = step(after(led(), PolicyLoaded(policy=LIMITED)), CycleDue(snapshot=SKEWED), START)
+    second = led(parse_memory(memory_text(state.memory)), "pod-2")
+    second, _ = step(second, CycleDue(snapshot=replace(GONE, taken_at=START + timedelta(minutes=1))), START)
+    ends = [one for one in second.memory.outbox if one.kind in {"Satisfied", "NoLongerRequired"}]
+    assert [(one.kind, one.what) for one in ends] == [("NoLongerRequired", "neither policy nor workload has it")] * 2
 
 
 class Store:

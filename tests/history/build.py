@@ -74,6 +74,17 @@ HISTORY = (
     ),
     entry(EntryKind.SATISFIED, 810, token="fedcba9876543210", since=0),
     entry(EntryKind.SATISFIED, 810, number=12),
+    entry(
+        EntryKind.NO_LONGER_REQUIRED,
+        810,
+        namespace="shop",
+        workload="Deployment/cart",
+        token="0123456789abcdef",
+        since=AT + 670,
+        what="limit redis/zone: the policy has no such limit",
+    ),
+    entry(EntryKind.NO_LONGER_REQUIRED, 810, token="fedcba9876543210", what="nobody has it"),
+    entry(EntryKind.NO_LONGER_REQUIRED, 810, number=12),
     entry(EntryKind.POLICY_REFUSED, 820, what="policy.yaml:3: unknown field", who="unknown"),
     entry(EntryKind.DROPPED, 830, number=37),
 )

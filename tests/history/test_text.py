@@ -18,7 +18,7 @@ CART = "shop/cart (Deployment)"
 EVICTED = f"{CART}: evicted cart-7d4b9c6f5-8xk2f from node-a-1 to repair SkewViolated;"
 TEXTS = [
     "rebalancer-0_1a2b3c4d leads",
-    "policy 9f3a in force, changed by unknown, field manager helm",
+    "policy 9f3a in force, changed by field manager helm at 2026-01-05 07:59:00Z",
     "zone c has lost its last node",
     "2 workloads violated, 4 pods above the bounds, largest skew 6",
     "zone c has nodes again, after 10m",
@@ -28,7 +28,7 @@ TEXTS = [
     "12 more workloads began to violate a constraint or limit",
     "paused by alice (declared) until 2026-01-05 10:11:20Z: zone b is upgraded",
     "resumed by bob (declared) after 40s",
-    "paused by unknown, field manager kubectl-patch until somebody resumes: no reason given",
+    "paused by field manager kubectl-patch at 2026-01-05 08:12:09Z until somebody resumes: no reason given",
     "the pause ended by itself after 10s",
     "plan 0a1b2c3d approved by alice (declared)",
     f"{EVICTED} the replacement on node-c-2 is Ready as predicted in zone c, after 31s",
@@ -40,6 +40,9 @@ TEXTS = [
     f"{CART}: satisfied again after 2m20s",
     "a workload that is gone: satisfied again after an unknown time",
     "12 more workloads satisfied constraint or limit again",
+    f"{CART}: violated for 2m20s, no longer required: limit redis/zone: the policy has no such limit",
+    "a workload that this process has not seen: violated for an unknown time, no longer required: nobody has it",
+    "12 more workloads no longer required to satisfy a constraint or limit",
     "policy refused, changed by unknown: policy.yaml:3: unknown field",
     "37 entries dropped, which could not be stored in time",
 ]
@@ -59,6 +62,8 @@ def test_the_document_of_an_entry() -> None:
     assert (document.workload.kind, document.workload.name, document.uid[:8]) == ("Deployment", "cart", "0f5e3c1e")
     every = [history_entry(entry) for entry in HISTORY]
     assert [one.who for one in every if one.declared] == ["alice", "bob", "alice"]
+    assert [one.who for one in every if one.manager] == ["helm", "kubectl-patch"]
+    assert [one.kind for one in every if one.outcome] == [*["Moved"] * 4, "Refused", "Gone"], "no pod was evicted"
     assert [one.seconds for one in every if one.kind == "Paused"] == [None, None]
     assert every[0].at == START
 
@@ -67,7 +72,7 @@ def test_the_table() -> None:
     """The newest last; the kind has the colour of what it means, and nothing else has one."""
     lines = history_text(history_document(HISTORY, total=99)).splitlines()
     assert lines[0].split() == ["TIME", "KIND", "WHAT"]
-    assert lines[-1] == f"2026-01-05 08:13:50Z  Dropped        {TEXTS[-1]}"
+    assert lines[-1] == f"2026-01-05 08:13:50Z  Dropped           {TEXTS[-1]}"
     painted = history_text(history_document(HISTORY[14:16], total=99), TextLayout(color=True)).splitlines()
     assert "\x1b[32mMoved\x1b[0m" in painted[1]
     assert "\x1b[33mMoved\x1b[0m" in painted[2]

@@ -69,6 +69,7 @@ NEW: dict[str, object] = {
     "canaries": [],
     "outbox": [],
     "noted": {},
+    "lost": [],
     "requests": [["2026-01-01T00:00:00Z", "", ""]],
 }
 """Keys that came later: version 0.1 ignores them."""

@@ -104,6 +104,17 @@ def test_another_revision_of_a_workload_is_its_rollout() -> None:
         assert changes(snapshot, after) == [(ViolationCause.ROLLOUT, "default/web (Deployment)")]
 
 
+def test_the_first_replica_set_of_a_deployment_is_no_rollout() -> None:
+    """Its second one is."""
+    snapshot = shop()
+    (first,) = (one for one in snapshot.workloads if one.kind == "ReplicaSet")
+    bare = replace(snapshot, workloads=tuple(one for one in snapshot.workloads if one is not first))
+    assert changes(bare, snapshot) == []
+    second = structs.replace(first, uid="second", name="web-2")
+    after = replace(snapshot, workloads=(*snapshot.workloads, second))
+    assert changes(snapshot, after) == [(ViolationCause.ROLLOUT, "default/web (Deployment)")]
+
+
 def test_another_label_of_a_node_changes_no_domain() -> None:
     """Only the value of a key that forms domains does."""
     snapshot = shop()

@@ -24,7 +24,7 @@ from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.reporting.documents.status import MoveEntry
 from rebalancer.reporting.documents.waits import LikelyDomains, RepairWait, shorten
-from rebalancer.reporting.headline import Headline, Sign, approval_sentences, approval_title, headline, hold_sentence
+from rebalancer.reporting.headline import Headline, Sign, approval_sentences, approval_title, headlines, hold_sentence
 from rebalancer.reporting.phrases import ago, domains_text, from_now
 
 MOVING_SECONDS: Final = 2
@@ -204,17 +204,26 @@ class PageView:
 
     # The head
 
-    @cached_property
+    @property
     def headline(self) -> Headline:
-        """What happens and what comes next."""
+        """What is lost, else what happens and what comes next."""
+        return self._headlines[0]
+
+    @property
+    def below(self) -> Sequence[Headline]:
+        """What else is lost, and what happens and comes next then."""
+        return self._headlines[1:]
+
+    @cached_property
+    def _headlines(self) -> Sequence[Headline]:
         overview = self._page.overview
         if self._address.path == "/workload" and overview is not None and overview.rows:
             row = overview.rows[0]
             end = f", {self._ends(row.wait).short}" if row.wait is not None else ""
-            return Headline(SIGNS[row.state], f"{row.namespace}/{row.of}: {_state_words(row)}{end}")
+            return [Headline(SIGNS[row.state], f"{row.namespace}/{row.of}: {_state_words(row)}{end}")]
         if not self._page.leads and self._page.status.leader:
-            return Headline(Sign.NOTE, f"This process does not lead: open the page of {self._page.status.leader}")
-        return headline(self._page.status, overview.figures if overview is not None else None, self._now)
+            return [Headline(Sign.NOTE, f"This process does not lead: open the page of {self._page.status.leader}")]
+        return headlines(self._page.status, overview.figures if overview is not None else None, self._now)
 
     @property
     def seconds(self) -> int:
@@ -625,7 +634,7 @@ class PageView:
 
     def _entry(self, entry: HistoryEntry) -> Past:
         sign = _PAST_SIGNS.get(entry.kind, Sign.NOTE)
-        if entry.kind == EntryKind.MOVED:
+        if entry.outcome:
             sign = Sign.GOOD if entry.outcome == MoveState.VERIFIED else Sign.NONE
         return Past(entry.at, self._when(entry.at), sign, entry.text, "", "")
 

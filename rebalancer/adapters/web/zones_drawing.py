@@ -33,6 +33,7 @@ _NO_ZONE: Final = "(none)"
 
 _PATTERNS: Final = {"waiting": "striped", "blocked": "crossed", "arriving": "arriving"}
 _NODE_WORDS: Final = {
+    NodeMark.LOST: "lost",
     NodeMark.NOT_READY: "not ready",
     NodeMark.CORDONED: "cordoned",
     NodeMark.SETTLING: "settling",
@@ -40,7 +41,7 @@ _NODE_WORDS: Final = {
     NodeMark.RECEIVING: "receiving pods",
     NodeMark.UNCHANGED: "without a move",
 }
-_STATES: Final = (NodeMark.NOT_READY, NodeMark.CORDONED, NodeMark.SETTLING)
+_STATES: Final = (NodeMark.LOST, NodeMark.NOT_READY, NodeMark.CORDONED, NodeMark.SETTLING)
 """The last one is followed by until when."""
 
 

@@ -276,6 +276,16 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return text
 
     @property
+    def sentence(self) -> str:
+        """The message, which begins with what violates it: a domain, or where none does, why no placement satisfies it.
+
+        A zone is lost: 9 pods are to be at most 4 in each of 2 zones, and so far each of these holds 3.
+        """
+        if self.reason is None or self.headroom < 0:
+            return self.message
+        return f"{self._infeasible_text}; now {self._counts_text}"
+
+    @property
     def _counts_text(self) -> str:
         rule, largest = self.rule, self.largest
         if largest is None:

@@ -13,7 +13,10 @@ from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct
 _BY_PEOPLE: Final = frozenset(
     {EntryKind.PAUSED, EntryKind.RESUMED, EntryKind.APPROVED, EntryKind.POLICY_CHANGED, EntryKind.POLICY_REFUSED}
 )
-_LASTING: Final = frozenset({EntryKind.MOVED, EntryKind.SATISFIED, EntryKind.RESUMED, EntryKind.ZONE_RETURNED})
+_NEVER_EVICTED: Final = frozenset({MoveState.REFUSED, MoveState.GONE})
+_LASTING: Final = frozenset(
+    {EntryKind.MOVED, EntryKind.SATISFIED, EntryKind.NO_LONGER_REQUIRED, EntryKind.RESUMED, EntryKind.ZONE_RETURNED}
+)
 """Ends of something that began at `since`."""
 
 
@@ -25,11 +28,15 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     concerns; of a violation of several workloads `others` are those after the first, as many as an entry takes, and
     `number` counts all.
 
+    `kind` is Moved of an eviction that took place, by whatever outcome. A request that was refused or not carried out
+    is Refused, one whose pod was gone before is Gone.
+
     Of a move, `to` are the domains in which its replacement was predicted, `replacementNode` is the node that it got,
-    and `outcome` the state in which the move has ended. `what` is what is violated, the zone, the hash of the policy or
-    plan, or the reason for a pause, which ends by itself at `until`. `who` leads or has paused, resumed, approved or
-    changed the policy: as declared by the command that did it, if `declared`, else a process or "unknown". Of somebody
-    unknown, `manager` is the field manager that Kubernetes has noted of the change, at the time `since`.
+    and `outcome` the state in which the move has ended. `what` is what is violated, why it is not required any more,
+    the zone, the hash of the policy or plan, or the reason for a pause, which ends by itself at `until`. `who` leads or
+    has paused, resumed, approved or changed the policy: as declared by the command that did it, if `declared`, else a
+    process, the field manager that Kubernetes has noted of the change, or "unknown" where it has noted none. The field
+    manager is in `manager`, too, and `since` is the time that Kubernetes has noted.
     """
 
     seq: Number
@@ -114,7 +121,7 @@ def history_entry(entry: Entry) -> HistoryEntry:
     return HistoryEntry(
         seq=entry.seq,
         at=_moment(entry.at),
-        kind=entry.kind,
+        kind=_find_kind(entry),
         text=entry_text(entry),
         namespace=entry.namespace,
         workload=workloads[0] if workloads else None,
@@ -130,7 +137,7 @@ def history_entry(entry: Entry) -> HistoryEntry:
         since=_moment(entry.since) if entry.since else None,
         seconds=max(0, entry.at - entry.since) if entry.since and entry.kind in _LASTING else None,
         until=_moment(entry.until) if entry.until else None,
-        who=entry.who,
+        who=_find_actor(entry),
         declared=_is_declared(entry),
         manager=entry.manager,
         number=entry.number,
@@ -143,6 +150,16 @@ def _moment(seconds: int) -> datetime:
 
 def _is_declared(entry: Entry) -> bool:
     return entry.kind in _BY_PEOPLE and entry.who not in {"", UNKNOWN}
+
+
+def _find_kind(entry: Entry) -> str:
+    """Return the kind of an entry: where no pod was evicted, none has moved."""
+    is_move = entry.kind == EntryKind.MOVED
+    return entry.outcome.capitalize() if is_move and entry.outcome in _NEVER_EVICTED else entry.kind
+
+
+def _find_actor(entry: Entry) -> str:
+    return entry.manager if entry.who == UNKNOWN and entry.manager else entry.who
 
 
 def entry_text(entry: Entry) -> str:
@@ -183,6 +200,13 @@ def _satisfied(entry: Entry) -> str:
     return f"{_subject(entry)}: satisfied again after {_lasted(entry)}"
 
 
+def _dropped(entry: Entry) -> str:
+    if not entry.token:
+        return f"{plural(entry.number, 'more workload')} no longer required to satisfy a constraint or limit"
+    subject = _subject(entry) if entry.workload else "a workload that this process has not seen"
+    return f"{subject}: violated for {_lasted(entry)}, no longer required: {entry.what}"
+
+
 def _paused(entry: Entry) -> str:
     end = f"until {_moment(entry.until):%Y-%m-%d %H:%M:%SZ}" if entry.until else "until somebody resumes"
     return f"paused by {_person(entry)} {end}: {entry.what or 'no reason given'}"
@@ -192,6 +216,11 @@ def _resumed(entry: Entry) -> str:
     if not entry.who:
         return f"the pause ended by itself after {_lasted(entry)}"
     return f"resumed by {_person(entry)} after {_lasted(entry)}"
+
+
+def _zone_lost(entry: Entry) -> str:
+    held = f": it had {plural(entry.number, 'node')} with {plural(entry.above, 'pod')}" if entry.number else ""
+    return f"{entry.what} has lost its last node{held}"
 
 
 def _returned(entry: Entry) -> str:
@@ -209,13 +238,14 @@ _TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
     EntryKind.MOVED: _moved,
     EntryKind.VIOLATED: _violated,
     EntryKind.SATISFIED: _satisfied,
+    EntryKind.NO_LONGER_REQUIRED: _dropped,
     EntryKind.PAUSED: _paused,
     EntryKind.RESUMED: _resumed,
     EntryKind.APPROVED: lambda entry: f"plan {entry.what} approved by {_person(entry)}",
     EntryKind.POLICY_CHANGED: lambda entry: f"policy {entry.what} in force, changed by {_person(entry)}",
     EntryKind.POLICY_REFUSED: lambda entry: f"policy refused, changed by {_person(entry)}: {entry.what}",
     EntryKind.LEADS: lambda entry: f"{entry.who} leads",
-    EntryKind.ZONE_LOST: lambda entry: f"{entry.what} has lost its last node",
+    EntryKind.ZONE_LOST: _zone_lost,
     EntryKind.ZONE_RETURNED: _returned,
     EntryKind.SAMPLE: _sampled,
     EntryKind.DROPPED: lambda entry: (
@@ -233,10 +263,13 @@ def _subject(entry: Entry) -> str:
 
 
 def _person(entry: Entry) -> str:
-    """Name who has done it: as declared, or the field manager of somebody unknown."""
+    """Name who has done it: as declared, or the field manager and when it did it, as Kubernetes has noted."""
     if _is_declared(entry):
         return f"{entry.who} (declared)"
-    return f"{UNKNOWN}, field manager {entry.manager}" if entry.manager else UNKNOWN
+    if not entry.manager:
+        return UNKNOWN
+    at = f" at {_moment(entry.since):%Y-%m-%d %H:%M:%SZ}" if entry.since and entry.kind != EntryKind.RESUMED else ""
+    return f"field manager {entry.manager}{at}"
 
 
 def _lasted(entry: Entry) -> str:

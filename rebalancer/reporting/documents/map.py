@@ -23,6 +23,8 @@ from rebalancer.reporting.documents.document import (
 class NodeState(StrEnum):
     """Whether a node takes pods; of several the worst, in this order."""
 
+    LOST = "lost"
+    """It is gone, without having been drained; the controller has seen it before."""
     NOT_READY = "not ready"
     CORDONED = "cordoned"
     SETTLING = "settling"
@@ -69,10 +71,24 @@ class MapNode(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     until: datetime | None = None
 
 
+class MapLoss(CamelCaseStruct, frozen=True, kw_only=True):
+    """What a zone has lost: all that took pods (`whole`), `at`, or some of its nodes since then.
+
+    `nodes` do not take pods any more, and held `pods` when they were last seen, without those of DaemonSets.
+    """
+
+    at: datetime
+    whole: bool
+    nodes: Number
+    pods: Number
+
+
 class MapZone(CamelCaseStruct, frozen=True, kw_only=True):
     """A domain of the map's key with its nodes, by name; the zone "" has the nodes without the key.
 
-    Of `of` nodes, `ready` are Ready and not cordoned. `folded` counts the nodes that are not in `nodes`, by state.
+    A zone that is `lost`, null unless it lacks nodes, keeps them: those that are gone are among its nodes in the state
+    lost, unless they are in another zone now. Of `of` nodes, `ready` are Ready and not cordoned. `folded` counts the
+    nodes that are not in `nodes`, by state.
     `back` is when it got nodes, or lost ones back, within the last hour, as far as the controller has seen.
     `unsettledUntil` is when replacements may land in it again if nothing changes, null unless it loses nodes.
     """
@@ -84,6 +100,7 @@ class MapZone(CamelCaseStruct, frozen=True, kw_only=True):
     of: Number
     back: datetime | None
     unsettled_until: datetime | None
+    lost: MapLoss | None = None
 
 
 class MapDomain(CamelCaseStruct, frozen=True, kw_only=True):

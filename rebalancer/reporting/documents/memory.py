@@ -135,7 +135,7 @@ def _shorten_since(memory: Memory) -> Memory:
 
 def _drop_delaying(memory: Memory) -> Memory:
     return msgspec.structs.replace(
-        memory, seen=(), changes=(), causes=(), settling=(), windows=(), queued=(), canaries=(), outbox=()
+        memory, seen=(), changes=(), causes=(), settling=(), windows=(), queued=(), canaries=(), outbox=(), lost=()
     )
 
 

@@ -17,7 +17,7 @@ from rebalancer.reporting.documents.document import CamelCaseStruct, Number, Tex
 from rebalancer.reporting.documents.map import NodeState
 
 _MOST: Final = 100
-_ORDER: Final = {NodeState.NOT_READY: 0, NodeState.CORDONED: 1, NodeState.SETTLING: 2, NodeState.READY: 3}
+_ORDER: Final = {state: rank for rank, state in enumerate(NodeState)}
 
 
 class NodeEntry(CamelCaseStruct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ def _why(node: Node, state: NodeState) -> str:
             return f"it is cordoned by {node.cordoned_by}" if node.cordoned_by else "it is cordoned"
         case NodeState.SETTLING:
             return "it, or a node of its zone, has changed lately (nodes.settle)"
-        case NodeState.READY:
+        case NodeState.READY | NodeState.LOST:
             return ""
 
 

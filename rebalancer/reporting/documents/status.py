@@ -33,6 +33,7 @@ from rebalancer.reporting.documents.document import (
     to_json,
     workload_name,
 )
+from rebalancer.reporting.documents.losses import LossStatus
 from rebalancer.reporting.documents.map import MapDocument
 from rebalancer.reporting.documents.overview import Figures
 from rebalancer.reporting.documents.waits import (
@@ -253,7 +254,8 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """The controller's status. `leader` wrote it; `lease` says who leads now, null in the document that is stored.
 
-    `figures` are the numbers of the last cycle, null before it. `guards` is empty while no eviction waits for them.
+    `losses` are the first five zones that have lost nodes, whole zones first. `figures` are the numbers of the last
+    cycle, null before it. `guards` is empty while no eviction waits for them.
     `waits` are the first twenty repairs that do not go on, those first that go on next; `holds` is what keeps evictions
     back in the cluster, in namespaces and into domains. `refused_evictions` are the first hundred that admission
     control refused and that are not to be tried again yet. `forbidden_kinds` are the optional kinds that the
@@ -276,6 +278,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     in_flight: tuple[MoveEntry, ...]
     last_moves: tuple[MoveEntry, ...]
     plan: PlanSummary
+    losses: tuple[LossStatus, ...] = ()
     figures: Figures | None = None
     approval: ApprovalStatus | None = None
     refusals: dict[str, Annotated[int, Meta(ge=1)]]

@@ -13,6 +13,8 @@ from rebalancer.reporting.documents.document import CamelCaseStruct, Number
 class NodeMark(StrEnum):
     """What there is to say of a node; of several the first in this order."""
 
+    LOST = "lost"
+    """It is gone, without having been drained; the controller has seen it before."""
     NOT_READY = "not ready"
     CORDONED = "cordoned"
     SETTLING = "settling"
@@ -54,7 +56,8 @@ class ZoneEntry(CamelCaseStruct, frozen=True, kw_only=True):
 class ZonesDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """The zones, those that hold most such pods, at most 24, by name; `moreZones` is the number of others.
 
-    `key` is the topology key whose domains they are, "" where all nodes are in one. `nodes` are those of all zones.
+    `key` is the topology key whose domains they are, "" where all nodes are in one. `nodes` are those of all zones,
+    without lost ones.
     """
 
     key: str

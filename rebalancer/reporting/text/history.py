@@ -27,19 +27,14 @@ def history_text(document: HistoryDocument, layout: TextLayout = PLAIN) -> str:
         reason = "nothing has happened yet" if not document.total else f"none of {document.total} is selected"
         return f"No entries: {reason}.\n"
     rows = [
-        (f"{entry.at:%Y-%m-%d %H:%M:%SZ}", layout.paint(_name(entry), _find_style(entry)), entry.text)
+        (f"{entry.at:%Y-%m-%d %H:%M:%SZ}", layout.paint(entry.kind, _find_style(entry)), entry.text)
         for entry in document.entries
     ]
     return join_lines(layout.table(_HEAD, rows))
 
 
-def _name(entry: HistoryEntry) -> str:
-    """Name what has happened: where no pod was evicted, none has moved."""
-    return entry.outcome.capitalize() if entry.outcome in {MoveState.REFUSED, MoveState.GONE} else entry.kind
-
-
 def _find_style(entry: HistoryEntry) -> Style | None:
-    if entry.kind == EntryKind.MOVED:
+    if entry.outcome:
         return Style.GOOD if entry.outcome == MoveState.VERIFIED else Style.CAUTION
     return next((style for kind, style in _STYLES.items() if kind == entry.kind), None)
 

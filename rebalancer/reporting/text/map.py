@@ -43,7 +43,11 @@ _SHORTEST_PREFIX: Final = 3
 
 _GAP: Final = " | "
 _MARKS: Final = {State.VIOLATED: "!", State.INFEASIBLE: "x", State.UNFIXABLE: "x"}
-_NODE_SIGNS: Final = {NodeState.CORDONED: ("cord", "cordoned"), NodeState.NOT_READY: ("down", "not ready")}
+_NODE_SIGNS: Final = {
+    NodeState.CORDONED: ("cord", "cordoned"),
+    NodeState.NOT_READY: ("down", "not ready"),
+    NodeState.LOST: ("lost", "lost"),
+}
 
 
 class _Piece(NamedTuple):
@@ -214,7 +218,9 @@ class _MapText:
             titles = [f"{word} {zone.name.removeprefix(self._zone_prefix)}".strip()]
         else:
             titles = [f"no {word or self._document.key}" if self._document.key else "nodes"]
-        if not zone.of:
+        if zone.lost is not None and zone.lost.whole:
+            titles += [f"lost {zone.lost.at:%H:%M}", plural(zone.lost.nodes, "node"), plural(zone.lost.pods, "pod")]
+        elif not zone.of:
             titles.append("no node")
         elif zone.ready < zone.of and (folded or zone.folded):
             titles.append(f"{zone.ready} of {zone.of} ready")

@@ -13,7 +13,7 @@ from rebalancer.reporting.headline import (
     Sign,
     approval_sentences,
     approval_title,
-    headline,
+    headlines,
     hold_sentence,
     wait_sentence,
 )
@@ -69,9 +69,9 @@ def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Itera
     figures = status.figures
     if figures is None:
         return
-    sign, text = headline(status, figures, now)
-    mark = f"{layout.paint(*_SIGNS[sign])} " if sign in _SIGNS else ""
-    yield from layout.wrap(f"{mark}{text}")
+    for sign, text in headlines(status, figures, now):
+        mark = f"{layout.paint(*_SIGNS[sign])} " if sign in _SIGNS else ""
+        yield from layout.wrap(f"{mark}{text}")
     left = figures.next_at - now if figures.next_at is not None and figures.next_at > now else None
     parts = (
         (Sign.VIOLATED, figures.violated, f"of {plural(figures.workloads, 'workload')} violated"),

@@ -1,0 +1,122 @@
+"""What of the cluster is lost now, and what follows from it: made once in a cycle, for all that is said of it.
+
+memory (nodes, pods as last seen) + snapshot + what is violated because of it ──► losses, whole zones first
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from rebalancer.account.account import Account
+from rebalancer.assessment.assess import Assessment
+from rebalancer.assessment.causes import Causes, constraint_token, limit_token
+from rebalancer.model.losses import DomainLoss
+from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import Reason, State, ViolationCause
+from rebalancer.model.snapshot import Snapshot
+
+_BY_LOSS: Final = frozenset({ViolationCause.ZONE_LOST, ViolationCause.NODE_LOST})
+_NEVER: Final = frozenset({State.INFEASIBLE, State.UNFIXABLE})
+_SETTLING: Final = frozenset({Reason.NODE_SETTLING, Reason.DOMAIN_UNSETTLED})
+
+
+class Consequences(NamedTuple):
+    """How many constraints and limits over the domains of a key are violated because of a loss, and of which workloads.
+
+    They are `hopeless` where no placement satisfies any of them before nodes are back.
+    """
+
+    constraints: int
+    limits: int
+    hopeless: bool
+    workloads: frozenset[Reference]
+
+
+class Begin(NamedTuple):
+    """When the first repair of what is violated goes on, and whether it waits for nodes or domains to settle."""
+
+    at: datetime
+    settling: bool
+
+
+class Lack(NamedTuple):
+    """A domain that lacks nodes: all that took pods (`whole`), or some; `number` of them are lost."""
+
+    lost: DomainLoss
+    number: int
+    whole: bool
+
+    @property
+    def at(self) -> datetime:
+        """When the domain was lost, or since when it loses nodes."""
+        return self.lost.until if self.whole else self.lost.since
+
+
+class Loss(NamedTuple):
+    """What a domain lacks, and what follows.
+
+    `elsewhere` are the domains that lost nodes are in now. `begin` is None where a repair goes on, or none is known to.
+    """
+
+    lack: Lack
+    elsewhere: Sequence[str]
+    consequences: Consequences
+    begin: Begin | None
+
+
+def lack_of(lost: DomainLoss, snapshot: Snapshot) -> Lack:
+    """Return what a domain lacks in a snapshot."""
+    there = [node for node in snapshot.nodes if node.labels.get(lost.key) == lost.value]
+    whole = not any(node.ready for node in there)
+    missing = lost.had - sum(node.takes_pods for node in there)
+    return Lack(lost, missing if whole else min(lost.number, missing), whole)
+
+
+def find_losses(
+    losses: Sequence[DomainLoss], snapshot: Snapshot, assessment: Assessment, causes: Causes, account: Account
+) -> tuple[Loss, ...]:
+    """Return what is lost: whole domains first, then those with most pods lost."""
+    found = list[Loss]()
+    for lost in losses:
+        consequences = _find_consequences(lost.key, assessment, causes)
+        elsewhere = sorted(set(_find_elsewhere(lost, snapshot)))
+        begin = _find_begin(consequences.workloads, account)
+        found.append(Loss(lack_of(lost, snapshot), elsewhere, consequences, begin))
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(loss: Loss) -> tuple[bool, int, str, str]:
+    lack = loss.lack
+    return not lack.whole, -lack.lost.pods, lack.lost.key, lack.lost.value
+
+
+def _find_elsewhere(lost: DomainLoss, snapshot: Snapshot) -> Iterator[str]:
+    for node in lost.nodes:
+        now = snapshot.node.get(node.name)
+        if now is not None and now.labels.get(lost.key, lost.value) != lost.value:
+            yield now.labels[lost.key]
+
+
+def _find_consequences(key: str, assessment: Assessment, causes: Causes) -> Consequences:
+    constraints = [
+        (group, one)
+        for group in assessment.groups
+        for one in group.hard
+        if one.topology_key == key and causes.get(constraint_token(group, one)) in _BY_LOSS
+    ]
+    limits = [one for one in assessment.limits if one.topology_key == key and causes.get(limit_token(one)) in _BY_LOSS]
+    hopeless = bool(limits) and not constraints and all(one.state in _NEVER for one in limits)
+    workloads = {part.member.reference for limit in limits for part in limit.parts}
+    workloads.update(workload for group, _ in constraints for workload in group.workloads)
+    return Consequences(len(constraints), len(limits), hopeless, frozenset(workloads))
+
+
+def _find_begin(workloads: Collection[Reference], account: Account) -> Begin | None:
+    if not account.moving.keys().isdisjoint(workloads):
+        return None
+    repairs = [one for one in account.repairs.values() if any(name in workloads for name in one.component.workloads)]
+    if any(one.wait is None and one.numbers.evictions for one in repairs):
+        return None
+    waits = (one.wait for one in repairs if one.wait is not None)
+    begins = [Begin(wait.until, wait.refusal.reason in _SETTLING) for wait in waits if wait.until is not None]
+    return min(begins, default=None)

@@ -1,0 +1,112 @@
+"""Which zones have lost nodes, and what these held: a zone that is gone is to be reported, not to disappear.
+
+A node is lost when it took pods and is gone, is not Ready, or is in another zone. One that was cordoned before, or that
+an autoscaler has marked, goes as part of a drain; one without pods goes unnoticed as long as its zone lives. It is over
+when the node is back in its zone, when the zone has as many nodes as before, or after an hour, unless the node is
+still there and not Ready. A zone that has no node at all is remembered for as long as the policy says
+(`topology.remember`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import structs
+
+from rebalancer.model.losses import DomainLoss, LostNode
+from rebalancer.model.nodes import ZONE, Node
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Policy
+from rebalancer.tracking.zones import ZONE_LIFETIME, find_zone_keys
+
+MOST_DOMAINS: Final = 10
+"""Domains whose losses are stored, those that lost a node last."""
+
+MOST_NODES: Final = 20
+"""Lost nodes of a domain that are stored by name; further ones are counted."""
+
+_OF_ITS_NODE: Final = "DaemonSet"
+
+
+def observe_losses(
+    known: Sequence[DomainLoss], before: Snapshot | None, after: Snapshot, policy: Policy, now: datetime
+) -> tuple[DomainLoss, ...]:
+    """Return the losses to store after a snapshot; `before` is that of the last cycle, None where there was none."""
+    changed = [] if before is None else [node for node in before.nodes if after.node.get(node.name) is not node]
+    if not known and not changed:
+        return ()
+    stored = {(loss.key, loss.value): loss for loss in known}
+    if before is not None:
+        for key in sorted({ZONE, *find_zone_keys(policy)}):
+            for value, lost in _find_lost(changed, before, after, key, now).items():
+                loss = stored.get((key, value)) or _begin(before, key, value)
+                stored[key, value] = _add(loss, lost)
+    longest = max(ZONE_LIFETIME, policy.topology.remember)
+    left = (_go_on(loss, after, now, longest) for loss in stored.values())
+    newest = sorted((loss for loss in left if loss is not None), key=lambda loss: loss.until, reverse=True)
+    return tuple(sorted(newest[:MOST_DOMAINS], key=lambda loss: (loss.key, loss.value)))
+
+
+def _find_lost(
+    changed: Iterable[Node], before: Snapshot, after: Snapshot, key: str, now: datetime
+) -> dict[str, list[LostNode]]:
+    """Return the nodes that were lost between two snapshots, by the domain that they were in."""
+    lost: dict[str, list[LostNode]] = {}
+    alive = {node.labels.get(key) for node in after.nodes if node.ready} if changed else set()
+    for old in changed:
+        node = after.node.get(old.name)
+        if key in old.labels and old.takes_pods and not old.being_removed and _is_lost(old, node, key):
+            at = min(now, node.lost_since) if node is not None and node.lost_since is not None else now
+            pods = _count_pods(before, old.name)
+            if pods or old.labels[key] not in alive:
+                lost.setdefault(old.labels[key], []).append(LostNode(old.name, at, pods))
+    return lost
+
+
+def _is_lost(old: Node, node: Node | None, key: str) -> bool:
+    if node is None:
+        return True
+    return (not node.ready and not node.unschedulable) or node.labels.get(key) != old.labels[key]
+
+
+def _count_pods(snapshot: Snapshot, node: str) -> int:
+    """Return how many pods a node holds that others would create anew elsewhere."""
+    pods = snapshot.pods_on.get(node, ())
+    return sum(not pod.mirror and (pod.owner is None or pod.owner.kind != _OF_ITS_NODE) for pod in pods)
+
+
+def _nodes_of(snapshot: Snapshot, key: str, value: str) -> Iterator[Node]:
+    return (node for node in snapshot.nodes if node.labels.get(key) == value)
+
+
+def _begin(before: Snapshot, key: str, value: str) -> DomainLoss:
+    had = sum(node.takes_pods for node in _nodes_of(before, key, value))
+    return DomainLoss(key=key, value=value, had=had, nodes=())
+
+
+def _add(loss: DomainLoss, lost: Iterable[LostNode]) -> DomainLoss:
+    """Return a loss with further nodes; one that is lost again counts as it was then."""
+    names = {node.name for node in loss.nodes}
+    new = sorted(node for node in lost if node.name not in names)
+    room = MOST_NODES - len(loss.nodes)
+    return structs.replace(
+        loss,
+        nodes=(*loss.nodes, *new[:room]),
+        more=loss.more + len(new[room:]),
+        more_pods=loss.more_pods + sum(node.pods for node in new[room:]),
+    )
+
+
+def _go_on(loss: DomainLoss, after: Snapshot, now: datetime, longest: timedelta) -> DomainLoss | None:
+    """Return what is still lost of a domain, None if nothing is."""
+    there = {node.name: node for node in _nodes_of(after, loss.key, loss.value)}
+    lifetime = ZONE_LIFETIME if there else longest
+    if sum(node.takes_pods for node in there.values()) >= loss.had:
+        return None
+    nodes = tuple(
+        structs.replace(node, at=min(now, node.at))
+        for node in loss.nodes
+        if not (node.name in there and there[node.name].takes_pods)
+        and (now - node.at < lifetime or (node.name in there and not there[node.name].ready))
+    )
+    return structs.replace(loss, nodes=nodes) if nodes else None
