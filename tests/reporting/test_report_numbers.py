@@ -83,7 +83,9 @@ def check_text(cycle: Cycle) -> None:
     sums = re.findall(r"(\d+) of (\d+) \w+ not satisfied", head)
     assert sums == [(str(one), str(len(of))) for one, of in ((broken, constraints), (over, limits)) if one]
     for one, of, noun in ((broken, constraints, "constraint"), (over, limits, "limit")):
-        whole = f"all {plural(len(of), noun)} satisfied" if len(of) > 1 else f"1 {noun} satisfied" if of else f"no {noun}"
+        whole = (
+            f"all {plural(len(of), noun)} satisfied" if len(of) > 1 else f"1 {noun} satisfied" if of else f"no {noun}"
+        )
         assert bool(one) != (whole in head)
     shape = r"^(\S+)\s+(.+\))\s+(\w+)\s+(\d+)\s+(\d+)\s+(?:hard|soft \(\w+\))\s+(\w+)\s+(.*)$"
     rows = Counter(
