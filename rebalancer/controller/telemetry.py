@@ -12,6 +12,7 @@ import structlog
 
 from rebalancer.account.happened import CapacityEnded, Granted, GuardFailed, MoveEnded, Occurrence
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
+from rebalancer.adapters.kubernetes.configmaps import STATUS
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.adapters.prometheus import Metrics, parse_request
 from rebalancer.adapters.web import WebServer, probe_routes
@@ -40,7 +41,7 @@ from rebalancer.decoding.kinds import OPTIONAL_KINDS
 from rebalancer.history.trend import TREND_MAP
 from rebalancer.locations import Address
 from rebalancer.policy import default_policy
-from rebalancer.policy.team_maps import POLICY_MAP
+from rebalancer.policy.team_maps import POLICY_MAP, VALID_POLICY_MAP
 from rebalancer.ports import EvictionResult, PatchResult
 from rebalancer.tracking.motion import Look
 
@@ -59,8 +60,17 @@ _TEAM_POLICY = f"/configmaps/{POLICY_MAP}"
 _EVENTS = "/apis/events.k8s.io/"
 """How the path of a request for an event begins."""
 
-_HISTORY = f"/configmaps/{TREND_MAP}"
-"""How the name of a ConfigMap of the history begins in the path of a request."""
+_WRITTEN_ASIDE = (f"/configmaps/{TREND_MAP}", f"/configmaps/{VALID_POLICY_MAP}")
+"""How the names of ConfigMaps of which no decision depends begin in the path of a request."""
+
+_STATUS = ("/configmaps", f"/configmaps/{STATUS}")
+"""How the paths of requests end that create or change the status."""
+
+_NOT_THERE = frozenset({403, 404})
+"""The answers where it does not exist, and this account may not create it."""
+
+_RIGHTS = "/apis/authorization.k8s.io/"
+"""How the path of a question about rights begins."""
 
 _OPTIONAL = tuple(f"/{kind.plural}" for kind in OPTIONAL_KINDS)
 """How the path of a list or a watch of an optional kind ends."""
@@ -154,8 +164,12 @@ class Telemetry:
         self._metrics.counter(API_REQUESTS).labels(*parse_request(method, path), str(code)).inc()
         # One team without a right must not open the breaker, nor many hold it shut. No more must events: nothing
         # depends on them, and a webhook or a quota of one namespace may refuse them all. Nor must a kind that is
-        # optional: the roles of an earlier version have no right to it. Nor must the history, which nothing depends on.
-        no_matter = path.endswith((_TEAM_POLICY, *_OPTIONAL)) or path.startswith(_EVENTS) or _HISTORY in path
+        # optional: the roles of an earlier version have no right to it. Nor must what is written for people alone, or a
+        # question about rights: where it has no answer, the next eviction has.
+        no_matter = path.endswith((_TEAM_POLICY, *_OPTIONAL)) or path.startswith((_EVENTS, _RIGHTS))
+        no_matter = no_matter or any(name in path for name in _WRITTEN_ASIDE)
+        # Where the status does not exist, nothing is evicted anyway, and it goes on at once when somebody has made it.
+        no_matter = no_matter or (code in _NOT_THERE and path.endswith(_STATUS))
         if not no_matter:
             self.requests.count(_CONFLICT if is_meant else code, seconds)
 
