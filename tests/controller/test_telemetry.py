@@ -97,12 +97,12 @@ def test_what_a_namespace_refuses_for_itself_does_not_count_for_the_breaker() ->
         "/api/v1/resourcequotas": (403, {}),
         "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices": (500, {}),
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": (500, {}),
-        "/api/v1/namespaces/home/configmaps/rebalancer-policy-valid": (404, {}),
-        "/api/v1/namespaces/home/configmaps": (403, {}),
+        "/api/v1/namespaces/ops/configmaps/rebalancer-policy-valid": (404, {}),
+        "/api/v1/namespaces/ops/configmaps": (403, {}),
         "/api/v1/gone": (403, terminating),
         "/api/v1/denied": (403, denied),
         "/api/v1/pods": (403, {}),
-        "/api/v1/namespaces/home/configmaps/rebalancer-status": (500, {}),
+        "/api/v1/namespaces/ops/configmaps/rebalancer-status": (500, {}),
     }
     server = ApiServer()
     server.answers = {("POST", path): answered for path, answered in answers.items()}
