@@ -158,6 +158,7 @@ REPORTED_BY_THE_LEADER = {
     "RebalancerPolicyInvalid": ['rebalancer_team_policy_valid{namespace="shop"}'],
     "RebalancerBreakerOpen": ['rebalancer_breaker_open{cause="pending_pods"}'],
     "RebalancerGuardNotGood": ['rebalancer_guard_good{guard="errors"}'],
+    "RebalancerRightMissing": ["rebalancer_rights_missing{}"],
 }
 """For each alert on what only the leader tells, the series that make it fire while they are 1."""
 
