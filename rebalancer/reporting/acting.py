@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_rest, name_list
 from rebalancer.planning.fates import Fates
 from rebalancer.policy import Mode
@@ -49,16 +50,22 @@ def describe_status(status: StatusDocument) -> str:
         return f"paused{by}: {status.paused.reason}: the controller will not evict"
     if status.mode == Mode.OBSERVE:
         return _ACTING[Mode.OBSERVE]
-    if status.breaker.open:
-        return f"mode {status.mode}, but the breaker is open ({', '.join(status.breaker.causes)}): no eviction now"
-    if status.stale:
-        return f"mode {status.mode}, but {status.stale}: no eviction now"
+    if hindrance := find_hindrance(status):
+        return f"mode {status.mode}, but {hindrance}: no eviction now"
     if status.missing_rights:
         return f"mode {status.mode}, but {describe_missing_rights(status.missing_rights)}"
-    bad = [guard.name for guard in status.guards if not guard.good]
-    if bad:
-        return f"mode {status.mode}, but not every guard is good ({', '.join(bad)}): no eviction now"
     return _ACTING[Mode(status.mode)]
+
+
+def find_hindrance(status: StatusDocument) -> str:
+    """Say what in the cluster or the policy keeps every eviction back, "" where nothing does."""
+    if status.breaker.open:
+        return f"the breaker is open ({', '.join(status.breaker.causes)})"
+    if status.stale:
+        return status.stale
+    bad = [guard.name for guard in status.guards if not guard.good]
+    unsaved = (hold.message for hold in status.holds if hold.reason == Reason.MEMORY_NOT_SAVED)
+    return next(unsaved, f"not every guard is good ({', '.join(bad)})" if bad else "")
 
 
 def describe_missing_rights(namespaces: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rebalancer.model.words import format_rest, name_list, plural, short_key
 from rebalancer.policy import Mode
-from rebalancer.reporting.acting import describe_missing_rights
+from rebalancer.reporting.acting import describe_missing_rights, find_hindrance
 from rebalancer.reporting.documents.losses import LossStatus
 from rebalancer.reporting.documents.overview import Figures
 from rebalancer.reporting.documents.status import ApprovalStatus, StatusDocument
@@ -92,15 +92,12 @@ def _hindrance(status: StatusDocument, figures: Figures) -> Headline | None:
     """Say what keeps every eviction back."""
     if status.mode == Mode.OBSERVE:
         return None
-    if status.breaker.open:
-        return Headline(Sign.NONE, f"No eviction now: the breaker is open ({', '.join(status.breaker.causes)})")
-    if status.stale:
-        return Headline(Sign.NONE, f"No eviction now: {status.stale}")
+    if hindrance := find_hindrance(status):
+        return Headline(Sign.NONE, f"No eviction now: {hindrance}")
     if status.missing_rights and not figures.moving:
         text = describe_missing_rights(status.missing_rights)
         return Headline(Sign.NONE, text[0].upper() + text[1:])
-    bad = [guard.name for guard in status.guards if not guard.good]
-    return Headline(Sign.NONE, f"No eviction now: not every guard is good ({', '.join(bad)})") if bad else None
+    return None
 
 
 def _repair(status: StatusDocument, figures: Figures, now: datetime) -> Headline | None:

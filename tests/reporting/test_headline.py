@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
+from rebalancer.admission.admit import MemoryUnsaved
 from rebalancer.model.breaker import BreakerCause
 from rebalancer.reporting.documents.overview import Figures
 from rebalancer.reporting.documents.status import (
@@ -15,6 +16,7 @@ from rebalancer.reporting.documents.status import (
     PauseStatus,
     StatusDocument,
 )
+from rebalancer.reporting.documents.waits import HoldStatus
 from rebalancer.reporting.headline import Sign, headline
 from rebalancer.reporting.text.layout import TextLayout
 from rebalancer.reporting.text.status import status_text
@@ -45,6 +47,16 @@ APPROVAL = ApprovalStatus(
     left=4,
     command="rebalancer approve 9cba2bd3",
     who="approvers",
+)
+
+
+UNSAVED = HoldStatus(
+    scope="the cluster",
+    reason="MemoryNotSaved",
+    message=str(MemoryUnsaved("HTTP 403")),
+    since=None,
+    until=None,
+    ends_with="when the memory can be saved",
 )
 
 
@@ -85,6 +97,18 @@ APPROVAL = ApprovalStatus(
             BUSY,
             Sign.NONE,
             "No eviction now: not every guard is good (errors)",
+        ),
+        (
+            {"holds": (UNSAVED,)},
+            BUSY,
+            Sign.NONE,
+            "No eviction now: the memory cannot be saved, without which nothing is evicted: HTTP 403",
+        ),
+        (
+            {"missing_rights": ("a", "b", "c", "d", "e", "f")},
+            structs.replace(BUSY, moving=0),
+            Sign.NONE,
+            "No right to evict in a, b, c, d, e and 1 more: apply deploy/evict",
         ),
         (
             {"mode": "Observe", "stale": "Pod: no watch event for 205s"},
