@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from rebalancer.checks.document import CheckDocument
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
@@ -62,6 +63,7 @@ DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
     "map": MapDocument,
     "history": HistoryDocument,
     "trend": TrendDocument,
+    "check": CheckDocument,
 }
 """The documents that scripts may rely on, by the name of their schema."""
 

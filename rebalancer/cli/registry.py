@@ -85,6 +85,11 @@ VERBS = (
         module="rebalancer.cli.status",
     ),
     Verb(
+        name="check",
+        summary="Before anything moves: rights, policy, guards, budgets, other programs that evict, clocks",
+        module="rebalancer.cli.check",
+    ),
+    Verb(
         name="history",
         summary="What has happened: moves, violations, zones lost, who paused, resumed, approved and led",
         module="rebalancer.cli.history",

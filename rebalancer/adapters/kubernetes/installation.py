@@ -1,0 +1,162 @@
+"""Reads what an installation stands on: rights of its account, other programs that evict, kinds, the certificate."""
+
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+from kubernetes import client
+
+from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport
+
+_NOT_FOUND: Final = 404
+_LEASE: Final = "rebalancer"
+_SECONDS: Final = 5.0
+"""How long one question may take."""
+
+_READ: Final = ("pods", "nodes", "persistentvolumes")
+"""Kinds that the controller lists in the whole cluster, however it is installed."""
+
+_PROGRAMS: Final = ("descheduler", "rebalancer")
+"""Parts of the names of images of programs that evict pods for their placement."""
+
+
+class Program(NamedTuple):
+    """A workload that runs a program which may evict pods for their placement, or a Lease that one holds."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    spec: _LeaseSpec = _LeaseSpec()
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    spec: dict[str, Any] = {}
+
+
+class _Leases(msgspec.Struct, frozen=True):
+    items: tuple[_Lease, ...] = ()
+
+
+class _Objects(msgspec.Struct, frozen=True):
+    items: tuple[_Object, ...] = ()
+
+
+class _Review(msgspec.Struct, frozen=True):
+    class Status(msgspec.Struct, frozen=True):
+        allowed: bool
+
+    status: Status
+
+
+def may(transport: Transport, account: str, verb: str, resource: str, namespace: str = "") -> bool:
+    """Return whether an account may do this, "" of namespace: everywhere; raise ClusterError.
+
+    `resource` may have a subresource: `pods/eviction`.
+    """
+    kind, _, sub = resource.partition("/")
+    attributes = {"namespace": namespace, "verb": verb, "resource": kind, "subresource": sub}
+    body = {"spec": {"user": account, "groups": _groups_of(account), "resourceAttributes": attributes}}
+    create = client.AuthorizationV1Api(transport).create_subject_access_review
+    return msgspec.json.decode(transport.call(create, body, timeout=_SECONDS), type=_Review).status.allowed
+
+
+def _groups_of(account: str) -> list[str]:
+    """Return the groups that a service account has: a binding may be of one of them."""
+    namespace = account.split(":")[2]
+    return ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+
+
+def list_leaders(transport: Transport, namespace: str) -> Iterator[Program]:
+    """Yield the Leases of rebalancers in other namespaces that somebody holds; raise ClusterError."""
+    query = {"fieldSelector": f"metadata.name={_LEASE}"}
+    answer = transport.request("GET", "/apis/coordination.k8s.io/v1/leases", query=query, timeout=_SECONDS)
+    for lease in msgspec.json.decode(answer, type=_Leases).items:
+        if lease.metadata.namespace != namespace and lease.spec.holder_identity:
+            yield Program("Lease", lease.metadata.namespace, lease.metadata.name)
+
+
+def list_programs(transport: Transport, namespace: str) -> Iterator[Program]:
+    """Yield Deployments and CronJobs whose images are those of deschedulers, or of rebalancers elsewhere.
+
+    What runs no pod is left out. Raises ClusterError.
+    """
+    for kind, path in (("Deployment", "/apis/apps/v1/deployments"), ("CronJob", "/apis/batch/v1/cronjobs")):
+        answer = transport.request("GET", path, timeout=_SECONDS)
+        for item in msgspec.json.decode(answer, type=_Objects).items:
+            names = item.metadata
+            if names.namespace != namespace and _runs(item.spec) and _evicts(_images(item.spec)):
+                yield Program(kind, names.namespace, names.name)
+
+
+def _runs(spec: dict[str, Any]) -> bool:
+    return spec.get("replicas", 1) != 0 and not spec.get("suspend", False)
+
+
+def _images(spec: dict[str, Any]) -> Iterator[str]:
+    template = spec.get("jobTemplate", {}).get("spec", spec).get("template", {})
+    for container in template.get("spec", {}).get("containers", ()):
+        yield str(container.get("image", ""))
+
+
+def _evicts(images: Iterator[str]) -> bool:
+    return any(program in image.rpartition("/")[2] for image in images for program in _PROGRAMS)
+
+
+def serves_monitoring(transport: Transport) -> bool:
+    """Return whether the API server knows the kinds of the Prometheus operator; raise ClusterError."""
+    try:
+        transport.request("GET", "/apis/monitoring.coreos.com/v1", timeout=_SECONDS)
+    except RequestRefused as error:
+        if error.status == _NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+def read_certificate_end(transport: Transport) -> datetime | None:
+    """Return when the API server's certificate ends, None where there is none, or it is not verified."""
+    address = urlsplit(transport.host)
+    configuration = transport.configuration
+    if address.scheme != "https" or not configuration.verify_ssl:
+        return None
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    try:
+        with (
+            socket.create_connection((address.hostname or "", address.port or 443), timeout=_SECONDS) as raw,
+            context.wrap_socket(raw, server_hostname=configuration.tls_server_name or address.hostname) as secured,
+        ):
+            certificate = secured.getpeercert() or {}
+    except OSError:  # the requests themselves say what is wrong with the connection
+        return None
+    end = certificate.get("notAfter")
+    return datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC) if isinstance(end, str) else None
+
+
+def find_missing_rights(
+    transport: Transport, account: str, namespaces: Sequence[str], *, evicts: bool
+) -> dict[str, list[str]]:
+    """Return the rights that an account lacks, each with the namespaces, none for all; raise ClusterError."""
+    missing: dict[str, list[str]] = {f"list {name}": [] for name in _READ if not may(transport, account, "list", name)}
+    if evicts and not may(transport, account, "create", "pods/eviction"):
+        lacking = [name for name in namespaces if not may(transport, account, "create", "pods/eviction", name)]
+        if lacking:
+            missing["evict"] = lacking
+    return missing
