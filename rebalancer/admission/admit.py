@@ -503,7 +503,8 @@ def _decide(
 
 def _cannot_be_carried_out(proposal: Proposal, steps: Iterable[_Step]) -> bool:
     """Return whether a proposal that nobody has approved yet needs a right that this account lacks."""
-    lacking = (step.evictions for step in steps if isinstance(step.obstacle, RightMissing))
+    # While the API server is still being asked, as after a start, nothing speaks against it yet.
+    lacking = (step.evictions for step in steps if isinstance(step.obstacle, RightMissing) and step.obstacle.known)
     return not proposal.approved and any(one.pod.uid in proposal.uids for step in lacking for one in step)
 
 

@@ -14,7 +14,7 @@ import msgspec
 from rebalancer.adapters.files.profiles import UnreadableProfile
 from rebalancer.adapters.kubernetes.configmaps import CONTROL, find_namespaces
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
-from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
+from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.adapters.web import CannotListen
 from rebalancer.admission.approval import MOST_PROPOSED
 from rebalancer.assessment.findings import Finding
@@ -127,12 +127,14 @@ def _check_namespace(transport: Transport, namespace: str) -> None:
     """Raise CliError if other namespaces have a kill switch and this one has none, as far as that may be read."""
     try:
         namespaces = find_namespaces(transport, CONTROL)
-    except (RequestRefused, msgspec.DecodeError):
+    except (ClusterError, msgspec.DecodeError):
         return
     if namespaces and namespace not in namespaces:
         raise CliError(
             f"namespace {namespace} has no ConfigMap {CONTROL}: the controller, its Lease and its pause are in another "
-            f"namespace; choose it with --controller-namespace, one of {name_list(namespaces)}"
+            f"namespace; choose it with --controller-namespace, one of {name_list(namespaces)}. Where none "
+            "runs: "
+            f"kubectl create configmap {CONTROL} --namespace {namespace}"
         )
 
 

@@ -186,10 +186,7 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
     if status is not None and (found is None or not status.policy.valid):
         last = _find_last_valid(transport, namespace, place, status.policy.hash)
         if last is not None:
-            why = problem or status.policy.error or "there is none"
-            doubt = (
-                f"the controller refuses the policy in {place} ({why}); the last valid one is in force, and used here"
-            )
+            doubt = _doubt_written(status, place, problem)
             return PolicyInForce(ConfigMapPolicy(namespace, VALID_POLICY_MAP), last, doubt, sure=True)
     used = found.policy if found is not None else default_policy()
     sure = status is not None and status.policy.hash == used.hash and not problem
@@ -205,6 +202,14 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
     if doubt and found is None:
         doubt += "; the shipped policy is used: give the controller's with --policy"
     return PolicyInForce(place, found, doubt, sure)
+
+
+def _doubt_written(status: StatusDocument, place: ConfigMapPolicy, problem: str) -> str:
+    """Say why what people have written is not used, but what the controller has stored."""
+    written = f"the policy in {place} cannot be read ({problem})" if problem else f"there is no policy in {place}"
+    if not status.policy.valid:
+        written = f"the controller refuses the policy in {place} ({problem or status.policy.error})"
+    return f"{written}; the last valid one is in force, and used here, as the controller has stored it"
 
 
 def _read_written(transport: Transport, place: ConfigMapPolicy) -> tuple[MapPolicy | None, str]:

@@ -51,7 +51,8 @@ class Target:
             creation = f"kubectl create configmap {name} --namespace {namespace}"
             return CliError(f"{absent}, but a controller has led there. Create it, then repeat: {creation}", *elsewhere)
         nowhere = f"No namespace has a ConfigMap {name}: the installation (deploy/, or its chart) creates it."
-        return CliError(f"{absent}, so no controller reads it there", *(elsewhere or (nowhere,)))
+        read = "so no controller reads it there" if self.led is False else "and whether a controller runs is not known"
+        return CliError(f"{absent}, {read}", *(elsewhere or (nowhere,)))
 
     def forbidden(self, message: str) -> CliError:
         """Return the error of who may not write it: in a wrong namespace, that it is wrong, else the right."""

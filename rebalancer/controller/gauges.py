@@ -163,7 +163,8 @@ GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     ),
     Gauge(
         name="rebalancer_rights_missing",
-        help="Namespaces in which something is to be evicted and this account has no right to; 0 in mode Observe.",
+        help="Namespaces in which the mode wants evictions and the account has no right to evict; 0 in mode Observe. "
+        "While nothing is to be evicted, those with constraints, if it may evict in none of them.",
         rows=_number(_count_missing_rights),
     ),
     Gauge(

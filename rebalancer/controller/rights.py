@@ -1,11 +1,12 @@
 """Asks the API server where this account may evict, before something is requested or proposed there.
 
 One question is enough where it may evict everywhere. Else it is asked of each namespace in which something is to be
-evicted, and while nothing is, of some that have constraints: a right that is missing is to be seen before it is needed.
+evicted, some of them at a time, those that were asked longest ago first. While nothing is to be evicted it is asked of
+those with constraints, until one is found: an account without any such right is to be seen before it is needed.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
 import structlog
@@ -16,14 +17,13 @@ from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, RightsRead
 from rebalancer.policy import Mode
 
-MOST_ASKED: Final = 100
-"""Namespaces with evictions that are asked about; a request in another one tells."""
+ASKED_AT_ONCE: Final = 20
+"""Namespaces that are asked about in a second, however many there are."""
 
 _POLL_SECONDS: Final = 1.0
 """Between two looks whether there is something to ask."""
 
-_MOST_AT_REST: Final = 20
-"""Namespaces that are asked about while nothing is to be evicted."""
+_UNASKED: Final = Rights(everywhere=False)
 
 _log = structlog.get_logger("rebalancer.rights")
 
@@ -46,60 +46,86 @@ class RightsReader(PollingThread):
         self._get_state = get_state
         self._tell = tell
         self._clocks = clocks
-        self._known = Rights(everywhere=False)
-        self._next: float | None = None
-        """When what is missing is asked for again, by the monotonic clock; None: nothing was asked in this mode."""
+        self._begin()
+        super().__init__("rights", _POLL_SECONDS, self.poll)
+
+    def _begin(self) -> None:
+        """Forget all answers: they are of a mode that has ended, or there are none yet."""
+        self._everywhere: bool | None = None
+        """Whether it may evict everywhere; None: there was no answer yet."""
+
+        self._granted: set[str] = set()
+        self._lacking: dict[str, datetime] = {}
+        """Since when it is known of a namespace that it may not evict there."""
+
+        self._asked: dict[str, float] = {}
+        """When each namespace was asked about last, by the monotonic clock."""
+
+        self._next = 0.0
+        """When it is asked again whether it may evict everywhere."""
 
         self._refused: frozenset[str] = frozenset()
         """The namespaces with refused requests, as of the last question."""
-
-        super().__init__("rights", _POLL_SECONDS, self.poll)
 
     def poll(self) -> None:
         """Ask what is not known; what is missing, each ten seconds again; and at once where a request was refused."""
         state = self._get_state()
         if state.mode is Mode.OBSERVE:
-            self._known, self._next = Rights(everywhere=False), None
+            self._begin()
+            self._say(state, _UNASKED)
             return
-        refused = frozenset(state.queue.forbidden)
-        is_due = self._next is None or self._clocks.monotonic() >= self._next or not refused <= self._refused
-        if is_due:
-            self._next, self._refused = self._clocks.monotonic() + ASKED_AGAIN, refused
         try:
-            self._known = self._read(state, self._known, refused, is_due=is_due)
-        except ClusterError as error:
-            _log.warning("rights not read", error=str(error), consequence="the next request tells")
-            self._known = Rights()
-        if self._known != state.queue.rights:
-            self._tell(RightsRead(rights=self._known))
+            self._say(state, self._read(state))
+        except ClusterError as error:  # what was known stays, and the next look asks again
+            self._next = self._clocks.monotonic() + ASKED_AGAIN
+            _log.warning("rights not read", error=str(error), consequence="what was known stays")
+            if self._everywhere is None:
+                self._say(state, Rights())  # a question that cannot be asked keeps nobody back: the next request tells
 
-    def _read(self, state: LoopState, known: Rights, refused: frozenset[str], *, is_due: bool) -> Rights:
-        if is_due and (not known.everywhere or refused) and self._ask(""):
+    def _say(self, state: LoopState, rights: Rights) -> None:
+        if rights != state.queue.rights:
+            self._tell(RightsRead(rights=rights))
+
+    def _read(self, state: LoopState) -> Rights:
+        refused, now = frozenset(state.queue.forbidden), self._clocks.monotonic()
+        is_new = not refused <= self._refused
+        if (is_new or now >= self._next) and (not self._everywhere or refused):
+            self._next, self._refused = now + ASKED_AGAIN, refused
+            self._everywhere = self._ask("")
+            self._granted -= refused
+            for namespace in refused if is_new else ():
+                self._asked.pop(namespace, None)
+        if self._everywhere or self._everywhere is None:
             return Rights()
-        if known.everywhere and not (is_due and refused):
-            return known
-        granted, missing = known.granted - refused if is_due else known.granted, known.missing
-        answers: dict[str, bool] = {}
-        for namespace in _find_wanted(state):
-            if namespace in granted:
-                answers[namespace] = True
-            elif is_due or namespace not in missing:
-                answers[namespace] = self._ask(namespace)
+        return self._read_some(state, now)
+
+    def _read_some(self, state: LoopState, now: float) -> Rights:
+        """Ask about the namespaces that were asked about longest ago, where that is ten seconds ago."""
+        decided, at_rest = _find_wanted(state)
+        # One is enough at rest: an installation may be meant for some namespaces.
+        wanted = decided or (at_rest if self._granted.isdisjoint(at_rest) else frozenset[str]())
+        self._asked = {name: at for name, at in self._asked.items() if name in wanted}
+        self._lacking = {name: since for name, since in self._lacking.items() if name in wanted}
+        due = [name for name in wanted - self._granted if now - self._asked.get(name, -ASKED_AGAIN) >= ASKED_AGAIN]
+        for namespace in sorted(due, key=lambda name: (self._asked.get(name, -ASKED_AGAIN), name))[:ASKED_AT_ONCE]:
+            self._asked[namespace] = now
+            if self._ask(namespace):
+                self._granted.add(namespace)
+                self._lacking.pop(namespace, None)
             else:
-                answers[namespace] = False
-        now = self._clocks.now()
-        return Rights(
-            everywhere=False,
-            granted=frozenset(name for name, may in answers.items() if may),
-            missing={name: missing.get(name, now) for name, may in answers.items() if not may},
-        )
+                self._lacking.setdefault(namespace, self._clocks.now())
+        is_certain = bool(decided) or (self._granted.isdisjoint(wanted) and self._lacking.keys() >= wanted)
+        missing = dict(self._lacking) if is_certain else {}
+        return Rights(everywhere=False, granted=frozenset(self._granted), missing=missing)
 
 
-def _find_wanted(state: LoopState) -> Iterator[str]:
-    """Yield the namespaces that are asked about, each once, sorted."""
+def _find_wanted(state: LoopState) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the namespaces in which something is to be evicted, and those with constraints."""
     cycle = state.cycle
     if cycle is None:
-        return
-    decided = sorted({eviction.pod.namespace for eviction in cycle.fates.evictions})
-    at_rest = {workload.namespace for group in cycle.assessment.groups for workload in group.workloads}
-    yield from islice(decided, MOST_ASKED) if decided else islice(sorted(at_rest), _MOST_AT_REST)
+        return frozenset(), frozenset()
+    decided = frozenset(eviction.pod.namespace for eviction in cycle.fates.evictions)
+    if decided:
+        return decided, frozenset()
+    groups = cycle.assessment.groups
+    return decided, frozenset(workload.namespace for group in groups for workload in group.workloads)

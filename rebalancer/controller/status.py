@@ -48,6 +48,9 @@ from rebalancer.reporting.documents.waits import (
 _MOST_EVICTIONS = 200
 """A plan with more evictions is not stored: the ConfigMap would be too large."""
 
+_MOST_NAMESPACES: Final = 100
+"""Namespaces without the right to evict that are named."""
+
 _MOST_DETAILED: Final = 100
 """Moves in flight that are stored with their destinations."""
 
@@ -131,7 +134,9 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         ),
         prevention=prevention_status(state.reported.prevention),
         forbidden_kinds=tuple(sorted(cycle.snapshot.unknown & OPTIONAL)) if cycle else (),
-        missing_rights=tuple(sorted(state.queue.rights.missing)) if state.mode is not Mode.OBSERVE else (),
+        missing_rights=tuple(sorted(state.queue.rights.missing))[:_MOST_NAMESPACES]
+        if state.mode is not Mode.OBSERVE
+        else (),
     )
 
 

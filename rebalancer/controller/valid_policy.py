@@ -6,6 +6,7 @@ that people have written.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -16,6 +17,9 @@ from rebalancer.policy.team_maps import VALID_POLICY_MAP
 
 STORE_SECONDS = 10.0
 """Between two looks at what there is to store, and between two tries."""
+
+_SKIPPED: Final = 60
+"""Looks that pass after a try that has failed: what an installation lacks is there in minutes at the earliest."""
 
 _log = structlog.get_logger("rebalancer.policy")
 
@@ -30,11 +34,14 @@ class ValidPolicyKeeper(PollingThread):
         """What this process has stored since it leads, None if nothing."""
 
         self._problem = ""
+        self._skipped = 0
+        """How many looks are to pass before the next try."""
+
         super().__init__("valid-policy", STORE_SECONDS, self.poll)
 
     def take(self, policy: bytes) -> None:
         """Take a policy that is in force from now on; from any thread, never blocks."""
-        self._valid = policy
+        self._valid, self._skipped = policy, 0
 
     def poll(self) -> None:
         """Store the policy in force, if this process leads; what goes wrong is logged once, and tried again."""
@@ -42,7 +49,8 @@ class ValidPolicyKeeper(PollingThread):
             self._stored = None  # another leader may have stored another one
             return
         valid = self._valid
-        if valid == self._stored:
+        self._skipped -= 1
+        if valid == self._stored or self._skipped >= 0:
             return
         try:
             put_policy(self._transport, self._namespace, VALID_POLICY_MAP, valid.decode())
@@ -51,6 +59,6 @@ class ValidPolicyKeeper(PollingThread):
                 place = f"ConfigMap {self._namespace}/{VALID_POLICY_MAP}"
                 consequence = "while the policy is invalid, commands do not know which one is in force"
                 _log.warning("policy not stored", place=place, error=str(error), consequence=consequence)
-            self._problem = str(error)
+            self._problem, self._skipped = str(error), _SKIPPED
             return
         self._stored, self._problem = valid, ""

@@ -86,7 +86,9 @@ def test_where_the_controller_has_another_namespace_nothing_is_evicted(
         assert apply(tmp_path, {**plan, "expiresAt": None}) == 1
         assert capsys.readouterr().err == (
             "error: namespace rebalancer-system has no ConfigMap rebalancer-control: the controller, its Lease and its "
-            "pause are in another namespace; choose it with --controller-namespace, one of ops\n"
+            "pause are in another namespace; choose it with --controller-namespace, one of ops. Where none "
+            "runs: "
+            "kubectl create configmap rebalancer-control --namespace rebalancer-system\n"
         )
         server.answers["GET", "/api/v1/configmaps"] = server.answers["GET", POLICY] = 403
         assert apply(tmp_path, {**plan, "expiresAt": None}) == 1

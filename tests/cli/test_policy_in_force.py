@@ -34,9 +34,17 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
         yield made
 
 
-def acts_by(server: ApiServer, policy_hash: str, source: str = "/etc/rebalancer/policy.yaml", path: str = MAP) -> None:
-    """Let the controller say by which policy it acts."""
-    status = {**STATUS, "policy": {"hash": policy_hash, "source": source, "valid": True}}
+def acts_by(
+    server: ApiServer,
+    policy_hash: str,
+    source: str = "/etc/rebalancer/policy.yaml",
+    path: str = MAP,
+    *,
+    valid: bool = True,
+) -> None:
+    """Let the controller say by which policy it acts, and whether a newer one is valid."""
+    error = "" if valid else "mode: found 1"
+    status = {**STATUS, "policy": {"hash": policy_hash, "source": source, "valid": valid, "error": error}}
     server.put(path, data={"status.json": json.dumps(status)})
 
 
@@ -130,6 +138,10 @@ def test_while_what_is_written_is_refused_the_last_valid_one_is_taken(
         server.put(POLICY, data={"policy.yaml": written})
     server.put(VALID, data={"policy.yaml": OWN})
     acts_by(server, HASH)
+    _, _, err = run(capsys, *command)
+    said = f"the policy in {PLACE} cannot be read (" if written is not None else f"there is no policy in {PLACE}"
+    assert f"warning: {said}" in err
+    acts_by(server, HASH, valid=False)
     _, out, err = run(capsys, *command)
     assert f"warning: the controller refuses the policy in {PLACE} (" in err
     assert "the last valid one is in force, and used here" in err

@@ -58,13 +58,16 @@ class Asked:
         self.may = dict(may)
         self.asked: list[str] = []
         clocks = Clocks(now=lambda: self.cluster.now, monotonic=self.cluster.seconds)
-        self.reader = RightsReader(ask=self._ask, get_state=lambda: self.runner.state, tell=self._tell, clocks=clocks)
+        self.fails = False
+        self.reader = RightsReader(ask=self.ask, get_state=lambda: self.runner.state, tell=self.tell, clocks=clocks)
 
-    def _ask(self, namespace: str) -> bool:
+    def ask(self, namespace: str) -> bool:
         self.asked.append(namespace)
+        if self.fails:
+            raise ClusterError("no answer")
         return self.may.get(namespace, False)
 
-    def _tell(self, event: LoopEvent) -> None:
+    def tell(self, event: LoopEvent) -> None:
         assert isinstance(event, RightsRead)
         self.runner.tell(event)
 
@@ -159,30 +162,100 @@ def test_in_observe_nothing_is_asked_and_what_was_known_is_forgotten() -> None:
     policy = case.state.in_force.policy
     case.runner.state = replace(case.state, in_force=replace(case.state.in_force, policy=eager(Mode.OBSERVE)))
     assert case.poll() == []
+    assert case.state.queue.rights == Rights(everywhere=False), "nothing is sent before the next answer"
     case.runner.state = replace(case.state, in_force=replace(case.state.in_force, policy=policy))
     assert case.poll() == [""]
 
 
-def test_while_nothing_is_to_be_evicted_some_namespaces_with_constraints_are_asked_about() -> None:
-    """A right that is missing is seen before it is needed."""
+def at_rest(may: Mapping[str, bool]) -> Asked:
+    """Return a case in which nothing is violated, in two namespaces with constraints."""
     blueprint = a_cluster("abc", 2)
-    blueprint.deployment("web", on={"a-1": 1, "b-1": 1, "c-1": 1}, spread={ZONE: 1}, namespace="calm")
-    case = Asked({})
+    for namespace in ("calm", "quiet"):
+        blueprint.deployment("web", on={"a-1": 1, "b-1": 1, "c-1": 1}, spread={ZONE: 1}, namespace=namespace)
+    case = Asked(may)
     case.simulation = Simulation(SimulatedCluster(blueprint.snapshot()), eager())
     case.runner = case.simulation.runner
     case.simulation.cycles(1)
-    assert case.poll() == ["", "calm"]
+    return case
 
 
-def test_a_question_without_an_answer_forbids_nothing() -> None:
-    """Then the next request tells, as it does of a namespace beyond the first hundred."""
-    case = Asked({})
+def test_an_account_that_may_evict_nowhere_is_seen_before_something_is_to_be_evicted() -> None:
+    """It may have to be somewhere: an installation for some namespaces is nobody's fault."""
+    case = at_rest({})
+    assert case.poll() == ["", "calm", "quiet"]
+    assert case.state.queue.rights.missing.keys() == {"calm", "quiet"}
+    case = at_rest({"quiet": True})
+    assert case.poll() == ["", "calm", "quiet"]
+    assert (case.state.queue.rights.missing, case.headline()) == ({}, "Nothing is violated, nothing moves")
+    case.cluster.advance(20)
+    assert case.poll() == [""]
 
-    def fail(_: str) -> bool:
-        raise ClusterError("no answer")
 
-    case.reader._ask = fail  # the server is gone from here on
+def test_however_many_namespaces_there_are_each_has_its_turn() -> None:
+    """Twenty in a second, those first that were asked about longest ago: the last one is not forgotten."""
+    blueprint = a_cluster("abc", 2)
+    for number in range(50):
+        blueprint.deployment("web", on={"a-1": 3}, spread={ZONE: 1}, namespace=f"n{number:02}")
+    case = Asked({"n49": True})
+    case.cluster = SimulatedCluster(blueprint.snapshot())
+    case.simulation = Simulation(case.cluster, eager())
+    case.runner = case.simulation.runner
+    clocks = Clocks(now=lambda: case.cluster.now, monotonic=case.cluster.seconds)
+    case.reader = RightsReader(ask=case.ask, get_state=lambda: case.state, tell=case.tell, clocks=clocks)
+    case.poll()
+    case.simulation.cycles(1, apart=1)
+    asked = []
+    for _ in range(4):
+        asked += case.poll()
+        case.cluster.advance(1)
+    assert asked == [f"n{number:02}" for number in range(50)]
+    case.simulation.cycles(1, apart=1)
+    assert case.evicted() == {"n49"}
+    case.cluster.advance(10)
+    assert case.poll()[:2] == ["", "n00"]
+
+
+def test_a_question_without_an_answer_changes_nothing_that_is_known() -> None:
+    """What is missing stays missing, and is asked again; before the first answer the next request tells."""
+    case = Asked({"one": True})
+    case.poll()
+    case.simulation.cycles(1, apart=1)
+    case.poll()
+    known = case.state.queue.rights
+    assert known.missing.keys() == {"two"}
+    case.fails = True
+    case.cluster.advance(10)
     with capture_logs() as logs:
-        case.poll()
+        assert case.poll() == [""]
+    assert (logs[0]["event"], case.state.queue.rights) == ("rights not read", known)
+    case.fails, case.may = False, {"": True}
+    case.cluster.advance(10)
+    assert case.poll() == [""]
     assert case.state.queue.rights == Rights()
-    assert logs[0]["event"] == "rights not read"
+    silent = Asked({})
+    silent.fails = True
+    silent.poll()
+    assert silent.state.queue.rights == Rights()
+    silent.fails = False
+    silent.cluster.advance(10)
+    assert silent.poll() == [""], "it is asked again"
+    assert not silent.state.queue.rights.everywhere
+
+
+def test_a_new_leader_keeps_a_proposal_while_it_asks() -> None:
+    """Its hash is what people hold: a restart does not end it, but a right that is known to be missing does."""
+    case = Asked({"one": True, "two": True}, Mode.APPROVE)
+    case.poll()
+    case.simulation.cycles(1, apart=1)
+    case.poll()
+    case.simulation.cycles(1, apart=1)
+    proposed = case.state.memory.proposal
+    assert proposed is not None
+    case.runner.state = replace(case.state, queue=replace(case.state.queue, rights=Rights(everywhere=False)))
+    case.simulation.cycles(1, apart=1)
+    assert case.state.memory.proposal == proposed
+    missing = Rights(everywhere=False, granted=frozenset({"one"}), missing={"two": case.cluster.now})
+    case.runner.state = replace(case.state, queue=replace(case.state.queue, rights=missing))
+    case.simulation.cycles(1, apart=1)
+    assert case.state.memory.proposal is not None
+    assert case.state.memory.proposal.hash != proposed.hash

@@ -50,9 +50,18 @@ def test_what_cannot_be_stored_is_logged_once_and_tried_again() -> None:
         assert [(log["event"], log["place"]) for log in logs] == [
             ("policy not stored", "ConfigMap ops/rebalancer-policy-valid")
         ]
+        assert writes(server) == 1, "an installation without the right is not asked every ten seconds"
         server.put(PATH)
-        keeper.poll()
+        for _ in range(60):
+            keeper.poll()
         assert server.data(PATH) == {"policy.yaml": FIRST}
+        server.objects.clear()
+        keeper.take(SECOND.encode())
+        keeper.poll()
+        server.put(PATH)
+        keeper.take(FIRST.encode() + b"\n")
+        keeper.poll()
+        assert server.data(PATH) == {"policy.yaml": f"{FIRST}\n"}, "another policy is tried at once"
 
 
 def test_only_a_valid_policy_is_given_to_it(tmp_path: Path) -> None:

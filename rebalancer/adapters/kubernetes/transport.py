@@ -40,6 +40,9 @@ _CONNECTIONS = 48
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 30.0
 
+_SOON: Final = 1.0
+"""An answer after so many seconds at most says what the server's clock is."""
+
 LIKE_CLOCKS: Final = timedelta(seconds=5)
 """Two clocks that differ by no more may be the same: a header has whole seconds, and was under way."""
 
@@ -268,6 +271,9 @@ class Transport(ApiClient):
             refusal = NotConnected if is_tls else Unreachable
             raise refusal(f"{method} {path}: no response from {self.host}: {why}") from error
         response: BaseHTTPResponse = answer.response
+        # The server writes the date when it begins to answer: one that was long under way says nothing of its clock.
+        if (date := response.headers.get("Date")) and time.monotonic() - began < _SOON:
+            self._dated = date, time.time()
         return response, exchange
 
     def _read(
@@ -290,8 +296,6 @@ class Transport(ApiClient):
         if why:
             self.on_answer(method, path, response.status, False, 0.0)
             raise Unreachable(f"{method} {path}: the response of {self.host} is incomplete: {why}")
-        if date := response.headers.get("Date"):
-            self._dated = date, time.time()
         if 200 <= response.status < 300:
             self.on_answer(method, path, response.status, False, 0.0)
             if is_cut:
