@@ -1,5 +1,6 @@
 """Words that sentences about the cluster share: numbers with their nouns, lists of names, domains, durations."""
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from math import ceil
@@ -16,9 +17,17 @@ SHORT_KEYS: Final = {
 """The well-known topology keys, by the word that people use for their domains."""
 
 
+_KEY: Final = re.compile(rf"(?<![-\w./])({'|'.join(map(re.escape, SHORT_KEYS))})(?:(=)(?=\S)|(?![-\w./]))")
+
+
 def short_key(key: str) -> str:
     """Shorten a well-known topology key: zone, region or node."""
     return SHORT_KEYS.get(key, key)
+
+
+def shorten_keys(text: str) -> str:
+    """Shorten the well-known topology keys of a sentence: `zone c`, for a domain has one name on a screen."""
+    return _KEY.sub(lambda match: f"{SHORT_KEYS[match[1]]}{' ' if match[2] else ''}", text)
 
 
 def constraint_name(key: str, max_skew: int, *, hard: bool) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from rebalancer.model.words import format_rest, name_list, plural, short_key
+from rebalancer.model.words import format_rest, name_list, plural, short_key, shorten_keys
 from rebalancer.policy import Mode
 from rebalancer.reporting.acting import describe_missing_rights, find_hindrance
 from rebalancer.reporting.documents.losses import LossStatus
@@ -149,7 +149,8 @@ def _violated(figures: Figures) -> str:
 def hold_sentence(hold: HoldStatus, now: datetime) -> str:
     """Say what is held, since when, why and until when."""
     since = f" since {hold.since:%Y-%m-%d %H:%M:%SZ} ({ago(hold.since, now)})" if hold.since is not None else ""
-    return f"{hold.scope}{since}: {hold.reason}: {hold.message}; {end_text(hold.until, hold.ends_with, now)}"
+    said = f"{hold.scope}{since}: {hold.reason}: {hold.message}"
+    return f"{shorten_keys(said)}; {end_text(hold.until, hold.ends_with, now)}"
 
 
 def wait_sentence(wait: RepairWait, now: datetime) -> str:
@@ -161,7 +162,8 @@ def wait_sentence(wait: RepairWait, now: datetime) -> str:
         then = f", then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
     what = [*wait.violated, *([plural(wait.evictions, "eviction")] if wait.evictions else [])]
     of = f", {'; '.join(what)}" if what else ""
-    return f"{wait.namespace}/{workload_names(wait.workloads)}{of}: {end}{then}. {wait.reason}: {wait.message}"
+    said = f"{wait.reason}: {shorten_keys(wait.message)}"
+    return f"{wait.namespace}/{workload_names(wait.workloads)}{of}: {end}{then}. {said}"
 
 
 def approval_title(approval: ApprovalStatus) -> str:

@@ -11,8 +11,8 @@ from typing import Final
 from rebalancer.account.numbers import plan_numbers
 from rebalancer.controller.state import LoopState
 from rebalancer.engine import Evaluation
-from rebalancer.model.words import plural, short_key
-from rebalancer.simulator import HOSTNAME, ZONE, TraceEntry, TraceKind
+from rebalancer.model.words import plural, shorten_keys
+from rebalancer.simulator import ZONE, TraceEntry, TraceKind
 from rebalancer.simulator.play import Play
 from rebalancer.simulator.scenario import Scenario
 
@@ -134,6 +134,4 @@ def _event_text(entry: TraceEntry) -> tuple[str, str]:
     kind, _, name = entry.object.partition(" ")
     if (kind == "Pod") != (reason in _OF_PODS):
         return reason, ""
-    for key in (ZONE, HOSTNAME):
-        note = note.replace(key, short_key(key))
-    return reason, f"{reason}: {kind} {name}: {note}"
+    return reason, f"{reason}: {kind} {name}: {shorten_keys(note)}"

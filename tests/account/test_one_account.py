@@ -33,6 +33,7 @@ from rebalancer.controller.state import (
 from rebalancer.controller.status import status_document
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, MoveState, Reference
+from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_rest
 from rebalancer.planning.fates import Never, UnderWay, Waits
@@ -40,7 +41,7 @@ from rebalancer.policy import Mode, Policy
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.history import history_entry
-from rebalancer.reporting.documents.overview import RowState
+from rebalancer.reporting.documents.overview import VIOLATIONS, RowState
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
@@ -62,6 +63,7 @@ ANSWERS = (
     EvictionAnswer(EvictionResult.UNKNOWN),
     EvictionAnswer(EvictionResult.GONE),
 )
+BROKEN = {State.VIOLATED, State.INFEASIBLE, State.UNFIXABLE}
 SHOWN: list[tuple[PageDocument, datetime]] = []
 ROUTES = page_routes(lambda *_, **__: SHOWN[-1][0], local=False, now=lambda: SHOWN[-1][1])
 """Made once: compiling the page's template takes longer than all checks of a state."""
@@ -214,9 +216,31 @@ def check_numbers(state: LoopState, now: datetime) -> None:
     comes = figures.next_at is not None and figures.next_at > now
     assert (said[2] or "") == (f", next in {format_rest(figures.next_at - now)}" if comes and figures.next_at else "")
     assert not comes or figures.waiting, "what is next where nothing is to be evicted?"
+    check_attention(page_of(state, selection=VIOLATIONS), now)
     SHOWN[:] = [(page, now)]
     document = json.loads(ROUTES["/status.json"](Request({})).body)
     assert document["status"]["figures"] == json.loads(to_json(status))["figures"] == document["overview"]["figures"]
+
+
+def check_attention(page: PageDocument, now: datetime) -> None:
+    """Compare the heading over the rows with the figures: what is violated, and what else moves, is counted once."""
+    overview = page.overview
+    assert overview is not None
+    assert overview.violated == overview.figures.violated
+    assert bool(overview.rows) == bool(overview.workloads)
+    moving = overview.workloads - overview.violated
+    states = [{one.state for one in row.limits} | {one.state for one in row.constraints} for row in overview.rows]
+    rows = [row for row, known in zip(overview.rows, states, strict=True) if not BROKEN & known]
+    assert all(row.moving for row in rows)
+    assert bool(rows) >= bool(moving)
+    SHOWN[:] = [(page, now)]
+    html = ROUTES["/"](Request({})).body.decode()
+    head = re.sub("<[^>]*>", " ", html.partition('id="attention">')[2].partition("</header>")[0])
+    parts = f"{overview.violated} violated" + (f", {moving} moving within" if moving else "")
+    said = f"Needs attention: {overview.workloads} {parts if overview.rows else 'none'}"
+    assert " ".join(head.split()).startswith(said)
+    (figure,) = re.findall(r'Violated</span><span class="number">(\d+)<', html)
+    assert int(figure) == overview.violated
 
 
 def check_waits(state: LoopState) -> None:

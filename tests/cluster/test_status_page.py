@@ -120,10 +120,10 @@ def test_a_person_sees_what_is_violated_and_why_it_is_not_repaired(
             with opened(chromium, url, size=size, scheme=scheme) as (page, complaints):
                 assert page.get_by_text("mode Observe: the controller will not evict").is_visible()
                 assert page.get_by_role("heading", level=1).is_visible()
-                violations = page.get_by_role("region", name="Violations")
-                assert violations.get_by_text("shop/cart (Deployment)").first.is_visible()
-                assert violations.get_by_text("StepExceedsBudget").first.is_visible()
-                bars = violations.get_by_role("img", name="Pods by domain against the bound").first
+                attention = page.get_by_role("region", name="Needs attention")
+                assert attention.get_by_text("shop/cart (Deployment)").first.is_visible()
+                assert attention.get_by_text("StepExceedsBudget").first.is_visible()
+                bars = attention.get_by_role("img", name="Pods by domain against the bound").first
                 assert "a holds 4, at most 3, 1 above" in (bars.text_content() or "")
                 width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 assert width <= 0, "the page scrolls sideways"

@@ -217,13 +217,13 @@ def test_every_state_has_a_sign_of_its_own_and_the_colours_of_the_terminal() -> 
 
 
 def test_a_name_with_a_hyphen_is_not_broken(browser: Browser) -> None:
-    """What several zones begin with is left out: `eu-` at the end of a line names no zone."""
+    """A zone has its whole name beside a bar; `eu-` at the end of a line names none."""
     blueprint = ClusterBuilder()
     blueprint.zones(["eu-west-1a", "eu-west-1b"], 1)
     blueprint.deployment("web", namespace="shop", on={"eu-west-1a-1": 3, "eu-west-1b-1": 0}, spread={ZONE: 1})
     browser.page.show(state_of(blueprint.snapshot()), ())
     shown = browser.get()[1]
-    assert re.search(r'<text class="label"[^>]*>1a</text>', shown)
+    assert re.search(r'<text class="label"[^>]*>eu-west-1a</text>', shown)
     assert "eu-west-1a holds 3, at most 1, 2 above" in shown
     assert ".whole { white-space: nowrap; }" in browser.get("/style.css")[1]
 
@@ -473,7 +473,7 @@ def test_every_page_is_bounded_and_everything_can_be_found(browser: Browser) -> 
     assert third.count('id="shop/') == 50 - 2 * ROWS
     assert "Page 1 of 3" in first
     assert "page=2" in first
-    assert "Violations 50, most pods above the bound first: 1 to 20" in plain(first)
+    assert "Needs attention: 50 50 violated; most pods above the bound first: rows 1 to 20 of 50" in plain(first)
     selected = plain(browser.text("/?q=shop/web-37"))
     assert "shop/web-37 (Deployment)" in selected
     assert "shop/web-38 (Deployment)" not in selected
@@ -612,7 +612,7 @@ groups:
     blueprint = a_cluster("abc", 1)
     blueprint.deployment("web", namespace="shop", on={"a-1": 4, "b-1": 1, "c-1": 1})
     browser.page.show(state_of(blueprint.snapshot(), policy=a_policy(rules)), ())
-    text = plain(browser.text().partition("Violations")[2])
+    text = plain(browser.text().partition("Needs attention")[2])
     assert "shop/all app=web" in text
     assert "1 moving" in text
     assert "only reported" not in text

@@ -1,7 +1,8 @@
 """Bars of counts against a bound, as shapes: grey up to the bound, hatched beyond it, the bound a line, room light.
 
 Up to four domains are bars one below the other; more stand upright side by side, at most twelve; of still more those
-are drawn that are off, since the others say nothing.
+are drawn that are off, since the others say nothing. Nodes are named without what their names begin with; the name of
+a zone is whole, as everywhere: where it is too long to stand beside the bars, it stands above its own.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,11 @@ _FEW: Final = 4
 _MANY: Final = 12
 _LINE: Final = 18
 _TALL: Final = 44
-_LABEL_LETTER: Final = 6.4
-_NUMBERS: Final = 92
+_LABEL_LETTER: Final = 6.8
+_EMPTY: Final = "(empty)"
+_NUMBERS: Final = 110
+_LONGEST_BESIDE: Final = 14
+"""Letters of a name that stands beside its bar."""
 
 
 class Bar(NamedTuple):
@@ -50,10 +54,14 @@ class Bar(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A bar as drawn: the light field up to the bound, what is filled, what is beyond; the place of its words."""
+    """A bar as drawn: the light field up to the bound, what is filled, what is beyond; the place of its words.
+
+    `label_y` is the line of its name, which stands above the bar where it is long.
+    """
 
     bar: Bar
     label: str
+    label_y: float
     x: float
     y: float
     room: float
@@ -78,8 +86,8 @@ class Bars(NamedTuple):
     bound: float = 0.0
 
 
-def draw_bars(bars: Sequence[Bar], width: float = 250.0) -> Bars:
-    """Draw bars of one rule; `width` is in pixels."""
+def draw_bars(bars: Sequence[Bar], width: float = 280.0, *, whole_names: bool = False) -> Bars:
+    """Draw bars of one rule; `width` is in pixels, with `whole_names` no name loses its begin."""
     shown, off = list(bars), 0
     if len(bars) > _MANY:
         worst = nlargest(_MANY, (bar for bar in bars if bar.note), key=lambda bar: (bar.above, bar.short))
@@ -90,24 +98,34 @@ def draw_bars(bars: Sequence[Bar], width: float = 250.0) -> Bars:
     if left_out:
         sentence += f"; and {plural(left_out, 'more domain')}"
     largest = max((max(bar.pods, bar.high or 0) for bar in shown), default=0) or 1
-    labels = shorten([bar.domain for bar in shown])
-    if len(shown) > _FEW:
+    names = [bar.domain or _EMPTY for bar in shown]
+    labels = names if whole_names else shorten([bar.domain for bar in shown])
+    longest = _LABEL_LETTER * max(map(len, labels), default=0)
+    if len(shown) > _FEW and (not whole_names or longest <= _step(shown, width)):
         return _upright(shown, labels, largest, width, (left_out, off), sentence)
-    label = 8 + _LABEL_LETTER * max((len(text) for text in labels), default=0)
+    beside = longest <= _LABEL_LETTER * _LONGEST_BESIDE
+    label, above = (8 + longest, 0) if beside else (0.0, _LINE)
     unit = max(1.0, (width - label - _NUMBERS) / largest)
     shapes = [
-        _shape(bar, text, label, number * _LINE, unit)
+        _shape(bar, text, label, number * (_LINE + above) + above, unit, above)
         for number, (bar, text) in enumerate(zip(shown, labels, strict=True))
     ]
-    return Bars(label + unit * largest + _NUMBERS, _LINE * len(shown), False, shapes, left_out, off, sentence)
+    across = max(label + unit * largest + _NUMBERS, longest)
+    return Bars(across, (_LINE + above) * len(shown), False, shapes, left_out, off, sentence)
 
 
-def _shape(bar: Bar, label: str, x: float, y: float, unit: float) -> Shape:
+def _step(shown: Sequence[Bar], width: float) -> float:
+    """Return how far upright bars are apart."""
+    return max(38.0, width / len(shown))
+
+
+def _shape(bar: Bar, label: str, x: float, y: float, unit: float, above: float = 0.0) -> Shape:
     inside = min(bar.pods, bar.high) if bar.high is not None else bar.pods
     end = max(bar.pods, bar.high or 0)
     return Shape(
         bar,
         label,
+        y - above + 13,
         round(x, 1),
         y,
         round((bar.high or 0) * unit, 1),
@@ -120,7 +138,7 @@ def _shape(bar: Bar, label: str, x: float, y: float, unit: float) -> Shape:
 def _upright(
     shown: Sequence[Bar], labels: Sequence[str], largest: int, width: float, left: tuple[int, int], sentence: str
 ) -> Bars:
-    step = max(34.0, width / len(shown))
+    step = _step(shown, width)
     unit = _TALL / largest
     shapes = [
         _shape(bar, label, number * step, 0.0, unit)
@@ -132,7 +150,7 @@ def _upright(
 def shorten(names: Sequence[str]) -> list[str]:
     """Leave out what several names begin with, up to a hyphen or a dot: `eu-west-1a`, `eu-west-1b` are `1a`, `1b`."""
     prefix = common_prefix(names)
-    return [name.removeprefix(prefix) or "(empty)" for name in names]
+    return [name.removeprefix(prefix) or _EMPTY for name in names]
 
 
 def common_prefix(names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ Of each lane the filled squares on a node are the pods that its rule counts ther
 no pods: where a pod was that moves, and where replacements may land. Lengths are in pixels.
 """
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -29,11 +30,17 @@ WIDE: Final = 1208.0
 NARROW: Final = 340.0
 
 _LABEL, _NARROW_LABEL = 118.0, 84.0
-_COUNT: Final = 60.0
-"""The column with a zone's count."""
+_COUNT: Final = 70.0
+"""The column with a zone's count, which a sign stands before."""
 
 _GAP: Final = 12.0
-_HEAD: Final = 58.0
+_HEAD: Final = 25.0
+"""The head of a zone with one line."""
+
+_LINE: Final = 15.0
+"""Another line of it."""
+
+_NODE_HEAD: Final = 33.0
 _PITCH: Final = 18.0
 """From one square to the next."""
 
@@ -48,8 +55,14 @@ _LEAST_CELL: Final = 40.0
 """Narrower columns have no room for squares: where nodes would have such, each zone has one column."""
 
 _NO_ZONE: Final = "(none)"
+_ALL_NODES: Final = "nodes"
+"""The name of the column of a zone that has one for all nodes: the zone has its name above."""
 
 _LETTER: Final = 7.0
+_BOLD, _REGULAR = 7.6, 6.7
+"""A letter of a zone's head."""
+
+_BEFORE: Final = 10.0
 _LONGEST: Final = 15
 
 
@@ -72,18 +85,27 @@ class Column(NamedTuple):
     pattern: str
 
 
+class HeadLine(NamedTuple):
+    """A line of a zone's head: of its title and of what is said beside that, either may be ""."""
+
+    y: float
+    title: str
+    detail: str
+
+
 class ZoneBox(NamedTuple):
-    """A zone: its box and its title."""
+    """A zone: its box, its title and detail, and both in as many lines as they take: a name is never cut."""
 
     x: float
     width: float
     title: str
     detail: str
+    lines: Sequence[HeadLine]
     columns: Sequence[Column]
 
 
 class Count(NamedTuple):
-    """The count of a zone in a lane, against its bound."""
+    """The count of a zone in a lane, against its bound; `mark` says that it is short, `frame` whether it is above."""
 
     x: float
     pods: int
@@ -116,10 +138,11 @@ class Lane(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A map: its size, zones and lanes, and the same in words."""
+    """A map: its size, zones and lanes, and the same in words; its nodes begin at `top`."""
 
     width: float
     height: float
+    top: float
     title: str
     zones: Sequence[ZoneBox]
     lanes: Sequence[Lane]
@@ -181,14 +204,15 @@ def _draw(
         width = max(width, width - _room(zones, width, label) + len(zones) * _LEAST_CELL)
     layout = _lay_out(document, zones, now, width, label)
     lanes: list[Lane] = []
-    y = _HEAD
+    top = _HEAD + _LINE * (max((len(box.lines) for box in layout.boxes), default=1) - 1)
+    y = top + _NODE_HEAD
     for lane in document.lanes:
         drawn = _draw_lane(document, lane, layout, y, arrows=arrows)
         lanes.append(drawn)
         y += drawn.height
     title = _zone_title(document, zones[0]) if len(zones) == 1 < len(document.zones) else "Map of the cluster"
     sentence = ". ".join(_describe(document, lane, zones, moves=arrows) for lane in document.lanes)
-    return Drawing(width, y + 6, title, layout.boxes, lanes, sentence)
+    return Drawing(width, y + 6, top, title, layout.boxes, lanes, sentence)
 
 
 def _room(zones: Sequence[MapZone], width: float, label: float) -> float:
@@ -244,19 +268,36 @@ def _lay_out(document: MapDocument, zones: Sequence[MapZone], now: datetime, wid
         start = x + _COUNT
         for number, node in enumerate(zone.nodes):
             node_x[node.name] = start + number * cell
-            columns.append(_column(node, start + number * cell, cell, prefix, now))
+            named = node.name.removeprefix(prefix) if node.name != (zone.name or _NO_ZONE) else _ALL_NODES
+            columns.append(_column(node, named, start + number * cell, cell, now))
         across = _COUNT + cell * len(columns) + 5
-        boxes.append(ZoneBox(round(x, 1), round(across, 1), _zone_title(document, zone), _zone_detail(zone), columns))
+        title, detail = _zone_title(document, zone), _zone_detail(zone)
+        lines = list(_head_lines(title, detail, across - 2 * _BEFORE))
+        boxes.append(ZoneBox(round(x, 1), round(across, 1), title, detail, lines, columns))
         x += across + _GAP
     return _Layout(zones, boxes, node_x, cell)
 
 
-def _column(node: MapNode, x: float, width: float, prefix: str, now: datetime) -> Column:
+def _head_lines(title: str, detail: str, width: float) -> Iterator[HeadLine]:
+    """Yield the lines of a zone's head: one if there is room, else those of the title, then of what is beside it."""
+    if len(title) * _BOLD + len(detail) * _REGULAR + _BEFORE <= width:
+        yield HeadLine(17.0, title, detail)
+        return
+    parts = [(text, "") for text in _wrap(title, width / _BOLD)]
+    parts += [("", text) for text in _wrap(detail, width / _REGULAR)]
+    for number, (first, second) in enumerate(parts):
+        yield HeadLine(17.0 + number * _LINE, first, second)
+
+
+def _wrap(text: str, most: float) -> Sequence[str]:
+    return textwrap.wrap(text, max(4, int(most)), break_on_hyphens=False)
+
+
+def _column(node: MapNode, name: str, x: float, width: float, now: datetime) -> Column:
     state = str(node.state)
     if node.state is NodeState.SETTLING and node.until is not None and node.until > now:
         state = f"{'settles ' if width >= 84 else ''}{format_rest(node.until - now)}"  # as wide as that
     most = max(3, int((width - 12) / _LETTER))
-    name = node.name.removeprefix(prefix)
     shown = name if len(name) <= most else f"\N{HORIZONTAL ELLIPSIS}{name[1 - most :]}"
     pattern = "" if node.state is NodeState.READY else node.state.replace(" ", "-")
     return Column(round(x, 1), round(width, 1), shown, state, pattern)
@@ -303,13 +344,13 @@ def _count(document: MapDocument, lane: MapLane, zone: MapZone, box: ZoneBox) ->
     domain = _domain(document, lane, zone)
     mark = frame = ""
     if domain is not None and domain.state is DomainState.ABOVE:
-        mark, frame = "\N{BLACK UP-POINTING TRIANGLE}", "above"
+        frame = "above"
     elif domain is not None and domain.state is DomainState.SHORT:
         is_alone = all(other.state is not DomainState.ABOVE for other in lane.domains.values())
-        mark, frame = "\N{WHITE DOWN-POINTING TRIANGLE}", "short" if is_alone else ""
+        mark, frame = "\N{MINUS SIGN}", "short" if is_alone else ""
     bound = f"/{domain.max}" if domain is not None and domain.max is not None else ""
     pods = domain.pods if domain is not None else lane.zones.get(zone.name, 0)
-    return Count(box.x + 9, pods, bound, mark, frame, box.x + 3, box.width - 6)
+    return Count(box.x + 25, pods, bound, mark, frame, box.x + 3, box.width - 6)
 
 
 def _domain(document: MapDocument, lane: MapLane, zone: MapZone) -> MapDomain | None:

@@ -13,7 +13,7 @@ REFRESH_SECONDS: Final = 30
 """After so many seconds a browser renews the page while nothing moves."""
 
 _FILTERS: Final = ("namespace", "workload", "node", "state", "reason", "q")
-_PARAMETERS: Final = (*_FILTERS, "page", "refresh", "table", "trend")
+_PARAMETERS: Final = (*_FILTERS, "page", "refresh", "table", "trend", "why")
 _LONGEST: Final = 253
 _LONGEST_NUMBER: Final = 8
 

@@ -9,21 +9,30 @@ from typing import Final, NamedTuple
 from rebalancer.adapters.web.bars import Bar, Bars, draw_bars
 from rebalancer.adapters.web.map_drawing import Drawing, Table, draw_map, draw_zones, tabulate
 from rebalancer.adapters.web.page_address import REFRESH_SECONDS, PageAddress
+from rebalancer.adapters.web.sentences import (
+    FindingGroup,
+    Saying,
+    Shared,
+    find_shared,
+    group_findings,
+    leave_out,
+)
 from rebalancer.adapters.web.trend_drawing import RANGES, Trend, draw_trend
 from rebalancer.adapters.web.zones_drawing import ZonesDrawing, ZonesTable, draw_zone_panels, tabulate_zones
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
+from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import State, ViolationCause
-from rebalancer.model.words import constraint_name, format_duration, limit_name, plural
+from rebalancer.model.words import constraint_name, format_duration, limit_name, plural, shorten_keys
 from rebalancer.reporting.acting import slow_start_text
 from rebalancer.reporting.documents.history import HistoryEntry
 from rebalancer.reporting.documents.map import NodeState
 from rebalancer.reporting.documents.nodes import NodeEntry
-from rebalancer.reporting.documents.overview import FacetEntry, RowState, WorkloadRow
+from rebalancer.reporting.documents.overview import ROWS, VIOLATIONS, FacetEntry, RowState, WorkloadRow
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.reporting.documents.status import MoveEntry
-from rebalancer.reporting.documents.waits import LikelyDomains, RepairWait, shorten
+from rebalancer.reporting.documents.waits import LikelyDomains, RepairWait, Usual, shorten
 from rebalancer.reporting.headline import Headline, Sign, approval_sentences, approval_title, headlines, hold_sentence
 from rebalancer.reporting.phrases import ago, domains_text, from_now
 
@@ -116,7 +125,7 @@ class Ends(NamedTuple):
 
 
 class RowView(NamedTuple):
-    """A row of the list of workloads."""
+    """A row of the list of workloads: `reasons` are named in its line, what no other row says of them is `why`."""
 
     name: str
     anchor: str
@@ -126,9 +135,16 @@ class RowView(NamedTuple):
     repair: str
     rule: RuleView
     others: Sequence[str]
+    reasons: Sequence[str]
     why: Sequence[str]
-    reason: str
     ends: Ends | None
+
+
+class Rows(NamedTuple):
+    """Rows, and what several of them say, once."""
+
+    entries: Sequence[RowView]
+    shared: Sequence[Shared]
 
 
 class Move(NamedTuple):
@@ -149,13 +165,25 @@ class Detail(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Evictions of one step that go or wait together: the step's number, when they go, and what they wait for."""
+    """Evictions of one step that go or wait together: the step's number, when they go, and what they wait for.
+
+    `line` says the reason and what is known beside it, `why` what no other step says of it.
+    """
 
     sign: Sign
     number: str
     when: str
     moves: Sequence[Move]
-    detail: str
+    line: str
+    sayings: Sequence[Saying]
+    why: Sequence[str] = ()
+
+
+class Steps(NamedTuple):
+    """Steps, and what several of them say, once."""
+
+    entries: Sequence[Step]
+    shared: Sequence[Shared]
 
 
 class NodeView(NamedTuple):
@@ -312,7 +340,7 @@ class PageView:
         limits = f"{figures.violated_limits} of {plural(figures.limits, 'limit')}"
         following = f"the next {from_now(figures.next_at, self._now)}" if figures.next_at is not None else ""
         moving = self._page.status.in_flight
-        first = f"{moving[0].namespace}/{moving[0].pod} since {ago(moving[0].since, self._now)}" if moving else ""
+        first = _moving_words(moving[0], self._now) if moving else ""
         blocked = plural(figures.blocked, "eviction")
         return [
             Figure(
@@ -322,7 +350,7 @@ class PageView:
                 f"of {plural(figures.workloads, 'workload')}; {constraints}, {limits}",
                 link(state="violated"),
             ),
-            Figure(Sign.MOVING, "Moving now", figures.moving, first.removesuffix(" ago"), link(state=RowState.MOVING)),
+            Figure(Sign.MOVING, "Moving now", figures.moving, first, link(state=RowState.MOVING)),
             Figure(
                 Sign.WAITING,
                 "To be evicted",
@@ -346,31 +374,54 @@ class PageView:
     # The rows
 
     @cached_property
-    def rows(self) -> Sequence[RowView]:
+    def rows(self) -> Rows:
         overview = self._page.overview
-        return [self._row(row) for row in overview.rows] if overview is not None else []
+        return self._rows(overview.rows if overview is not None else ())
 
     @cached_property
-    def nearest(self) -> Sequence[RowView]:
+    def nearest(self) -> Rows:
         """The rows that are nearest to a bound, none while something is violated."""
         overview = self._page.overview
-        return [self._row(row) for row in overview.nearest] if overview is not None else []
+        return self._rows(overview.nearest if overview is not None else ())
+
+    def _rows(self, rows: Sequence[WorkloadRow]) -> Rows:
+        sayings = [_sayings(row) for row in rows]
+        shared = find_shared(sayings)
+        entries = [self._row(row, leave_out(said, shared)) for row, said in zip(rows, sayings, strict=True)]
+        return Rows(entries, shared)
+
+    @property
+    def _needs_attention(self) -> bool:
+        """Whether what is violated or moves is selected, and by nothing else."""
+        return self._address.selection == VIOLATIONS._replace(page=self._address.selection.page)
+
+    @property
+    def attention_title(self) -> str:
+        """Name what the rows are, with the number of their workloads."""
+        overview = self._page.overview
+        assert overview is not None
+        return f"{'Needs attention' if self._needs_attention else 'Selected'}: {overview.workloads:,}"
 
     @property
     def rows_title(self) -> str:
-        """Say how many rows there are and which are shown."""
+        """Say how many of the workloads are violated, what the others are, and which rows are shown."""
         overview = self._page.overview
         assert overview is not None
-        first = (overview.page - 1) * 20 + 1
         if not overview.selected:
             return "none"
-        shown = f"{first} to {first + len(overview.rows) - 1}" if overview.pages > 1 else "all"
-        return f"{overview.selected:,}, most pods above the bound first: {shown}"
+        parts = [f"{overview.violated:,} of {plural(overview.workloads, 'workload')} violated"]
+        calm = overview.workloads - overview.violated
+        if self._needs_attention:
+            moving = f", {calm:,} moving within {'its' if calm == 1 else 'their'} bounds" if calm else ""
+            parts = [f"{overview.violated:,} violated{moving}"]
+        first = (overview.page - 1) * ROWS + 1
+        shown = f": rows {first:,} to {first + len(overview.rows) - 1:,} of {overview.selected:,}"
+        order = "most pods above the bound first" if overview.selected > 1 else ""
+        return "; ".join([*parts, *([order + (shown if overview.pages > 1 else "")] if order else [])])
 
-    def _row(self, row: WorkloadRow) -> RowView:
-        every: list[ReportedConstraint | ReportedLimit] = [*row.limits, *row.constraints]
-        violated = [*filter(_is_broken, every)]
-        shown = violated or every
+    def _row(self, row: WorkloadRow, why: Sequence[str]) -> RowView:
+        every = _rules(row)
+        shown = [*_broken(row)] or every
         others = [f"also {_rule_name(rule)}" for rule in shown[1:_MOST_RULES]]
         rest = len(every) - 1 - len(others)
         return RowView(
@@ -382,8 +433,8 @@ class PageView:
             repair=_repair_words(row),
             rule=_rule_view(shown[0]),
             others=[*others, *([f"and {plural(rest, 'rule')} more"] if rest else [])],
-            why=_why(row, violated),
-            reason=row.wait.reason if row.wait is not None else next((one.reason or "" for one in violated), ""),
+            reasons=_reasons(row),
+            why=why,
             ends=self._ends(row.wait) if row.wait is not None else None,
         )
 
@@ -421,7 +472,7 @@ class PageView:
             return Ends("does not end by itself", beside)
         if wait.usual is not None:
             low, high = (_duration(number) for number in (wait.usual.low, wait.usual.high))
-            beside = [f"usually {_duration(wait.usual.median)} ({low} to {high}, last {wait.usual.of})", *beside]
+            beside = [f"{_usually(wait.usual)} ({low} to {high}, last {wait.usual.of})", *beside]
         return Ends(wait.ends_with, beside)
 
     # The map
@@ -520,16 +571,19 @@ class PageView:
         return ": ".join([*parts, ", ".join(f"{number} {name}" for name, number in numbers if number)])
 
     @cached_property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Steps:
         """What moves now, what is evicted in this cycle, what waits, in the order of the plan."""
-        return list(islice(chain(self._moving(), self._going(), self._waiting()), _MOST_STEPS))
+        steps = list(islice(chain(self._moving(), self._going(), self._waiting()), _MOST_STEPS))
+        above = self.rows.shared if self._address.path == "/" else ()
+        shared = [one for one in find_shared(step.sayings for step in steps) if not one.is_among(above)]
+        return Steps([step._replace(why=leave_out(step.sayings, [*above, *shared])) for step in steps], shared)
 
     def _moving(self) -> Iterator[Step]:
         steps = {eviction.uid: str(eviction.step) for eviction in self._page.evictions}
         selects = self._address.selection.concerns
         chosen = (move for move in self._page.status.in_flight if selects(move.namespace, move.pod, move.workload))
         for move in islice(chosen, FIRST):
-            usual = f"usually {_duration(move.usual.median)}" if move.usual is not None else ""
+            usual = _usually(move.usual) if move.usual is not None else ""
             state = f"{move.state}, overdue: {move.overdue}" if move.overdue else move.state
             yield Step(
                 Sign.MOVING,
@@ -537,6 +591,7 @@ class PageView:
                 f"now, for {ago(move.requested_at or move.since, self._now).removesuffix(' ago')}",
                 [Move(f"{move.namespace}/{move.pod}", _route(move.node, move.to))],
                 ", ".join(filter(None, (state, move.reason, usual))),
+                (),
             )
 
     def _going(self) -> Iterator[Step]:
@@ -545,7 +600,9 @@ class PageView:
         for one in self._page.evictions:
             if one.uid not in moving:
                 route = _route(one.node, shorten(one.predicted.domains))
-                yield Step(Sign.MOVING, str(one.step), "now", [Move(f"{one.namespace}/{one.pod}", route)], one.message)
+                said = Saying(one.reason, shorten_keys(one.message))
+                moves = [Move(f"{one.namespace}/{one.pod}", route)]
+                yield Step(Sign.MOVING, str(one.step), "now", moves, one.reason, [said])
 
     def _waiting(self) -> Iterator[Step]:
         waiting = sorted(self._page.waiting, key=lambda one: one.step)
@@ -554,8 +611,14 @@ class PageView:
             first = together[0]
             when = from_now(first.until, self._now) if first.until is not None else first.ends_with
             moves = [Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains)) for one in together]
-            detail = f"{reason}: {message}"
-            yield Step(Sign.WAITING, str(number), when or "does not end by itself", moves, detail)
+            line = f"{reason}, {_usually(first.usual)}" if first.usual is not None else reason
+            said = Saying(reason, shorten_keys(message))
+            yield Step(Sign.WAITING, str(number), when or "does not end by itself", moves, line, [said])
+
+    @property
+    def findings(self) -> Sequence[FindingGroup]:
+        """What violates nothing yet, by kind."""
+        return group_findings(self._page.findings)
 
     @property
     def refusals(self) -> Sequence[tuple[str, int]]:
@@ -636,7 +699,7 @@ class PageView:
         sign = _PAST_SIGNS.get(entry.kind, Sign.NOTE)
         if entry.outcome:
             sign = Sign.GOOD if entry.outcome == MoveState.VERIFIED else Sign.NONE
-        return Past(entry.at, self._when(entry.at), sign, entry.text, "", "")
+        return Past(entry.at, self._when(entry.at), sign, shorten_keys(entry.text), "", "")
 
     def _past(self, move: MoveEntry) -> Past:
         good = move.state == MoveState.VERIFIED
@@ -677,14 +740,13 @@ class PageView:
 
 
 def _detail(row: WorkloadRow) -> Detail:
-    every: list[ReportedConstraint | ReportedLimit] = [*row.limits, *row.constraints]
+    every = _rules(row)
     since = [rule.since for rule in every if rule.since is not None]
-    violated = [*filter(_is_broken, every)]
     return Detail(
         name=f"{row.namespace}/{row.of}",
         rules=[_rule_view(rule) for rule in every],
-        sentences=_why(row, violated),
-        proof=row.proof or "",
+        sentences=_why(row),
+        proof=shorten_keys(row.proof or ""),
         since=min(since, default=None),
     )
 
@@ -697,6 +759,15 @@ def _duration(seconds: int) -> str:
     return format_duration(timedelta(seconds=seconds))
 
 
+def _moving_words(move: MoveEntry, now: datetime) -> str:
+    usual = f", {_usually(move.usual)}" if move.usual is not None else ""
+    return f"{move.namespace}/{move.pod} since {ago(move.since, now).removesuffix(' ago')}{usual}"
+
+
+def _usually(usual: Usual) -> str:
+    return f"usually {_duration(usual.median)}"
+
+
 def _route(node: str, to: Mapping[str, LikelyDomains]) -> str:
     return f"{node or 'no node'} \N{RIGHTWARDS ARROW} {domains_text(to)}"
 
@@ -704,12 +775,13 @@ def _route(node: str, to: Mapping[str, LikelyDomains]) -> str:
 def _rule_view(rule: ReportedConstraint | ReportedLimit) -> RuleView:
     bounds = rule.bounds
     bars = [Bar(domain, count, bounds[domain].min, bounds[domain].max) for domain, count in rule.counts.items()]
+    drawn = draw_bars(bars, whole_names=rule.topology_key != HOSTNAME)
     if isinstance(rule, ReportedLimit):
         share = f"{rule.largest.count} of {rule.total} ({rule.largest.share:.0%})" if rule.largest else "no pods"
         state = f"{share}, headroom {plural(rule.headroom, 'pod')}"
     else:
         state = f"skew {rule.skew}, at most {rule.max_skew}"
-    return RuleView(_rule_name(rule), rule.state, state, _RULE_SIGNS[State(rule.state)], draw_bars(bars))
+    return RuleView(_rule_name(rule), rule.state, state, _RULE_SIGNS[State(rule.state)], drawn)
 
 
 def _rule_name(rule: ReportedConstraint | ReportedLimit) -> str:
@@ -738,14 +810,39 @@ def _repair_words(row: WorkloadRow) -> str:
     return f"{plural(row.blocked, 'eviction')} would repair it" if row.blocked else ""
 
 
-def _why(row: WorkloadRow, violated: Sequence[ReportedConstraint | ReportedLimit]) -> Sequence[str]:
-    """Say why a row is violated and not repaired, each thing once."""
-    sentences = [row.wait.message] if row.wait is not None else []
-    for rule in violated:
-        sentences += [_obstacle(rule)] if row.wait is None or rule.state == State.INFEASIBLE else []
-        sentences += [f"Cause: {rule.cause}."] if rule.cause and rule.cause != ViolationCause.UNKNOWN else []
-        sentences += [rule.remedy]
-    return list(dict.fromkeys(text for text in sentences if text))
+def _rules(row: WorkloadRow) -> Sequence[ReportedConstraint | ReportedLimit]:
+    return [*row.limits, *row.constraints]
+
+
+def _why(row: WorkloadRow) -> Sequence[str]:
+    """Say why a row is violated and not repaired, with its causes, each thing once."""
+    causes = _causes(row)
+    return [*dict.fromkeys(said.text for said in _sayings(row)), *([f"Cause: {', '.join(causes)}."] if causes else [])]
+
+
+def _sayings(row: WorkloadRow) -> Sequence[Saying]:
+    """Return why a row is violated and not repaired, each thing once."""
+    said = [(row.wait.reason, row.wait.message)] if row.wait is not None else []
+    for rule in _broken(row):
+        name = rule.reason or rule.cause or ""
+        said += [(name, _obstacle(rule))] if row.wait is None or rule.state == State.INFEASIBLE else []
+        said += [(name, rule.remedy)]
+    return list(dict.fromkeys(Saying(name, shorten_keys(text)) for name, text in said if text))
+
+
+def _reasons(row: WorkloadRow) -> Sequence[str]:
+    """Name why a row is not repaired, and the causes of what is violated."""
+    first = row.wait.reason if row.wait is not None else next(filter(None, (one.reason for one in _broken(row))), "")
+    return [name for name in dict.fromkeys((first, *_causes(row))) if name]
+
+
+def _causes(row: WorkloadRow) -> Sequence[str]:
+    causes = (rule.cause for rule in _broken(row))
+    return [cause for cause in dict.fromkeys(causes) if cause and cause != ViolationCause.UNKNOWN]
+
+
+def _broken(row: WorkloadRow) -> Iterator[ReportedConstraint | ReportedLimit]:
+    return filter(_is_broken, _rules(row))
 
 
 def _obstacle(rule: ReportedConstraint | ReportedLimit) -> str:

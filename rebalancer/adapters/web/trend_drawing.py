@@ -20,10 +20,9 @@ _WIDTH: Final = 342.0
 _TALL: Final = 52.0
 _TOP: Final = 12.0
 _LABELS: Final = 4
-_FLAG_ROOM: Final = 66.0
-"""The words at a flag, at its right, or at its left where it is far right."""
+_LETTER: Final = 5.7
+"""The words at a flag stand at its right, or at its left where there is no room."""
 
-_TURN: Final = 250.0
 _FLAGS: Final = {EntryKind.ZONE_LOST: "lost", EntryKind.ZONE_RETURNED: "back"}
 
 
@@ -101,22 +100,27 @@ def draw_trend(
 
 
 def _flag(x: float, text: str) -> Flag:
-    before = x > _TURN
+    before = x + _room(text) > _WIDTH and x > _WIDTH / 2
     return Flag(x, x - 4 if before else x + 4, text, before)
+
+
+def _room(text: str) -> float:
+    return 5 + _LETTER * len(text)
 
 
 def _spread(flags: Sequence[Flag]) -> Sequence[Flag]:
     """Return the newest flags whose words do not lie upon each other."""
     kept: list[Flag] = []
     for flag in reversed(flags):
-        start, end = (flag.x - _FLAG_ROOM, flag.x) if flag.before else (flag.x, flag.x + _FLAG_ROOM)
-        if all(
-            end <= (other.x - _FLAG_ROOM if other.before else other.x)
-            or start >= (other.x if other.before else other.x + _FLAG_ROOM)
-            for other in kept
-        ):
+        start, end = _reach(flag)
+        if all(end <= other_start or start >= other_end for other_start, other_end in map(_reach, kept)):
             kept.append(flag)
     return kept[::-1]
+
+
+def _reach(flag: Flag) -> tuple[float, float]:
+    room = _room(flag.text)
+    return (flag.x - room, flag.x) if flag.before else (flag.x, flag.x + room)
 
 
 def _find_pauses(

@@ -65,14 +65,16 @@ class Run(NamedTuple):
 
 
 class ZonePanel(NamedTuple):
-    """A zone: its title with a sign and what moves, its pods in words and as a bar, its nodes in words and as squares.
+    """A zone: its title and what moves, its pods in words and as a bar, its nodes in words and as squares.
+
+    It is `above` where pods are above a bound: a sign says so.
 
     `line` is where the bar ends that the zone may have once repaired, None without a bound. `whole` and `every` say
     all numbers of bar and squares.
     """
 
     title: str
-    sign: str
+    above: bool
     flow: str
     pods: str
     segments: Sequence[Segment]
@@ -169,7 +171,7 @@ def _draw(key: str, zone: ZoneEntry, now: datetime, unit: float, square: int) ->
     words = [(kind, f"{number:,} {words}") for kind, number, words in _parts(zone) if number]
     return ZonePanel(
         title=_title(key, zone),
-        sign="above" if zone.above else "room" if zone.arriving else "",
+        above=zone.above > 0,
         flow=", ".join(flow),
         pods=f"{_count(zone.pods, 'pod')} of violated workloads{bound}",
         segments=segments,

@@ -118,6 +118,9 @@ class Facets(CamelCaseStruct, frozen=True, kw_only=True):
 class OverviewDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """One page of the `selected` rows: violated ones first, of these the one with most pods above the bound first.
 
+    The selected rows have `workloads`, of which `violated` are violated; where all that needs attention is selected,
+    pods of the others move. One workload counts once, as in the figures, though several rows may have it.
+
     `nearest` are the three rows of all that are nearest to a bound, of which the largest domain has least room; empty
     while something is violated.
     """
@@ -127,6 +130,8 @@ class OverviewDocument(CamelCaseStruct, frozen=True, kw_only=True):
     rows: tuple[WorkloadRow, ...]
     nearest: tuple[WorkloadRow, ...]
     selected: Number
+    workloads: Number
+    violated: Number
     page: Number
     pages: Number
 
@@ -247,6 +252,8 @@ class Overview:
             rows=tuple(_show(row, account, rules) for row in found[(page - 1) * ROWS : page * ROWS]),
             nearest=tuple(_show(row, account, rules) for row in nearest),
             selected=len(found),
+            workloads=_count_members(row.entry for row in found),
+            violated=_count_members(row.entry for row in found if row.entry.violated),
             page=page,
             pages=pages,
         )

@@ -187,7 +187,8 @@ class PageSource:
 
     def waiting(self, selection: Selection) -> tuple[WaitingEviction, ...]:
         """Return the first selected evictions that wait."""
-        waiting = waiting_evictions(self._account.plan, self._account.fates) if selection.state in _GOING else ()
+        account = self._account
+        waiting = waiting_evictions(account.plan, account.fates, account.moves) if selection.state in _GOING else ()
         chosen = (
             one
             for one in waiting

@@ -13,7 +13,7 @@ from msgspec import Meta
 from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.admission.approval import plan_hash
 from rebalancer.assessment.assess import EvaluatedGroup
-from rebalancer.model.moves import Proposal
+from rebalancer.model.moves import Move, Proposal
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.model.words import name_list
@@ -37,7 +37,15 @@ from rebalancer.reporting.documents.document import (
     fit_json,
     workload_name,
 )
-from rebalancer.reporting.documents.waits import NextMove, describe_end, find_next_end, likely_domains, next_move
+from rebalancer.reporting.documents.waits import (
+    NextMove,
+    Usual,
+    describe_end,
+    find_next_end,
+    find_usual,
+    likely_domains,
+    next_move,
+)
 from rebalancer.reporting.domain_counts import list_counts
 from rebalancer.reporting.phrases import certainty, component_text, eviction_text, flaw_name, limit_change, why_no_fewer
 from rebalancer.reporting.plan_notes import NO_NOTES, PlanNotes
@@ -112,11 +120,12 @@ class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=
     preempts: tuple[PreemptedPods, ...] = ()
 
 
-class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True):
+class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A planned eviction that waits; `for` is a reason. The steps of these follow those of the evictions that may go.
 
     The wait ends at `until`, or where no time can be known with the event `endsWith`; with neither it does not end by
-    itself. `then` is what follows, this wait alone considered.
+    itself. `then` is what follows, this wait alone considered. `usual` is how long the last moves of the workload took,
+    of a wait that the end of a move ends; it is absent where that is not known.
     """
 
     step: Annotated[int, Meta(ge=1)]
@@ -130,6 +139,7 @@ class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True):
     until: datetime | None
     ends_with: str
     then: NextMove
+    usual: Usual | None = None
 
 
 class SearchAttempt(CamelCaseStruct, frozen=True, kw_only=True):
@@ -353,10 +363,11 @@ def number_steps(plan: Plan) -> Mapping[str, int]:
     return steps
 
 
-def waiting_evictions(plan: Plan, fates: Fates) -> Iterator[WaitingEviction]:
-    """Yield the entries of the evictions of a plan that wait by these fates."""
+def waiting_evictions(plan: Plan, fates: Fates, moves: Sequence[Move] = ()) -> Iterator[WaitingEviction]:
+    """Yield the entries of the evictions of a plan that wait by these fates; `moves` are those of the memory."""
     steps = number_steps(plan)
     name = cache(workload_name)
+    usual = cache(lambda workload: find_usual(moves, [workload]))
     # Rows share what is equal: 45,000 of them take 12 MiB more where each has its own.
     for (refusal, repair), together in groupby(
         fates.waiting, key=lambda waiting: (waiting.refusal, waiting.eviction.repair)
@@ -377,6 +388,7 @@ def waiting_evictions(plan: Plan, fates: Fates) -> Iterator[WaitingEviction]:
                 until=until,
                 ends_with=ends_with,
                 then=next_move(pod, domains),
+                usual=usual(waiting.eviction.workload) if refusal.end.of_move else None,
             )
 
 

@@ -181,7 +181,8 @@ def test_of_many_nodes_each_zone_is_a_column() -> None:
     zones = tuple(zone(name, 20) for name in "abc")
     moves = (move("x", "a-1", "c-1", "c-2"), move("y", "a-7", kind=MoveKind.BLOCKED, step=None))
     drawn = draw_map(document(lane({"a-1": 3, "a-7": 2, "b-1": 1, "c-1": 0}, *moves), zones=zones), NOW)
-    assert [[column.name for column in box.columns] for box in drawn.zones] == [["a"], ["b"], ["c"]]
+    assert [box.title for box in drawn.zones] == ["zone a", "zone b", "zone c"]
+    assert [[column.name for column in box.columns] for box in drawn.zones] == [["nodes"]] * 3
     kinds = Counter(one.kind for one in drawn.lanes[0].squares)
     assert kinds == {"pod": 4, "waiting": 1, "blocked": 1, "ghost": 1}
     assert len(drawn.lanes[0].arrows) == 1

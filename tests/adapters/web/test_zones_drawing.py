@@ -142,26 +142,26 @@ def test_five_thousand_nodes_are_a_dozen_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "sign", "flow", "moves"),
+    ("numbers", "above", "flow", "moves"),
     [
-        ({"moving": 1, "above": 1}, "above", "1 pod moves", "1 moving"),
-        ({"moving": 1, "waiting": 1_200, "above": 2}, "above", "1,201 pods move", "1 moving, 1,200 will move"),
-        ({"arriving": 3}, "room", "3 may arrive", "3 may arrive"),
+        ({"moving": 1, "above": 1}, True, "1 pod moves", "1 moving"),
+        ({"moving": 1, "waiting": 1_200, "above": 2}, True, "1,201 pods move", "1 moving, 1,200 will move"),
+        ({"arriving": 3}, False, "3 may arrive", "3 may arrive"),
         (
             {"waiting": 1, "arriving": 3, "above": 1},
-            "above",
+            True,
             "1 pod moves, 3 may arrive",
             "1 will move, 3 may arrive",
         ),
-        ({"staying": 3, "blocked": 2, "above": 2}, "above", "", "2 cannot move"),
-        ({"staying": 3}, "", "", ""),
+        ({"staying": 3, "blocked": 2, "above": 2}, True, "", "2 cannot move"),
+        ({"staying": 3}, False, "", ""),
     ],
 )
-def test_what_leaves_and_arrives_is_said_first(numbers: dict[str, Any], sign: str, flow: str, moves: str) -> None:
+def test_what_leaves_and_arrives_is_said_first(numbers: dict[str, Any], above: bool, flow: str, moves: str) -> None:
     drawing = draw_zone_panels(document(zone(**numbers), zone("b")), NOW)
     panel = drawing.zones[0]
     assert drawing.concerned
-    assert (panel.sign, panel.flow, panel.moves) == (sign, flow, moves)
+    assert (panel.above, panel.flow, panel.moves) == (above, flow, moves)
 
 
 def test_the_states_of_nodes_are_said_with_their_end() -> None:

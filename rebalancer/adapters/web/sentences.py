@@ -1,0 +1,64 @@
+"""What several rows say is said once, above them; of the rest a row has the name in its line and the words folded."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rebalancer.model.words import shorten_keys
+from rebalancer.reporting.documents.report import ReportedFinding
+
+_END = ". "
+
+
+class Saying(NamedTuple):
+    """A sentence and the name by which a row refers to it: a reason or a cause."""
+
+    name: str
+    text: str
+
+
+class Shared(NamedTuple):
+    """A sentence that `number` of the rows have, all of them or some."""
+
+    name: str
+    text: str
+    number: int
+
+    def is_among(self, others: "Iterable[Shared]") -> bool:
+        """Return whether others say it, too."""
+        return any((one.name, one.text) == (self.name, self.text) for one in others)
+
+
+class FindingGroup(NamedTuple):
+    """Findings of one kind, each with its object and message; `shared` is what all messages end with."""
+
+    kind: str
+    findings: Sequence[tuple[str, str]]
+    shared: str
+
+
+def find_shared(rows: Iterable[Iterable[Saying]]) -> Sequence[Shared]:
+    """Return the sentences that several rows have, in the order in which they come first."""
+    numbers = Counter(said for row in rows for said in dict.fromkeys(row))
+    return [Shared(*said, number) for said, number in numbers.items() if number > 1]
+
+
+def leave_out(sayings: Iterable[Saying], shared: Iterable[Shared]) -> list[str]:
+    """Return the texts that no other row has."""
+    known = {(one.name, one.text) for one in shared}
+    return list(dict.fromkeys(said.text for said in sayings if said not in known))
+
+
+def group_findings(findings: Iterable[ReportedFinding]) -> Sequence[FindingGroup]:
+    """Put findings of a kind together."""
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for one in findings:
+        kinds.setdefault(one.kind, []).append((shorten_keys(one.object), shorten_keys(one.message)))
+    return [_group(kind, entries) for kind, entries in kinds.items()]
+
+
+def _group(kind: str, entries: Sequence[tuple[str, str]]) -> FindingGroup:
+    ends = {message.rpartition(_END)[2] for _, message in entries}
+    if len(entries) == 1 or len(ends) > 1 or any(_END not in message for _, message in entries):
+        return FindingGroup(kind, entries, "")
+    return FindingGroup(kind, [(of, message.rpartition(_END)[0]) for of, message in entries], ends.pop())

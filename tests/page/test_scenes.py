@@ -1,0 +1,119 @@
+"""What the page shows of an outage: each thing has one name and one sign, and is said once."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from html import unescape
+from typing import NamedTuple
+
+import pytest
+
+from rebalancer.adapters.web.page import page_routes
+from rebalancer.adapters.web.routes import Request
+from rebalancer.reporting.documents.page import PageDocument
+from tests.page.scenes import SCENES, ZONES, read, scenes
+
+VIEWS = ("/", "/workloads", "/nodes", "/history", "/workload")
+SHOWN: list[tuple[PageDocument, datetime]] = []
+ROUTES = page_routes(lambda *_, **__: SHOWN[-1][0], local=False, now=lambda: SHOWN[-1][1])
+
+
+class View(NamedTuple):
+    """A view of a scene as HTML."""
+
+    scene: str
+    path: str
+    html: str
+
+    @property
+    def text(self) -> str:
+        """Its words, with one space between two."""
+        return " ".join(unescape(re.sub("<[^>]*>", " ", self.html)).split())
+
+
+def view(name: str, path: str = "/", **query: str) -> View:
+    SHOWN[:] = [(read(scenes()[name], path, **query), scenes()[name].now)]
+    return View(name, path, ROUTES[path](Request(query)).body.decode())
+
+
+@pytest.fixture(params=[(name, path) for name in SCENES for path in VIEWS], ids=" ".join)
+def one(request: pytest.FixtureRequest) -> View:
+    """Each view of each scene in turn."""
+    name, path = request.param
+    return view(name, path, **({"namespace": "shop", "workload": "StatefulSet/db"} if path == "/workload" else {}))
+
+
+def test_a_zone_has_one_name_on_a_screen(one: View) -> None:
+    """Whole, and in a sentence after the word zone: no long key, and no name that lacks its begin."""
+    assert "topology.kubernetes.io" not in one.text
+    assert not re.search(r"(?<![\w-])1[abc](?![\w-])", one.text)
+    assert "zone=" not in one.text
+    for zone in ZONES:
+        for before in re.findall(rf"(\S+) {zone}(?![\w-])", one.text):
+            assert before not in {"domain", "topology"}
+
+
+def test_there_is_one_triangle_of_one_size(one: View) -> None:
+    """It is the sign of what is violated; no other triangle points up or down."""
+    assert not set("▲△▼▽▴▵▾▿⚠") & set(one.text)
+    drawn = [tag for tag in re.findall(r"<use [^>]*>", one.html) if '"#violated"' in tag]
+    within = re.findall(r'<svg class="sign" ([^>]*)><use href="#violated"/></svg>', one.html)
+    sizes = Counter(re.findall(r'(?:width|height)="(\d+)"', " ".join([*within, *(t for t in drawn if "width" in t)])))
+    assert set(sizes) <= {"16"}
+    assert len(within) + sum("width" in tag for tag in drawn) == len(drawn)
+    assert ".mark" not in "".join(re.findall(r"<tspan[^>]*>", one.html))
+
+
+def paragraphs(html: str) -> Iterator[str]:
+    for cell in re.findall(r"<p(?: [^>]*)?>(.*?)</p>", html, re.DOTALL):
+        yield " ".join(unescape(re.sub("<[^>]*>", " ", cell)).split())
+
+
+def section(html: str, name: str) -> str:
+    return html.partition(f'id="{name}"')[2].partition("</section>")[0]
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_what_several_rows_say_stands_once(name: str) -> None:
+    """Causes, reasons and remedies; also what rows and steps of the plan say."""
+    html = view(name).html
+    said = [text for part in ("attention", "plan", "findings") for text in paragraphs(section(html, part))]
+    sentences = Counter(text for text in said if len(text.split()) > 8 and "→" not in text)
+    repeated = [text for text, number in sentences.items() if number > 1 and not text.startswith("then ")]
+    assert repeated == []
+
+
+def test_a_shared_sentence_says_of_how_many_rows() -> None:
+    html = view("repairing").html
+    shared = [
+        text for text in paragraphs(section(html, "attention")) if "Kubernetes does not move running pods" in text
+    ]
+    assert shared[0] == (
+        "DomainReturned Zone eu-west-1b came back after these pods were placed. Kubernetes does not move running pods; "
+        "evictions do. (4 of 5)"
+    )
+
+
+def test_a_reason_is_one_line_and_the_rest_is_folded() -> None:
+    """Folded until somebody opens it, or asks in the address for all: that outlasts a renewal of the page."""
+    html = section(view("repairing").html, "attention")
+    lines = [" ".join(line.split()) for line in re.findall(r"<summary>(.*?)</summary>", html, re.DOTALL)]
+    assert "StepExceedsBudget, DomainReturned" in lines
+    assert all(len(line) < 80 for line in lines)
+    assert "<details open>" not in html
+    assert "why=all" in html
+    opened = section(view("repairing", why="all").html, "attention")
+    assert opened.count("<details open>") == html.count("<details>") > 0
+
+
+def test_the_usual_time_is_said_where_the_end_of_a_move_is_awaited() -> None:
+    """At the figure, at the move itself, and at each wait in the list of workloads and in the plan."""
+    shown = view("repairing")
+    figures = shown.html.partition('aria-label="Figures"')[2].partition("</section>")[0]
+    assert "usually 10s" in figures
+    steps = re.findall(r'<li><span class="step.*?</li>', section(shown.html, "plan"), re.DOTALL)
+    awaited = [step for step in steps if "has arrived" in step or ">now, for" in step]
+    assert len(awaited) > 1
+    assert all("usually 10s" in step for step in awaited)
+    assert not any("usually" in step for step in steps if "allows another eviction" in step)
