@@ -39,6 +39,8 @@ from rebalancer.ports import LONGEST_LEASE
 _JITTER = 1.2
 """A renewal may come this much later than the retry period, as in client-go's leader election."""
 
+_LONGEST_NAME = 100
+
 # A Service named `rebalancer…` makes the kubelet inject such variables into the pods of its namespace.
 _SERVICE_LINK = re.compile(r"REBALANCER_(?:\w+_)?(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT(?:_[0-9]+_\w+)?)\Z")
 
@@ -76,6 +78,12 @@ def _parse_namespaces(value: object) -> tuple[str, ...]:
     except ValueError:
         pass
     raise unexpected("names of namespaces with commas between them")
+
+
+def _parse_cluster_name(value: object) -> str:
+    if isinstance(value, str) and len(value) <= _LONGEST_NAME and value.isprintable():
+        return value
+    raise unexpected(f"a name of at most {_LONGEST_NAME} characters in one line")
 
 
 def _default_log_format() -> Literal["json", "console"]:
@@ -118,6 +126,8 @@ class Settings(BaseSettings):
         str, PlainValidator(_parse_namespace), HelpText("NAME", "the pod's own, else rebalancer-system")
     ] = Field(default_factory=own_namespace)
     """The namespace of the controller and of its objects."""
+    cluster_name: Annotated[str, PlainValidator(_parse_cluster_name), HelpText("NAME", "none")] = ""
+    """The cluster's name, for people: it stands in the title and head of the status page and in the status."""
     workload_namespaces: Annotated[
         tuple[str, ...],
         NoDecode,

@@ -36,6 +36,7 @@ def test_the_defaults() -> None:
         "kubeconfig": None,
         "context": None,
         "namespace": "rebalancer-system",
+        "cluster_name": "",
         "workload_namespaces": "",
         "metrics_address": ":8080",
         "page_address": "127.0.0.1:8081",
@@ -75,6 +76,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch: pytest.MonkeyP
         "kubeconfig": "/k",
         "context": "c",
         "namespace": "n",
+        "cluster_name": "prod-eu",
         "workload_namespaces": "a,b",
         "metrics_address": "127.0.0.1:9000",
         "page_address": "127.0.0.1:9001",
@@ -215,3 +217,9 @@ def test_workloads_of_some_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_namespace_has_at_most_63_characters() -> None:
     assert refused(namespace="a" * 64).endswith("expected the name of a namespace")
+
+
+@pytest.mark.parametrize("name", ["prod\neu", "x" * 101])
+def test_the_name_of_a_cluster_is_a_line(name: str) -> None:
+    assert "expected a name of at most 100 characters in one line" in refused(cluster_name=name)
+    assert load_settings({"cluster_name": "Köln, Halle 3"}).cluster_name == "Köln, Halle 3"

@@ -53,6 +53,7 @@ def values_schema() -> Schema:
             imagePullSecrets={"type": "array", "items": _section(name=_TEXT)},
             policy=_section(**fields),
             rbac=_section(namespaced=_SWITCH, people=_SWITCH),
+            cluster=_section(name={"type": "string", "maxLength": 100}),
             workloadNamespaces={"type": "array", "uniqueItems": True, "items": _NAMESPACE},
             ownerResources={"type": "array", "uniqueItems": True, "items": _RESOURCE},
             replicas={"type": "integer", "minimum": 1, "maximum": 5},

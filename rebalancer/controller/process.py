@@ -294,6 +294,7 @@ class _Controller:
                 pause_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=CONTROL),
                 approval_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=APPROVAL),
                 history_name=self._identity,
+                cluster_name=settings.cluster_name,
             ),
             acts=Acts(policy_author=self._policy.read_author(self._policy.first)),
             queue=Queue(rights=Rights(everywhere=False)),  # nothing is known before it was asked

@@ -337,6 +337,8 @@ class ProcessFacts:
     approval_object: Regarding | None = None
     history_name: str = ""
     """How the process names itself in the history, "" where none is kept."""
+    cluster_name: str = ""
+    """What people call the cluster, "" where nobody has said it."""
 
     @property
     def event_objects(self) -> EventObjects:

@@ -105,6 +105,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
     numbers = add_numbers(cycle.numbers.values()) if cycle else PlanNumbers()
     account = find_account(state, cycle) if cycle else None
     return StatusDocument(
+        cluster=state.process.cluster_name,
         mode=state.mode,
         paused=pause_status(state.in_force.pause),
         leader=identity,

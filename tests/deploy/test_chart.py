@@ -180,6 +180,14 @@ def test_a_misspelt_value_is_refused_before_anything_is_rendered(values: Mapping
     assert where in done.stderr
 
 
+def test_the_name_of_the_cluster_is_a_value() -> None:
+    """Without it nothing is set."""
+    for name, expected in (("prod-eu", [{"name": "REBALANCER_CLUSTER_NAME", "value": "prod-eu"}]), ("", [])):
+        manifests = render_chart({"cluster": {"name": name}})
+        (deployment,) = (manifest for manifest in manifests if manifest["kind"] == "Deployment")
+        assert deployment["spec"]["template"]["spec"]["containers"][0].get("env", []) == expected
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

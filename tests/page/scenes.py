@@ -5,6 +5,7 @@ Each scene is a state of one simulated controller with the history that it has b
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Final, NamedTuple
@@ -32,6 +33,7 @@ from tests.controller.test_history import Recorded
 ZONES: Final = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
 BEGIN: Final = datetime(2026, 1, 14, 8, 52, tzinfo=UTC)
 LEADER: Final = "rebalancer-5d9c7b6f4-x2k8q"
+CLUSTER: Final = "prod-eu"
 POLICY: Final = """\
 mode: Evict
 interval: 10s
@@ -106,6 +108,7 @@ class Morning(Recorded):
         findings = find_findings(
             cycle.view, cycle.assessment, find_unmatched(cycle.view, cycle.assessment, self.policy)
         )
+        state = replace(state, process=replace(state.process, cluster_name=CLUSTER))
         return Scene(state, tuple(findings), past, cycle.context.now + timedelta(seconds=5))
 
 

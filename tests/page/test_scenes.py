@@ -1,8 +1,10 @@
 """What the page shows of an outage: each thing has one name and one sign, and is said once."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from html import unescape
 from typing import NamedTuple
@@ -11,8 +13,11 @@ import pytest
 
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
+from rebalancer.controller.status import status_document
+from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.page import PageDocument
-from tests.page.scenes import SCENES, ZONES, read, scenes
+from rebalancer.reporting.text.status import status_text
+from tests.page.scenes import CLUSTER, SCENES, ZONES, read, scenes
 
 VIEWS = ("/", "/workloads", "/nodes", "/history", "/workload")
 SHOWN: list[tuple[PageDocument, datetime]] = []
@@ -117,3 +122,24 @@ def test_the_usual_time_is_said_where_the_end_of_a_move_is_awaited() -> None:
     assert len(awaited) > 1
     assert all("usually 10s" in step for step in awaited)
     assert not any("usually" in step for step in steps if "allows another eviction" in step)
+
+
+def test_the_name_of_the_cluster_stands_in_title_head_and_status(one: View) -> None:
+    """So that somebody who has the pages of several clusters open knows which one it is."""
+    assert re.search(f"<title>{CLUSTER}: [^<]+ · Rebalancer</title>", one.html)
+    head = one.html.partition("<header")[2].partition("</header>")[0]
+    assert f'<bdi class="cluster">{CLUSTER}</bdi>' in head
+
+
+@pytest.mark.parametrize("name", ["", CLUSTER])
+def test_the_status_has_the_name_of_the_cluster_if_there_is_one(name: str) -> None:
+    """In its first line and in JSON; without a name neither status nor page says anything of it."""
+    scene = scenes()["ordinary"]
+    state = replace(scene.state, process=replace(scene.state.process, cluster_name=name))
+    status = status_document(state, "one", "policy.yaml")
+    assert json.loads(to_json(status))["cluster"] == name
+    assert status_text(status, scene.now).startswith(f"Cluster: {name}\nController: " if name else "Controller: ")
+    SHOWN[:] = [(read(scene._replace(state=state)), scene.now)]
+    html = ROUTES["/"](Request({})).body.decode()
+    assert ("cluster" in html.partition("<main")[0]) == bool(name)
+    assert html.partition("<title>")[2].startswith(f"{name}: 1 workload" if name else "1 workload")

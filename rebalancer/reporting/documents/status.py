@@ -252,7 +252,9 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The controller's status. `leader` wrote it; `lease` says who leads now, null in the document that is stored.
+    """The controller's status. `cluster` is what people call the cluster, "" where nobody has said it.
+
+    `leader` wrote it; `lease` says who leads now, null in the document that is stored.
 
     `losses` are the first five zones that have lost nodes, whole zones first. `figures` are the numbers of the last
     cycle, null before it. `guards` is empty while no eviction waits for them.
@@ -266,6 +268,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
     api_version: str = API_VERSION
     kind: str = "Status"
+    cluster: str = ""
     mode: Text
     paused: PauseStatus | None
     leader: str

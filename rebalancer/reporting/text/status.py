@@ -44,7 +44,9 @@ def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAI
 
 def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLAIN) -> list[str]:
     """Return the lines of a status, to be shown again and again."""
-    head = [layout.heading(line) for line in layout.wrap(f"Controller: {describe_controller(status, now)}")]
+    named = [f"Cluster: {status.cluster}"] if status.cluster else []
+    texts = (*named, f"Controller: {describe_controller(status, now)}")
+    head = [layout.heading(line) for text in texts for line in layout.wrap(text)]
     parts = [
         [*head, *_figures(status, now, layout), *(line for text in _facts(status) for line in layout.wrap(text))],
         map_lines(status.map, layout) if status.map is not None else [],
