@@ -112,7 +112,7 @@ site: install ## Build the site of the documents into build/site; a missing link
 .PHONY: pictures
 pictures: install ## Take the pictures of the status page in docs/pictures (a real control plane and chromium, minutes)
 	mkdir -p docs/pictures
-	REBALANCER_PICTURES=docs/pictures $(BIN)/python -m pytest -m "cluster or thorough" tests/cluster/test_status_page.py
+	REBALANCER_PICTURES=docs/pictures $(BIN)/python -m pytest -m "cluster or thorough" tests/cluster/test_pictures.py tests/cluster/test_status_page.py
 
 .PHONY: recordings
 recordings: install ## Record in tmux what each command shows in a terminal (docs/recordings, minutes)

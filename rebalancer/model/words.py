@@ -17,7 +17,7 @@ SHORT_KEYS: Final = {
 """The well-known topology keys, by the word that people use for their domains."""
 
 
-_KEY: Final = re.compile(rf"(?<![-\w./])({'|'.join(map(re.escape, SHORT_KEYS))})(?:(=)(?=\S)|(?![-\w./]))")
+_KEY: Final = re.compile(rf"(?<![-\w./])({'|'.join(map(re.escape, SHORT_KEYS))})(?:(=)(?=\S)|(?![-\w/]|\.\w))")
 
 
 def short_key(key: str) -> str:

@@ -225,7 +225,7 @@ def test_a_name_with_a_hyphen_is_not_broken(browser: Browser) -> None:
     shown = browser.get()[1]
     assert re.search(r'<text class="label"[^>]*>eu-west-1a</text>', shown)
     assert "eu-west-1a holds 3, at most 1, 2 above" in shown
-    assert ".whole { white-space: nowrap; }" in browser.get("/style.css")[1]
+    assert ".whole, .word { white-space: nowrap; }" in browser.get("/style.css")[1]
 
 
 def test_a_namespace_in_which_nothing_is_evicted_is_named(browser: Browser) -> None:

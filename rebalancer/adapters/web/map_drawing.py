@@ -34,6 +34,9 @@ _COUNT: Final = 70.0
 """The column with a zone's count, which a sign stands before."""
 
 _GAP: Final = 12.0
+_EDGE: Final = 1.0
+"""The frame of the last zone lies within the drawing."""
+
 _HEAD: Final = 25.0
 """The head of a zone with one line."""
 
@@ -217,7 +220,7 @@ def _draw(
 
 def _room(zones: Sequence[MapZone], width: float, label: float) -> float:
     """Return how wide all columns are together."""
-    return width - label - len(zones) * (_COUNT + 5) - (len(zones) - 1) * _GAP
+    return width - _EDGE - label - len(zones) * (_COUNT + 5) - (len(zones) - 1) * _GAP
 
 
 def _has_room(zones: Sequence[MapZone], width: float, label: float) -> bool:

@@ -22,7 +22,7 @@ from rebalancer.adapters.web.zones_drawing import ZonesDrawing, ZonesTable, draw
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
-from rebalancer.model.reasons import State, ViolationCause
+from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.words import constraint_name, format_duration, limit_name, plural, shorten_keys
 from rebalancer.reporting.acting import slow_start_text
 from rebalancer.reporting.documents.history import HistoryEntry
@@ -304,8 +304,8 @@ class PageView:
 
     @property
     def holds(self) -> Sequence[str]:
-        """What keeps evictions back beyond single repairs."""
-        return [hold_sentence(hold, self._now) for hold in self._page.status.holds]
+        """What keeps evictions back beyond single repairs, but for a pause, which is the headline."""
+        return [hold_sentence(hold, self._now) for hold in self._page.status.holds if hold.reason != Reason.PAUSED]
 
     @property
     def problems(self) -> Sequence[str]:
@@ -362,7 +362,7 @@ class PageView:
                 Sign.UNREPAIRABLE,
                 "Cannot be repaired",
                 figures.unrepairable,
-                f"workloads; {blocked} would be needed" if figures.unrepairable else "",
+                f"{blocked} would be needed" if figures.unrepairable else "",
                 link(state=RowState.UNREPAIRABLE),
             ),
         ]

@@ -64,3 +64,16 @@ def test_short_names_are_still_different(names: list[str]) -> None:
 def test_zones_of_a_cloud_lose_their_region() -> None:
     assert shorten(["eu-west-1a", "eu-west-1b"]) == ["1a", "1b"]
     assert shorten(["eu-west-1a"]) == ["eu-west-1a"]
+
+
+@given(drawn_bars(), st.sampled_from(["", "eu-west-1", "a-region-with-a-very-long-name-"]))
+def test_a_whole_name_is_whole_and_beside_no_other(bars: list[Bar], begin: str) -> None:
+    """Beside its bar, or above it where it is long; upright bars leave it as much room as it takes."""
+    named = [bar._replace(domain=begin + bar.domain) for bar in bars]
+    drawing = draw_bars(named, whole_names=True)
+    for one in drawing.shapes:
+        assert one.label == one.bar.domain
+        room = drawing.bound if drawing.upright else one.x or drawing.width
+        assert 6.7 * len(one.label) <= room
+    lines = [one.label_y for one in drawing.shapes]
+    assert drawing.upright or len(set(lines)) == len(lines)

@@ -232,3 +232,18 @@ def test_a_rule_of_another_key_bounds_no_zone() -> None:
     )
     drawn = draw_map(document(by_node), NOW)
     assert [(one.pods, one.bound, one.mark) for one in drawn.lanes[0].counts] == [(5, "", ""), (1, "", "")]
+
+
+@given(st.text("abcdefgh-1", min_size=1, max_size=63), st.integers(0, 2))
+def test_the_name_of_a_zone_is_whole_on_every_screen(name: str, more: int) -> None:
+    """It goes on in the next line, and so does what is said beside it; nodes and lanes begin below all of it."""
+    zones = (zone(name, 2), *(zone(f"z{number}", 2) for number in range(more)))
+    described = document(lane({"a-1": 1}), zones=zones)
+    for drawn in (draw_map(described, NOW), *draw_zones(described, NOW)):
+        for box in drawn.zones:
+            assert "".join(line.title for line in box.lines).replace(" ", "") == box.title.replace(" ", "")
+            assert " ".join(line.detail for line in box.lines if line.detail) == box.detail
+            for line in box.lines:
+                assert 10 + len(line.title) * 7.2 + len(line.detail) * 6.2 <= box.width
+                assert line.y < drawn.top
+        assert all(one.y > drawn.top for one in drawn.lanes)
