@@ -237,7 +237,7 @@ def check_attention(page: PageDocument, now: datetime) -> None:
     html = ROUTES["/"](Request({})).body.decode()
     head = re.sub("<[^>]*>", " ", html.partition('id="attention">')[2].partition("</header>")[0])
     parts = f"{overview.violated} violated" + (f", {moving} moving within" if moving else "")
-    said = f"Needs attention: {overview.workloads} {parts if overview.rows else 'none'}"
+    said = f"Needs attention: {overview.workloads}" + (f" {parts}" if overview.rows else "")
     assert " ".join(head.split()).startswith(said)
     (figure,) = re.findall(r'Violated</span><span class="number">(\d+)<', html)
     assert int(figure) == overview.violated

@@ -408,7 +408,7 @@ class PageView:
         overview = self._page.overview
         assert overview is not None
         if not overview.selected:
-            return "none"
+            return ""
         parts = [f"{overview.violated:,} of {plural(overview.workloads, 'workload')} violated"]
         calm = overview.workloads - overview.violated
         if self._needs_attention:
