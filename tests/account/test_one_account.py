@@ -45,10 +45,12 @@ from rebalancer.reporting.documents.overview import VIOLATIONS, RowState
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
-from rebalancer.simulator import ZONE
+from rebalancer.simulator import ZONE, SimulatedCluster
 from tests.build import a_cluster, a_policy, a_state
 from tests.controller.cycles import cycle_of
+from tests.controller.simulated import Simulation, eager
 from tests.drawing import examples
+from tests.planning.clusters import returned
 from tests.reporting.test_plan_numbers import clusters
 from tests.reports import cycle_report, page_of, rows_of, state_of
 from tests.tracking.build import move
@@ -317,6 +319,21 @@ def check_words(state: LoopState, now: datetime) -> None:
     for line in (line for text in texts for line in text.splitlines()):
         for wrong, pattern in _CONTRADICTIONS.items():
             assert not pattern.search(line), wrong
+
+
+@given(seed=st.integers(0, 99))
+@examples(10)
+def test_the_heading_agrees_with_the_figures_until_a_repair_has_ended(seed: int) -> None:
+    """Also when all is within its bounds again and the last replacement is not Ready yet: none is violated then."""
+    simulation = Simulation(SimulatedCluster(returned(), seed=seed), eager())
+    within = 0
+    for _ in range(80):
+        simulation.cycles(1, apart=1)
+        page = page_of(simulation.runner.state, selection=VIOLATIONS)
+        check_attention(page, simulation.cluster.now)
+        assert page.overview is not None
+        within += page.overview.workloads > page.overview.violated
+    assert within
 
 
 @given(

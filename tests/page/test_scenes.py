@@ -89,6 +89,12 @@ def test_what_several_rows_say_stands_once(name: str) -> None:
     assert repeated == []
 
 
+def test_what_all_findings_of_a_kind_advise_stands_once() -> None:
+    findings = section(view("lost-zone").html, "findings")
+    assert findings.count("eu-west-1b has no node") > 1
+    assert findings.count("Add a node in eu-west-1b, or list it in topology.ignore of the policy") == 1
+
+
 def test_a_shared_sentence_says_of_how_many_rows() -> None:
     html = view("repairing").html
     shared = [
