@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.cluster.browser import PHONE, browser, keep, opened, serious_findings
+from tests.controller.test_page import many_nodes, new_browser, state_of
 from tests.page.scenes import SCENES, scenes, shown
 
 WIDE = (1280, 840)
@@ -62,6 +63,19 @@ def test_nothing_of_an_outage_is_cut_on_any_screen(name: str, size: tuple[int, i
             assert page.evaluate(CUT) == []
             assert serious_findings(page) == []
         assert complaints == []
+
+
+@pytest.mark.caught("the sign above the zones of many nodes was as wide as a zone")
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_the_sign_of_what_is_violated_has_one_size_on_the_screen(size: tuple[int, int], chromium: Browser) -> None:
+    """In a headline, a figure, a row, a bar, the map and above the zones of many nodes."""
+    with new_browser() as served:
+        served.page.show(state_of(many_nodes(21, 6, 2)), ())
+        with opened(chromium, f"http://localhost:{served.page.address[1]}/", size=size) as (page, _):
+            assert page.get_by_role("heading", name="Zones").is_visible()
+            signs = "[...document.querySelectorAll('svg.sign')].map((one) => one.getBoundingClientRect().width)"
+            assert {round(width) for width in page.evaluate(signs) if width} == {16}
+            assert width_beyond(page) <= 0
 
 
 @pytest.mark.parametrize(("picture", "name", "size", "scheme"), PICTURES, ids=[one[0] for one in PICTURES])
