@@ -122,6 +122,25 @@ def test_the_map_keeps_the_lost_zone(browser: Browser, whole: ClusterBuilder) ->
     assert {one.name: one.marks.get(NodeMark.LOST, 0) for one in panels.zones} == {"eu-1a": 0, "eu-1b": 0, "eu-1c": 3}
 
 
+def test_the_map_counts_each_lost_node_once() -> None:
+    """Also those that are not stored by name, whether they are gone or exist and are not Ready."""
+    held = {f"eu-1c-{number}": 1 for number in range(1, 26)}
+    whole = a_cluster(ZONES, 25, {**held, "eu-1a-1": 3}, spread={ZONE: 1}).snapshot()
+    names = sorted(node.name for node in whole.nodes if node.labels[ZONE] == "eu-1c")
+    gone = replace(whole, nodes=tuple(node for node in whole.nodes if node.name not in names))
+    rest = replace(whole, nodes=tuple(node for node in whole.nodes if node.name not in names[:20]))
+    silent = away(rest, names[20:], ready=False)
+    for looked in ((whole, gone), (whole, gone, silent)):
+        state = looks(a_limit("<=5/9"), *looked)
+        assert state.cycle is not None
+        assert state.cycle.stored_map is not None
+        (zone,) = (zone for zone in state.cycle.stored_map.zones if zone.name == "eu-1c")
+        assert zone.of == 25
+        panels = zones_document(state.cycle.evaluation, state.memory, state.cycle.fates)
+        (panel,) = (one for one in panels.zones if one.name == "eu-1c")
+        assert panel.marks[NodeMark.LOST] + panel.marks.get(NodeMark.NOT_READY, 0) == 25
+
+
 def test_the_history_names_what_violates_the_limit() -> None:
     """No zone holds more than four of nine when it begins: that two zones are too few is what is wrong."""
     simulation = lose_zone(a_limit("<1/2"))
