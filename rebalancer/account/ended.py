@@ -28,7 +28,6 @@ class Gone(StrEnum):
     PODS = "no pod of the workload is counted any more"
     EVALUATION = "the constraints of the workload are not evaluated any more, as they cost too much"
     GROUP = "it is counted together with other constraints or workloads now"
-    UNKNOWN = "neither policy nor workload has it"
 
 
 class Dropped(NamedTuple):

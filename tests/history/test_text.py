@@ -41,7 +41,9 @@ TEXTS = [
     "a workload that is gone: satisfied again after an unknown time",
     "12 more workloads satisfied constraint or limit again",
     f"{CART}: violated for 2m20s, no longer required: limit redis/zone: the policy has no such limit",
-    "a workload that this process has not seen: violated for an unknown time, no longer required: nobody has it",
+    "a violation that an earlier leader has stored is not found after 2m20s: whether it is satisfied, not required any "
+    "more, or counted together with others is not known",
+    "not found any more: 12 more violations that an earlier leader has stored",
     "12 more workloads no longer required to satisfy a constraint or limit",
     "policy refused, changed by unknown: policy.yaml:3: unknown field",
     "37 entries dropped, which could not be stored in time",
