@@ -4,14 +4,14 @@ A node is lost when it took pods and is gone, is not Ready, or is in another zon
 an autoscaler has marked, goes as part of a drain; one without pods goes unnoticed as long as its zone lives. It is over
 when the node is back in its zone, when the zone has as many nodes as before, or after an hour, unless the node is
 still there and not Ready. A zone that has no node at all is remembered for as long as the policy says
-(`topology.remember`).
+(`topology.remember`), unless the policy says that it does not exist (`topology.ignore`).
 
 Which nodes are lost is stored of a few hundred of a zone, the first by name. Of any beyond, the number is stored: it is
 never above what the zone lacks now.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from msgspec import structs
@@ -47,8 +47,7 @@ def observe_losses(
             for value, lost in _find_lost(changed, before, after, key, now).items():
                 loss = stored.get((key, value)) or _begin(before, key, value)
                 stored[key, value] = _add(loss, lost)
-    longest = max(ZONE_LIFETIME, policy.topology.remember)
-    left = (_go_on(loss, after, now, longest) for loss in stored.values())
+    left = (_go_on(loss, after, policy, now) for loss in stored.values())
     newest = sorted((loss for loss in left if loss is not None), key=lambda loss: loss.until, reverse=True)
     return tuple(sorted(newest[:MOST_DOMAINS], key=lambda loss: (loss.key, loss.value)))
 
@@ -108,12 +107,13 @@ def _add(loss: DomainLoss, lost: Sequence[LostNode]) -> DomainLoss:
     )
 
 
-def _go_on(loss: DomainLoss, after: Snapshot, now: datetime, longest: timedelta) -> DomainLoss | None:
+def _go_on(loss: DomainLoss, after: Snapshot, policy: Policy, now: datetime) -> DomainLoss | None:
     """Return what is still lost of a domain, None if nothing is."""
     there = list(_nodes_of(after, loss.key, loss.value))
-    lifetime = ZONE_LIFETIME if there else longest
+    lifetime = ZONE_LIFETIME if there else max(ZONE_LIFETIME, policy.topology.remember)
     missing = loss.had - sum(node.takes_pods for node in there)
-    if missing <= 0:
+    is_given_up = not there and loss.value in policy.topology.ignore.get(loss.key, ())
+    if missing <= 0 or is_given_up:
         return None
     known = loss.find_told(there)
 

@@ -23,7 +23,7 @@ from rebalancer.simulator import ZONE
 from rebalancer.tracking import losses as tracking
 from rebalancer.tracking.losses import MOST_DOMAINS, MOST_NODES, MOST_OTHERS, observe_losses
 from rebalancer.tracking.zones import ZONE_LIFETIME
-from tests.build import a_cluster, with_nodes
+from tests.build import a_cluster, a_policy, with_nodes
 
 WHOLE = a_cluster("abc", 3, {f"{zone}-{number}": 2 for zone in "abc" for number in (1, 2, 3)}).snapshot()
 NOW = WHOLE.taken_at
@@ -110,6 +110,17 @@ def test_the_end_of_a_loss() -> None:
     assert observe_losses(lost, silent, silent, POLICY, last + 5 * MINUTE) == lost, "they are not Ready still"
 
 
+def test_a_zone_that_the_policy_ignores_is_not_lost() -> None:
+    """It was removed on purpose, as somebody says before it goes, or later; what has nodes is not ignored."""
+    policy = a_policy(f"topology: {{ignore: {{{ZONE}: [c]}}}}")
+    gone = without(WHOLE, *C)
+    lost = losses(WHOLE, gone)
+    assert brief(lost) == [("c", 3, 3, 6)]
+    assert observe_losses(lost, gone, gone, policy, NOW + 2 * MINUTE) == ()
+    assert observe_losses((), WHOLE, gone, policy, NOW + MINUTE) == ()
+    assert brief(observe_losses((), WHOLE, without(WHOLE, "c-1"), policy, NOW + MINUTE)) == [("c", 1, 3, 2)]
+
+
 def test_pods_that_belong_to_the_node_do_not_count() -> None:
     """Nobody creates those of DaemonSets, or of the kubelet, anew elsewhere."""
     owner = OwnerReference(group="apps", kind="DaemonSet", name="agent", uid="agent")
@@ -131,7 +142,7 @@ def test_what_is_stored_is_bounded() -> None:
     assert parse_memory(memory_text(Memory(lost=found))).lost == found
     large = a_cluster("ab", MOST_NODES + MOST_OTHERS + 7).snapshot()
     found = losses(large, without(large, *(node.name for node in large.nodes if node.labels[ZONE] == "a")))
-    assert [(len(loss.nodes), len(loss.others), loss.more) for loss in found] == [(MOST_NODES, 7)]
+    assert [(len(loss.nodes), len(loss.others), loss.more) for loss in found] == [(MOST_NODES, MOST_OTHERS, 7)]
     assert parse_memory(memory_text(Memory(lost=found))).lost == found
 
 
