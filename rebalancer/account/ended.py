@@ -28,7 +28,6 @@ class Gone(StrEnum):
     PODS = "no pod of the workload is counted any more"
     EVALUATION = "the constraints of the workload are not evaluated any more, as they cost too much"
     GROUP = "it is counted together with other constraints or workloads now"
-    UNKNOWN = "neither policy nor workload has it"
 
 
 class Dropped(NamedTuple):
@@ -43,51 +42,51 @@ class Dropped(NamedTuple):
         return f"{f'{self.what}: ' if self.what else ''}{self.gone}{since}"
 
 
-def find_dropped(
-    evaluated: EvaluatedGroup | EvaluatedLimit,
-    assessment: Assessment,
-    view: View,
-    policy: Policy,
-    policy_since: datetime,
-) -> Dropped | None:
-    """Return why a group or limit that an assessment lacks is not required; None where its constraints are satisfied.
+class Requirements:
+    """What is required after a step, by workload: made once, as one step may end thousands of violations."""
 
-    `evaluated` is from the last assessment that has it.
-    """
-    there = {reference_of(workload) for workload in view.snapshot.workloads if workload.deleted is None}
-    if isinstance(evaluated, EvaluatedLimit):
-        return _find_dropped_limit(evaluated, there, policy, policy_since)
-    return _find_dropped_group(evaluated, assessment, there, {member.reference for member in members(view)})
+    def __init__(self, assessment: Assessment, view: View, policy: Policy, policy_since: datetime) -> None:
+        self._policy_since = policy_since
+        self._there = {reference_of(workload) for workload in view.snapshot.workloads if workload.deleted is None}
+        self._with_pods = {member.reference for member in members(view)}
+        self._limits = {(group.name, rule.name) for group in policy.groups for rule in group.limits}
+        self._too_costly = {workload for one in assessment.too_costly for workload in one.workloads}
+        self._groups: dict[Reference, list[EvaluatedGroup]] = {}
+        for group in assessment.groups:
+            for workload in group.workloads:
+                self._groups.setdefault(workload, []).append(group)
 
+    def find_dropped(self, evaluated: EvaluatedGroup | EvaluatedLimit) -> Dropped | None:
+        """Return why a group or limit that the assessment lacks is not required; None where it is satisfied.
 
-def _find_dropped_limit(
-    limit: EvaluatedLimit, there: Iterable[Reference], policy: Policy, policy_since: datetime
-) -> Dropped:
-    what = f"limit {limit.group}/{limit.limit}"
-    in_force = {(group.name, rule.name) for group in policy.groups for rule in group.limits}
-    if (limit.group, limit.limit) not in in_force:
-        return Dropped(Gone.LIMIT, what, policy_since)
-    owners = {part.member.reference for part in limit.parts}
-    return Dropped(Gone.PODS if owners.intersection(there) else Gone.WORKLOAD, what)
+        `evaluated` is from the last assessment that has it.
+        """
+        if isinstance(evaluated, EvaluatedLimit):
+            return self._find_dropped_limit(evaluated)
+        return self._find_dropped_group(evaluated)
 
+    def _find_dropped_limit(self, limit: EvaluatedLimit) -> Dropped:
+        what = f"limit {limit.group}/{limit.limit}"
+        if (limit.group, limit.limit) not in self._limits:
+            return Dropped(Gone.LIMIT, what, self._policy_since)
+        owners = {part.member.reference for part in limit.parts}
+        return Dropped(Gone.WORKLOAD if self._there.isdisjoint(owners) else Gone.PODS, what)
 
-def _find_dropped_group(
-    group: EvaluatedGroup, assessment: Assessment, there: Iterable[Reference], with_pods: Iterable[Reference]
-) -> Dropped | None:
-    violated = [one for one in group.hard if one.counts.violated] or list(group.hard)
-    what = ", ".join(f"{short_key(one.topology_key)} maxSkew {one.max_skew}" for one in violated)
-    left = set(group.workloads).intersection(there)
-    if not left:
-        return Dropped(Gone.WORKLOAD, what)
-    if any(left.intersection(one.workloads) for one in assessment.too_costly):
-        return Dropped(Gone.EVALUATION, what)
-    now = [other for other in assessment.groups if left.intersection(other.workloads)]
-    same = [other for other in now if _rules(violated) & _rules(other.hard)]
-    if any(other.violated for other in same):
-        return Dropped(Gone.GROUP, what)
-    if same:
-        return None
-    return Dropped(Gone.CONSTRAINT if now or left.intersection(with_pods) else Gone.PODS, what)
+    def _find_dropped_group(self, group: EvaluatedGroup) -> Dropped | None:
+        violated = [one for one in group.hard if one.counts.violated] or list(group.hard)
+        what = ", ".join(f"{short_key(one.topology_key)} maxSkew {one.max_skew}" for one in violated)
+        left = self._there.intersection(group.workloads)
+        if not left:
+            return Dropped(Gone.WORKLOAD, what)
+        if not self._too_costly.isdisjoint(left):
+            return Dropped(Gone.EVALUATION, what)
+        now = [other for workload in left for other in self._groups.get(workload, ())]
+        same = [other for other in now if _rules(violated) & _rules(other.hard)]
+        if any(other.violated for other in same):
+            return Dropped(Gone.GROUP, what)
+        if same:
+            return None
+        return Dropped(Gone.PODS if not now and self._with_pods.isdisjoint(left) else Gone.CONSTRAINT, what)
 
 
 def _rules(constraints: Iterable[EvaluatedConstraint]) -> set[tuple[str, int]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from rebalancer.account.ended import Dropped, Gone
+from rebalancer.account.ended import Dropped
 from rebalancer.admission.approval import expires_at
 from rebalancer.admission.guards import GuardAnswer, GuardState, Verdict
 from rebalancer.admission.pause import Pause
@@ -112,17 +112,12 @@ class ViolationEnded(NamedTuple):
     """A violation that began at `since`, in seconds, is over, and so is its repair.
 
     `GroupRecovered` may come before: while a pod is evicted and not replaced, its group may look satisfied. `subject`
-    is None where this process has not seen it.
+    is None where this process has not seen it: it may be satisfied, gone, or violated together with others.
     """
 
     token: str
     subject: Subject | None
     since: int
-
-    @property
-    def dropped(self) -> Dropped | None:
-        """Why it is not required any more, None where it is satisfied."""
-        return self.subject.dropped if self.subject is not None else Dropped(Gone.UNKNOWN)
 
 
 class Deadlocked(NamedTuple):

@@ -40,11 +40,19 @@ class Begin(NamedTuple):
 
 
 class Lack(NamedTuple):
-    """A domain that lacks nodes: all that took pods (`whole`), or some; `number` of them are lost."""
+    """A domain that lacks nodes: all that took pods (`whole`), or some; `number` of them are lost, `left` take pods.
+
+    Of the lost, `gone` are the named ones that do not exist any more, and `unnamed` is how many others do not. A domain
+    is `empty` when no node has its value.
+    """
 
     lost: DomainLoss
     number: int
+    left: int
     whole: bool
+    empty: bool
+    gone: Sequence[str]
+    unnamed: int
 
     @property
     def at(self) -> datetime:
@@ -68,8 +76,18 @@ def lack_of(lost: DomainLoss, snapshot: Snapshot) -> Lack:
     """Return what a domain lacks in a snapshot."""
     there = [node for node in snapshot.nodes if node.labels.get(lost.key) == lost.value]
     whole = not any(node.ready for node in there)
-    missing = lost.had - sum(node.takes_pods for node in there)
-    return Lack(lost, missing if whole else min(lost.number, missing), whole)
+    known = lost.find_told(snapshot.nodes)
+    told = {node.name for node in known.values()}
+    silent = sum(not node.ready and node.name not in told for node in there)
+    return Lack(
+        lost,
+        number=lost.had if whole else lost.number,
+        left=sum(node.takes_pods for node in there),
+        whole=whole,
+        empty=not there,
+        gone=[node.name for node in lost.nodes if node.name not in known],
+        unnamed=sum(node.name not in known for node in lost.others) + max(0, lost.more - silent),
+    )
 
 
 def find_losses(

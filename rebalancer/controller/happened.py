@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 
-from rebalancer.account.ended import Dropped, find_dropped
+from rebalancer.account.ended import Requirements
 from rebalancer.account.happened import (
     ClusterPolicyChanged,
     ClusterPolicyRefused,
@@ -120,14 +120,14 @@ def _subjects(before: Cycle | None, cycle: Cycle, policy_since: datetime) -> Fin
     def find(tokens: frozenset[str]) -> Mapping[str, Subject]:
         found = find_subjects(cycle.assessment, cycle.causes, tokens)
         gone = tokens - found.keys()
-        if gone and before is not None:
-            last = find_subjects(before.assessment, before.causes, gone)
-            return {**{token: subject._replace(dropped=why(subject)) for token, subject in last.items()}, **found}
-        return found
-
-    def why(subject: Subject) -> Dropped | None:
-        policy = cycle.evaluation.inputs.policy
-        return find_dropped(subject.evaluated, cycle.assessment, cycle.view, policy, policy_since)
+        if not gone or before is None:
+            return found
+        required = Requirements(cycle.assessment, cycle.view, cycle.evaluation.inputs.policy, policy_since)
+        last = find_subjects(before.assessment, before.causes, gone)
+        dropped = {
+            token: subject._replace(dropped=required.find_dropped(subject.evaluated)) for token, subject in last.items()
+        }
+        return {**dropped, **found}
 
     return find
 

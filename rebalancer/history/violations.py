@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from rebalancer.account.ended import Dropped
 from rebalancer.account.happened import Occurrence, Subject, ViolationBegan, ViolationEnded, find_open, find_workloads
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
@@ -47,10 +46,8 @@ def violation_entries(happened: Sequence[Occurrence], now: datetime) -> Iterator
     """Yield the entries about violations: those that ended, then those that began."""
     ended = [one for one in happened if isinstance(one, ViolationEnded)]
     begun = (one for one in happened if isinstance(one, ViolationBegan))
-    dropped = (_dropped_entry(one, one.dropped, now) for one in ended if one.dropped is not None)
-    yield from _limit_entries(EntryKind.NO_LONGER_REQUIRED, dropped, now)
-    satisfied = (_end_entry(EntryKind.SATISFIED, one, now) for one in ended if one.dropped is None)
-    yield from _limit_entries(EntryKind.SATISFIED, satisfied, now)
+    for kind in (EntryKind.END_UNKNOWN, EntryKind.NO_LONGER_REQUIRED, EntryKind.SATISFIED):
+        yield from _limit_entries(kind, (_end_entry(kind, one, now) for one in ended if _find_end(one) is kind), now)
     yield from _limit_entries(EntryKind.VIOLATED, (_begin_entry(one, now) for one in begun), now)
 
 
@@ -111,13 +108,17 @@ def _begin_entry(began: ViolationBegan, now: datetime) -> Entry:
     return structs.replace(entry, what=violation.what, cause=violation.cause)
 
 
-def _dropped_entry(ended: ViolationEnded, dropped: Dropped, now: datetime) -> Entry:
-    return structs.replace(_end_entry(EntryKind.NO_LONGER_REQUIRED, ended, now), what=cut(str(dropped)))
+def _find_end(ended: ViolationEnded) -> EntryKind:
+    if ended.subject is None:
+        return EntryKind.END_UNKNOWN
+    return EntryKind.SATISFIED if ended.subject.dropped is None else EntryKind.NO_LONGER_REQUIRED
 
 
 def _end_entry(kind: EntryKind, ended: ViolationEnded, now: datetime) -> Entry:
-    violation = describe(ended.subject) if ended.subject is not None else _UNKNOWN
-    return structs.replace(_entry(kind, ended.token, violation, now), since=ended.since)
+    subject = ended.subject
+    violation = describe(subject) if subject is not None else _UNKNOWN
+    what = cut(str(subject.dropped)) if subject is not None and subject.dropped is not None else ""
+    return structs.replace(_entry(kind, ended.token, violation, now), since=ended.since, what=what)
 
 
 def _entry(kind: EntryKind, token: str, violation: Violation, now: datetime) -> Entry:

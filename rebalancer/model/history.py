@@ -29,6 +29,8 @@ class EntryKind(StrEnum):
     """A violation ended."""
     NO_LONGER_REQUIRED = "NoLongerRequired"
     """What was violated is not required any more; nothing satisfies it."""
+    END_UNKNOWN = "EndUnknown"
+    """What was violated is not evaluated under its name any more; what has become of it is not known."""
     PAUSED = "Paused"
     RESUMED = "Resumed"
     APPROVED = "Approved"

@@ -1,8 +1,13 @@
 """Nodes that a domain has lost, and what they held, as the memory stores them: of what is gone no snapshot says it."""
 
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import chain
+
 from msgspec import Struct
 
 from rebalancer.model.moments import Moment
+from rebalancer.model.nodes import Node
 
 
 class LostNode(Struct, frozen=True, gc=False, array_like=True, order=True):
@@ -19,32 +24,58 @@ class LostNode(Struct, frozen=True, gc=False, array_like=True, order=True):
 class DomainLoss(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A domain that has lost nodes which are not back. `had` is how many of its nodes took pods before the first loss.
 
-    `nodes` are those by name, as many as are stored; `more` is the number of others, which held `more_pods`.
+    `nodes` are the first of them, `others` further ones by `short_name`; `more` is the number of those that cannot be
+    told, which held `more_pods`; the last of them was lost at `more_at`.
     """
 
     key: str
     value: str
     had: int
     nodes: tuple[LostNode, ...]
+    others: tuple[LostNode, ...] = ()
     more: int = 0
     more_pods: int = 0
+    more_at: Moment | None = None
+
+    @property
+    def told(self) -> Iterator[LostNode]:
+        """Those of which it is known which they are."""
+        return chain(self.nodes, self.others)
 
     @property
     def since(self) -> Moment:
         """When the first of them was lost."""
-        return min(node.at for node in self.nodes)
+        return min(self._times)
 
     @property
     def until(self) -> Moment:
         """When the last of them was lost."""
-        return max(node.at for node in self.nodes)
+        return max(self._times)
+
+    @property
+    def _times(self) -> Iterator[Moment]:
+        yield from (node.at for node in self.told)
+        if self.more_at is not None:
+            yield self.more_at
 
     @property
     def number(self) -> int:
         """How many nodes it has lost."""
-        return len(self.nodes) + self.more
+        return len(self.nodes) + len(self.others) + self.more
 
     @property
     def pods(self) -> int:
         """How many pods they held."""
-        return sum(node.pods for node in self.nodes) + self.more_pods
+        return sum(node.pods for node in self.told) + self.more_pods
+
+    def find_told(self, nodes: Iterable[Node]) -> dict[str, Node]:
+        """Return those of some nodes that are lost, or were, by the name that tells them here."""
+        found = {node.name: node for node in nodes}
+        if self.others:
+            found |= {short_name(node.name): node for node in found.values()}
+        return {lost.name: found[lost.name] for lost in self.told if lost.name in found}
+
+
+def short_name(node: str) -> str:
+    """Return what a node is told by of which the name is not stored: a zone may have hundreds."""
+    return blake2b(node.encode(), digest_size=4).hexdigest()

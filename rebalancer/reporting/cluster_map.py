@@ -289,11 +289,11 @@ class _Map:
         self, name: str, nodes: Sequence[Node], shown: Collection[str], ends: Mapping[str, datetime]
     ) -> MapZone:
         states = {node.name: node_state(node, ends) for node in nodes}
-        gone, loss = self._find_gone(name), self._losses.get(name)
+        loss = self._losses.get(name)
+        gone: Sequence[str] = loss.gone if loss is not None else ()
         states.update(dict.fromkeys(gone, NodeState.LOST))
         if shown and len(states) <= self._size.nodes:
             shown = {*shown, *gone}
-        unnamed = loss.lost.more if loss is not None else 0
         return MapZone(
             name=name,
             nodes=tuple(
@@ -306,7 +306,7 @@ class _Map:
             ),
             folded=dict(sorted(Counter(state for node, state in states.items() if node not in shown).items())),
             ready=sum(node.takes_pods for node in nodes),
-            of=len(states) + unnamed,
+            of=len(states) + (loss.unnamed if loss is not None else 0),
             back=self._returns.get(domain_subject(self._key, name)),
             unsettled_until=self._unsettled.get(DomainName(self._key, name)),
             lost=None
@@ -319,12 +319,6 @@ class _Map:
         """What is lost of the zones."""
         snapshot = self._view.snapshot
         return {lost.value: lack_of(lost, snapshot) for lost in self._memory.lost if lost.key == self._key}
-
-    def _find_gone(self, zone: str) -> Sequence[str]:
-        """Return the lost nodes of a zone that do not exist any more, by name."""
-        loss = self._losses.get(zone)
-        known = self._view.nodes.by_name
-        return [node.name for node in loss.lost.nodes if node.name not in known] if loss is not None else []
 
     @cached_property
     def _unsettled(self) -> Mapping[DomainName, datetime]:

@@ -13,6 +13,7 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Final, NamedTuple
 
+from rebalancer.account.losses import lack_of
 from rebalancer.account.numbers import group_numbers
 from rebalancer.assessment.controllers import members, stray_controllers
 from rebalancer.engine import Evaluation
@@ -248,8 +249,8 @@ class _Zones:
         )
         for loss in self._memory.lost:
             if loss.key == self._key:
-                gone = sum(node.name not in self._view.nodes.by_name for node in loss.nodes)
-                marks[loss.value, NodeMark.LOST] += gone + loss.more
+                lack = lack_of(loss, self._view.snapshot)
+                marks[loss.value, NodeMark.LOST] += len(lack.gone) + lack.unnamed
         return +marks
 
     @cached_property

@@ -1,9 +1,9 @@
 """What `status` and the page say in the same words: the headline, waits, holds, the plan that waits for approval."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rebalancer.model.words import format_rest, name_list, plural, short_key, shorten_keys
 from rebalancer.policy import Mode
@@ -13,6 +13,9 @@ from rebalancer.reporting.documents.overview import Figures
 from rebalancer.reporting.documents.status import ApprovalStatus, StatusDocument
 from rebalancer.reporting.documents.waits import HoldStatus, RepairWait
 from rebalancer.reporting.phrases import ago, domains_text, end_text, from_now, workload_names
+
+_FOR_LONG: Final = timedelta(hours=1)
+"""A domain that has been lost for longer may have been removed on purpose."""
 
 
 class Sign(StrEnum):
@@ -50,10 +53,14 @@ def loss_sentence(loss: LossStatus, mode: str, now: datetime) -> str:
     if loss.whole:
         what = f"{domain[0].upper()}{domain[1:]} lost at {at}: {plural(loss.lost, 'node')}, {pods}"
     elif loss.lost == 1 and loss.nodes:
-        what = f"Node {loss.nodes[0]} of {domain} lost at {at}: {pods}; {loss.had - 1} of {loss.had} nodes are left"
+        left = f"{loss.left} of {plural(loss.had, 'node')} {'is' if loss.left == 1 else 'are'} left"
+        what = f"Node {loss.nodes[0]} of {domain} lost at {at}: {pods}; {left}"
     else:
         what = f"{domain[0].upper()}{domain[1:]} loses nodes since {at}: {loss.lost} of {loss.had} lost, {pods}"
-    return "; ".join([what, *_loss_facts(loss, mode, now)])
+    facts = [what, *_loss_facts(loss, mode, now)]
+    if loss.empty and now - loss.at >= _FOR_LONG:
+        facts.append(f"if the {short_key(loss.topology_key)} is gone for good, add it to topology.ignore")
+    return "; ".join(facts)
 
 
 def _loss_facts(loss: LossStatus, mode: str, now: datetime) -> Iterator[str]:

@@ -4,16 +4,19 @@ A node is lost when it took pods and is gone, is not Ready, or is in another zon
 an autoscaler has marked, goes as part of a drain; one without pods goes unnoticed as long as its zone lives. It is over
 when the node is back in its zone, when the zone has as many nodes as before, or after an hour, unless the node is
 still there and not Ready. A zone that has no node at all is remembered for as long as the policy says
-(`topology.remember`).
+(`topology.remember`), unless the policy says that it does not exist (`topology.ignore`).
+
+Which nodes are lost is stored of a few hundred of a zone, the first by name. Of any beyond, the number is stored: it is
+never above what the zone lacks now.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from msgspec import structs
 
-from rebalancer.model.losses import DomainLoss, LostNode
+from rebalancer.model.losses import DomainLoss, LostNode, short_name
 from rebalancer.model.nodes import ZONE, Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
@@ -23,7 +26,10 @@ MOST_DOMAINS: Final = 10
 """Domains whose losses are stored, those that lost a node last."""
 
 MOST_NODES: Final = 20
-"""Lost nodes of a domain that are stored by name; further ones are counted."""
+"""Lost nodes of a domain that are stored by name."""
+
+MOST_OTHERS: Final = 280
+"""Further ones that are stored by a short name; the rest are counted."""
 
 _OF_ITS_NODE: Final = "DaemonSet"
 
@@ -41,8 +47,7 @@ def observe_losses(
             for value, lost in _find_lost(changed, before, after, key, now).items():
                 loss = stored.get((key, value)) or _begin(before, key, value)
                 stored[key, value] = _add(loss, lost)
-    longest = max(ZONE_LIFETIME, policy.topology.remember)
-    left = (_go_on(loss, after, now, longest) for loss in stored.values())
+    left = (_go_on(loss, after, policy, now) for loss in stored.values())
     newest = sorted((loss for loss in left if loss is not None), key=lambda loss: loss.until, reverse=True)
     return tuple(sorted(newest[:MOST_DOMAINS], key=lambda loss: (loss.key, loss.value)))
 
@@ -84,29 +89,49 @@ def _begin(before: Snapshot, key: str, value: str) -> DomainLoss:
     return DomainLoss(key=key, value=value, had=had, nodes=())
 
 
-def _add(loss: DomainLoss, lost: Iterable[LostNode]) -> DomainLoss:
+def _add(loss: DomainLoss, lost: Sequence[LostNode]) -> DomainLoss:
     """Return a loss with further nodes; one that is lost again counts as it was then."""
-    names = {node.name for node in loss.nodes}
-    new = sorted(node for node in lost if node.name not in names)
-    room = MOST_NODES - len(loss.nodes)
+    told = {node.name for node in loss.told}
+    new = sorted(node for node in lost if told.isdisjoint((node.name, short_name(node.name))))
+    named = new[: MOST_NODES - len(loss.nodes)]
+    unnamed = [structs.replace(node, name=short_name(node.name)) for node in new[len(named) :]]
+    others = unnamed[: MOST_OTHERS - len(loss.others)]
+    rest = unnamed[len(others) :]
     return structs.replace(
         loss,
-        nodes=(*loss.nodes, *new[:room]),
-        more=loss.more + len(new[room:]),
-        more_pods=loss.more_pods + sum(node.pods for node in new[room:]),
+        nodes=(*loss.nodes, *named),
+        others=(*loss.others, *others),
+        more=loss.more + len(rest),
+        more_pods=loss.more_pods + sum(node.pods for node in rest),
+        more_at=max((node.at for node in rest), default=loss.more_at),
     )
 
 
-def _go_on(loss: DomainLoss, after: Snapshot, now: datetime, longest: timedelta) -> DomainLoss | None:
+def _go_on(loss: DomainLoss, after: Snapshot, policy: Policy, now: datetime) -> DomainLoss | None:
     """Return what is still lost of a domain, None if nothing is."""
-    there = {node.name: node for node in _nodes_of(after, loss.key, loss.value)}
-    lifetime = ZONE_LIFETIME if there else longest
-    if sum(node.takes_pods for node in there.values()) >= loss.had:
+    there = list(_nodes_of(after, loss.key, loss.value))
+    lifetime = ZONE_LIFETIME if there else max(ZONE_LIFETIME, policy.topology.remember)
+    missing = loss.had - sum(node.takes_pods for node in there)
+    is_given_up = not there and loss.value in policy.topology.ignore.get(loss.key, ())
+    if missing <= 0 or is_given_up:
         return None
-    nodes = tuple(
-        structs.replace(node, at=min(now, node.at))
-        for node in loss.nodes
-        if not (node.name in there and there[node.name].takes_pods)
-        and (now - node.at < lifetime or (node.name in there and not there[node.name].ready))
-    )
-    return structs.replace(loss, nodes=nodes) if nodes else None
+    known = loss.find_told(there)
+
+    def lasts(node: LostNode) -> bool:
+        found = known.get(node.name)
+        if found is None:
+            return now - node.at < lifetime
+        return not found.takes_pods and (now - node.at < lifetime or not found.ready)
+
+    def left(nodes: Iterable[LostNode]) -> tuple[LostNode, ...]:
+        return tuple(structs.replace(node, at=min(now, node.at)) for node in nodes if lasts(node))
+
+    silent = sum(not node.ready for node in there) - sum(not node.ready for node in known.values())
+    told = structs.replace(loss, nodes=left(loss.nodes), others=left(loss.others), more=0, more_pods=0, more_at=None)
+    if loss.more:
+        at = min(now, loss.more_at or loss.until)
+        most = missing - told.number if now - at < lifetime else silent
+        if more := max(0, min(loss.more, most)):
+            pods = loss.more_pods * more // loss.more
+            return structs.replace(told, more=more, more_pods=pods, more_at=at)
+    return told if told.number else None

@@ -12,10 +12,11 @@ from msgspec import structs
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.history.contents import NO_CONTENTS, find_writes
-from rebalancer.model.history import Entry
+from rebalancer.model.history import Entry, EntryKind
 from tests.adapters.kubernetes.fake_server import ApiServer, reachable
 from tests.history.build import HISTORY
 
+TOTAL = sum(entry.kind != EntryKind.SAMPLE for entry in HISTORY)
 MAPS = "/api/v1/namespaces/rebalancer-system/configmaps/"
 
 
@@ -45,25 +46,25 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_the_formats(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """A document, and its entries one a line, oldest first; samples are the trend's."""
     document = json.loads(shown(capsys, "-o", "json"))
-    assert (document["kind"], document["total"], len(document["entries"])) == ("History", 24, 24)
+    assert (document["kind"], document["total"], len(document["entries"])) == ("History", TOTAL, TOTAL)
     lines = [json.loads(line) for line in shown(capsys, "-o", "jsonl").splitlines()]
     assert lines == document["entries"]
     assert [line["seq"] for line in lines] == sorted(line["seq"] for line in lines)
-    assert yaml.safe_load(shown(capsys, "-o", "yaml"))["total"] == 24
+    assert yaml.safe_load(shown(capsys, "-o", "yaml"))["total"] == TOTAL
     table = shown(capsys).splitlines()
-    assert len(table) == 25
+    assert len(table) == TOTAL + 1
     assert table[-1].endswith("37 entries dropped, which could not be stored in time")
 
 
 @pytest.mark.parametrize(
     ("words", "number"),
     [
-        (["cart"], 8),
-        (["deployment/cart"], 8),
-        (["shop/Deployment/cart", "-n", "shop"], 8),
+        (["cart"], 9),
+        (["deployment/cart"], 9),
+        (["shop/Deployment/cart", "-n", "shop"], 9),
         (["cart", "-n", "other"], 0),
         (["statefulset/cart"], 0),
-        (["-n", "shop"], 9),
+        (["-n", "shop"], 10),
         (["db"], 1),
         (["statefulset/db-replica"], 1),
         (["db-proxy", "-n", "shop"], 1),
@@ -73,14 +74,14 @@ def test_the_formats(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> N
 def test_what_is_selected(server: ApiServer, capsys: pytest.CaptureFixture[str], words: list[str], number: int) -> None:
     """A workload by its name, with kind or namespace, also one of several that are violated; no pause and no zone."""
     document = json.loads(shown(capsys, *words, "-o", "json"))
-    assert (len(document["entries"]), document["total"]) == (number, 24)
+    assert (len(document["entries"]), document["total"]) == (number, TOTAL)
 
 
 def test_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """By the clock of the command; the trend too, with the sample that still held then."""
     late = int(datetime.now(UTC).timestamp()) - HISTORY[-1].at - 60
     with reachable(recorded(tuple(structs.replace(one, at=one.at + late) for one in HISTORY)), tmp_path, monkeypatch):
-        assert len(json.loads(shown(capsys, "--since", "2m", "-o", "json"))["entries"]) == 11
+        assert len(json.loads(shown(capsys, "--since", "2m", "-o", "json"))["entries"]) == 15
         for since in ("2m", "2h"):
             assert len(json.loads(shown(capsys, "--trend", "--since", since, "-o", "json"))["samples"]) == 1
 

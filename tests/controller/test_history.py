@@ -278,13 +278,16 @@ def test_a_violation_ends_as_what_it_was(how: str) -> None:
     assert told == (notes if is_there else set())
 
 
-def test_a_new_leader_does_not_take_what_is_not_required_for_satisfied() -> None:
-    """It has not seen what was violated; the last leader's memory has its token."""
+@pytest.mark.parametrize("later", [GONE, with_hosts(SKEWED)], ids=["gone", "violated together with others"])
+def test_a_new_leader_says_nothing_of_a_violation_that_it_has_not_seen(later: Snapshot) -> None:
+    """The last leader's memory has its token; whether it is satisfied or not required nobody knows."""
     state, _ = step(after(led(), PolicyLoaded(policy=LIMITED)), CycleDue(snapshot=SKEWED), START)
     second = led(parse_memory(memory_text(state.memory)), "pod-2")
-    second, _ = step(second, CycleDue(snapshot=replace(GONE, taken_at=START + timedelta(minutes=1))), START)
-    ends = [one for one in second.memory.outbox if one.kind in {"Satisfied", "NoLongerRequired"}]
-    assert [(one.kind, one.what) for one in ends] == [("NoLongerRequired", "neither policy nor workload has it")] * 2
+    now = START + timedelta(minutes=1)
+    second, _ = step(second, CycleDue(snapshot=replace(later, taken_at=now)), now)
+    ends = [history_entry(one) for one in second.memory.outbox if one.token and one.kind != "Violated"]
+    assert [(one.kind, one.seconds) for one in ends] == [("EndUnknown", 60)] * 2
+    assert all(one.text.endswith("is not known") and one.workload is None for one in ends)
 
 
 class Store:

@@ -10,12 +10,13 @@ import pytest
 from msgspec import structs
 
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, LoopState
+from rebalancer.controller.state import CycleDue, LoopState, PolicyLoaded
 from rebalancer.controller.status import status_document, status_documents
 from rebalancer.model.labels import Labels
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy
 from rebalancer.policy.sections import Nodes
+from rebalancer.policy.topology import Topology
 from rebalancer.ports import STATUS_KEY
 from rebalancer.reporting.documents.history import history_entry
 from rebalancer.reporting.documents.map import NodeState
@@ -122,6 +123,25 @@ def test_the_map_keeps_the_lost_zone(browser: Browser, whole: ClusterBuilder) ->
     assert {one.name: one.marks.get(NodeMark.LOST, 0) for one in panels.zones} == {"eu-1a": 0, "eu-1b": 0, "eu-1c": 3}
 
 
+def test_the_map_counts_each_lost_node_once() -> None:
+    """Also those that are not stored by name, whether they are gone or exist and are not Ready."""
+    held = {f"eu-1c-{number}": 1 for number in range(1, 26)}
+    whole = a_cluster(ZONES, 25, {**held, "eu-1a-1": 3}, spread={ZONE: 1}).snapshot()
+    names = sorted(node.name for node in whole.nodes if node.labels[ZONE] == "eu-1c")
+    gone = replace(whole, nodes=tuple(node for node in whole.nodes if node.name not in names))
+    rest = replace(whole, nodes=tuple(node for node in whole.nodes if node.name not in names[:20]))
+    silent = away(rest, names[20:], ready=False)
+    for looked in ((whole, gone), (whole, gone, silent)):
+        state = looks(a_limit("<=5/9"), *looked)
+        assert state.cycle is not None
+        assert state.cycle.stored_map is not None
+        (zone,) = (zone for zone in state.cycle.stored_map.zones if zone.name == "eu-1c")
+        assert zone.of == 25
+        panels = zones_document(state.cycle.evaluation, state.memory, state.cycle.fates)
+        (panel,) = (one for one in panels.zones if one.name == "eu-1c")
+        assert panel.marks[NodeMark.LOST] + panel.marks.get(NodeMark.NOT_READY, 0) == 25
+
+
 def test_the_history_names_what_violates_the_limit() -> None:
     """No zone holds more than four of nine when it begins: that two zones are too few is what is wrong."""
     simulation = lose_zone(a_limit("<1/2"))
@@ -164,6 +184,13 @@ WITHOUT_C = replace(SNAPSHOT, nodes=tuple(node for node in SNAPSHOT.nodes if nod
 ONE_AWAY = replace(SNAPSHOT, nodes=tuple(node for node in SNAPSHOT.nodes if node.name != C[0]))
 SHIFTED = away(SNAPSHOT, C, labels=Labels({ZONE: "eu-1d"}))
 DYING = (SNAPSHOT, away(SNAPSHOT, C[:1], ready=False), away(SNAPSHOT, C[:2], ready=False))
+REPLACED = replace(
+    away(SNAPSHOT, C[:2], ready=False),
+    nodes=(*away(SNAPSHOT, C[:2], ready=False).nodes, structs.replace(SNAPSHOT.node[C[2]], name="new")),
+)
+"""Two nodes are silent, and a new one is there."""
+DRAINED = replace(ONE_AWAY, nodes=tuple(node for node in ONE_AWAY.nodes if node.name != C[1]))
+CORDONED = away(ONE_AWAY, C[1:2], unschedulable=True)
 DEAD = away(SNAPSHOT, C, ready=False)
 VIOLATED = moved(WITHOUT_C, (3, 0))
 UNSETTLED = away(VIOLATED, ("eu-1b-1", "eu-1b-2", "eu-1b-3"), ready_since=SNAPSHOT.taken_at + MINUTE)
@@ -188,14 +215,35 @@ WAIT = "repair begins when it is back or in 2m30s (settling)"
             "Zone eu-1c lost at 00:01:00 UTC: 3 nodes, 3 pods; nodes of it are in eu-1d now",
         ),
         (DYING, "Zone eu-1c loses nodes since 00:01:00 UTC: 2 of 3 lost, 2 pods"),
+        ((SNAPSHOT, REPLACED), "Zone eu-1c loses nodes since 00:01:00 UTC: 2 of 3 lost, 2 pods"),
+        (
+            (SNAPSHOT, ONE_AWAY, CORDONED, DRAINED),
+            "Node eu-1c-1 of zone eu-1c lost at 00:01:00 UTC: 1 pod; 1 of 3 nodes is left; 1 constraint violated",
+        ),
         ((*DYING, DEAD), "Zone eu-1c lost at 00:03:00 UTC: 3 nodes, 3 pods"),
     ],
-    ids=["zone", "zone, in repair", "zone, settling", "node", "shifted", "dying", "dead"],
+    ids=["zone", "zone, in repair", "zone, settling", "node", "shifted", "dying", "replaced", "drained", "dead"],
 )
 def test_what_is_lost_in_one_sentence(snapshots: Sequence[Snapshot], expected: str) -> None:
     """What, since when, what it held; where its nodes are; what is violated because of it, until when that waits."""
     policy = a_limit("<=5/9")
     assert show(looks(policy, *snapshots), after=30)[1] == f"! {expected}"
+
+
+def test_a_zone_that_is_gone_for_good_can_be_dismissed() -> None:
+    """After an hour the sentence names the field; once the zone is in it, nothing is lost."""
+    policy = a_limit("<=5/9")
+    state = looks(policy, SNAPSHOT, WITHOUT_C)
+    way_out = "if the zone is gone for good, add it to topology.ignore"
+    assert way_out not in show(state, after=3599)[1]
+    dead = looks(policy, SNAPSHOT, DEAD)
+    assert way_out not in show(dead, after=3600)[1], "its nodes exist"
+    assert show(state, after=3600)[1] == f"! Zone eu-1c lost at 00:01:00 UTC: 3 nodes, 3 pods; {way_out}"
+    ignored = eager(Mode.EVICT, topology=Topology(ignore={ZONE: ("eu-1c",)}))
+    now = SNAPSHOT.taken_at + 2 * MINUTE
+    state, _ = step(state, PolicyLoaded(policy=ignored), now)
+    state, _ = step(state, CycleDue(snapshot=replace(WITHOUT_C, taken_at=now)), now)
+    assert not any("eu-1c" in line for line in show(state))
 
 
 def test_what_happens_next_follows_the_loss() -> None:

@@ -140,7 +140,7 @@ def test_a_violation_has_a_begin_and_an_end() -> None:
     (ended,), _ = note_violations(violated, Memory(), seen, LATER)
     assert (ended.kind, ended.since, ended.at, ended.workload) == ("Satisfied", AT, AT + 600, "Deployment/web")
     (ended,), _ = note_violations(violated, Memory(), lambda _: {}, LATER)
-    assert (ended.workload, ended.token) == ("", "t")
+    assert (ended.kind, ended.workload, ended.token) == ("EndUnknown", "", "t")
 
 
 def test_a_repair_does_not_interrupt_a_violation() -> None:

@@ -16,6 +16,8 @@ from tests.history.build import AT, HISTORY, START, moved
 
 CART = "shop/cart (Deployment)"
 EVICTED = f"{CART}: evicted cart-7d4b9c6f5-8xk2f from node-a-1 to repair SkewViolated;"
+UNSEEN = "a violation that an earlier leader has stored"
+WHETHER = "whether it is satisfied, not required any more, or counted together with others"
 TEXTS = [
     "rebalancer-0_1a2b3c4d leads",
     "policy 9f3a in force, changed by field manager helm at 2026-01-05 07:59:00Z",
@@ -41,7 +43,8 @@ TEXTS = [
     "a workload that is gone: satisfied again after an unknown time",
     "12 more workloads satisfied constraint or limit again",
     f"{CART}: violated for 2m20s, no longer required: limit redis/zone: the policy has no such limit",
-    "a workload that this process has not seen: violated for an unknown time, no longer required: nobody has it",
+    f"{UNSEEN} is not found after 2m20s: {WHETHER} is not known",
+    "not found any more: 12 more violations that an earlier leader has stored",
     "12 more workloads no longer required to satisfy a constraint or limit",
     "policy refused, changed by unknown: policy.yaml:3: unknown field",
     "37 entries dropped, which could not be stored in time",

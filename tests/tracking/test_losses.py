@@ -20,9 +20,10 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import default_policy
 from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.simulator import ZONE
-from rebalancer.tracking.losses import MOST_DOMAINS, MOST_NODES, observe_losses
+from rebalancer.tracking import losses as tracking
+from rebalancer.tracking.losses import MOST_DOMAINS, MOST_NODES, MOST_OTHERS, observe_losses
 from rebalancer.tracking.zones import ZONE_LIFETIME
-from tests.build import a_cluster, with_nodes
+from tests.build import a_cluster, a_policy, with_nodes
 
 WHOLE = a_cluster("abc", 3, {f"{zone}-{number}": 2 for zone in "abc" for number in (1, 2, 3)}).snapshot()
 NOW = WHOLE.taken_at
@@ -109,6 +110,17 @@ def test_the_end_of_a_loss() -> None:
     assert observe_losses(lost, silent, silent, POLICY, last + 5 * MINUTE) == lost, "they are not Ready still"
 
 
+def test_a_zone_that_the_policy_ignores_is_not_lost() -> None:
+    """It was removed on purpose, as somebody says before it goes, or later; what has nodes is not ignored."""
+    policy = a_policy(f"topology: {{ignore: {{{ZONE}: [c]}}}}")
+    gone = without(WHOLE, *C)
+    lost = losses(WHOLE, gone)
+    assert brief(lost) == [("c", 3, 3, 6)]
+    assert observe_losses(lost, gone, gone, policy, NOW + 2 * MINUTE) == ()
+    assert observe_losses((), WHOLE, gone, policy, NOW + MINUTE) == ()
+    assert brief(observe_losses((), WHOLE, without(WHOLE, "c-1"), policy, NOW + MINUTE)) == [("c", 1, 3, 2)]
+
+
 def test_pods_that_belong_to_the_node_do_not_count() -> None:
     """Nobody creates those of DaemonSets, or of the kubelet, anew elsewhere."""
     owner = OwnerReference(group="apps", kind="DaemonSet", name="agent", uid="agent")
@@ -128,6 +140,62 @@ def test_what_is_stored_is_bounded() -> None:
     assert len(found) == MOST_DOMAINS
     assert {(len(loss.nodes), loss.number) for loss in found} == {(MOST_NODES, MOST_NODES + 2)}
     assert parse_memory(memory_text(Memory(lost=found))).lost == found
+    large = a_cluster("ab", MOST_NODES + MOST_OTHERS + 7).snapshot()
+    found = losses(large, without(large, *(node.name for node in large.nodes if node.labels[ZONE] == "a")))
+    assert [(len(loss.nodes), len(loss.others), loss.more) for loss in found] == [(MOST_NODES, MOST_OTHERS, 7)]
+    assert parse_memory(memory_text(Memory(lost=found))).lost == found
+
+
+LARGE = a_cluster("ab", 40, {f"a-{number}": 2 for number in range(1, 41)}).snapshot()
+NAMES = sorted(node.name for node in LARGE.nodes if node.labels[ZONE] == "a")
+
+
+def test_unnamed_nodes_come_back() -> None:
+    """Those beyond the first twenty, however often they go and come; the loss lasts as long as one of them is away."""
+    first = without(LARGE, *NAMES[:25])
+    flapping = NAMES[20:25]
+    looks = [LARGE, *[first, without(LARGE, *NAMES[:20])] * 4]
+    assert brief(losses(*looks)) == [("a", 20, 40, 40)]
+    assert brief(losses(*looks, first)) == [("a", 25, 40, 50)]
+    silent = away(without(LARGE, *NAMES[:20]), *flapping)
+    assert brief(losses(*looks, first, silent)) == [("a", 25, 40, 50)], "they exist, and are not Ready"
+    assert brief(losses(*looks, first, without(LARGE, *flapping))) == [("a", 5, 40, 10)]
+    assert losses(*looks, first, LARGE) == ()
+
+
+@pytest.fixture
+def few_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes are stored by name and three by a short name."""
+    monkeypatch.setattr(tracking, "MOST_NODES", 2)
+    monkeypatch.setattr(tracking, "MOST_OTHERS", 3)
+
+
+@pytest.mark.usefixtures("few_told")
+def test_nodes_that_cannot_be_told_are_counted_by_what_the_zone_lacks() -> None:
+    """No more are lost than it lacks, however often they go and come; those that are not Ready stay."""
+    ten, five = without(LARGE, *NAMES[:10]), without(LARGE, *NAMES[:5])
+    looks = [LARGE, *[ten, five] * 3]
+    assert brief(losses(*looks)) == [("a", 5, 40, 10)]
+    assert brief(losses(*looks, ten)) == [("a", 10, 40, 20)]
+    eight = without(LARGE, *NAMES[:8])
+    assert brief(losses(*looks, ten, eight)) == [("a", 8, 40, 16)]
+    rest = without(LARGE, *NAMES[5:10])
+    assert brief(losses(*looks, ten, rest)) == [("a", 5, 40, 10)], "all that can be told are back"
+    assert losses(LARGE, ten, rest)[0].since == NOW + MINUTE
+    dead = away(LARGE, *NAMES[:10])
+    lost = losses(LARGE, dead)
+    later = NOW + MINUTE + ZONE_LIFETIME
+    assert brief(observe_losses(lost, dead, dead, POLICY, later)) == [("a", 10, 40, 20)]
+    assert observe_losses(losses(LARGE, ten), ten, ten, POLICY, later) == ()
+
+
+@pytest.mark.usefixtures("few_told")
+def test_a_count_without_a_time_is_as_old_as_the_named_nodes() -> None:
+    """So earlier releases have stored it."""
+    ten = without(LARGE, *NAMES[:10])
+    stored = [structs.replace(loss, more=loss.more + 3, others=(), more_at=None) for loss in losses(LARGE, ten)]
+    (found,) = losses(ten, known=stored)
+    assert (found.number, found.more_at) == (10, found.nodes[0].at)
 
 
 def test_an_empty_node_goes_unnoticed_while_its_zone_lives() -> None:

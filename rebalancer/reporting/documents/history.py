@@ -15,7 +15,14 @@ _BY_PEOPLE: Final = frozenset(
 )
 _NEVER_EVICTED: Final = frozenset({MoveState.REFUSED, MoveState.GONE})
 _LASTING: Final = frozenset(
-    {EntryKind.MOVED, EntryKind.SATISFIED, EntryKind.NO_LONGER_REQUIRED, EntryKind.RESUMED, EntryKind.ZONE_RETURNED}
+    {
+        EntryKind.MOVED,
+        EntryKind.SATISFIED,
+        EntryKind.NO_LONGER_REQUIRED,
+        EntryKind.END_UNKNOWN,
+        EntryKind.RESUMED,
+        EntryKind.ZONE_RETURNED,
+    }
 )
 """Ends of something that began at `since`."""
 
@@ -203,8 +210,16 @@ def _satisfied(entry: Entry) -> str:
 def _dropped(entry: Entry) -> str:
     if not entry.token:
         return f"{plural(entry.number, 'more workload')} no longer required to satisfy a constraint or limit"
-    subject = _subject(entry) if entry.workload else "a workload that this process has not seen"
-    return f"{subject}: violated for {_lasted(entry)}, no longer required: {entry.what}"
+    return f"{_subject(entry)}: violated for {_lasted(entry)}, no longer required: {entry.what}"
+
+
+def _end_unknown(entry: Entry) -> str:
+    if not entry.token:
+        return f"not found any more: {plural(entry.number, 'more violation')} that an earlier leader has stored"
+    return (
+        f"a violation that an earlier leader has stored is not found after {_lasted(entry)}: whether it is satisfied, "
+        "not required any more, or counted together with others is not known"
+    )
 
 
 def _paused(entry: Entry) -> str:
@@ -239,6 +254,7 @@ _TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
     EntryKind.VIOLATED: _violated,
     EntryKind.SATISFIED: _satisfied,
     EntryKind.NO_LONGER_REQUIRED: _dropped,
+    EntryKind.END_UNKNOWN: _end_unknown,
     EntryKind.PAUSED: _paused,
     EntryKind.RESUMED: _resumed,
     EntryKind.APPROVED: lambda entry: f"plan {entry.what} approved by {_person(entry)}",

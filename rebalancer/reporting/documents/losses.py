@@ -16,18 +16,21 @@ class LossStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """A domain, `value` of `topologyKey`, that has lost nodes: all that took pods (`whole`), at `at`, or some since.
 
     Of `had` nodes that took pods, `lost` do no more, and held `pods` when they were last seen, without those of
-    DaemonSets; `nodes` are the first ten of them. `elsewhere` are the domains that lost nodes are in now. Because of it
-    `constraints` and `limits` over its key are violated; `hopeless` says that no placement satisfies any of them before
-    nodes are back. `repairAt` is when the first repair of these begins if nothing changes, null where one is under way
-    or no time is known; `settling` says that it waits for nodes or domains to settle.
+    DaemonSets; `nodes` are the first ten of them. `left` take pods now, new ones among them; it is `empty` when no node
+    exists in it. `elsewhere` are the domains that lost nodes are in now. Because of it `constraints` and `limits` over
+    its key are violated; `hopeless` says that no placement satisfies any of them before nodes are back. `repairAt` is
+    when the first repair of these begins if nothing changes, null where one is under way or no time is known;
+    `settling` says that it waits for nodes or domains to settle.
     """
 
     topology_key: Text
     value: str
     at: datetime
     whole: bool
+    empty: bool = False
     lost: Number
     had: Number
+    left: Number = 0
     pods: Number
     nodes: tuple[str, ...]
     elsewhere: tuple[str, ...] = ()
@@ -46,8 +49,10 @@ def loss_status(losses: Iterable[Loss]) -> tuple[LossStatus, ...]:
             value=one.lack.lost.value,
             at=one.lack.at,
             whole=one.lack.whole,
+            empty=one.lack.empty,
             lost=one.lack.number,
             had=one.lack.lost.had,
+            left=one.lack.left,
             pods=one.lack.lost.pods,
             nodes=tuple(node.name for node in one.lack.lost.nodes[:_MOST_NODES]),
             elsewhere=tuple(one.elsewhere[:_MOST]),

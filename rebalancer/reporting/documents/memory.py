@@ -12,16 +12,20 @@ what has changed of nodes, and others' evictions.
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moments import Moment
 from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest, StartWindow, Target
+from rebalancer.model.reasons import ViolationCause
+
+_Causes = tuple[tuple[str, ViolationCause], ...]
 
 _FORMAT: Final = 2
 
@@ -65,6 +69,8 @@ class _Written(Memory, frozen=True, kw_only=True):
     times: tuple[Moment, ...] = msgspec.field(default=(), name="sent")
     unreplaced: OpenCause | None = None
     """A cause of the breaker that earlier releases do not know, and for which they would forget everything."""
+    zone_lost: tuple[str, ...] | UnsetType = UNSET
+    """Tokens in `causes` whose cause is ZoneLost, which earlier releases do not know either: they read NodeLost."""
 
 
 class _StoredMemory(msgspec.Struct, frozen=True):
@@ -115,10 +121,19 @@ def _encode(memory: Memory) -> str:
         since.setdefault(moment.isoformat(), []).append(token)
     unreplaced = memory.breaker.find(BreakerCause.REPLACEMENTS)
     others = tuple(known for known in memory.breaker.causes if known is not unreplaced)
-    fields = {**_fields_of(memory), "seen": (), "breaker": BreakerState(others)}
-    written = _Written(**fields, times=tuple(request.at for request in memory.sent), unreplaced=unreplaced)
+    zone_lost = tuple(token for token, cause in memory.causes if cause is ViolationCause.ZONE_LOST)
+    causes = _with_cause(memory.causes, zone_lost, ViolationCause.NODE_LOST)
+    fields = {**_fields_of(memory), "seen": (), "breaker": BreakerState(others), "causes": causes}
+    times = tuple(request.at for request in memory.sent)
+    written = _Written(**fields, times=times, unreplaced=unreplaced, zone_lost=zone_lost or UNSET)
     data = msgspec.json.encode(_StoredMemory(written, since))
     return msgspec.json.encode(_Envelope(_FORMAT, b64encode(zlib.compress(data)).decode())).decode()
+
+
+def _with_cause(causes: _Causes, tokens: Iterable[str], cause: ViolationCause) -> _Causes:
+    """Return causes in which these tokens have another cause."""
+    chosen = frozenset(tokens)
+    return tuple((token, cause if token in chosen else known) for token, known in causes)
 
 
 def _of_window(window: StartWindow) -> tuple[bool, float, str]:
@@ -196,8 +211,9 @@ def parse_memory(text: str) -> Memory:
         sent = stored.memory.sent or tuple(map(SentRequest, stored.memory.times))
         unreplaced = (stored.memory.unreplaced,) if stored.memory.unreplaced is not None else ()
         breaker = BreakerState((*stored.memory.breaker.causes, *unreplaced))
+        causes = _with_cause(stored.memory.causes, stored.memory.zone_lost or (), ViolationCause.ZONE_LOST)
         fields = {**_fields_of(stored.memory), "seen": tuple(sorted(seen)), "sent": sent, "breaker": breaker}
-        return Memory(**fields)
+        return Memory(**{**fields, "causes": causes})
     except (msgspec.DecodeError, zlib.error, ValueError, RecursionError):
         return NO_MEMORY
 

@@ -75,7 +75,7 @@ MEMORY = Memory(
     failed_predictions=(FailedPrediction("g", 2, NOW),),
     zones=(ZoneSeen("zone", "a", NOW),),
     changes=(ObservedChange(ViolationCause.NODE_LOST, "zone=a", NOW),),
-    causes=(("0123456789abcdef", ViolationCause.ROLLOUT),),
+    causes=(("0123456789abcdef", ViolationCause.ROLLOUT), ("1123456789abcdef", ViolationCause.ZONE_LOST)),
     breaker=BreakerState((OpenCause(cause=BreakerCause.API_ERRORS, part=3, total=5, bound=20, since=NOW, last=NOW),)),
     proposal=Proposal(hash="0a1b", policy="2c3d", since=NOW, uids=("u1", "u2"), approved=True),
     settling=(("fedcba9876543210", NOW),),
@@ -130,6 +130,22 @@ def test_a_memory_of_an_older_release() -> None:
     request = RefusedRequest("g", 1, NOW, timedelta(minutes=1))
     older = structs.replace(MEMORY, settling=(), moves=(MOVE, plain), refused=(request,))
     assert parse_memory(json.dumps(envelope)) == older
+
+
+OLDER_CAUSES = {"ScaleDown", "NodeLost", "DomainReturned", "Rollout", "LabelsChanged", "SoftConstraint", "Unknown"}
+"""Those that every release reads; one that knows no other begins with an empty memory when it meets another."""
+
+
+@pytest.mark.parametrize("cause", ViolationCause)
+def test_every_release_reads_the_causes(cause: ViolationCause) -> None:
+    """A rollback while a zone is lost forgets nothing; what only newer releases know stands in a field of its own."""
+    memory = structs.replace(MEMORY, causes=(("a", cause), ("b", ViolationCause.NODE_LOST)))
+    text = memory_text(memory)
+    stored = json.loads(zlib.decompress(b64decode(json.loads(text)["deflated"])))["memory"]
+    written = {*(one for _, one in stored["causes"]), *(change["cause"] for change in stored["changes"])}
+    assert written <= OLDER_CAUSES
+    assert ("zone_lost" in stored) == (cause not in OLDER_CAUSES)
+    assert parse_memory(text) == memory
 
 
 def test_whose_failure_it_is_is_stored() -> None:
