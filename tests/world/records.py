@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from rebalancer.model.moves import Memory, Move, MoveState, Proposal
+from rebalancer.model.approvals import Proposal
+from rebalancer.model.moves import Memory, Move, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 from rebalancer.reporting.documents.memory import parse_memory
