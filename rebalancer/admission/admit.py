@@ -120,6 +120,17 @@ class BeyondApproval(Refusal):
         )
 
 
+class ApprovalUnread(Refusal):
+    """Whether the approval of this plan was withdrawn is not known: a new leader reads it first."""
+
+    reason = Reason.AWAITING_APPROVAL
+    ends = "when ConfigMap rebalancer-approval has been read"
+    plan: str
+
+    def __str__(self) -> str:
+        return f"whether the approval of plan {self.plan} still holds is not known before it has been read"
+
+
 class Stale(Refusal):
     """The snapshot is out of date; the message says why."""
 
@@ -409,7 +420,9 @@ def admit(
     whole = advance(plan, memory, snapshot, _around(current, context))
     if whole.begun:
         current = None
-    allowance = Allowance(whole.standing, plan, snapshot) if whole.standing is not None else None
+    allowance = None
+    if whole.standing is not None:
+        allowance = Allowance(whole.standing, plan, snapshot, is_read=context.written.is_read)
     unplaceable = find_unplaceable(memory, snapshot, view)
     obstacles = _Obstacles(snapshot, memory, context, find_holds(memory.moves, snapshot, context.now, unplaceable))
     parts = _order(_split_repeated(split_steps(plan.fates.going), memory.unexecuted_pods), context)
@@ -636,7 +649,8 @@ def _split_covered(steps: Sequence[_Step], allowance: Allowance | None) -> tuple
     for step in sorted(steps, key=lambda step: step.obstacle is not None):
         part = allowance.take(step.evictions)
         if part:
-            covered.append(_Step(part, step.obstacle))
+            unread = None if allowance.is_read else ApprovalUnread(allowance.plan)
+            covered.append(_Step(part, step.obstacle or unread))
         else:
             others.append(step)
     return covered, others
@@ -779,7 +793,7 @@ def describe_refused_requests(refused: RefusalWait, forbidden: str | None, said:
 
 def _may_go(first: Eviction, memory: Memory, allowance: Allowance | None) -> bool:
     """Return whether a step that begins with this eviction may go by what people have approved, if they have."""
-    if allowance is not None and allowance.covers(first):
+    if allowance is not None and allowance.is_read and allowance.covers(first):
         return True
     if memory.proposal is not None and memory.proposal.approved:
         return first.pod.uid in memory.proposal.uids

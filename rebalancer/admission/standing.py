@@ -311,9 +311,14 @@ def _keep_violated(coverage: Coverage, plan: Plan, memory: Memory) -> Coverage:
 
 
 class Allowance:
-    """What a standing approval lets go in a cycle: of each step a prefix that it covers, up to what is left."""
+    """What a standing approval lets go in a cycle: of each step a prefix that it covers, up to what is left.
 
-    def __init__(self, standing: StandingApproval, plan: Plan, snapshot: Snapshot) -> None:
+    `is_read`: whether it is known that nobody has withdrawn it; nothing goes before.
+    """
+
+    def __init__(self, standing: StandingApproval, plan: Plan, snapshot: Snapshot, *, is_read: bool) -> None:
+        self.plan = standing.plan
+        self.is_read = is_read
         repairs = standing.coverage.repairs
         violations = {violation for repair in repairs for violation in repair.violations}
         self._workloads = frozenset(workload for repair in repairs for workload in repair.workloads)
