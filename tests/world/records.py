@@ -1,8 +1,12 @@
 """The promises about records: what is stored of evictions, what people have approved, how a move is said to end."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from rebalancer.admission.standing import name_workload
+from rebalancer.admission.written import WholeApproval
 from rebalancer.model.approvals import Proposal
 from rebalancer.model.moves import Memory, Move, MoveState
 from rebalancer.model.pods import Pod
@@ -22,6 +26,19 @@ CLOCK_ERROR = 100.0
 
 SEEN_WITHIN = 60.0
 """Seconds within which a process has noticed what happened to an owner."""
+
+
+WITHDRAWN_SECONDS = 20.0
+"""After an approval was withdrawn: how long a watch, and a request that has begun, may take."""
+
+
+@dataclass
+class _Whole:
+    """An approval of a whole plan, and when it was withdrawn."""
+
+    approval: WholeApproval
+    workloads: set[str]
+    ends: list[float] = field(default_factory=list)
 
 
 class Records:
@@ -48,6 +65,11 @@ class Records:
         self._proposals: dict[str, Proposal] = {}
         self._approved: set[str] = set()
         """UIDs of the pods that somebody has approved."""
+        self._whole: dict[str, _Whole] = {}
+        """The approvals of whole plans that have counted, by the plan's hash."""
+        self._current: WholeApproval | None = None
+        self._taken: Counter[str] = Counter()
+        """How many pods were evicted by each."""
         state.store.pods.listeners.append(self._pod_changed)
         state.store.workloads.listeners.append(self._workload_changed)
 
@@ -73,6 +95,7 @@ class Records:
             self._breach(f"{move.pod} was evicted twice")
         self.granted[move.uid] = self._hub.seconds
         self.moves.append(move)
+        self._count_taken(move)
         self._owners.setdefault(move.owner_uid, []).append(self._hub.seconds)
 
     def is_disturbed(self, pod: Pod) -> None:
@@ -158,6 +181,41 @@ class Records:
         if proposal is not None and proposal.hash == hash_ and not proposal.approved:
             self._approved.update(proposal.uids)
 
+    def writes(self, approval: WholeApproval | None) -> None:
+        """Note what is written about whole plans; it counts if the plan waits, and withdraws what was written before."""
+        now, proposal = self._hub.seconds, self.stored.proposal
+        if self._current is not None and self._current != approval and self._current.plan in self._whole:
+            self._whole[self._current.plan].ends.append(now)
+        self._current = approval
+        if approval is None or proposal is None or proposal.hash != approval.plan or proposal.approved:
+            return
+        repairs = proposal.coverage.repairs if proposal.coverage else ()
+        workloads = {workload for repair in repairs for workload in repair.workloads}
+        # What a cycle has not read yet may be written over: the last one counts.
+        self._whole[approval.plan] = _Whole(approval, set(filter(approval.includes, workloads)))
+
     def is_approved(self, move: Move) -> bool:
         """Return whether somebody has approved an eviction."""
-        return move.uid in self._approved
+        return move.uid in self._approved or self._find_breach(move) == ""
+
+    def _find_breach(self, move: Move) -> str:
+        """Say why an eviction is in no approval of a whole plan that is in force, "" if it is in one."""
+        whole = self._whole.get(move.approval or "")
+        if whole is None:
+            return "nobody has approved"
+        if name_workload(move.workload) not in whole.workloads:
+            return "its workload is not approved"
+        late = [moment for moment in whole.ends if self._hub.seconds - moment > WITHDRAWN_SECONDS]
+        return "it was withdrawn" if late else ""
+
+    def _count_taken(self, move: Move) -> None:
+        """No approval takes away more pods than it allows."""
+        whole = self._whole.get(move.approval or "")
+        if whole is None or move.uid in self._approved:
+            return
+        self._taken[whole.approval.plan] += 1
+        taken = self._taken[whole.approval.plan]
+        if taken > whole.approval.evictions:
+            self._breach(f"{taken} evictions by an approval of {whole.approval.evictions}: {move.pod}")
+        if self._hub.now_is_after(whole.approval.until, CLOCK_ERROR):
+            self._breach(f"{move.pod} was evicted after the time of its approval, {whole.approval.until}")
