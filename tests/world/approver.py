@@ -5,7 +5,6 @@ now and then withdrawn, and applied again.
 """
 
 from datetime import timedelta
-
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ class Approver:
         self._world, self._random = world, random
         self._seen: list[str] = []
         self._written: list[WholeApproval] = []
-        self.prefers_whole = random.random() < 0.6  # noqa: PLR2004  # of the worlds
+        self.prefers_whole = random.random() < 0.6  # of the worlds
 
     def start(self) -> None:
         """Begin to read."""

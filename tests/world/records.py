@@ -1,9 +1,8 @@
 """The promises about records: what is stored of evictions, what people have approved, how a move is said to end."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from rebalancer.admission.standing import name_workload
 from rebalancer.admission.written import WholeApproval
@@ -34,11 +33,13 @@ WITHDRAWN_SECONDS = 20.0
 
 @dataclass
 class _Whole:
-    """An approval of a whole plan, and when it was withdrawn."""
+    """An approval of a whole plan: its bounds, how many pods were evicted by it, and when it was withdrawn."""
 
-    approval: WholeApproval
-    workloads: set[str]
+    evictions: int = 0
+    until: datetime = datetime.min.replace(tzinfo=UTC)
+    workloads: set[str] = field(default_factory=set)
     ends: list[float] = field(default_factory=list)
+    taken: int = 0
 
 
 class Records:
@@ -68,8 +69,6 @@ class Records:
         self._whole: dict[str, _Whole] = {}
         """The approvals of whole plans that have counted, by the plan's hash."""
         self._current: WholeApproval | None = None
-        self._taken: Counter[str] = Counter()
-        """How many pods were evicted by each."""
         state.store.pods.listeners.append(self._pod_changed)
         state.store.workloads.listeners.append(self._workload_changed)
 
@@ -191,8 +190,11 @@ class Records:
             return
         repairs = proposal.coverage.repairs if proposal.coverage else ()
         workloads = {workload for repair in repairs for workload in repair.workloads}
-        # What a cycle has not read yet may be written over: the last one counts.
-        self._whole[approval.plan] = _Whole(approval, set(filter(approval.includes, workloads)))
+        whole = self._whole.setdefault(approval.plan, _Whole())
+        # One that is written over at once may have been read or not: either may count.
+        whole.evictions, whole.until = max(whole.evictions, approval.evictions), max(whole.until, approval.until)
+        whole.workloads.update(filter(approval.includes, workloads))
+        whole.ends.clear()
 
     def is_approved(self, move: Move) -> bool:
         """Return whether somebody has approved an eviction."""
@@ -213,9 +215,8 @@ class Records:
         whole = self._whole.get(move.approval or "")
         if whole is None or move.uid in self._approved:
             return
-        self._taken[whole.approval.plan] += 1
-        taken = self._taken[whole.approval.plan]
-        if taken > whole.approval.evictions:
-            self._breach(f"{taken} evictions by an approval of {whole.approval.evictions}: {move.pod}")
-        if self._hub.now_is_after(whole.approval.until, CLOCK_ERROR):
-            self._breach(f"{move.pod} was evicted after the time of its approval, {whole.approval.until}")
+        whole.taken += 1
+        if whole.taken > whole.evictions:
+            self._breach(f"{move.pod} is eviction {whole.taken} by an approval of {whole.evictions}")
+        if (self._state.event_queue.now - whole.until).total_seconds() > CLOCK_ERROR:
+            self._breach(f"{move.pod} was evicted after the time of its approval, {whole.until}")
