@@ -619,7 +619,7 @@ class _Approvals:
         uids = {one.pod.uid for step in others for one in step.evictions}
         asked = [eviction for eviction in fates.going if eviction.pod.uid in uids]
         if proposal is None and asked:
-            proposal = propose(asked, policy, now, find_coverage(self._plan, self._snapshot, self._memory, waiting))
+            proposal = propose(asked, policy, now, find_coverage(self._plan, self._snapshot, waiting))
         return fates.hold(lambda one: _await_approval(one, proposal, policy) if one.pod.uid in uids else None), proposal
 
     def _carry_out(self, fates: Fates, others: Sequence[_Step], proposal: Proposal) -> tuple[Fates, Proposal]:

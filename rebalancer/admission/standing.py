@@ -27,6 +27,7 @@ from msgspec import UNSET, structs
 from rebalancer.admission.written import APPROVAL_KEY, WholeApproval, Written
 from rebalancer.model.approvals import Coverage, CoveredRepair, Proposal, StandingApproval
 from rebalancer.model.moves import Memory, Move, MoveState, Reference, make_token
+from rebalancer.model.nodes import ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
@@ -36,8 +37,8 @@ from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.policy import Mode, Policy
 
-MOST_CONSUMED: Final = 50
-"""Identities of approvals that are stored, those that came into force last."""
+MOST_CONSUMED: Final = 10
+"""Identities of approvals that are stored, the last: older ones name plans that wait no more."""
 
 MOST_COVERED: Final = 200
 """Repairs, and workloads, that one approval covers: they are stored."""
@@ -98,7 +99,7 @@ def count_taken(eviction: Eviction) -> int:
 # What an approval covers
 
 
-def find_coverage(plan: Plan, snapshot: Snapshot, memory: Memory, waiting: Collection[str]) -> Coverage:
+def find_coverage(plan: Plan, snapshot: Snapshot, waiting: Collection[str]) -> Coverage:
     """Return what an approval of a plan as a whole covers: the repairs that go on now, or once a step has ended.
 
     Those in `waiting`, components by name, wait for something else than a step or a rate: they are left out.
@@ -115,7 +116,7 @@ def find_coverage(plan: Plan, snapshot: Snapshot, memory: Memory, waiting: Colle
         repairs.append(repair)
         workloads.update(repair.workloads)
     templates = _templates(snapshot, workloads)
-    return Coverage(repairs=tuple(repairs), templates=tuple(sorted(templates.items())), lost=_lost_zones(memory))
+    return Coverage(repairs=tuple(repairs), templates=tuple(sorted(templates.items())), zones=_zones(snapshot))
 
 
 def _cover(component: ComponentPlan, evictions: Sequence[Eviction], snapshot: Snapshot) -> CoveredRepair:
@@ -171,9 +172,9 @@ def _template_token(workload: Workload, snapshot: Snapshot) -> str:
     return make_token("\n".join(parts))
 
 
-def _lost_zones(memory: Memory) -> tuple[str, ...]:
-    """Name the zones that have lost all their nodes."""
-    return tuple(sorted(f"{loss.key}={loss.value}" for loss in memory.lost if loss.number >= loss.had))
+def _zones(snapshot: Snapshot) -> tuple[str, ...]:
+    """Name the zones that have a Ready node."""
+    return tuple(sorted({node.labels[ZONE] for node in snapshot.nodes if node.ready and ZONE in node.labels}))
 
 
 # Its life
@@ -185,7 +186,7 @@ def advance(plan: Plan, memory: Memory, snapshot: Snapshot, around: Circumstance
     if standing is not None:
         if not around.is_stale:
             standing = _give_back(standing, memory, snapshot)
-            standing = structs.replace(standing, coverage=_keep_violated(standing.coverage, plan, memory))
+            standing = structs.replace(standing, coverage=_keep_violated(standing.coverage, plan, memory, snapshot))
         why = _find_end(standing, memory, snapshot, around)
         if why:
             ended = Ended(standing, why)
@@ -215,9 +216,7 @@ def _begin(approval: WholeApproval, around: Circumstances) -> StandingApproval |
     if proposal.approved:
         return f"plan {approval.plan} was approved already, without its later steps"
     if not proposal.coverage:
-        return (
-            f"plan {approval.plan} was proposed by another release; approve it with --step, or wait for the next plan"
-        )
+        return f"what plan {approval.plan} repairs is not stored; approve it with --step, or wait for the next plan"
     repairs = (
         structs.replace(repair, workloads=tuple(filter(approval.includes, repair.workloads)))
         for repair in proposal.coverage.repairs
@@ -261,9 +260,10 @@ def _find_change(standing: StandingApproval, memory: Memory, snapshot: Snapshot)
     for workload, token in coverage.templates:
         if workload in known and templates.get(workload) != token:
             return f"the template of {workload} has changed" if workload in templates else f"{workload} is gone"
-    for zone in _lost_zones(memory):
-        if zone not in coverage.lost:
-            return f"{zone} has lost its last node"
+    zones = _zones(snapshot)
+    for zone in coverage.zones:
+        if zone not in zones:
+            return f"zone {zone} has lost its last Ready node"
     if any(move.approval == standing.plan and _is_open(move) for move in memory.moves):
         return ""
     if not standing.left:
@@ -286,7 +286,7 @@ def _give_back(standing: StandingApproval, memory: Memory, snapshot: Snapshot) -
     return structs.replace(standing, spent=tuple(part for part in standing.spent if part[0] not in refused))
 
 
-def _keep_violated(coverage: Coverage, plan: Plan, memory: Memory) -> Coverage:
+def _keep_violated(coverage: Coverage, plan: Plan, memory: Memory, snapshot: Snapshot) -> Coverage:
     """Return what is still covered: a violation that has ended is another one when it comes back.
 
     While an evicted pod is not counted and its replacement is not placed, a violation may look satisfied. A zone that
@@ -303,8 +303,8 @@ def _keep_violated(coverage: Coverage, plan: Plan, memory: Memory) -> Coverage:
         violations = tuple(one for one in repair.violations if one in seen or component in moving)
         if violations:
             repairs.append(structs.replace(repair, component=component, violations=violations))
-    lost = tuple(zone for zone in coverage.lost if zone in _lost_zones(memory))
-    return structs.replace(coverage, repairs=tuple(repairs), lost=lost)
+    zones = tuple(sorted({*coverage.zones, *_zones(snapshot)}))
+    return structs.replace(coverage, repairs=tuple(repairs), zones=zones)
 
 
 # What it lets go

@@ -24,12 +24,12 @@ class CoveredRepair(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
 class Coverage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What an approval of a whole plan covers, and the state in which it was proposed.
 
-    `templates` has a token of each covered workload's template, `lost` tokens of the zones that have lost all nodes.
+    `templates` has a token of each covered workload's template, `zones` are those that have a Ready node.
     """
 
     repairs: tuple[CoveredRepair, ...] = ()
     templates: tuple[tuple[str, str], ...] = ()
-    lost: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
 
 
 NO_COVERAGE: Final = Coverage()
@@ -41,7 +41,7 @@ class Proposal(Struct, frozen=True, gc=False, kw_only=True):
     `hash` is what a person approves, `policy` the policy's hash. `since` is when it was proposed; once it is approved,
     when that was or when the last of its evictions was admitted. `preempted` are the UIDs of the pods that may be
     preempted for their replacements. `coverage` is what its approval as a whole would cover; an earlier release has
-    stored none.
+    stored none, and there is none in a memory that was too large.
     """
 
     hash: str

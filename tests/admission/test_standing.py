@@ -34,7 +34,6 @@ from rebalancer.admission.written import NOT_READ, NOTHING_WRITTEN, WholeApprova
 from rebalancer.engine import evaluate
 from rebalancer.model.approvals import StandingApproval
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
-from rebalancer.model.losses import DomainLoss, LostNode
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState, Reference, make_token
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
@@ -231,6 +230,22 @@ def test_another_violation_asks_again() -> None:
     assert hashes["api"] == hashes["cart"] == desk.memory.proposal.hash
 
 
+def test_another_violation_of_the_same_workload_asks_again() -> None:
+    """Its pods are approved for the violations that the plan had, and for no others."""
+    desk = started()
+    repairs = tuple(
+        structs.replace(repair, workloads=("shop/deployment/api", "shop/deployment/cart", "shop/deployment/web"))
+        for repair in desk.standing.coverage.repairs
+        if "shop/deployment/web" not in repair.workloads
+    )
+    coverage = structs.replace(desk.standing.coverage, repairs=repairs)
+    desk.memory = structs.replace(desk.memory, standing=structs.replace(desk.standing, coverage=coverage))
+    admission = desk.cycle()
+    assert admission.fates.going
+    assert "web" not in {one.workload.name for one in admission.fates.going}
+    assert {waiting.eviction.workload.name for waiting in admission.fates.kept} == {"web"}
+
+
 def test_what_is_not_possible_when_it_is_proposed_is_not_covered() -> None:
     """A violation that has not lasted is not approved with the others, and one that waits for a step is."""
     lasting = [
@@ -306,14 +321,14 @@ def test_pods_that_are_preempted_count() -> None:
 def test_a_detour_is_a_part_of_what_the_plan_needs() -> None:
     detour = Unpredictable(Reason.NOT_PREDICTABLE, "a test")
     components = tuple(structs.replace(one, detour=detour) for one in PLAN.components)
-    coverage = find_coverage(structs.replace(PLAN, components=components), SNAPSHOT, NO_MEMORY, ())
+    coverage = find_coverage(structs.replace(PLAN, components=components), SNAPSHOT, ())
     assert [repair.evictions for repair in coverage.repairs] == [5, 5, 5]
 
 
 def test_of_a_repair_in_part_the_decided_evictions_count() -> None:
     """What evictions cannot repair is no part of the number."""
     components = tuple(structs.replace(one, state=State.INFEASIBLE) for one in PLAN.components)
-    coverage = find_coverage(structs.replace(parts(PLAN, 2), components=components), SNAPSHOT, NO_MEMORY, ())
+    coverage = find_coverage(structs.replace(parts(PLAN, 2), components=components), SNAPSHOT, ())
     assert [repair.evictions for repair in coverage.repairs] == [2, 2, 2]
 
 
@@ -335,7 +350,7 @@ def test_what_it_covers_is_bounded() -> None:
         return structs.replace(with_evictions(PLAN, evictions), components=tuple(components))
 
     for per_component in (1, 50):
-        coverage = find_coverage(plan(per_component), SNAPSHOT, NO_MEMORY, ())
+        coverage = find_coverage(plan(per_component), SNAPSHOT, ())
         workloads = {name for repair in coverage.repairs for name in repair.workloads}
         assert len(coverage.repairs) <= MOST_COVERED
         assert 0 < len(workloads) <= MOST_COVERED
@@ -370,8 +385,9 @@ def _change_mode(desk: Desk) -> None:
 
 
 def _lose_zone(desk: Desk) -> None:
-    nodes = (LostNode("b-1", NOW, 3), LostNode("b-2", NOW, 3))
-    desk.memory = structs.replace(desk.memory, lost=(DomainLoss(key=ZONE, value="b", had=2, nodes=nodes),))
+    lost = {"b-1", "b-2"}
+    nodes = (structs.replace(node, ready=False) if node.name in lost else node for node in desk.snapshot.nodes)
+    desk.snapshot = replace(desk.snapshot, nodes=tuple(nodes))
 
 
 def _roll_out(desk: Desk) -> None:
@@ -394,7 +410,7 @@ ENDS: list[tuple[Callable[[Desk], None], str]] = [
     (_wait, "its time was over at "),
     (_change_policy, "the policy has changed"),
     (_change_mode, "the mode is Evict"),
-    (_lose_zone, "topology.kubernetes.io/zone=b has lost its last node"),
+    (_lose_zone, "zone b has lost its last Ready node"),
     (_roll_out, "the template of shop/deployment/web has changed"),
     (_delete, "shop/deployment/web is gone"),
 ]
@@ -412,7 +428,6 @@ def test_it_ends(change: Callable[[Desk], None], why: str) -> None:
     assert set(admission.approved_by) == set()
     assert admission.fates.going == () or desk.policy.mode is Mode.EVICT
     desk.policy, desk.snapshot, desk.written = before
-    desk.memory = structs.replace(desk.memory, lost=())
     assert desk.cycle().fates.going == ()
     assert desk.memory.standing is UNSET
 
@@ -471,23 +486,22 @@ def test_a_template_without_a_revision_is_compared_itself() -> None:
 def test_a_zone_that_was_lost_before_may_come_back_and_not_go_again() -> None:
     desk = Desk()
     _lose_zone(desk)
-    lost = desk.memory.lost
     desk.cycle()
     desk.approve(30)
     desk.cycle()
-    assert desk.standing.coverage.lost == (f"{ZONE}=b",)
-    desk.memory = structs.replace(desk.memory, lost=())
+    assert desk.standing.coverage.zones == ("a", "c")
+    lost, desk.snapshot = desk.snapshot, SNAPSHOT
     desk.cycle()
     assert desk.end == ""
-    desk.memory = structs.replace(desk.memory, lost=lost)
+    assert list(desk.standing.coverage.zones) == ["a", "b", "c"]
+    desk.snapshot = lost
     desk.cycle()
-    assert desk.end == f"{ZONE}=b has lost its last node"
+    assert desk.end == "zone b has lost its last Ready node"
 
 
 def test_a_node_of_a_zone_may_be_lost() -> None:
     desk = started()
-    loss = DomainLoss(key=ZONE, value="b", had=2, nodes=(LostNode("b-1", NOW, 3),))
-    desk.memory = structs.replace(desk.memory, lost=(loss,))
+    desk.snapshot = replace(SNAPSHOT, nodes=tuple(node for node in SNAPSHOT.nodes if node.name != "b-1"))
     desk.cycle()
     assert desk.end == ""
 
@@ -582,10 +596,10 @@ NONE: list[tuple[Callable[[Desk], None], str]] = [
     (_expire, "its time was over at "),
     (_mistype, "plan 0000000000000000 does not wait for approval; the plan that waits is "),
     (_approve_step, "was approved already, without its later steps"),
-    (_propose_as_before, "was proposed by another release; approve it with --step, or wait for the next plan"),
+    (_propose_as_before, "is not stored; approve it with --step, or wait for the next plan"),
     (_restrict, "repairs nothing of its workloads and namespaces"),
     (_spoil, "cannot be read"),
-    (_lose_zone, "has lost its last node"),
+    (_lose_zone, "zone b has lost its last Ready node"),
     (_roll_out, "the template of shop/deployment/web has changed"),
 ]
 

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.admission.pause import Pause
 from rebalancer.admission.written import NOTHING_WRITTEN, WholeApproval, format_approval, read_written
 from rebalancer.controller.evictions import queue_evictions, request_evictions
-from rebalancer.controller.state import ApprovalRead, Evict
+from rebalancer.controller.state import ApprovalRead, Evict, PauseRead
 from rebalancer.controller.status import status_document
 from rebalancer.model.approvals import StandingApproval
 from rebalancer.model.moves import Move
@@ -164,6 +165,20 @@ def test_after_it_is_withdrawn_only_the_request_under_way_is_carried_out() -> No
     assert (cluster.asked, simulation.evictions) == (2, 2)
     assert standing_of(simulation) is None
     assert len(simulation.runner.state.memory.moves) == 2
+
+
+def test_what_is_forgotten_before_it_was_requested_is_not_charged() -> None:
+    """A pause in the middle of a cycle: what was not sent is left of the approval."""
+    cluster = Interrupting(lopsided().snapshot(), seed=1)
+    simulation, person = a_simulation(cluster, budgets=WIDE)
+    simulation.cycles(1)
+    person.approve(9)
+    pause = Pause()
+    cluster.during = lambda number: simulation.runner.tell(PauseRead(pause=pause)) if number == 2 else None
+    simulation.cycles(3)
+    standing = standing_of(simulation)
+    assert standing is not None
+    assert (simulation.evictions, standing.left) == (2, 7)
 
 
 def test_after_its_time_nothing_of_the_cycle_is_requested() -> None:

@@ -31,12 +31,15 @@ WITHDRAWN_SECONDS = 20.0
 """After an approval was withdrawn: how long a watch, and a request that has begun, may take."""
 
 
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
 @dataclass
 class _Whole:
     """An approval of a whole plan: its bounds, how many pods were evicted by it, and when it was withdrawn."""
 
     evictions: int = 0
-    until: datetime = datetime.min.replace(tzinfo=UTC)
+    until: datetime = _LONG_AGO
     workloads: set[str] = field(default_factory=set)
     ends: list[float] = field(default_factory=list)
     taken: int = 0
@@ -181,7 +184,7 @@ class Records:
             self._approved.update(proposal.uids)
 
     def writes(self, approval: WholeApproval | None) -> None:
-        """Note what is written about whole plans; it counts if the plan waits, and withdraws what was written before."""
+        """Note what is written about whole plans: it counts if the plan waits, and ends what was written before."""
         now, proposal = self._hub.seconds, self.stored.proposal
         if self._current is not None and self._current != approval and self._current.plan in self._whole:
             self._whole[self._current.plan].ends.append(now)
