@@ -199,6 +199,11 @@ class Records:
         whole.workloads.update(filter(approval.includes, workloads))
         whole.ends.clear()
 
+    @property
+    def taken_by_whole(self) -> int:
+        """How many pods were evicted by approvals of whole plans."""
+        return sum(whole.taken for whole in self._whole.values())
+
     def is_approved(self, move: Move) -> bool:
         """Return whether somebody has approved an eviction."""
         return move.uid in self._approved or self._find_breach(move) == ""
