@@ -418,11 +418,8 @@ def admit(
     """
     current = _find_current(plan, memory, context)
     whole = advance(plan, memory, snapshot, _around(current, context))
-    if whole.begun:
-        current = None
-    allowance = None
-    if whole.standing is not None:
-        allowance = Allowance(whole.standing, plan, snapshot, is_read=context.written.is_read)
+    current = None if whole.begun else current
+    allowance = _find_allowance(whole.standing, plan, snapshot, context)
     unplaceable = find_unplaceable(memory, snapshot, view)
     obstacles = _Obstacles(snapshot, memory, context, find_holds(memory.moves, snapshot, context.now, unplaceable))
     parts = _order(_split_repeated(split_steps(plan.fates.going), memory.unexecuted_pods), context)
@@ -437,12 +434,8 @@ def admit(
     rates = Rates(context.policy, snapshot, memory, context.now)
     guards = _limit_by_guards(snapshot, memory, unplaceable, context)
     limits = _Limits(rates, windows, Canaries(memory, context.policy.budgets.canary, unplaceable), guards)
-    if context.mode is Mode.APPROVE:
-        fates, proposal, approved_by = _Approvals(plan, snapshot, memory, context, limits).decide(
-            steps, current, whole.standing, allowance
-        )
-    else:
-        fates, proposal, approved_by = _hold_rest(_in_order(plan, steps), _share(steps, limits)), None, {}
+    approvals = _Approvals(plan, snapshot, memory, context, limits)
+    fates, proposal, approved_by = approvals.decide(steps, current, whole.standing, allowance)
     waits = bool(windows.limited) or guards.state.wanted
     moments = [rates.frees_at, probe_at, *_find_changes(memory, fates, context, waits_for_arrivals=waits)]
     return Admission(
@@ -541,6 +534,12 @@ def _find_current(plan: Plan, memory: Memory, context: AdmissionContext) -> Prop
     return find_proposal(plan, memory, context.policy, context.approved, context.now)
 
 
+def _find_allowance(
+    standing: StandingApproval | None, plan: Plan, snapshot: Snapshot, context: AdmissionContext
+) -> Allowance | None:
+    return None if standing is None else Allowance(standing, plan, snapshot, is_read=context.written.is_read)
+
+
 def _around(current: Proposal | None, context: AdmissionContext) -> Circumstances:
     return Circumstances(
         written=context.written,
@@ -582,7 +581,9 @@ class _Approvals:
         standing: StandingApproval | None,
         allowance: Allowance | None,
     ) -> tuple[Fates, Proposal | None, Mapping[str, str]]:
-        """Return the fates, the proposal, and by which approval each eviction goes."""
+        """Return the fates, the proposal, and by which approval each eviction goes; other modes need none."""
+        if self._context.mode is not Mode.APPROVE:
+            return _hold_rest(_in_order(self._plan, steps), _share(steps, self._limits)), None, {}
         waiting = {step.first.group for step in steps if step.obstacle is not None}
         covered, others = _split_covered(steps, allowance)
         fates = _in_order(self._plan, steps)

@@ -213,7 +213,8 @@ class Records:
         whole = self._whole.get(move.approval or "")
         if whole is None:
             return "nobody has approved"
-        if name_workload(move.workload) not in whole.workloads:
+        # A memory that is too large is stored without what the proposal covers: then only the leader knows it.
+        if whole.workloads and name_workload(move.workload) not in whole.workloads:
             return "its workload is not approved"
         late = [moment for moment in whole.ends if self._hub.seconds - moment > WITHDRAWN_SECONDS]
         return "it was withdrawn" if late else ""
