@@ -101,6 +101,13 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.PLAN_PROPOSED: "In mode Approve a plan waits for approval; on rebalancer-approval.",
     EventReason.PLAN_APPROVED: "Somebody approved the proposed plan, which is now carried out; on rebalancer-approval.",
     EventReason.PLAN_EXPIRED: "A plan was not approved, or made no progress, for `planTTL`; on rebalancer-approval.",
+    EventReason.APPROVAL_ENDED: (
+        "The approval of a whole plan has ended: carried out, withdrawn, over, or by a change of the policy, a "
+        "template or the zones; on rebalancer-approval."
+    ),
+    EventReason.APPROVAL_INVALID: (
+        "`approval.yaml` approves nothing: it cannot be read, or names no plan that waits; on rebalancer-approval."
+    ),
     EventReason.CAPACITY_REQUESTED: "Capacity was requested by placeholder pods; on the workload.",
     EventReason.CAPACITY_READY: "The placeholders run, so that the repair can begin; on the workload.",
     EventReason.CAPACITY_FAILED: "The capacity did not come, or was of no use; on the workload.",

@@ -15,6 +15,7 @@ from rebalancer.admission.approval import expires_at
 from rebalancer.admission.guards import GuardAnswer, GuardState, Verdict
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import Rights
+from rebalancer.admission.standing import Outcome
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup, UnsettledDomain
 from rebalancer.assessment.causes import Causes, limit_token
 from rebalancer.assessment.deadlocks import Deadlock
@@ -22,6 +23,7 @@ from rebalancer.assessment.evicted import EvictedByOthers
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.capacity.decision import CapacityDecision
 from rebalancer.capacity.requests import RequestChange
+from rebalancer.model.approvals import Proposal, StandingApproval
 from rebalancer.model.losses import DomainLoss
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import (
@@ -31,7 +33,6 @@ from rebalancer.model.moves import (
     Move,
     MoveState,
     OthersEvictions,
-    Proposal,
     Reference,
     ZoneSeen,
     make_token,
@@ -234,6 +235,25 @@ class Approved(NamedTuple):
     proposal: Proposal
 
 
+class WholeApproved(NamedTuple):
+    """A proposed plan is approved with all later steps of its repairs."""
+
+    standing: StandingApproval
+
+
+class WholeEnded(NamedTuple):
+    """Such an approval has ended."""
+
+    standing: StandingApproval
+    why: str
+
+
+class ApprovalProblem(NamedTuple):
+    """What is written about such an approval approves nothing."""
+
+    why: str
+
+
 class PreventionStopped(NamedTuple):
     """No deletion cost is written any more."""
 
@@ -325,6 +345,9 @@ Occurrence = (
     | Expired
     | Proposed
     | Approved
+    | WholeApproved
+    | WholeEnded
+    | ApprovalProblem
     | PreventionStopped
     | PreventionResumed
     | GuardChanged
@@ -561,6 +584,16 @@ def find_approvals(
         yield Proposed(after, plan, expires_at(after, policy))
     if before is not None and after is not None and stays and after.approved and not before.approved:
         yield Approved(after)
+
+
+def find_whole(before: Outcome, after: Outcome) -> Iterator[WholeApproved | WholeEnded | ApprovalProblem]:
+    """Yield what has become of the approval of a whole plan, and why the one that is written approves nothing."""
+    if after.ended is not None:
+        yield WholeEnded(*after.ended)
+    if after.begun and after.standing is not None:
+        yield WholeApproved(after.standing)
+    if after.problem and after.problem != before.problem:
+        yield ApprovalProblem(after.problem)
 
 
 def find_prevention(

@@ -6,7 +6,7 @@ has approved in mode Approve. A step is admitted whole, as a prefix, or not at a
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -31,9 +31,12 @@ from rebalancer.admission.pause import Pause
 from rebalancer.admission.rates import Rates
 from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.admission.slow_start import Windows, find_unplaceable, overdue_replacement
+from rebalancer.admission.standing import NO_OUTCOME, Allowance, Circumstances, Outcome, advance, find_coverage
+from rebalancer.admission.written import NOT_READ, Written
+from rebalancer.model.approvals import Proposal, StandingApproval
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
 from rebalancer.model.facts import End, Refusal
-from rebalancer.model.moves import Memory, Move, Proposal, StartWindow, make_token
+from rebalancer.model.moves import Memory, Move, StartWindow, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_duration, format_rest, plural
@@ -100,6 +103,32 @@ class NotProposed(Refusal):
 
     def __str__(self) -> str:
         return f"it is not part of plan {self.plan}; it is proposed when that plan has ended"
+
+
+class BeyondApproval(Refusal):
+    """The standing approval of this plan covers the evictions before it in its step, and not this one."""
+
+    reason = Reason.AWAITING_APPROVAL
+    ends = "when the evictions before it have taken effect, and it is proposed"
+    plan: str
+    left: int
+
+    def __str__(self) -> str:
+        return (
+            f"the approval of plan {self.plan}, with {plural(self.left, 'eviction')} left, covers the evictions before "
+            "it in its step alone; it is proposed when these have taken effect"
+        )
+
+
+class ApprovalUnread(Refusal):
+    """Whether the approval of this plan was withdrawn is not known: a new leader reads it first."""
+
+    reason = Reason.AWAITING_APPROVAL
+    ends = "when ConfigMap rebalancer-approval has been read"
+    plan: str
+
+    def __str__(self) -> str:
+        return f"whether the approval of plan {self.plan} still holds is not known before it has been read"
 
 
 class Stale(Refusal):
@@ -303,13 +332,17 @@ class MemoryUnsaved(Refusal):
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """The fates of a plan's evictions after admission, those that go in their order; `proposal` in mode Approve.
+    """The fates of a plan's evictions after admission, those that go in their order.
 
+    In mode Approve `proposal` is what is proposed or carried out, `whole` what has become of the approval of a whole
+    plan, and `approved_by` has by UID of the pod the hash of the plan by whose approval it goes.
     After this admission: `windows` and `queued` are slow start's parts of the memory, `guards` is the state of guards.
     """
 
     fates: Fates = NO_FATES
     proposal: Proposal | None = None
+    whole: Outcome = NO_OUTCOME
+    approved_by: Mapping[str, str] = field(default_factory=dict)
     next_try: datetime | None = None
     """When time alone admits more, as far as that is known: no change in the cluster starts a cycle then."""
     windows: tuple[StartWindow, ...] = ()
@@ -352,6 +385,8 @@ class AdmissionContext:
     requests: RequestCounts = NO_REQUESTS
     approved: str = ""
     """The hash of the plan that a person has approved last, "" if there is none."""
+    written: Written = NOT_READ
+    """The approval of a whole plan as it is written."""
     at_once: bool = False
     """Whether `spread.for` is ignored, as with `--once`."""
     guards: GuardState = NO_ANSWERS
@@ -381,6 +416,10 @@ def admit(
     large repair does not delay the others. Another step is first in each cycle. The admitted evictions of a step are a
     prefix of the step.
     """
+    current = _find_current(plan, memory, context)
+    whole = advance(plan, memory, snapshot, _around(current, context))
+    current = None if whole.begun else current
+    allowance = _find_allowance(whole.standing, plan, snapshot, context)
     unplaceable = find_unplaceable(memory, snapshot, view)
     obstacles = _Obstacles(snapshot, memory, context, find_holds(memory.moves, snapshot, context.now, unplaceable))
     parts = _order(_split_repeated(split_steps(plan.fates.going), memory.unexecuted_pods), context)
@@ -388,19 +427,22 @@ def admit(
     held = context.breaker.find(BreakerCause.REPLACEMENTS)
     probe_at = find_next_probe(memory.moves, snapshot, held.since, context.now) if held is not None else None
     if probe_at is not None and context.now >= probe_at:
-        steps = _probe(steps, obstacles, memory)
+        steps = _probe(steps, obstacles, memory.moves, lambda first: _may_go(first, memory, allowance))
     windows = _open_windows(snapshot, memory, obstacles.holds, unplaceable, context)
-    if _carries_out(memory, context):
+    if allowance is not None or _carries_out(memory, context):
         steps.sort(key=lambda step: not windows.waits_long(step.evictions))  # nothing may overtake those any more
     rates = Rates(context.policy, snapshot, memory, context.now)
     guards = _limit_by_guards(snapshot, memory, unplaceable, context)
     limits = _Limits(rates, windows, Canaries(memory, context.policy.budgets.canary, unplaceable), guards)
-    fates, proposal = _decide(plan, steps, limits, memory, context)
+    approvals = _Approvals(plan, snapshot, memory, context, limits)
+    fates, proposal, approved_by = approvals.decide(steps, current, whole.standing, allowance)
     waits = bool(windows.limited) or guards.state.wanted
     moments = [rates.frees_at, probe_at, *_find_changes(memory, fates, context, waits_for_arrivals=waits)]
     return Admission(
         fates=fates,
         proposal=proposal,
+        whole=whole,
+        approved_by=approved_by,
         next_try=min((one for one in moments if one is not None and one > context.now), default=None),
         windows=store_windows(memory.windows, windows.sizes, windows.limited, context.now),
         queued=windows.queued_since(
@@ -485,27 +527,33 @@ def _find_undecided(step: Iterable[Eviction], memory: Memory) -> Refusal | None:
     return None
 
 
-def _decide(
-    plan: Plan, steps: Sequence[_Step], limits: "_Limits", memory: Memory, context: AdmissionContext
-) -> tuple[Fates, Proposal | None]:
-    """Return what becomes of the evictions of a plan, and the proposal in mode Approve."""
-    fates = plan.fates.put_first(eviction for step in steps for eviction in step.evictions)
+def _find_current(plan: Plan, memory: Memory, context: AdmissionContext) -> Proposal | None:
+    """Return the proposal that is in force in mode Approve, None in any other."""
     if context.mode is not Mode.APPROVE:
-        return _hold_rest(fates, _share(steps, limits)), None
-    proposal = find_proposal(plan, memory, context.policy, context.approved, context.now)
-    possible = [step.evictions for step in steps if step.obstacle is None]
-    if proposal is not None and (
-        holds_back_others(proposal, plan, memory, possible, context.now) or _cannot_be_carried_out(proposal, steps)
-    ):
-        proposal = None
-    return _decide_approved(fates, steps, limits, proposal, context)
+        return None
+    return find_proposal(plan, memory, context.policy, context.approved, context.now)
 
 
-def _cannot_be_carried_out(proposal: Proposal, steps: Iterable[_Step]) -> bool:
-    """Return whether a proposal that nobody has approved yet needs a right that this account lacks."""
-    # While the API server is still being asked, as after a start, nothing speaks against it yet.
-    lacking = (step.evictions for step in steps if isinstance(step.obstacle, RightMissing) and step.obstacle.known)
-    return not proposal.approved and any(one.pod.uid in proposal.uids for step in lacking for one in step)
+def _find_allowance(
+    standing: StandingApproval | None, plan: Plan, snapshot: Snapshot, context: AdmissionContext
+) -> Allowance | None:
+    return None if standing is None else Allowance(standing, plan, snapshot, is_read=context.written.is_read)
+
+
+def _around(current: Proposal | None, context: AdmissionContext) -> Circumstances:
+    return Circumstances(
+        written=context.written,
+        proposal=current,
+        policy=context.policy,
+        mode=context.mode,
+        now=context.now,
+        is_stale=bool(context.stale),
+    )
+
+
+def _in_order(plan: Plan, steps: Iterable[_Step]) -> Fates:
+    """Return the fates of a plan, those of these steps first."""
+    return plan.fates.put_first(eviction for step in steps for eviction in step.evictions)
 
 
 def _hold_rest(fates: Fates, steps: Iterable[_Step]) -> Fates:
@@ -514,26 +562,106 @@ def _hold_rest(fates: Fates, steps: Iterable[_Step]) -> Fates:
     return fates.hold(lambda eviction: kept.get(eviction.pod.uid))
 
 
-def _decide_approved(
-    fates: Fates, steps: Sequence[_Step], limits: "_Limits", proposal: Proposal | None, context: AdmissionContext
-) -> tuple[Fates, Proposal | None]:
-    """Let go what is approved. Where nothing is, propose what would be admitted, unless a proposal is in force.
+class _Approvals:
+    """Mode Approve: lets go what is approved, first by the standing approval, and proposes the rest."""
 
-    Slow start limits what is carried out, not what is proposed: a person is not asked for each pair of pods.
+    def __init__(
+        self, plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionContext, limits: "_Limits"
+    ) -> None:
+        self._plan = plan
+        self._snapshot = snapshot
+        self._memory = memory
+        self._context = context
+        self._limits = limits
+
+    def decide(
+        self,
+        steps: Sequence[_Step],
+        proposal: Proposal | None,
+        standing: StandingApproval | None,
+        allowance: Allowance | None,
+    ) -> tuple[Fates, Proposal | None, Mapping[str, str]]:
+        """Return the fates, the proposal, and by which approval each eviction goes; other modes need none."""
+        if self._context.mode is not Mode.APPROVE:
+            return _hold_rest(_in_order(self._plan, steps), _share(steps, self._limits)), None, {}
+        waiting = {step.first.group for step in steps if step.obstacle is not None}
+        covered, others = _split_covered(steps, allowance)
+        fates = _in_order(self._plan, steps)
+        approved_by: dict[str, str] = {}
+        if standing is not None and allowance is not None:
+            fates = _hold_rest(fates, _share(covered, self._limits))
+            listed = {one.pod.uid for step in covered for one in step.evictions}
+            whole = {one.pod.uid for step in (*covered, *others) for one in step.evictions}
+            beyond = BeyondApproval(standing.plan, standing.left)
+            fates = fates.hold(lambda one: beyond if one.pod.uid not in whole else None)
+            approved_by = dict.fromkeys(listed, standing.plan)
+        possible = [step.evictions for step in others if step.obstacle is None]
+        if proposal is not None and (
+            holds_back_others(proposal, self._plan, self._memory, possible, self._context.now)
+            or _cannot_be_carried_out(proposal, others)
+        ):
+            proposal = None
+        if proposal is not None and proposal.approved:
+            fates, proposal = self._carry_out(fates, others, proposal)
+            mine = {one.pod.uid for step in others for one in step.evictions}
+            return fates, proposal, dict.fromkeys(mine, proposal.hash) | approved_by
+        fates, proposal = self._propose(fates, others, proposal, waiting)
+        return fates, proposal, approved_by
+
+    def _propose(
+        self, fates: Fates, others: Sequence[_Step], proposal: Proposal | None, waiting: Collection[str]
+    ) -> tuple[Fates, Proposal | None]:
+        """Propose what would be admitted, unless a proposal waits already.
+
+        Slow start limits what is carried out, not what is proposed: a person is not asked for each pair of pods.
+        """
+        policy, now = self._context.policy, self._context.now
+        fates = _hold_rest(fates, _share(others, self._limits.rates))
+        uids = {one.pod.uid for step in others for one in step.evictions}
+        asked = [eviction for eviction in fates.going if eviction.pod.uid in uids]
+        if proposal is None and asked:
+            proposal = propose(asked, policy, now, find_coverage(self._plan, self._snapshot, waiting))
+        return fates.hold(lambda one: _await_approval(one, proposal, policy) if one.pod.uid in uids else None), proposal
+
+    def _carry_out(self, fates: Fates, others: Sequence[_Step], proposal: Proposal) -> tuple[Fates, Proposal]:
+        """Let go what is approved without later steps, and nothing else."""
+        approved = []
+        for step in others:
+            part = step.evictions if step.obstacle is not None else approved_part(step.evictions, proposal)
+            if part:
+                approved.append(_Step(part, step.obstacle))
+        fates = _hold_rest(fates, _share(approved, self._limits))
+        listed = {one.pod.uid for step in approved for one in step.evictions}
+        rest = {one.pod.uid for step in others for one in step.evictions} - listed
+        fates = fates.hold(lambda one: NotProposed(proposal.hash) if one.pod.uid in rest else None)
+        goes_on = not listed.isdisjoint(one.pod.uid for one in fates.going)
+        return fates, structs.replace(proposal, since=self._context.now) if goes_on else proposal
+
+
+def _split_covered(steps: Sequence[_Step], allowance: Allowance | None) -> tuple[list[_Step], list[_Step]]:
+    """Return the parts of steps that the standing approval lets go, and the steps of which it lets nothing go.
+
+    Those that may go at once come first: what is left of it must not be reserved for what waits.
     """
-    if proposal is None or not proposal.approved:
-        fates = _hold_rest(fates, _share(steps, limits.rates))
-        proposal = proposal or propose(fates.going, context.policy, context.now)
-        return fates.hold(lambda eviction: _await_approval(eviction, proposal, context.policy)), proposal
-    approved = []
-    for step in steps:
-        part = step.evictions if step.obstacle is not None else approved_part(step.evictions, proposal)
+    if allowance is None:
+        return [], list(steps)
+    covered: list[_Step] = []
+    others: list[_Step] = []
+    for step in sorted(steps, key=lambda step: step.obstacle is not None):
+        part = allowance.take(step.evictions)
         if part:
-            approved.append(_Step(part, step.obstacle))
-    fates = _hold_rest(fates, _share(approved, limits))
-    listed = {one.pod.uid for step in approved for one in step.evictions}
-    fates = fates.hold(lambda one: NotProposed(proposal.hash) if one.pod.uid not in listed else None)
-    return fates, structs.replace(proposal, since=context.now) if fates.going else proposal
+            unread = None if allowance.is_read else ApprovalUnread(allowance.plan)
+            covered.append(_Step(part, step.obstacle or unread))
+        else:
+            others.append(step)
+    return covered, others
+
+
+def _cannot_be_carried_out(proposal: Proposal, steps: Iterable[_Step]) -> bool:
+    """Return whether a proposal that nobody has approved yet needs a right that this account lacks."""
+    # While the API server is still being asked, as after a start, nothing speaks against it yet.
+    lacking = (step.evictions for step in steps if isinstance(step.obstacle, RightMissing) and step.obstacle.known)
+    return not proposal.approved and any(one.pod.uid in proposal.uids for step in lacking for one in step)
 
 
 def _await_approval(eviction: Eviction, proposal: Proposal | None, policy: Policy) -> Refusal:
@@ -664,20 +792,26 @@ def describe_refused_requests(refused: RefusalWait, forbidden: str | None, said:
     return RequestsRefused(refused.times, refused.left, refused.words)
 
 
-def _probe(steps: Sequence[_Step], obstacles: _Obstacles, memory: Memory) -> list[_Step]:
+def _may_go(first: Eviction, memory: Memory, allowance: Allowance | None) -> bool:
+    """Return whether a step that begins with this eviction may go by what people have approved, if they have."""
+    if allowance is not None and allowance.is_read and allowance.covers(first):
+        return True
+    if memory.proposal is not None and memory.proposal.approved:
+        return first.pod.uid in memory.proposal.uids
+    return allowance is None
+
+
+def _probe(
+    steps: Sequence[_Step], obstacles: _Obstacles, moves: Iterable[Move], may_go: Callable[[Eviction], bool]
+) -> list[_Step]:
     """Let one eviction go, to see whether the cluster replaces pods: in the namespace where the fewest have failed.
 
     Where every step needs several concurrent evictions, as many go as the first of them needs. The rest of the step,
     and all other steps, wait as before.
     """
     of_probe = obstacles.of_probe()
-    failures = Counter(move.namespace for move in memory.moves if move.overdue)
-    approved = memory.proposal.uids if memory.proposal is not None and memory.proposal.approved else None
-    possible = (
-        step
-        for step in steps
-        if of_probe.find(step.evictions) is None and (approved is None or step.first.pod.uid in approved)
-    )
+    failures = Counter(move.namespace for move in moves if move.overdue)
+    possible = (step for step in steps if of_probe.find(step.evictions) is None and may_go(step.first))
     chosen = min(possible, key=lambda step: _rank_probe(step.first, failures), default=None)
     if chosen is None:
         return list(steps)

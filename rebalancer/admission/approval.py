@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from rebalancer.model.moves import Memory, Proposal
+from rebalancer.model.approvals import NO_COVERAGE, Coverage, Proposal
+from rebalancer.model.moves import Memory
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.plan import Plan
@@ -92,8 +93,13 @@ def _is_under_way(proposal: Proposal, plan: Plan, memory: Memory) -> bool:
     return possible or not in_flight.isdisjoint(proposal.uids)
 
 
-def propose(evictions: Sequence[Eviction], policy: Policy, now: datetime) -> Proposal | None:
-    """Return the proposal of these evictions, of as many whole steps as it may have; None if there are none."""
+def propose(
+    evictions: Sequence[Eviction], policy: Policy, now: datetime, coverage: Coverage = NO_COVERAGE
+) -> Proposal | None:
+    """Return the proposal of these evictions, of as many whole steps as it may have; None if there are none.
+
+    `coverage` is what its approval as a whole covers.
+    """
     chosen: list[Eviction] = []
     for step in split_steps(evictions):
         part = step[: MOST_PROPOSED - len(chosen)]
@@ -107,6 +113,7 @@ def propose(evictions: Sequence[Eviction], policy: Policy, now: datetime) -> Pro
         since=now,
         uids=tuple(eviction.pod.uid for eviction in chosen),
         preempted=tuple(uid for eviction in chosen for uid in eviction.preempted),
+        coverage=coverage,
     )
 
 

@@ -56,7 +56,7 @@ def _format_time(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%SZ}"
 
 
-class _Loader(yaml.SafeLoader):
+class StrictLoader(yaml.SafeLoader):
     """YAML without its own timestamps, which accept a date or a time without a zone."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012  # as PyYAML declares it
@@ -86,7 +86,7 @@ def read_pause(text: str) -> Pause:
     if len(text) > _LARGEST:
         return Pause(unreadable=f"it has {len(text):,} characters; expected at most {_LARGEST:,}")
     try:
-        file = msgspec.convert(yaml.load(text, _Loader), _File)  # noqa: S506  # it is a safe one
+        file = msgspec.convert(yaml.load(text, StrictLoader), _File)  # noqa: S506  # it is a safe one
         until = file.until.astimezone(UTC) if file.until is not None else None
     except Exception as error:  # noqa: BLE001  # YAML fails in many ways, and each of them must count as a pause
         return Pause(unreadable=to_one_line(str(error)) or type(error).__name__)

@@ -1,17 +1,16 @@
 """`rebalancer pause`: nothing is evicted until somebody resumes, or for a while."""
 
 import argparse
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from rebalancer.admission.pause import KEY, Pause, format_pause, to_one_line
 from rebalancer.cli.elsewhere import list_elsewhere
 from rebalancer.cli.errors import Exit, UsageError, warn
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.pause_client import Target, connect_switch, current_user, explain_refusals
+from rebalancer.cli.pause_client import Target, connect_switch, current_user, explain_refusals, parse_duration_flag
 from rebalancer.cli.settings_flags import add_settings_arguments
 from rebalancer.cli.terminal import say
 from rebalancer.model.words import format_duration
-from rebalancer.policy.durations import parse_duration
 
 _EPILOG = (
     "It writes the key pause.yaml of the ConfigMap rebalancer-control, which the controller watches: evictions stop "
@@ -28,7 +27,7 @@ def add_arguments(parser: Parser) -> None:
         "--for",
         dest="lasting",
         metavar="DURATION",
-        type=_parse_duration_flag,
+        type=parse_duration_flag,
         help="how long, such as 30m or 2h (default: until resumed)",
     )
     parser.add_argument(
@@ -63,13 +62,3 @@ def _describe_effect(target: Target) -> str:
             "there, and for no other."
         )
     return "Evictions stop within a second; `rebalancer resume` ends the pause."
-
-
-def _parse_duration_flag(text: str) -> timedelta:
-    try:
-        duration = parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
-    if not duration:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected more than 0s")
-    return duration

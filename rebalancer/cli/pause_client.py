@@ -9,6 +9,7 @@ import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 import msgspec
@@ -22,6 +23,7 @@ from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.settings_flags import load_flags
 from rebalancer.history.declared import Declaration, format_declaration
 from rebalancer.model.history import UNKNOWN
+from rebalancer.policy.durations import parse_duration
 from rebalancer.ports import LeaseUnavailable
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
@@ -131,3 +133,14 @@ def explain_refusals(target: Target) -> Iterator[None]:
         raise CliError(str(error)) from None
     except ClusterError as error:
         raise CliError(str(error)) from None
+
+
+def parse_duration_flag(text: str) -> timedelta:
+    """Read how long something is to last."""
+    try:
+        duration = parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
+    if not duration:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected more than 0s")
+    return duration

@@ -208,7 +208,11 @@ def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> 
             admission=admission,
             fates=admission.fates,
             memory=structs.replace(
-                memory, proposal=admission.proposal, windows=admission.windows, queued=admission.queued
+                memory,
+                proposal=admission.proposal,
+                windows=admission.windows,
+                queued=admission.queued,
+                **admission.whole.stored,
             ),
             context=context,
             relaxations=relaxations,

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 
 from rebalancer.account.happened import Blocked, Evicted, Failed, Occurrence
+from rebalancer.admission.standing import charge, discharge, is_in_force
 from rebalancer.controller.premises import describe_broken_premise
 from rebalancer.controller.sender import PLAN_VALID_FOR
 from rebalancer.controller.state import (
@@ -75,14 +76,23 @@ def queue_evictions(state: LoopState, evictions: tuple[Eviction, ...], now: date
     for eviction in evictions:
         owner = state.cycle.snapshot.workload.get(eviction.owner_uid) if state.cycle is not None else None
         goal = eviction.repair.goal if eviction.repair.extra else None
-        move = _make_move(eviction, owner, now)
+        approval = _find_approval(state, eviction)
+        move = _make_move(eviction, owner, approval, now)
         memory = record_request(memory, move, extra_goal=goal)
+        if memory.standing and memory.standing.plan == approval:
+            memory = charge(memory, eviction)
     return replace(
         state, queue=replace(state.queue, evictions=evictions, sent={}, silent=frozenset()), memory=memory
     ), (Save(),)
 
 
-def _make_move(eviction: Eviction, owner: Workload | None, now: datetime) -> Move:
+def _find_approval(state: LoopState, eviction: Eviction) -> str | UnsetType:
+    """Return the plan by whose approval an eviction goes, UNSET where none is needed."""
+    approved_by = state.cycle.admission.approved_by if state.cycle is not None else {}
+    return approved_by.get(eviction.pod.uid, UNSET)
+
+
+def _make_move(eviction: Eviction, owner: Workload | None, approval: str | UnsetType, now: datetime) -> Move:
     pod = eviction.pod
     return Move(
         uid=pod.uid,
@@ -98,6 +108,7 @@ def _make_move(eviction: Eviction, owner: Workload | None, now: datetime) -> Mov
         targets=tuple(target for target in eviction.targets if len(target.values) <= _MOST_TARGETS),
         requested_at=now,
         changed_at=now,
+        approval=approval,
     )
 
 
@@ -129,7 +140,7 @@ def _keep(state: LoopState, remaining: tuple[Eviction, ...]) -> LoopState:
 
 def _forget(state: LoopState, uid: str) -> LoopState:
     """Forget a move that was not sent."""
-    return replace(state, memory=forget_request(state.memory, uid))
+    return replace(state, memory=discharge(forget_request(state.memory, uid), uid))
 
 
 def _is_required(sent: Mapping[str, int], eviction: Eviction) -> bool:
@@ -164,9 +175,18 @@ def _drop_forbidden(state: LoopState, now: datetime) -> LoopState:
         return state
     if not state.leadership.leads or state.mode is Mode.OBSERVE or state.in_force.pause is not None:
         return drop_queue(state)
+    state = _drop_withdrawn(state, now)
     assert state.cycle is not None
     too_old = now > state.cycle.context.now + PLAN_VALID_FOR  # if the clock was not set: the sender knows exactly
     return drop_queue(state, finish_steps=True) if too_old or state.leadership.stopping else state
+
+
+def _drop_withdrawn(state: LoopState, now: datetime) -> LoopState:
+    """Forget what an approval of a whole plan has let go that is withdrawn since, or whose time is over."""
+    standing = state.memory.standing
+    if not standing or is_in_force(standing, state.in_force.written, now):
+        return state
+    return _keep(state, tuple(one for one in state.queue.evictions if _find_approval(state, one) != standing.plan))
 
 
 def _next_eviction(state: LoopState) -> Eviction | None:

@@ -31,8 +31,10 @@ from rebalancer.account.happened import (
     find_team_changes,
     find_team_problems,
     find_violations,
+    find_whole,
     find_zones,
 )
+from rebalancer.admission.standing import NO_OUTCOME
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import (
     InForce,
@@ -112,6 +114,8 @@ def _find_of_cycle(before: LoopState, cycle: Cycle, after: LoopState) -> Iterato
         yield from find_capacity(cycle.capacity.decision)
     proposals = before.memory.proposal, cycle.memory.proposal
     yield from find_approvals(*proposals, cycle.plan, cycle.context.policy, cycle.context.now)
+    whole = before.cycle.admission.whole if before.cycle is not None else NO_OUTCOME
+    yield from find_whole(whole, cycle.admission.whole)
 
 
 def _subjects(before: Cycle | None, cycle: Cycle, policy_since: datetime) -> FindSubjects:

@@ -53,6 +53,7 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
         replace(
             acts,
             approved=in_force.approved,
+            written=in_force.written,
             policy=in_force.policy.cluster.hash,
             policy_error=in_force.policy_error,
         ),
@@ -76,7 +77,7 @@ def _take_act(acts: Acts, event: LoopEvent) -> Acts:
         case PauseRead(author=Author()):
             return replace(acts, pause=event.pause, pause_author=event.author)
         case ApprovalRead():
-            return replace(acts, approval_author=event.author)
+            return replace(acts, approval_author=event.author, written_author=event.written_author)
         case PolicyLoaded() | PolicyRefused() | PolicyAuthorRead():
             return replace(acts, policy_author=event.author)
         case _:

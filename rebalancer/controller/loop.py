@@ -118,7 +118,8 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
         case PauseRead():
             return _handle_pause(state, event, now)
         case ApprovalRead():
-            return replace(state, in_force=replace(state.in_force, approved=event.approved)), ()
+            in_force = replace(state.in_force, approved=event.approved, written=event.written)
+            return replace(state, in_force=in_force), ()
         case GuardsRead():
             return _handle_guards(state, event), ()
         case RightsRead():
@@ -180,6 +181,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         turn=state.turn,
         pause=state.in_force.pause,
         approved=state.in_force.approved,
+        written=state.in_force.written,
         at_once=state.process.at_once,
         requests=event.requests,
         guards=state.guards,

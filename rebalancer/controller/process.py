@@ -15,7 +15,7 @@ import structlog
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from rebalancer.adapters.kubernetes.access import may_evict
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
@@ -46,9 +46,10 @@ from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
 from rebalancer.controller.valid_policy import ValidPolicyKeeper
 from rebalancer.history.people import Acts
+from rebalancer.model.approvals import Proposal
 from rebalancer.model.cluster import ConfigMap, describe_unmodelled
 from rebalancer.model.events import Regarding
-from rebalancer.model.moves import Memory, Proposal
+from rebalancer.model.moves import Memory
 from rebalancer.policy import Mode, select_team_namespaces
 from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.ports import MEMORY_KEY
@@ -336,7 +337,7 @@ class _Controller:
             uids=tuple(eviction.uid for eviction in plan.evictions),
             approved=True,
         )
-        return structs.replace(memory, proposal=proposal)
+        return structs.replace(memory, proposal=proposal, standing=UNSET)
 
     def _make_elector(self) -> Elector:
         settings = self._settings

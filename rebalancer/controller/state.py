@@ -13,6 +13,7 @@ from rebalancer.admission.guards import NO_ANSWERS, GuardAnswer, GuardState
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import Rights
 from rebalancer.admission.slow_start import WindowUses, describe_windows
+from rebalancer.admission.written import NOT_READ, NOTHING_WRITTEN, Written
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.controller.capacity import CapacityReading
 from rebalancer.controller.cycle import Cycle
@@ -153,10 +154,15 @@ class PauseRead:
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalRead:
-    """The hash of the plan that a person has approved last was read, "" where there is none."""
+    """The approvals were read: the hash of the plan that a person has approved last, "" where there is none.
+
+    `written` is the approval of a whole plan.
+    """
 
     approved: str
+    written: Written = NOTHING_WRITTEN
     author: Author = NOBODY
+    written_author: Author = NOBODY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,6 +327,8 @@ class InForce:
     pause: Pause | None = None
     approved: str = ""
     """The hash of the plan that a person has approved last, "" if there is none."""
+    written: Written = NOT_READ
+    """The approval of a whole plan as it is written."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

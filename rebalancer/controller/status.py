@@ -34,6 +34,7 @@ from rebalancer.reporting.documents.status import (
     prevention_status,
     refused_evictions,
     slow_start_status,
+    standing_status,
     team_errors,
 )
 from rebalancer.reporting.documents.waits import (
@@ -120,6 +121,8 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         losses=loss_status(cycle.losses) if cycle else (),
         figures=cycle.overview.find_figures(account) if cycle and account else None,
         approval=approval_status(cycle.plan, cycle.memory.proposal, cycle.context.policy) if cycle else None,
+        standing=standing_status(state.memory.standing or None),
+        approval_problem=cycle.admission.whole.problem if cycle else "",
         refusals=count_refusals(cycle.account, len(cycle.assessment.deadlocks)) if cycle else {},
         waits=find_waits(account) if account else (),
         holds=_find_holds(state),

@@ -9,11 +9,19 @@ from datetime import UTC, datetime
 
 import structlog
 
-from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, find_approval, find_author, find_pause
+from rebalancer.adapters.kubernetes.configmaps import (
+    APPROVAL,
+    CONTROL,
+    find_approval,
+    find_author,
+    find_pause,
+    find_written,
+)
 from rebalancer.adapters.kubernetes.reflector import Contents, Reflector
 from rebalancer.adapters.kubernetes.transport import Transport
 from rebalancer.admission import approval
 from rebalancer.admission.pause import KEY, Pause
+from rebalancer.admission.written import APPROVAL_KEY, NOTHING_WRITTEN, Written, unreadable
 from rebalancer.controller.state import ApprovalRead, LoopEvent, PauseRead
 from rebalancer.decoding.config_maps import CONFIG_MAPS
 from rebalancer.model.cluster import ConfigMap
@@ -55,13 +63,37 @@ def author_from_contents(contents: Contents, key: str) -> Author:
     return find_author(config_maps[0], key) if config_maps else NOBODY
 
 
+def written_from_contents(contents: Contents) -> Written:
+    """Return the approval of a whole plan in what the watch has read."""
+    for fault in contents.faults:
+        return unreadable(fault.message)
+    config_maps: tuple[ConfigMap, ...] = contents.objects
+    return find_written(config_maps[0]) if config_maps else NOTHING_WRITTEN
+
+
 def watch_approvals(transport: Transport, namespace: str, tell: Callable[[LoopEvent], None]) -> Reflector:
-    """Return the watch, not yet started, that reports every change to the loop."""
+    """Return the watch, not yet started, that reports every change to the loop.
+
+    What cannot be read is logged, once.
+    """
+    logged = ""
 
     def report(contents: Contents) -> None:
+        nonlocal logged
         # What cannot be read approves nothing.
         config_maps: tuple[ConfigMap, ...] = contents.objects
         approved = find_approval(config_maps[0]) if config_maps else ""
-        tell(ApprovalRead(approved=approved, author=author_from_contents(contents, approval.KEY)))
+        written = written_from_contents(contents)
+        if written.problem and written.problem != logged:
+            _log.warning("approval has no effect", reason=written.problem)
+        logged = written.problem
+        tell(
+            ApprovalRead(
+                approved=approved,
+                written=written,
+                author=author_from_contents(contents, approval.KEY),
+                written_author=author_from_contents(contents, APPROVAL_KEY),
+            )
+        )
 
     return Reflector(transport, CONFIG_MAPS, namespace=namespace, name=APPROVAL, changed=report)

@@ -37,6 +37,7 @@ def move_entries(happened: Iterable[Occurrence], snapshot: Snapshot | None, now:
                 replacement_node=(replacement.node or "") if replacement is not None else "",
                 outcome=move.state,
                 since=seconds_of(move.requested_at),
+                approval=move.approval or "",
             )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import structs
 
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.written import NOT_READ, Written
 from rebalancer.history.outbox import seconds_of
 from rebalancer.history.words import cut
 from rebalancer.model.history import NOBODY, UNKNOWN, Author, Entry, EntryKind, Noted
@@ -27,6 +28,9 @@ class Acts:
     """None before the kill switch was read."""
     approved: str = ""
     approval_author: Author = NOBODY
+    written: Written = NOT_READ
+    """The approval of a whole plan."""
+    written_author: Author = NOBODY
     policy: str = ""
     """The hash of the cluster policy in force."""
     policy_error: str = ""
@@ -48,6 +52,7 @@ def note_people(noted: Noted, acts: Acts, now: datetime) -> tuple[tuple[Entry, .
     following = structs.replace(
         _note_pause(noted, acts, now),
         approved=acts.approved or noted.approved,  # an approval that is not read yet has not been withdrawn
+        whole=acts.written.id or noted.whole,
     )
     if acts.policy_author is not None:
         refused = make_token(acts.policy_error) if acts.policy_error else ""
@@ -87,6 +92,13 @@ def _pause_entries(noted: Noted, following: Noted, acts: Acts, now: datetime) ->
 def _other_entries(noted: Noted, following: Noted, acts: Acts, now: datetime) -> Iterator[Entry]:
     if following.approved != noted.approved:
         yield _act(EntryKind.APPROVED, _about(acts.approval_author, acts.approved), now, what=acts.approved)
+    whole = acts.written.approval
+    if whole is not None and following.whole != noted.whole:
+        author = _about(acts.written_author, whole.plan)
+        author = structs.replace(author, who=author.who or whole.by)
+        yield _act(
+            EntryKind.APPROVED, author, now, what=whole.plan, number=whole.evictions, until=seconds_of(whole.until)
+        )
     if following.policy != noted.policy:
         yield _act(EntryKind.POLICY_CHANGED, acts.policy_author or NOBODY, now, what=acts.policy)
     if following.refused and following.refused != noted.refused:
@@ -98,7 +110,8 @@ def _about(author: Author, of: str) -> Author:
     return author if author.of == of else structs.replace(author, who="")
 
 
-def _act(kind: EntryKind, author: Author, now: datetime, *, what: str = "", until: int = 0) -> Entry:
+def _act(kind: EntryKind, author: Author, now: datetime, *, what: str = "", until: int = 0, number: int = 0) -> Entry:
     """Make an entry; the field manager stands in for a person whom nothing names."""
-    act = Entry(seq=0, at=seconds_of(now), kind=kind, who=cut(author.who or UNKNOWN), what=cut(what), until=until)
+    who = cut(author.who or UNKNOWN)
+    act = Entry(seq=0, at=seconds_of(now), kind=kind, who=who, what=cut(what), until=until, number=number)
     return act if author.who else structs.replace(act, manager=cut(author.manager), since=author.at)

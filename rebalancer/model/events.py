@@ -29,6 +29,8 @@ class EventReason(StrEnum):
     PLAN_PROPOSED = "PlanProposed"
     PLAN_APPROVED = "PlanApproved"
     PLAN_EXPIRED = "PlanExpired"
+    APPROVAL_ENDED = "ApprovalEnded"
+    APPROVAL_INVALID = "ApprovalInvalid"
     CAPACITY_REQUESTED = "CapacityRequested"
     CAPACITY_READY = "CapacityReady"
     CAPACITY_FAILED = "CapacityFailed"
@@ -62,6 +64,8 @@ _ACTIONS = {
     EventReason.PLAN_PROPOSED: "Propose",
     EventReason.PLAN_APPROVED: "Approve",
     EventReason.PLAN_EXPIRED: "Expire",
+    EventReason.APPROVAL_ENDED: "Approve",
+    EventReason.APPROVAL_INVALID: "Approve",
     EventReason.CAPACITY_REQUESTED: "RequestCapacity",
     EventReason.CAPACITY_READY: "RequestCapacity",
     EventReason.CAPACITY_FAILED: "RequestCapacity",
@@ -77,6 +81,7 @@ _ACTIONS = {
 }
 _WARNINGS = frozenset(
     {
+        EventReason.APPROVAL_INVALID,
         EventReason.SKEW_VIOLATED,
         EventReason.SHARE_LIMIT_VIOLATED,
         EventReason.SHARE_LIMIT_INFEASIBLE,

@@ -100,16 +100,21 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     since: int = field(default=0, name="b")
     """When what has ended began: a move was requested, a violation observed; 0 if that is not known."""
     until: int = field(default=0, name="l")
-    """When a pause ends by itself, 0 if it does not."""
+    """When a pause, or the approval of a whole plan, ends by itself, 0 if it does not."""
     who: str = field(default="", name="a")
     """The process that leads, or whoever has paused, resumed, approved, changed the policy: declared, or UNKNOWN."""
     manager: str = field(default="", name="r")
     number: int = field(default=0, name="c")
-    """How many workloads a violation concerns or are violated in a sample, entries were dropped, nodes a zone had."""
+    """How many workloads a violation concerns or are violated in a sample, entries were dropped, nodes a zone had.
+
+    Of the approval of a whole plan: how many evictions it allows.
+    """
     above: int = field(default=0, name="h")
     """Of a sample: how many pods are above the bounds of their domains. Of a lost zone: how many pods it held."""
     skew: int = field(default=0, name="x")
     """Of a sample: the largest skew."""
+    approval: str = field(default="", name="j")
+    """Of a move in mode Approve: the hash of the plan by whose approval it was requested."""
 
 
 class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -126,6 +131,8 @@ class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     paused_at: int = 0
     approved: str = ""
     """The hash of the plan that was approved last."""
+    whole: str = ""
+    """The identity of the approval of a whole plan that was written last."""
     policy: str = ""
     """The hash of the cluster policy in force."""
     refused: str = ""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
+from rebalancer.model.approvals import Proposal, StandingApproval
 from rebalancer.model.breaker import CLOSED, BreakerState
 from rebalancer.model.history import Entry, Noted
 from rebalancer.model.losses import DomainLoss
@@ -160,6 +161,8 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
 
     If the repeated request is refused or not sent, the first one may still be carried out.
     """
+    approval: str | UnsetType = UNSET
+    """In mode Approve the hash of the plan whose approval it was sent by."""
 
     @property
     def in_flight(self) -> bool:
@@ -362,27 +365,6 @@ class CapacityAttempt(Struct, frozen=True, gc=False, kw_only=True):
     failure: str = ""
 
 
-class Proposal(Struct, frozen=True, gc=False, kw_only=True):
-    """Evictions that wait for the approval of a person, or have it: `uids` are those of the pods, in order.
-
-    `hash` is what a person approves, `policy` the policy's hash. `since` is when it was proposed; once it is approved,
-    when that was or when the last of its evictions was admitted. `preempted` are the UIDs of the pods that may be
-    preempted for their replacements.
-    """
-
-    hash: str
-    policy: str
-    since: Moment
-    uids: tuple[str, ...]
-    approved: bool = False
-    preempted: tuple[str, ...] = ()
-
-    @property
-    def concerned(self) -> frozenset[str]:
-        """The UIDs of all pods that it may cost."""
-        return frozenset((*self.uids, *self.preempted))
-
-
 class PlanningMemory(Struct, frozen=True, kw_only=True):
     """What assessment and plan read of the memory: they see nothing else, and a plan serves while it is equal.
 
@@ -444,6 +426,10 @@ class Memory(PlanningMemory, frozen=True, kw_only=True):
     """After the last cycle."""
     proposal: Proposal | None = None
     """In mode Approve."""
+    standing: StandingApproval | UnsetType = UNSET
+    """In mode Approve the approval of a whole plan that is carried out; not stored where there is none."""
+    consumed: tuple[str, ...] | UnsetType = UNSET
+    """Identities of the last approvals of whole plans that came into force: each does so once."""
     capacity_attempts: tuple[CapacityAttempt, ...] = ()
     """Those of the last days."""
     capacity_wanted: tuple[tuple[str, Moment], ...] = ()

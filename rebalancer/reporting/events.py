@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from rebalancer.account.ended import Dropped, Gone
 from rebalancer.account.happened import (
+    ApprovalProblem,
     Approved,
     Blocked,
     CapacityEnded,
@@ -45,6 +46,8 @@ from rebalancer.account.happened import (
     TeamPolicyRefused,
     ViolationBegan,
     ViolationEnded,
+    WholeApproved,
+    WholeEnded,
     ZoneLost,
     ZoneReturned,
     find_workloads,
@@ -56,8 +59,9 @@ from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token
 from rebalancer.assessment.deadlocks import Deadlock
 from rebalancer.capacity.requests import RequestChange, Result
+from rebalancer.model.approvals import Proposal, StandingApproval
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
-from rebalancer.model.moves import CapacityRequest, Move, MoveState, Proposal, Reference, name_domains
+from rebalancer.model.moves import CapacityRequest, Move, MoveState, Reference, name_domains
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.words import name_list, plural
 from rebalancer.planning.plan import Plan
@@ -141,6 +145,14 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
         case Approved(proposal):
             note = f"{_name_plan(proposal)} is approved and is carried out"
             return _about(objects.approval, EventReason.PLAN_APPROVED, note)
+        case WholeApproved(standing):
+            note = f"{_whole_text(standing)} is approved and is carried out"
+            return _about(objects.approval, EventReason.PLAN_APPROVED, note)
+        case WholeEnded(standing, why):
+            note = f"the approval of {_whole_text(standing)} has ended, with {standing.left} left: {why}"
+            return _about(objects.approval, EventReason.APPROVAL_ENDED, note)
+        case ApprovalProblem(why):
+            return _about(objects.approval, EventReason.APPROVAL_INVALID, why)
         case PreventionStopped(why):
             return _about(objects.policy, EventReason.PREVENTION_STOPPED, f"no deletion cost is written: {why}")
         case PreventionResumed():
@@ -239,6 +251,12 @@ def _deadlock_events(deadlock: Deadlock) -> Iterator[Event]:
 
 def _name_plan(proposal: Proposal) -> str:
     return f"plan {proposal.hash} of {plural(len(proposal.uids), 'eviction')}"
+
+
+def _whole_text(standing: StandingApproval) -> str:
+    """Name a plan that is approved as a whole, with its bounds."""
+    bound = f"up to {plural(standing.evictions, 'eviction')} until {standing.until:%Y-%m-%d %H:%M:%SZ}"
+    return f"plan {standing.plan} with its later steps, {bound}{f', by {standing.by}' if standing.by else ''},"
 
 
 def _name_evictions(plan: Plan, proposal: Proposal) -> str:

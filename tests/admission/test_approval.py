@@ -15,7 +15,8 @@ from rebalancer.admission.admit import Admission, AdmissionContext, AwaitsApprov
 from rebalancer.admission.approval import MOST_PROPOSED, approved_part, find_proposal, plan_hash, propose
 from rebalancer.admission.memory import update_memory
 from rebalancer.admission.pause import Pause
-from rebalancer.model.moves import NO_MEMORY, Memory, MoveState, Proposal
+from rebalancer.model.approvals import Proposal
+from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.eviction import Eviction, Preempted

@@ -30,8 +30,9 @@ from rebalancer.admission.guards import (
     next_question,
     take_answers,
 )
+from rebalancer.model.approvals import Proposal
 from rebalancer.model.facts import Refusal
-from rebalancer.model.moves import NO_MEMORY, Memory, MoveState, Proposal
+from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
 from rebalancer.model.pods import Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.policy import Amount, Budgets, Expect, Guard, Guards, Mode, Policy, Prometheus

@@ -24,8 +24,9 @@ from rebalancer.admission.slow_start import (
     describe_windows,
 )
 from rebalancer.engine import evaluate
+from rebalancer.model.approvals import Proposal
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState
-from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, OwnFailure, Proposal, Reference, StartWindow
+from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, OwnFailure, Reference, StartWindow
 from rebalancer.model.pods import Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from rebalancer.admission.written import WholeApproval, read_written
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.controller.status import status_documents
@@ -55,13 +58,15 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_the_plan_that_waits_is_approved(named: bool, server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """By its hash, with or without naming it; what it evicts is shown."""
+def test_the_evictions_of_the_plan_that_waits_are_approved(
+    named: bool, server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --step by its hash, with or without naming it; what it evicts is shown."""
     status = proposed(Mode.APPROVE)
     server.put(STATUS, data=status)
     plan = json.loads(status[PLAN_KEY])
     assert plan["evictions"]
-    assert entry.main(["approve", "--yes", *([plan["planHash"]] if named else [])]) == Exit.FINE
+    assert entry.main(["approve", "--step", "--yes", *([plan["planHash"]] if named else [])]) == Exit.FINE
     assert server.data(APPROVAL) == {"approved": plan["planHash"]}
     out = capsys.readouterr().out
     assert out.startswith(f"Plan {plan['planHash']}: {len(plan['evictions'])} eviction")
@@ -69,6 +74,107 @@ def test_the_plan_that_waits_is_approved(named: bool, server: ApiServer, capsys:
     for eviction in plan["evictions"]:
         where = eviction["predicted"]["domains"]["topology.kubernetes.io/zone"][0]
         assert f"  {eviction['namespace']}/{eviction['pod']}  {eviction['node']} -> zone {where}" in out
+
+
+def whole(server: ApiServer) -> WholeApproval:
+    """Return the approval that was written."""
+    assert set(server.data(APPROVAL)) == {"approval.yaml"}
+    written = read_written(server.data(APPROVAL)["approval.yaml"])
+    assert written.approval is not None
+    return written.approval
+
+
+def test_a_plan_is_approved_with_its_later_steps(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """As many evictions as the plan needs, for as long as a proposal lasts; who did it is written beside."""
+    status = proposed(Mode.APPROVE)
+    server.put(STATUS, data=status)
+    plan = json.loads(status[PLAN_KEY])
+    assert entry.main(["approve", "--yes"]) == Exit.FINE
+    approval = whole(server)
+    assert (approval.plan, approval.evictions) == (plan["planHash"], 4)
+    assert (approval.workloads, approval.namespaces) == ((), ())
+    assert approval.by
+    lasts = approval.until - leaders_now()
+    assert timedelta(minutes=14) < lasts <= timedelta(minutes=15), "the policy's planTTL"
+    out = capsys.readouterr().out
+    assert f"With its later steps: up to 4 evictions until {approval.until:%Y-%m-%d %H:%M:%SZ}, of" in out
+    assert "  shop/deployment/web: 4 evictions" in out
+
+
+def leaders_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--evictions", "2"], {"evictions": 2}),
+        (["--workload", "Shop/Deployment/web"], {"evictions": 4, "workloads": ("shop/deployment/web",)}),
+        (["-N", "shop", "--evictions=9"], {"evictions": 9, "namespaces": ("shop",)}),
+        (["--in-namespace", "shop", "--in-namespace", "bank"], {"evictions": 4, "namespaces": ("shop", "bank")}),
+    ],
+)
+def test_an_approval_has_bounds(flags: list[str], expected: dict[str, Any], server: ApiServer) -> None:
+    server.put(STATUS, data=proposed(Mode.APPROVE))
+    assert entry.main(["approve", "--yes", "--for", "2h", *flags]) == Exit.FINE
+    approval = whole(server)
+    assert timedelta(minutes=119) < approval.until - leaders_now() <= timedelta(hours=2)
+    assert {name: getattr(approval, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        (
+            ["--step", "--evictions", "2"],
+            Exit.USAGE,
+            "--step approves exactly the evictions of the plan; leave --evictions=2",
+        ),
+        (["--step", "-N", "shop"], Exit.USAGE, "leave --in-namespace=shop out"),
+        (["--evictions", "0"], Exit.USAGE, "found '0', expected a number between 1 and 1000"),
+        (["--evictions", "many"], Exit.USAGE, "found 'many', expected a number between 1 and 1000"),
+        (["--for", "0s"], Exit.USAGE, "found '0s', expected more than 0s"),
+        (["--workload", "web"], Exit.USAGE, "found 'web', expected NAMESPACE/KIND/NAME such as shop/deployment/web"),
+        (
+            ["-N", "bank"],
+            Exit.ERROR,
+            "repairs nothing of these workloads and namespaces; it repairs shop/deployment/web",
+        ),
+    ],
+)
+def test_bounds_that_cannot_be_are_refused(
+    flags: list[str], code: Exit, message: str, server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.put(STATUS, data=proposed(Mode.APPROVE))
+    code_given: object = None
+    with suppress(SystemExit):
+        code_given = entry.main(["approve", "--yes", *flags])
+    assert code_given in {code, None}
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert server.data(APPROVAL) == {}
+
+
+def test_a_plan_of_another_release_is_approved_by_its_step(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its status does not have what the plan repairs."""
+    written = proposed(Mode.APPROVE)
+    status = json.loads(written[STATUS_KEY])
+    del status["approval"]["repairs"]
+    server.put(STATUS, data={**written, STATUS_KEY: json.dumps(status)})
+    assert entry.main(["approve", "--yes"]) == Exit.ERROR
+    assert "or approve its evictions alone with --step" in " ".join(capsys.readouterr().err.split())
+    assert server.data(APPROVAL) == {}
+
+
+def test_an_approval_that_is_replaced_is_named(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    written = proposed(Mode.APPROVE)
+    standing = {"plan": "f00", "by": "", "since": at(-60), "until": at(60), "evictions": 9, "left": 3}
+    server.put(
+        STATUS, data={**written, STATUS_KEY: json.dumps({**json.loads(written[STATUS_KEY]), "standing": standing})}
+    )
+    assert entry.main(["approve", "--yes"]) == Exit.FINE
+    assert "It replaces the approval of plan f00, which has 3 evictions left." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("typed", "code"), [("y", Exit.FINE), ("Yes", Exit.FINE), ("n", Exit.ERROR), ("", Exit.ERROR)])

@@ -27,7 +27,8 @@ from typing import Any, Final
 
 import pytest
 
-from rebalancer.model.moves import CapacityRequest, CapacityState, MoveState, Proposal
+from rebalancer.model.approvals import Proposal
+from rebalancer.model.moves import CapacityRequest, CapacityState, MoveState
 from tests.cluster.controller import NAMESPACE, ROOT, USER, Controller, environment, install, policy
 from tests.cluster.test_approval import APPROVAL, read_plan
 from tests.cluster.test_capacity import JOBS, QUICK_LEASE, by_zone, capacity_policy, lay_out_shop, nothing_left

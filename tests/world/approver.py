@@ -1,13 +1,22 @@
-"""An operator who reads the proposed plan now and then, and approves it by its hash: at once, late, or an old one."""
+"""An operator who reads the proposed plan now and then, and approves it: at once, late, or an old one.
 
+By its hash, which approves its evictions, or with its later steps, up to a number and until a time. Such an approval is
+now and then withdrawn, and applied again.
+"""
+
+from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
+from rebalancer.admission.written import WholeApproval, Written
 from rebalancer.ports import MEMORY_KEY
 from rebalancer.reporting.documents.memory import parse_memory
 
 if TYPE_CHECKING:
     from tests.world.world import World
+
+LATE = 5.0
+"""Seconds that a watch may take."""
 
 LATEST = 400.0
 """Seconds that an approval may take."""
@@ -19,6 +28,8 @@ class Approver:
     def __init__(self, world: "World", random: Random) -> None:
         self._world, self._random = world, random
         self._seen: list[str] = []
+        self._written: list[WholeApproval] = []
+        self.prefers_whole = random.random() < 0.6  # of the worlds
 
     def start(self) -> None:
         """Begin to read."""
@@ -31,19 +42,45 @@ class Approver:
             if proposal.hash not in self._seen:
                 self._seen.append(proposal.hash)
             drawn = random.random()
-            if drawn < 0.5:
+            if self.prefers_whole and drawn < 0.6:
+                self._approve_whole(proposal.hash)
+            elif drawn < 0.5:
                 self._approve(proposal.hash)
             elif drawn < 0.7:
                 world.hub.after(random.uniform(20, LATEST), lambda: self._approve(proposal.hash))
             elif drawn < 0.85:
                 self._approve(random.choice(self._seen))
+        if self._written and random.random() < 0.08:
+            self._write(None)
+        elif self._written and random.random() < 0.1:
+            self._write(random.choice(self._written))
         world.hub.after(random.uniform(5, 40), self._read)
+
+    def _approve_whole(self, hash_: str) -> None:
+        random, world = self._random, self._world
+        until = world.cluster.now + timedelta(seconds=random.choice([60, 300, 900, 900]))
+        namespaces = (random.choice(world.namespaces),) if random.random() < 0.2 else ()
+        approval = WholeApproval(plan=hash_, evictions=random.randint(1, 12), until=until, namespaces=namespaces)
+        self._written.append(approval)
+        self._write(approval)
+
+    def _write(self, approval: WholeApproval | None) -> None:
+        world = self._world
+        world.api.written = Written(approval=approval)
+        world.monitor.records.writes(approval)
+        world.note(f"approval.yaml has {approval}")
+        self._deliver()
 
     def _approve(self, hash_: str) -> None:
         world = self._world
         world.api.approved = hash_
         world.monitor.records.approves(hash_)
-        delay = self._random.choice([0.05, 0.05, 5.0])
-        world.note(f"plan {hash_} is approved, watched after {delay}s")
+        world.note(f"plan {hash_} is approved")
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Let the watches have what is written, at once or late."""
+        world = self._world
+        delay = self._random.choice([0.05, 0.05, LATE])
         for replica in world.living:
             world.hub.after(delay, replica.hear_approval)

@@ -9,6 +9,7 @@ from random import Random
 from msgspec import structs
 
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.written import NOTHING_WRITTEN, Written
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.placeholders import Placeholder
@@ -65,6 +66,8 @@ class Api:
     version: int = 1
     pause: Pause | None = None
     approved: str = ""
+    written: Written = NOTHING_WRITTEN
+    """The approval of a whole plan."""
     largest_memory: int = 4_200
     """Bytes of a stored memory: as 1 MiB is to a cluster a hundred times as large."""
     faults: Faults = field(default_factory=Faults)

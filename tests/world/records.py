@@ -1,9 +1,13 @@
 """The promises about records: what is stored of evictions, what people have approved, how a move is said to end."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
-from rebalancer.model.moves import Memory, Move, MoveState, Proposal
+from rebalancer.admission.standing import name_workload
+from rebalancer.admission.written import WholeApproval
+from rebalancer.model.approvals import Proposal
+from rebalancer.model.moves import Memory, Move, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
 from rebalancer.reporting.documents.memory import parse_memory
@@ -21,6 +25,24 @@ CLOCK_ERROR = 100.0
 
 SEEN_WITHIN = 60.0
 """Seconds within which a process has noticed what happened to an owner."""
+
+
+WITHDRAWN_SECONDS = 20.0
+"""After an approval was withdrawn: how long a watch, and a request that has begun, may take."""
+
+
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class _Whole:
+    """An approval of a whole plan: its bounds, how many pods were evicted by it, and when it was withdrawn."""
+
+    evictions: int = 0
+    until: datetime = _LONG_AGO
+    workloads: set[str] = field(default_factory=set)
+    ends: list[float] = field(default_factory=list)
+    taken: int = 0
 
 
 class Records:
@@ -47,6 +69,9 @@ class Records:
         self._proposals: dict[str, Proposal] = {}
         self._approved: set[str] = set()
         """UIDs of the pods that somebody has approved."""
+        self._whole: dict[str, _Whole] = {}
+        """The approvals of whole plans that have counted, by the plan's hash."""
+        self._current: WholeApproval | None = None
         state.store.pods.listeners.append(self._pod_changed)
         state.store.workloads.listeners.append(self._workload_changed)
 
@@ -72,6 +97,7 @@ class Records:
             self._breach(f"{move.pod} was evicted twice")
         self.granted[move.uid] = self._hub.seconds
         self.moves.append(move)
+        self._count_taken(move)
         self._owners.setdefault(move.owner_uid, []).append(self._hub.seconds)
 
     def is_disturbed(self, pod: Pod) -> None:
@@ -157,6 +183,58 @@ class Records:
         if proposal is not None and proposal.hash == hash_ and not proposal.approved:
             self._approved.update(proposal.uids)
 
+    def writes(self, approval: WholeApproval | None) -> None:
+        """Note what is written about whole plans: it counts if the plan waits, and ends what was written before."""
+        now, proposal = self._hub.seconds, self.stored.proposal
+        if self._current is not None and self._current != approval and self._current.plan in self._whole:
+            self._whole[self._current.plan].ends.append(now)
+        self._current = approval
+        if approval is None or proposal is None or proposal.hash != approval.plan or proposal.approved:
+            return
+        repairs = proposal.coverage.repairs if proposal.coverage else ()
+        workloads = {workload for repair in repairs for workload in repair.workloads}
+        whole = self._whole.setdefault(approval.plan, _Whole())
+        # One that is written over at once may have been read or not: either may count.
+        whole.evictions, whole.until = max(whole.evictions, approval.evictions), max(whole.until, approval.until)
+        whole.workloads.update(filter(approval.includes, workloads))
+        whole.ends.clear()
+
+    @property
+    def taken_by_whole(self) -> int:
+        """How many pods were evicted by approvals of whole plans."""
+        return sum(whole.taken for whole in self._whole.values())
+
     def is_approved(self, move: Move) -> bool:
-        """Return whether somebody has approved an eviction."""
-        return move.uid in self._approved
+        """Return whether somebody has approved an eviction, whether or not that has ended since."""
+        return move.uid in self._approved or self._find_lack(move) == ""
+
+    def _find_lack(self, move: Move) -> str:
+        """Say why an eviction is in no approval of a whole plan, "" if it is in one."""
+        whole = self._whole.get(move.approval or "")
+        if whole is None:
+            return "nobody has approved"
+        # A memory that is too large is stored without what the proposal covers: then only the leader knows it.
+        return (
+            "its workload is not approved"
+            if whole.workloads and name_workload(move.workload) not in whole.workloads
+            else ""
+        )
+
+    def _find_breach(self, move: Move) -> str:
+        """Say why an eviction is in no approval of a whole plan that is in force now, "" if it is in one."""
+        if lack := self._find_lack(move):
+            return lack
+        whole = self._whole[move.approval or ""]
+        late = [moment for moment in whole.ends if self._hub.seconds - moment > WITHDRAWN_SECONDS]
+        return "it was withdrawn" if late else ""
+
+    def _count_taken(self, move: Move) -> None:
+        """No approval takes away more pods than it allows."""
+        whole = self._whole.get(move.approval or "")
+        if whole is None or move.uid in self._approved:
+            return
+        whole.taken += 1
+        if whole.taken > whole.evictions:
+            self._breach(f"{move.pod} is eviction {whole.taken} by an approval of {whole.evictions}")
+        if (self._state.event_queue.now - whole.until).total_seconds() > CLOCK_ERROR:
+            self._breach(f"{move.pod} was evicted after the time of its approval, {whole.until}")

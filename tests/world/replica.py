@@ -259,7 +259,7 @@ class Replica:
     def hear_approval(self) -> None:
         """Let the watch of the approvals deliver their present state."""
         if self.alive:
-            self._tell(ApprovalRead(approved=self._api.approved))
+            self._tell(ApprovalRead(approved=self._api.approved, written=self._api.written))
 
     def load_policy(self, policy: Policy) -> None:
         """Let the policy's thread read a new policy."""

@@ -15,7 +15,7 @@ from tests.world.safeguards import SAFEGUARDS, without
 from tests.world.scenarios import LATE, PAIR, SCENARIOS
 from tests.world.schedule import BRIEF, WHOLE, Cut
 from tests.world.shrink import command, leave_out, shrink
-from tests.world.world import CROWDED_MEMORY, World, run
+from tests.world.world import CROWDED_MEMORY, World, quiet, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -175,6 +175,36 @@ def test_approvals_are_needed_and_serve() -> None:
     assert result.evictions > 0
     assert any("is approved" in note for note in result.notes)
     assert all(world.monitor.records.is_approved(move) for move in world.monitor.records.moves)
+
+
+def run_approvals(seeds: range) -> tuple[dict[int, list[str]], int]:
+    """Run worlds in mode Approve; return their breaches, and how many evictions approvals of whole plans have made."""
+    broken: dict[int, list[str]] = {}
+    taken = 0
+    for seed in seeds:
+        world = World(seed, "approvals")
+        with quiet():
+            breaches = world.run().breaches
+        if breaches:
+            broken[seed] = breaches
+        taken += world.monitor.records.taken_by_whole
+    return broken, taken
+
+
+def test_no_more_is_executed_than_approved() -> None:
+    """Of whole plans: not more pods than allowed, of their workloads alone, nothing after the end or a withdrawal."""
+    seeds = range(1, 1 + scaled(4))
+    broken, taken = run_approvals(seeds)
+    assert broken == {}
+    assert taken >= len(seeds)
+
+
+@pytest.mark.thorough
+def test_no_more_is_executed_than_approved_by_any_seed() -> None:
+    """The same of a hundred seeds."""
+    broken, taken = run_approvals(range(1, 101))
+    assert broken == {}
+    assert taken >= 100
 
 
 # Shrinking

@@ -12,7 +12,7 @@ import structlog
 
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload, reference_of
-from rebalancer.policy import Policy
+from rebalancer.policy import Mode, Policy
 from rebalancer.ports import EvictionResult
 from rebalancer.reporting.documents import memory
 from rebalancer.simulator import ZONE, SimulatedCluster, SimulatedLease
@@ -38,6 +38,9 @@ from tests.world.schedule import WHOLE, Cut, Planned, draw_schedule
 
 CROWDED_MEMORY = 1_800
 """Bytes that the server stores of a memory in a crowded world: the moves in flight fit, 120 violations do not."""
+
+APPROVING_MEMORY = 5_000
+"""Bytes in mode Approve, where each move has by which approval it was made, beside what is proposed and approved."""
 
 _CROWDED_BOUND = 1_700
 """What the controller takes for its bound there, as 240 KiB are to the 288 KiB of a ConfigMap."""
@@ -95,6 +98,8 @@ class World:
         self.monitor = Monitor(self.state, self.hub, self.policy)
         self.first_replicas = {top.uid: top.replicas for top in self.monitor.tops()}
         self.api = Api(cluster=self.cluster, lease=SimulatedLease())
+        if self.policy.mode is Mode.APPROVE:
+            self.api.largest_memory = APPROVING_MEMORY
         if self.crowded:
             self.api.largest_memory = CROWDED_MEMORY
         self.replicas: list[Replica] = []

@@ -10,6 +10,7 @@ from kubernetes import client
 from rebalancer.adapters.kubernetes.transport import MERGE_PATCH, ClusterError, RequestRefused, Transport
 from rebalancer.admission import approval
 from rebalancer.admission.pause import KEY, Pause, find_misnamed, read_pause
+from rebalancer.admission.written import APPROVAL_KEY, Written, read_written, unreadable
 from rebalancer.decoding.config_maps import CONFIG_MAPS, decode_config_map
 from rebalancer.decoding.interning import Interner
 from rebalancer.history.declared import ANNOTATION, read_declaration
@@ -41,6 +42,13 @@ def find_pause(config_map: ConfigMap) -> Pause | None:
 def find_approval(config_map: ConfigMap) -> str:
     """Return the hash of the approved plan in the approval ConfigMap, "" if it has none."""
     return config_map.data.get(approval.KEY, "").strip()
+
+
+def find_written(config_map: ConfigMap) -> Written:
+    """Return the approval of a whole plan in the approval ConfigMap."""
+    if APPROVAL_KEY in config_map.binary:
+        return unreadable("it is not text in UTF-8")
+    return read_written(config_map.data.get(APPROVAL_KEY, ""))
 
 
 def find_author(config_map: ConfigMap, key: str) -> Author:

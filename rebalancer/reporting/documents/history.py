@@ -43,7 +43,9 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     the zone, the hash of the policy or plan, or the reason for a pause, which ends by itself at `until`. `who` leads or
     has paused, resumed, approved or changed the policy: as declared by the command that did it, if `declared`, else a
     process, the field manager that Kubernetes has noted of the change, or "unknown" where it has noted none. The field
-    manager is in `manager`, too, and `since` is the time that Kubernetes has noted.
+    manager is in `manager`, too, and `since` is the time that Kubernetes has noted. Of the approval of a whole plan
+    `number` and `until` are its bounds. In mode Approve `approval` is the hash of the plan by whose approval a move was
+    requested.
     """
 
     seq: Number
@@ -68,6 +70,7 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     declared: bool = False
     manager: str = ""
     number: Number = 0
+    approval: str = ""
 
 
 class HistoryDocument(CamelCaseStruct, frozen=True, kw_only=True):
@@ -148,6 +151,7 @@ def history_entry(entry: Entry) -> HistoryEntry:
         declared=_is_declared(entry),
         manager=entry.manager,
         number=entry.number,
+        approval=entry.approval,
     )
 
 
@@ -233,6 +237,14 @@ def _resumed(entry: Entry) -> str:
     return f"resumed by {_person(entry)} after {_lasted(entry)}"
 
 
+def _bounds(entry: Entry) -> str:
+    """Say what bounds the approval of a whole plan, "" of one that is approved without its later steps."""
+    if not entry.number:
+        return ""
+    until = f"{_moment(entry.until):%Y-%m-%d %H:%M:%SZ}"
+    return f" with its later steps: up to {plural(entry.number, 'eviction')} until {until}"
+
+
 def _zone_lost(entry: Entry) -> str:
     held = f": it had {plural(entry.number, 'node')} with {plural(entry.above, 'pod')}" if entry.number else ""
     return f"{entry.what} has lost its last node{held}"
@@ -257,7 +269,7 @@ _TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
     EntryKind.END_UNKNOWN: _end_unknown,
     EntryKind.PAUSED: _paused,
     EntryKind.RESUMED: _resumed,
-    EntryKind.APPROVED: lambda entry: f"plan {entry.what} approved by {_person(entry)}",
+    EntryKind.APPROVED: lambda entry: f"plan {entry.what} approved by {_person(entry)}{_bounds(entry)}",
     EntryKind.POLICY_CHANGED: lambda entry: f"policy {entry.what} in force, changed by {_person(entry)}",
     EntryKind.POLICY_REFUSED: lambda entry: f"policy refused, changed by {_person(entry)}: {entry.what}",
     EntryKind.LEADS: lambda entry: f"{entry.who} leads",

@@ -5,9 +5,9 @@ number, the evictions of the last minute and what failed. The rest is bounded he
 violation whose beginning is not stored lasts from the next process's first cycle on.
 
 The bound is one of bytes. If the memory exceeds it, parts are left out, in the order in which they are missed least:
-first entries of the history, then what delays, then moves that have ended, then the host names by which a move is
-verified, then what has failed and the names that only messages need, and last the domains that have lost their nodes,
-what has changed of nodes, and others' evictions.
+first entries of the history, then what delays, then what the later steps of a proposal cover, then moves that have
+ended, then the host names by which a move is verified, then what has failed and the names that only messages need, and
+last the domains that have lost their nodes, what has changed of nodes, and others' evictions.
 """
 
 import zlib
@@ -52,6 +52,9 @@ MOST_CANARIES: Final = 1_000
 
 _MOST_WAITING: Final = 100
 """Entries of the history that are stored in a memory that is too large, the newest."""
+
+_FEW_CONSUMED: Final = 4
+"""Identities of approvals that are stored in a memory that is too large, the last."""
 
 MOST_BYTES: Final = 240 * 1024
 """Of the text; the ConfigMap may have 288 KiB, and people read the status beside it."""
@@ -148,6 +151,15 @@ def _shorten_since(memory: Memory) -> Memory:
     return msgspec.structs.replace(memory, seen=memory.seen[: MOST_SINCE // 5])
 
 
+def _shorten_approvals(memory: Memory) -> Memory:
+    """Leave out what only makes a plan that waits to be approved by its step, and old identities: hashes are new."""
+    proposal = memory.proposal
+    if proposal is not None:
+        proposal = msgspec.structs.replace(proposal, coverage=msgspec.UNSET)
+    consumed = (memory.consumed or ())[-_FEW_CONSUMED:] or msgspec.UNSET
+    return msgspec.structs.replace(memory, proposal=proposal, consumed=consumed)
+
+
 def _drop_delaying(memory: Memory) -> Memory:
     return msgspec.structs.replace(
         memory, seen=(), changes=(), causes=(), settling=(), windows=(), queued=(), canaries=(), outbox=(), lost=()
@@ -188,6 +200,7 @@ _REDUCTIONS: Final[tuple[Callable[[Memory], Memory], ...]] = (
     _shorten_outbox,
     _shorten_since,
     _drop_delaying,
+    _shorten_approvals,
     _drop_ended_moves,
     _drop_large_targets,
     _shorten_failed,

@@ -13,7 +13,8 @@ from msgspec import Meta
 from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.admission.approval import plan_hash
 from rebalancer.assessment.assess import EvaluatedGroup
-from rebalancer.model.moves import Move, Proposal
+from rebalancer.model.approvals import Proposal
+from rebalancer.model.moves import Move
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.model.words import name_list

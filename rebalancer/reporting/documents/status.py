@@ -14,10 +14,11 @@ from rebalancer.admission.approval import expires_at
 from rebalancer.admission.guards import GuardState, Verdict
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.slow_start import ReplacementNotCreated, ReplacementNotRunning, WindowUses
+from rebalancer.model.approvals import Proposal, StandingApproval
 from rebalancer.model.breaker import BreakerCause, BreakerState
 from rebalancer.model.events import NOTE_LIMIT
 from rebalancer.model.facts import Refusal
-from rebalancer.model.moves import Memory, Move, OwnFailure, Proposal, Reference
+from rebalancer.model.moves import Memory, Move, OwnFailure, Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Policy
@@ -202,11 +203,22 @@ class ProposedEviction(NextMove, frozen=True, kw_only=True):
     reason: Text
 
 
+class CoveredStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """A repair that the approval of the whole plan covers, and how many pods it takes away, by the plan.
+
+    Its `workloads` are NAMESPACE/KIND/NAME, the kind in small letters.
+    """
+
+    workloads: tuple[Text, ...]
+    evictions: Number
+
+
 class ApprovalStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """In mode Approve the plan that waits for approval, or is approved and carried out: its first twenty evictions.
 
     `total` is how many there are, `left` how many are not carried out yet. `since` is when it was proposed, or
-    approved. It can be approved, or goes on, until `expires_at`, by `command`; `who` says who may do that.
+    approved. It can be approved, or goes on, until `expires_at`, by `command`; `who` says who may do that. `repairs`
+    are what its approval as a whole covers, from the first step to the last.
     """
 
     hash: Text
@@ -218,6 +230,21 @@ class ApprovalStatus(CamelCaseStruct, frozen=True, kw_only=True):
     left: Number
     command: Text
     who: Text
+    repairs: tuple[CoveredStatus, ...] = ()
+
+
+class StandingStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """In mode Approve the approval of a whole plan that is carried out, up to `evictions` pods and `until` a time.
+
+    `left` is how many pods may still be taken away. `by` is whom the approval names, who need not have written it.
+    """
+
+    plan: Text
+    by: str = ""
+    since: datetime
+    until: datetime
+    evictions: Number
+    left: Number
 
 
 class GuardStatus(CamelCaseStruct, frozen=True, kw_only=True):
@@ -262,8 +289,10 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     back in the cluster, in namespaces and into domains. `refused_evictions` are the first hundred that admission
     control refused and that are not to be tried again yet. `forbidden_kinds` are the optional kinds that the
     controller's account may not list, `missing_rights` the namespaces in which it may not evict what is to be evicted,
-    none in mode Observe. `map` has the first six violated workloads, null where there is none and where it
-    does not fit into the ConfigMap; `left_out` counts the rows that lists lose then.
+    none in mode Observe. `approval` is the plan that waits for approval, `standing` the approval of a whole plan that
+    is carried out, and `approval_problem` says why the one that is written approves nothing. `map` has the first six
+    violated workloads, null where there is none and where it does not fit into the ConfigMap; `left_out` counts the
+    rows that lists lose then.
     """
 
     api_version: str = API_VERSION
@@ -284,6 +313,8 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     losses: tuple[LossStatus, ...] = ()
     figures: Figures | None = None
     approval: ApprovalStatus | None = None
+    standing: StandingStatus | None = None
+    approval_problem: str = ""
     refusals: dict[str, Annotated[int, Meta(ge=1)]]
     waits: tuple[RepairWait, ...] = ()
     holds: tuple[HoldStatus, ...] = ()
@@ -431,6 +462,24 @@ def approval_status(plan: Plan, proposal: Proposal | None, policy: Policy) -> Ap
         left=len(left),
         command=f"rebalancer approve {proposal.hash}",
         who="accounts that may patch ConfigMap rebalancer-approval, such as those with ClusterRole rebalancer-approve",
+        repairs=tuple(
+            CoveredStatus(workloads=repair.workloads, evictions=repair.evictions)
+            for repair in (proposal.coverage.repairs if proposal.coverage else ())
+        ),
+    )
+
+
+def standing_status(standing: StandingApproval | None) -> StandingStatus | None:
+    """Convert the approval of a whole plan to its entry, None where there is none."""
+    if standing is None:
+        return None
+    return StandingStatus(
+        plan=standing.plan,
+        by=standing.by,
+        since=standing.since,
+        until=standing.until,
+        evictions=standing.evictions,
+        left=standing.left,
     )
 
 

@@ -18,6 +18,7 @@ from rebalancer.reporting.headline import (
     wait_sentence,
 )
 from rebalancer.reporting.phrases import ago, domains_text, proof_text
+from rebalancer.reporting.standing import standing_sentences, standing_title
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines, sections
 from rebalancer.reporting.text.map import map_lines
 
@@ -51,6 +52,7 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
         [*head, *_figures(status, now, layout), *(line for text in _facts(status) for line in layout.wrap(text))],
         map_lines(status.map, layout) if status.map is not None else [],
         _titled("IN FLIGHT", _MOVES, [_move(move, now) for move in status.in_flight], layout),
+        _standing_lines(status, now, layout),
         _approval_lines(status.approval, now, layout),
         _listed("WAITING", [wait_sentence(wait, now) for wait in status.waits], layout),
         _listed("HOLDS", [hold_sentence(hold, now) for hold in status.holds], layout),
@@ -140,6 +142,13 @@ def _move(move: MoveEntry, now: datetime) -> tuple[str, ...]:
         age += f", took {format_duration(move.since - move.requested_at)}"
     to = domains_text(move.to) if move.to else ""
     return f"{move.namespace}/{move.pod}", workload, move.node, to, move.reason, state, age
+
+
+def _standing_lines(status: StatusDocument, now: datetime, layout: TextLayout) -> list[str]:
+    """Show the approval of a whole plan that is carried out, and why one approves nothing."""
+    title = standing_title(status)
+    sentences = standing_sentences(status, now)
+    return [layout.heading(title), *(line for text in sentences for line in layout.wrap(text))] if title else []
 
 
 def _approval_lines(approval: ApprovalStatus | None, now: datetime, layout: TextLayout) -> list[str]:

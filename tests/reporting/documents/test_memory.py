@@ -20,6 +20,7 @@ from rebalancer.admission.approval import MOST_PROPOSED
 from rebalancer.admission.memory import MOST_IN_FLIGHT
 from rebalancer.assessment.causes import MOST_STORED
 from rebalancer.history.outbox import MOST_WAITING
+from rebalancer.model.approvals import Proposal
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.history import Entry, EntryKind, Noted
 from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
@@ -34,7 +35,6 @@ from rebalancer.model.moves import (
     ObservedChange,
     OthersEvictions,
     OwnFailure,
-    Proposal,
     Reference,
     RefusedRequest,
     SentRequest,

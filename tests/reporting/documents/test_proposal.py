@@ -3,7 +3,7 @@
 from hypothesis import given
 
 from rebalancer.controller.cycle import Cycle
-from rebalancer.model.moves import Proposal
+from rebalancer.model.approvals import Proposal
 from rebalancer.reporting.documents.plan import proposal_document
 from tests.drawing import examples
 from tests.reporting.test_plan_numbers import states

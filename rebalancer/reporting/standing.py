@@ -1,0 +1,32 @@
+"""What `status` says about the approval of a whole plan: how much of it is left, and why one approves nothing."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from rebalancer.model.words import plural
+from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.reporting.phrases import from_now
+
+
+def standing_title(status: StatusDocument) -> str:
+    """Name what is approved, "" where nothing is, and nothing was meant to be."""
+    standing = status.standing
+    if standing is None:
+        return "No approval in force" if status.approval_problem else ""
+    return (
+        f"Approved with its later steps: plan {standing.plan}, {standing.left} of {standing.evictions} evictions left"
+    )
+
+
+def standing_sentences(status: StatusDocument, now: datetime) -> Iterator[str]:
+    """Yield by whom it is approved and until when, how it is withdrawn, and what is wrong with the one written."""
+    standing = status.standing
+    if standing is not None:
+        by = f" by {standing.by}" if standing.by else ""
+        yield f"Approved{by} at {standing.since:%Y-%m-%d %H:%M:%SZ}; ends {from_now(standing.until, now)}."
+        yield (
+            f"At most {plural(standing.left, 'more pod')} {'is' if standing.left == 1 else 'are'} taken away by it. To "
+            "withdraw it, remove the key approval.yaml of ConfigMap rebalancer-approval."
+        )
+    if status.approval_problem:
+        yield f"{status.approval_problem}."

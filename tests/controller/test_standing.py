@@ -1,0 +1,317 @@
+"""The approval of a whole plan in the real loop on the simulated cluster: counted, withdrawn, taken over by others."""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.admission.pause import Pause
+from rebalancer.admission.written import NOTHING_WRITTEN, WholeApproval, format_approval, read_written
+from rebalancer.controller.evictions import queue_evictions, request_evictions
+from rebalancer.controller.state import ApprovalRead, Evict, PauseRead
+from rebalancer.controller.status import status_document
+from rebalancer.model.approvals import StandingApproval
+from rebalancer.model.moves import Move
+from rebalancer.policy import Amount, Budgets, Mode
+from rebalancer.ports import EvictionAnswer, EvictionResult
+from rebalancer.reporting.text.status import status_text
+from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
+from tests.build import a_cluster
+from tests.controller.simulated import Simulation, eager
+from tests.drawing import examples
+
+ABOVE = {"web": 4, "api": 3, "cart": 2}
+"""How many evictions each workload needs: together nine."""
+
+WIDE = Budgets(
+    max_unavailable=Amount(value=9),
+    per_workload=Amount(value=9),
+    per_cycle=Amount(value=9),
+    per_minute=Amount(value=60),
+)
+
+
+def lopsided(above: dict[str, int] = ABOVE) -> ClusterBuilder:
+    """Build workloads without a pod in zone c, which they need that many evictions to fill."""
+    blueprint = a_cluster("abc", 2)
+    for name, number in above.items():
+        on = {"a-1": number, "a-2": number, "b-1": number // 2, "b-2": number - number // 2}
+        blueprint.deployment(name, on=on, spread={ZONE: 1}, namespace="shop")
+    return blueprint
+
+
+class Person:
+    """Somebody who approves what a simulated controller proposes."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self.written = NOTHING_WRITTEN
+
+    def approve(self, evictions: int, lasting: timedelta = timedelta(hours=2), **fields: Any) -> WholeApproval:
+        """Write the approval of the plan that waits, and let the controller read it."""
+        proposal = self._simulation.runner.state.memory.proposal
+        assert proposal is not None
+        until = self._simulation.cluster.now + lasting
+        approval = WholeApproval(plan=proposal.hash, evictions=evictions, until=until, by="ada", **fields)
+        self.write(approval)
+        return approval
+
+    def write(self, approval: WholeApproval | None) -> None:
+        """Write an approval, or remove the key."""
+        self.written = read_written(format_approval(approval)) if approval is not None else NOTHING_WRITTEN
+        self.tell()
+
+    def tell(self) -> None:
+        """Let the controller read what is written, as one that has begun does."""
+        self._simulation.runner.tell(ApprovalRead(approved="", written=self.written))
+
+
+def a_simulation(cluster: SimulatedCluster, **changes: Any) -> tuple[Simulation, Person]:
+    simulation = Simulation(cluster, eager(Mode.APPROVE, **changes))
+    return simulation, Person(simulation)
+
+
+def standing_of(simulation: Simulation) -> StandingApproval | None:
+    return simulation.runner.state.memory.standing or None
+
+
+def test_a_whole_repair_is_approved_once() -> None:
+    """Nine evictions over three workloads, step by step, by one approval; then it has ended, and the file is inert."""
+    simulation, person = a_simulation(SimulatedCluster(lopsided().snapshot(), seed=1))
+    simulation.cycles(2)
+    assert simulation.evictions == 0
+    approval = person.approve(9)
+    simulation.cycles(40)
+    memory = simulation.runner.state.memory
+    assert simulation.evictions == 9
+    assert standing_of(simulation) is None
+    assert {move.approval for move in memory.moves} == {approval.plan}
+    assert Counter(move.workload.name for move in memory.moves) == ABOVE
+    person.tell()
+    simulation.cycles(3)
+    assert simulation.evictions == 9
+
+
+def test_status_says_how_much_is_left() -> None:
+    """And what is wrong with an approval that approves nothing."""
+    simulation, person = a_simulation(SimulatedCluster(lopsided().snapshot(), seed=1))
+    simulation.cycles(1)
+    approval = person.approve(9)
+    simulation.cycles(1)
+    status = status_document(simulation.runner.state, "pod-1", "policy.yaml")
+    assert status.standing is not None
+    assert (status.standing.plan, status.standing.by, status.standing.left) == (approval.plan, "ada", 7)
+    text = status_text(status, simulation.cluster.now)
+    assert f"Approved with its later steps: plan {approval.plan}, 7 of 9 evictions left" in text
+    assert "At most 7 more pods are taken away by it." in text
+    simulation.runner.tell(ApprovalRead(approved="", written=read_written("plan: [")))
+    simulation.cycles(1)
+    status = status_document(simulation.runner.state, "pod-1", "policy.yaml")
+    text = status_text(status, simulation.cluster.now)
+    assert (status.standing, status.approval_problem.partition(".yaml")[0]) == (None, "approval")
+    assert "No approval in force" in text
+    assert "approval.yaml cannot be read, so it approves nothing." in text
+
+
+def test_an_approval_may_be_of_less_than_the_plan() -> None:
+    """By number, time or workload; the rest is proposed again."""
+    for fields, most in (
+        ({"evictions": 5}, 5),
+        ({"evictions": 9, "workloads": ("shop/deployment/web",)}, 4),
+        ({"evictions": 9, "namespaces": ("bank",)}, 0),
+        ({"evictions": 9, "lasting": timedelta(seconds=5)}, 2),
+    ):
+        simulation, person = a_simulation(SimulatedCluster(lopsided().snapshot(), seed=1))
+        simulation.cycles(1)
+        first = person.approve(**fields)
+        simulation.cycles(40)
+        assert simulation.evictions == most
+        proposal = simulation.runner.state.memory.proposal
+        assert proposal is not None
+        assert (proposal.approved, proposal.hash == first.plan) == (False, most == 0)
+
+
+class KilledError(Exception):
+    """The process ends."""
+
+
+class Interrupting(SimulatedCluster):
+    """Calls something while an eviction is under way: what the watches deliver then."""
+
+    during: Callable[[int], None] = staticmethod(lambda _: None)
+    asked = 0
+
+    def evict(self, move: Move) -> EvictionAnswer:
+        """Note the request."""
+        self.asked += 1
+        self.during(self.asked)
+        return super().evict(move)
+
+
+def test_after_it_is_withdrawn_only_the_request_under_way_is_carried_out() -> None:
+    """The evictions that were admitted with it are forgotten, and charged to nobody."""
+    cluster = Interrupting(lopsided().snapshot(), seed=1)
+    simulation, person = a_simulation(cluster, budgets=WIDE)
+    simulation.cycles(1)
+    person.approve(9)
+    cluster.during = lambda number: person.write(None) if number == 2 else None
+    simulation.cycles(20)
+    assert (cluster.asked, simulation.evictions) == (2, 2)
+    assert standing_of(simulation) is None
+    assert len(simulation.runner.state.memory.moves) == 2
+
+
+def test_what_is_forgotten_before_it_was_requested_is_not_charged() -> None:
+    """A pause in the middle of a cycle: what was not sent is left of the approval."""
+    cluster = Interrupting(lopsided().snapshot(), seed=1)
+    simulation, person = a_simulation(cluster, budgets=WIDE)
+    simulation.cycles(1)
+    person.approve(9)
+    pause = Pause()
+    cluster.during = lambda number: simulation.runner.tell(PauseRead(pause=pause)) if number == 2 else None
+    simulation.cycles(3)
+    standing = standing_of(simulation)
+    assert standing is not None
+    assert (simulation.evictions, standing.left) == (2, 7)
+
+
+def test_after_its_time_nothing_of_the_cycle_is_requested() -> None:
+    """A cycle may take long; what it has admitted is not sent when the time is over."""
+    cluster = SimulatedCluster(lopsided().snapshot(), seed=1)
+    simulation, person = a_simulation(cluster, budgets=WIDE)
+    simulation.cycles(1)
+    person.approve(9, timedelta(hours=1))
+    state = simulation.runner.state
+    simulation.runner.drain()
+    simulation.cycles(1)
+    state = simulation.runner.state
+    assert state.cycle is not None
+    assert state.memory.standing
+    queued, _ = queue_evictions(state, state.cycle.fates.going, cluster.now)
+    assert queued.memory.standing
+    later = structs.replace(queued.memory.standing, until=cluster.now)
+    for memory, sent in ((queued.memory, True), (structs.replace(queued.memory, standing=later), False)):
+        _, requests = request_evictions(replace(queued, memory=memory), cluster.now)
+        assert any(isinstance(request, Evict) for request in requests) == sent
+
+
+def test_the_next_leader_goes_on_within_the_number() -> None:
+    """Wherever the last one ended: what it may have sent is charged, and nothing goes before the approval was read."""
+    for killed_at in range(1, 6):
+
+        def kill(number: int, at: int = killed_at) -> None:
+            if number == at:
+                raise KilledError
+
+        cluster = Interrupting(lopsided().snapshot(), seed=1)
+        simulation, person = a_simulation(cluster, budgets=WIDE)
+        simulation.cycles(1)
+        person.approve(5)
+        cluster.during = kill
+        with suppress(KilledError):
+            simulation.cycles(1)
+        cluster.during = lambda _: None
+        before = simulation.evictions
+        simulation.restart()
+        simulation.cycles(2)
+        assert simulation.evictions == before
+        person.tell()
+        simulation.cycles(40)
+        assert simulation.evictions == 5
+        gone = {pod.uid for pod in lopsided().snapshot().pods} - {pod.uid for pod in cluster.snapshot(cluster.now).pods}
+        assert len(gone) == 5
+
+
+def test_a_refused_eviction_does_not_count() -> None:
+    """The budget of another program refuses it; it is made later by the same approval."""
+
+    class Refusing(SimulatedCluster):
+        refused = 0
+
+        def evict(self, move: Move) -> EvictionAnswer:
+            if self.refused < 3:
+                self.refused += 1
+                return EvictionAnswer(EvictionResult.BUDGET, "a test")
+            return super().evict(move)
+
+    cluster = Refusing(lopsided().snapshot(), seed=1)
+    simulation, person = a_simulation(cluster)
+    simulation.cycles(1)
+    person.approve(9)
+    simulation.cycles(80)
+    assert (cluster.refused, simulation.evictions) == (3, 9)
+
+
+def test_another_violation_waits_for_its_own_approval() -> None:
+    """One that appears in the middle is proposed while the first repair goes on, and is not touched."""
+    blueprint = lopsided()
+    blueprint.deployment("late", on={"a-1": 2, "b-1": 2, "c-1": 2}, spread={ZONE: 1}, namespace="shop")
+    cluster = SimulatedCluster(blueprint.snapshot(), seed=1)
+    simulation, person = a_simulation(cluster)
+    simulation.cycles(1)
+    person.approve(20)
+    simulation.cycles(8)
+    for pod in cluster.snapshot(cluster.now).pods:
+        if pod.name.startswith("late") and pod.node == "c-1":
+            cluster.state.store.pods.put(structs.replace(pod, node="a-1"))
+    simulation.cycles(60)
+    memory = simulation.runner.state.memory
+    assert Counter(move.workload.name for move in memory.moves) == ABOVE
+    assert memory.proposal is not None
+    assert memory.proposal.coverage
+    asked = {workload for repair in memory.proposal.coverage.repairs for workload in repair.workloads}
+    assert "shop/deployment/late" in asked
+
+
+ACTS = ["wait", "wait", "approve", "approve", "remove", "again", "restart", "step"]
+
+
+@given(
+    st.dictionaries(st.sampled_from(sorted(ABOVE)), st.integers(1, 4), min_size=1),
+    st.lists(st.tuples(st.sampled_from(ACTS), st.integers(1, 6)), max_size=14),
+    st.integers(0, 2**32),
+)
+@examples(30)
+def test_executed_never_exceeds_approved(above: dict[str, int], acts: list[tuple[str, int]], seed: int) -> None:
+    """Whatever people write and when, and however often the controller begins again.
+
+    Each file counts once, from when it is first written; each hash approves its own evictions.
+    """
+    cluster = SimulatedCluster(lopsided(above).snapshot(), seed=seed)
+    simulation, person = a_simulation(cluster)
+    allowed: dict[str, int] = {}
+    written: list[WholeApproval] = []
+    steps: set[str] = set()
+    told = ""
+    for act, number in acts:
+        simulation.cycles(1, apart=20)
+        proposal = simulation.runner.state.memory.proposal
+        if act == "approve" and proposal is not None and not proposal.approved:
+            restricted = ("shop/deployment/web",) if number == 6 else ()
+            approval = person.approve(number, timedelta(seconds=40 * number), workloads=restricted)
+            allowed.setdefault(approval.plan, number)
+            written.append(approval)
+        elif act == "remove":
+            person.write(None)
+        elif act == "again" and written:
+            person.write(written[number % len(written)])
+        elif act == "restart":
+            simulation.restart()
+            person.tell()
+        elif act == "step" and proposal is not None and not proposal.approved:
+            told = proposal.hash
+            steps.update(proposal.uids)
+            simulation.runner.tell(ApprovalRead(approved=told, written=person.written))
+    simulation.cycles(6, apart=20)
+    moves = simulation.runner.state.memory.moves
+    taken = Counter(move.approval for move in moves if move.uid not in steps)
+    assert all(number <= allowed.get(str(plan), 0) for plan, number in taken.items())
+    before = {pod.uid for pod in lopsided(above).snapshot().pods}
+    gone = before - {pod.uid for pod in cluster.snapshot(cluster.now).pods}
+    assert len(gone - steps) <= sum(allowed.values())
