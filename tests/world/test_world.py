@@ -193,7 +193,7 @@ def run_approvals(seeds: range) -> tuple[dict[int, list[str]], int]:
 
 def test_no_more_is_executed_than_approved() -> None:
     """Of whole plans: not more pods than allowed, of their workloads alone, nothing after the end or a withdrawal."""
-    seeds = range(1, 1 + scaled(4))
+    seeds = range(1, 1 + scaled(20))
     broken, taken = run_approvals(seeds)
     assert broken == {}
     assert taken >= len(seeds)
