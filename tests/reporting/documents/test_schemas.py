@@ -15,6 +15,8 @@ from msgspec import Struct, structs
 
 from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.assessment.domain_failures import simulate_failures
+from rebalancer.checks.document import check_document
+from rebalancer.checks.results import check_monitoring, check_server
 from rebalancer.cli.main import main
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue
@@ -80,6 +82,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
 
     yield "history", text(history_document(HISTORY, total=len(HISTORY)))
     yield "trend", text(trend_document(extend_trend(Trend(), HISTORY)))
+    yield "check", text(check_document([check_monitoring(served=False), check_server(snapshot.version)]))
     yield "plan", text(plan_document(made, snapshot))
     lost = simulate_failures(assessment.pod_groups, assessment.limits, view)
     yield ("report", text(full_report(view, assessment, made, RULES, lost=lost)))
