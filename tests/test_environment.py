@@ -62,6 +62,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "history": (("history", *NOWHERE),),
     "snapshot": (("snapshot", *NOWHERE),),
     "completion": (("completion", "bash"),),
+    "check": (("check", *NOWHERE),),
     "version": (("version",),),
 }
 """Commands of every verb; those with `NOWHERE` end with an error in one line, as no server is there."""

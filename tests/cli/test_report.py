@@ -247,7 +247,7 @@ class TestFailOn:
         state = self.spread("a-0", "b-0", "c-0", None, cpu="100")
         assert self.run(state, tmp_path, "--fail-on", "violated") == Exit.SOMETHING
         shown = capsys.readouterr().out
-        assert "0 of 1 constraint not satisfied, 0 of 0 limits not satisfied, 1 pod without a node" in shown
+        assert "1 constraint satisfied, no limit, 1 pod without a node" in shown
         assert "shop/web (Deployment): 1 pod (web-3): 0/3 nodes are available: 3 Insufficient cpu." in shown
         assert self.run(state, tmp_path, "--fail-on", "infeasible") == Exit.FINE
         assert self.run(state, tmp_path) == Exit.FINE

@@ -82,7 +82,7 @@ NOTICED: Mapping[str, tuple[int, str]] = {
     "few ended moves are stored": (21, "the memory is not stored at the end"),
     "moves in flight are stored whatever else is": (3, "stores a memory without the moves"),
     "events are not lost while others are handled": (9, "runs no cycles at the end"),
-    "only what is approved is admitted": (12, "nobody has approved"),
+    "only what is approved is admitted": (57, "nobody has approved"),
     "approvals are of the present proposal": (12, "nobody has approved"),
 }
 """For each safeguard a seed whose run without it breaks a promise, and which one."""

@@ -117,7 +117,7 @@ def test_times_come_with_their_age() -> None:
 def test_each_wait_has_its_end_and_what_follows() -> None:
     """A time from now with its date, the event where no time can be known, or that it does not end by itself."""
     text = status_text(STATUS, NOW)
-    zone = "topology.kubernetes.io/zone=b since 2026-01-05 08:58:00Z (2m ago)"
+    zone = "zone b since 2026-01-05 08:58:00Z (2m ago)"
     hold = f"{zone}: DomainUnsettled: {STATUS.holds[0].message}; goes on in 3m (2026-01-05 09:03:00Z)"
     assert f"\nHOLDS\n{hold}\n" in text
     messages = [f"{wait.reason}: {wait.message}" for wait in STATUS.waits]
