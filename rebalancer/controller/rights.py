@@ -89,7 +89,7 @@ class RightsReader(PollingThread):
     def _read(self, state: LoopState) -> Rights:
         refused, now = frozenset(state.queue.forbidden), self._clocks.monotonic()
         is_new = not refused <= self._refused
-        if (is_new or now >= self._next) and (not self._everywhere or refused):
+        if is_new or now >= self._next:  # also a right that was there: whoever looks is to see that it was taken away
             self._next, self._refused = now + ASKED_AGAIN, refused
             self._everywhere = self._ask("")
             self._granted -= refused

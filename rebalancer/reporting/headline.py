@@ -89,7 +89,7 @@ def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> 
     if status.paused is not None:
         until, by = status.paused.until, f" by {status.paused.by}" if status.paused.by else ""
         end = f"until {_clock(until, now)}" if until is not None else "until somebody resumes"
-        return Headline(Sign.PAUSE, f"Paused {end}{by}")
+        return Headline(Sign.PAUSE, f"Paused{by} {end}")
     if figures is None:
         return Headline(Sign.NOTE, "The first cycle has not ended yet")
     return _hindrance(status, figures) or _repair(status, figures, now) or _rest(figures)

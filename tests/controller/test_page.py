@@ -261,7 +261,7 @@ def test_a_pause_is_the_first_sentence(browser: Browser) -> None:
     first = re.search(r'<p class="acting">last cycle \w+ ago; ([^<]*)</p>', browser.text())
     assert first is not None
     assert first[1] == "paused by ada: an incident: the controller will not evict"
-    assert f"Paused until {START + timedelta(hours=1):%H:%M:%S} UTC by ada" in plain(browser.text())
+    assert f"Paused by ada until {START + timedelta(hours=1):%H:%M:%S} UTC" in plain(browser.text())
 
 
 def test_a_guard_that_is_not_good_is_the_headline(browser: Browser) -> None:

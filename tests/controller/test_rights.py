@@ -92,13 +92,19 @@ class Asked:
 
 
 def test_one_question_is_enough_where_it_may_evict_everywhere() -> None:
-    """It is not asked again, and nothing more than before stands between a plan and its evictions."""
+    """It is asked again each ten seconds: that it was taken away is seen before the next request is refused."""
     case = Asked({"": True})
     assert case.poll() == [""]
     assert case.state.queue.rights == Rights()
-    case.simulation.cycles(3)
     assert case.poll() == []
+    case.simulation.cycles(3)
+    assert case.poll() == [""]
     assert case.simulation.evictions > 0
+    case.may = {"one": True}
+    case.cluster.advance(10)
+    assert case.poll() == ["", "one", "two"]
+    assert case.state.queue.rights.missing.keys() == {"two"}
+    assert case.state.queue.forbidden == {}
 
 
 def test_else_it_is_asked_of_each_namespace_in_which_something_is_to_be_evicted() -> None:
