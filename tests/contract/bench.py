@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
-from rebalancer.adapters.kubernetes.configmaps import ControlMap, StatusMap
+from rebalancer.adapters.kubernetes.configmaps import CONTROL, ControlMap, StatusMap
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.listing import server_version
 from rebalancer.adapters.kubernetes.transport import Transport, connect
@@ -199,7 +199,9 @@ class Real:
         self._plane.api.delete(f"/api/v1/nodes/{name}")
 
     def pause(self, reason: str) -> None:
-        """Write the ConfigMap as `rebalancer pause` does."""
+        """Write the ConfigMap, which the installation has, as `rebalancer pause` does."""
+        metadata = {"name": CONTROL, "namespace": NAMESPACE}
+        self._plane.api.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}])
         ControlMap(self._connect(), NAMESPACE).put(KEY, f"reason: {reason}\n")
 
     def save_as_another(self, document: Document) -> None:

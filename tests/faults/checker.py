@@ -32,9 +32,10 @@ ALLOWED_WRITES: Final = frozenset(
         *((verb, "events") for verb in ("create", "patch")),
         ("patch", "configmaps"),
         ("create", "pods/eviction"),
+        ("create", "selfsubjectaccessreviews"),
     }
 )
-"""Those of the Roles in deploy/base."""
+"""Those of the Roles in deploy/base, and the question what this account may do, which stores nothing."""
 STATUS: Final = "rebalancer-status"
 _OWN_MAPS: Final = frozenset({STATUS, VALID_POLICY_MAP, TREND_MAP, *SEGMENT_MAPS})
 _CREATED: Final = frozenset({200, 201})
