@@ -26,8 +26,12 @@ def may_evict(transport: Transport, namespace: str) -> bool:
     attributes = {"namespace": namespace, "verb": "create", "resource": "pods", "subresource": "eviction"}
     review = {"spec": {"resourceAttributes": attributes}}
     create = client.AuthorizationV1Api(transport).create_self_subject_access_review
-    data = transport.call(create, review, timeout=_SECONDS)
+    return read_verdict(transport.call(create, review, timeout=_SECONDS))
+
+
+def read_verdict(data: bytes) -> bool:
+    """Return what the API server has answered about a right; raise Unreachable for an answer that is none."""
     try:
         return msgspec.json.decode(data, type=_Answer).status.allowed
     except msgspec.DecodeError as error:
-        raise Unreachable(f"the answer about the right to evict cannot be read: {error}") from None
+        raise Unreachable(f"the answer about a right cannot be read: {error}") from None

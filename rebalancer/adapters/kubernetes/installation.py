@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 from kubernetes import client
 
+from rebalancer.adapters.kubernetes.access import read_verdict
 from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport
 
 _NOT_FOUND: Final = 404
@@ -59,13 +60,6 @@ class _Objects(msgspec.Struct, frozen=True):
     items: tuple[_Object, ...] = ()
 
 
-class _Review(msgspec.Struct, frozen=True):
-    class Status(msgspec.Struct, frozen=True):
-        allowed: bool
-
-    status: Status
-
-
 def may(transport: Transport, account: str, verb: str, resource: str, namespace: str = "") -> bool:
     """Return whether an account may do this, "" of namespace: everywhere; raise ClusterError.
 
@@ -75,7 +69,7 @@ def may(transport: Transport, account: str, verb: str, resource: str, namespace:
     attributes = {"namespace": namespace, "verb": verb, "resource": kind, "subresource": sub}
     body = {"spec": {"user": account, "groups": _groups_of(account), "resourceAttributes": attributes}}
     create = client.AuthorizationV1Api(transport).create_subject_access_review
-    return msgspec.json.decode(transport.call(create, body, timeout=_SECONDS), type=_Review).status.allowed
+    return read_verdict(transport.call(create, body, timeout=_SECONDS))
 
 
 def _groups_of(account: str) -> list[str]:
