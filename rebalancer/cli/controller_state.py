@@ -131,7 +131,7 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
 
     if status is None or unread:
         return Acting(describe)
-    return Acting(describe, status.breaker.namespaces, status.refused_evictions, memory)
+    return Acting(describe, status, memory)
 
 
 class MapPolicy(NamedTuple):

@@ -149,7 +149,7 @@ def _plan(
     warn([entry.message for entry in unmatched[:_MOST_WARNINGS]])
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
-    evaluation = replace(evaluation, plan=structs.replace(evaluation.plan, fates=acting.hold(evaluation.plan.fates)))
+    evaluation = replace(evaluation, plan=structs.replace(evaluation.plan, fates=acting.admit(evaluation)))
     source = "" if options.snapshots else str(options.read_policy)
     return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting, source=source)
 

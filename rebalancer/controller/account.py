@@ -16,7 +16,8 @@ from rebalancer.tracking.backoff import find_refusals_since
 def account_inputs(state: LoopState) -> Sequence[object]:
     """Return all that the account of a state is made of: where each is the same object, so is the account."""
     memory, queue = state.memory, state.queue
-    return state.cycle, memory.moves, memory.refused, state.in_force.pause, state.mode, queue.overload, queue.forbidden
+    since = (memory.moves, memory.refused, state.in_force.pause, state.mode)
+    return state.cycle, *since, queue.overload, queue.forbidden, queue.unsaved
 
 
 def find_account(state: LoopState, cycle: Cycle) -> Account:
@@ -27,7 +28,8 @@ def find_account(state: LoopState, cycle: Cycle) -> Account:
     """
     # In Observe nothing goes when a pause ends.
     pause = state.in_force.pause if state.mode is not Mode.OBSERVE else None
-    context = replace(cycle.context, pause=pause, mode=state.mode, overload=state.queue.overload)
+    queue = state.queue
+    context = replace(cycle.context, pause=pause, mode=state.mode, overload=queue.overload, unsaved=queue.unsaved)
     common = find_common_obstacle(context)
     said = cycle.context.now
     refused = find_refusals_since(state.memory, said)

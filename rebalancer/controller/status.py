@@ -155,8 +155,10 @@ def _find_holds(state: LoopState) -> tuple[HoldStatus, ...]:
     cycle = state.cycle
     if cycle is None:
         return ()
-    overload = state.queue.overload
-    context = replace(cycle.context, pause=state.in_force.pause, mode=state.mode, overload=overload)
+    queue = state.queue
+    context = replace(
+        cycle.context, pause=state.in_force.pause, mode=state.mode, overload=queue.overload, unsaved=queue.unsaved
+    )
     moves = state.memory.moves
     misplaced = find_misplaced_holds(moves, cycle.view.snapshot, cycle.context.now)
     overdue = {one.namespace: (one.since, one.refusal) for one in blocked_namespaces(moves)}

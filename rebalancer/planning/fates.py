@@ -108,6 +108,10 @@ class Fates(Struct, frozen=True, dict=True):
             )
         )
 
+    def as_decided(self) -> "Fates":
+        """Return them as they were before those that are under way were requested."""
+        return Fates(tuple(Goes(fate.eviction) if isinstance(fate, UnderWay) else fate for fate in self.rows))
+
     def put_first(self, evictions: Iterable[Eviction]) -> "Fates":
         """Let these be first, in this order."""
         known = {fate.eviction.pod.uid: fate for fate in self.rows}

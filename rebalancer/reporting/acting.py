@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
+from rebalancer.engine import Evaluation
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_rest, name_list
@@ -18,10 +19,10 @@ from rebalancer.policy import Mode
 from rebalancer.reporting.documents.status import (
     BlockedNamespace,
     LeaseStatus,
-    RefusedEviction,
     SlowStartStatus,
     StatusDocument,
 )
+from rebalancer.reporting.next_cycle import foretell
 from rebalancer.reporting.phrases import ago
 
 _ACTING: Final = {
@@ -137,20 +138,22 @@ def describe_no_leader(lease: LeaseStatus, ran: str) -> str:
 class Acting:
     """What the controller does with a plan, and what it does not send, as far as that is known.
 
-    `blocked` are the namespaces in which it evicts nothing, `refused` evictions that it requests again later. `memory`
-    is what it knows of nodes that have changed, and of evictions by others: nothing in the cluster says so.
+    `status` is what it has stored of itself, None where none can be read. `memory` is what it knows of nodes that have
+    changed, and of evictions by others: nothing in the cluster says so.
     """
 
     describe: Callable[[], str]
-    blocked: tuple[BlockedNamespace, ...] = ()
-    refused: tuple[RefusedEviction, ...] = ()
+    status: StatusDocument | None = None
     memory: Memory = NO_MEMORY
 
-    def hold(self, fates: Fates) -> Fates:
-        """Keep back what it does not send."""
-        refused = {one.group: one.refusal for one in self.refused}
-        blocked = {one.namespace: one.refusal for one in self.blocked}
-        return fates.hold(lambda one: blocked.get(one.pod.namespace) or refused.get(one.group))
+    @property
+    def blocked(self) -> Sequence[BlockedNamespace]:
+        """The namespaces in which it evicts nothing."""
+        return self.status.breaker.namespaces if self.status is not None else ()
+
+    def admit(self, evaluation: Evaluation) -> Fates:
+        """Return the fates of a plan: what it does not send in its next cycle waits."""
+        return foretell(evaluation, self.status) if self.status is not None else evaluation.plan.fates
 
     @cached_property
     def line(self) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -16,6 +16,7 @@ from rebalancer.adapters.web.routes import Request
 from rebalancer.admission.admit import Overload
 from rebalancer.admission.pause import Pause
 from rebalancer.capacity.gate import CapacityHeld
+from rebalancer.cli.load import evaluate_once
 from rebalancer.controller.account import find_account
 from rebalancer.controller.evictions import drop_queue, queue_evictions
 from rebalancer.controller.loop import step
@@ -33,12 +34,13 @@ from rebalancer.controller.state import (
 from rebalancer.controller.status import status_document
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, MoveState, Reference
-from rebalancer.model.reasons import State
+from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_rest
-from rebalancer.planning.fates import Never, UnderWay, Waits
+from rebalancer.planning.fates import Fates, Never, UnderWay, Waits
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult
+from rebalancer.reporting.acting import Acting
 from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.history import history_entry
 from rebalancer.reporting.documents.overview import VIOLATIONS, RowState
@@ -169,6 +171,7 @@ def check(run: Run) -> None:
     check_waits(run.state)
     check_lists(run.state)
     check_past(run.state)
+    check_foretold(run)
     check_words(run.state, run.now)
 
 
@@ -280,11 +283,35 @@ def check_lists(state: LoopState) -> None:
         uid for uid, fate in fates.items() if isinstance(fate, Waits) and not isinstance(fate, Never)
     }
     assert {one.uid for one in page.evictions} == {one.pod.uid for one in account.fates.let_go}
+    assert page.totals is not None
+    assert (page.totals.now, page.totals.waiting) == (len(page.evictions), len(page.waiting))
     assert waits.keys().isdisjoint(one.uid for one in page.status.in_flight)
     for uid, one in waits.items():
         fate = fates[uid]
         assert isinstance(fate, Waits)
         assert (one.for_, one.message) == (fate.reason, str(fate.refusal))
+
+
+def check_foretold(run: Run) -> None:
+    """Compare what a command says from the stored memory and status with what the next cycle decides."""
+    state, snapshot = run.state, replace(run.snapshot, taken_at=run.now)
+    if drop_queue(state).memory.moves != state.memory.moves:
+        return  # what is not requested yet is planned anew by a cycle, and stands as requested in what is stored
+    if state.queue.forbidden:
+        return  # a second later the API server is asked whether the right is there, and the status names where not
+    status = status_document(state, "one", "policy.yaml")
+    evaluation = evaluate_once(snapshot, state.in_force.policy, state.in_force.profile, state.memory)
+    foretold = Acting(str, status).admit(evaluation)
+    if state.mode is Mode.OBSERVE:
+        assert foretold == evaluation.plan.fates
+        return
+    following, _ = step(replace(state, turn=0), CycleDue(snapshot=snapshot), run.now)
+    assert following.cycle is not None
+    assert reasons_of(foretold) == reasons_of(following.cycle.fates)
+
+
+def reasons_of(fates: Fates) -> Mapping[str, Reason | None]:
+    return {fate.eviction.pod.uid: fate.reason if isinstance(fate, Waits) else None for fate in fates.rows}
 
 
 def check_past(state: LoopState) -> None:

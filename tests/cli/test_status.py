@@ -316,7 +316,9 @@ def test_commands_know_in_which_namespaces_nothing_is_evicted() -> None:
         acting = read_acting(transport, "rebalancer-system", Mode.EVICT)
         assert acting.line.endswith("; mode Evict: the controller evicts")
     assert [(one.namespace, one.pod, one.failure) for one in acting.blocked] == [("shop", "web-1", "exceeded quota")]
-    assert [(one.group, one.refuser) for one in acting.refused] == [("shop web", "admission webhook guard")]
+    assert acting.status is not None
+    refused_rows = [(one.group, one.refuser) for one in acting.status.refused_evictions]
+    assert refused_rows == [("shop web", "admission webhook guard")]
 
 
 def test_commands_have_the_memory_that_the_controller_has_stored() -> None:

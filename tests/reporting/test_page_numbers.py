@@ -9,9 +9,11 @@ from operator import itemgetter
 from typing import Any
 
 from hypothesis import given
+from msgspec import structs
 
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request, Route
+from rebalancer.controller.account import find_account
 from rebalancer.controller.cycle import Cycle
 from rebalancer.model.words import constraint_name, limit_name, plural, shorten_keys
 from rebalancer.reporting.documents.document import to_json
@@ -38,7 +40,8 @@ def test_the_page_says_what_explain_plan_and_status_say(cycle: Cycle) -> None:
     routes = page_routes(
         lambda selection, **_: page_of(state, selection=selection), local=False, now=lambda: cycle.context.now
     )
-    plan = json.loads(to_json(plan_document(cycle.plan, cycle.snapshot)))
+    made = structs.replace(cycle.plan, fates=find_account(state, cycle).fates)
+    plan = json.loads(to_json(plan_document(made, cycle.snapshot)))
     for group in cycle.assessment.groups:
         for workload in group.spread.workloads:
             explained = json.loads(to_json(explain_workload(workload, cycle.assessment, cycle.plan, cycle.snapshot)))

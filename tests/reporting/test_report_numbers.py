@@ -9,12 +9,14 @@ from html import unescape
 from typing import Any
 
 from hypothesis import given
+from msgspec import structs
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rebalancer.account.numbers import plan_numbers
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
+from rebalancer.controller.account import find_account
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.status import status_document
 from rebalancer.model.words import plural, short_key
@@ -191,7 +193,8 @@ def skews_in(explained: ExplanationDocument) -> dict[tuple[str, int], int]:
 def check_page(cycle: Cycle) -> None:
     """Check the page: its JSON is report, totals and status; a browser shows the same numbers, and so does `status`."""
     state = state_of(cycle)
-    page, numbers = page_of(state), plan_numbers(cycle.plan)
+    made = structs.replace(cycle.plan, fates=find_account(state, cycle).fates)
+    page, numbers = page_of(state), plan_numbers(made)
     report = cycle_report(cycle)
     SHOWN.page, SHOWN.now = page, cycle.context.now
     document = json.loads(ROUTES["/status.json"](Request({})).body)

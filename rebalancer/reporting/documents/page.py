@@ -5,6 +5,8 @@ from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from rebalancer.account.account import Account
 from rebalancer.assessment.controllers import find_reference
 from rebalancer.assessment.findings import Finding
@@ -171,8 +173,8 @@ class PageSource:
 
     @property
     def totals(self) -> Totals:
-        """The sums of the plan."""
-        return plan_totals(self._account.plan)
+        """The sums of the plan, by what has become of its evictions since: those under way are made now."""
+        return plan_totals(structs.replace(self._account.plan, fates=self._account.fates.as_decided()))
 
     def evictions(self, selection: Selection) -> tuple[PlannedEviction, ...]:
         """Return the first selected evictions that this cycle lets go."""

@@ -34,6 +34,9 @@ from rebalancer.reporting.phrases import counts_change
 from rebalancer.tracking.misplaced import find_misplaced
 
 _MOST: Final = 20
+WHOLE_CLUSTER: Final = "the cluster"
+"""The scope of what keeps every eviction back."""
+
 MOST_LIKELY: Final = 4
 """So many domains are listed that may receive a replacement; the others are counted."""
 
@@ -195,7 +198,7 @@ def find_holds(
     common = find_common_obstacle(context)
     if common is not None and not isinstance(common, ModeObserves):
         opened = [known.since for known in context.breaker.causes] if isinstance(common, BreakerOpen) else []
-        holds.append(_hold("the cluster", common, min(opened, default=None), said))
+        holds.append(_hold(WHOLE_CLUSTER, common, min(opened, default=None), said))
     holds += [
         _hold(f"namespace {namespace}", refusal, since, said) for namespace, (since, refusal) in namespaces.items()
     ]

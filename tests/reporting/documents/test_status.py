@@ -5,13 +5,16 @@ from datetime import timedelta
 import msgspec
 from msgspec import structs
 
+from rebalancer.controller.status import status_document
+from rebalancer.engine import evaluate
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moves import Memory, RefusedRequest
 from rebalancer.model.reasons import Reason
 from rebalancer.reporting.acting import Acting
 from rebalancer.reporting.documents.plan import plan_totals
 from rebalancer.reporting.documents.status import BreakerStatus, breaker_status, refused_evictions
-from tests.admission.test_admit import assess_and_plan, rules
+from tests.admission.test_admit import rules, skewed
+from tests.build import a_state
 from tests.scheduling.build import NOW
 
 
@@ -45,12 +48,15 @@ def test_the_evictions_that_admission_control_refused() -> None:
 
 def test_a_plan_does_not_promise_what_admission_control_refused() -> None:
     """The evictions of that group wait with the refusal; those of others stay; the number of all is the same."""
-    _, _, plan = assess_and_plan(rules())
+    policy = rules()
+    plan = evaluate(skewed(), policy).plan
     name = plan.components[0].name
-    (entry,) = refused_evictions(Memory(refused=(refused(name, 60),)), NOW)
-    held = structs.replace(plan, fates=Acting(lambda: "", refused=(entry,)).hold(plan.fates))
-    assert {waiting.refusal for waiting in held.fates.kept} == {entry.refusal}
-    assert {waiting.eviction.group for waiting in held.fates.kept} == {name}
+    evaluation = evaluate(skewed(), policy, memory=Memory(refused=(refused(name, 60),)))
+    status = status_document(a_state(policy, NOW), "one", "policy.yaml")
+    held = structs.replace(plan, fates=Acting(str, status).admit(evaluation))
+    assert {(waiting.reason, waiting.eviction.group) for waiting in held.fates.kept} == {
+        (Reason.REFUSED_BY_ADMISSION, name)
+    }
     assert name not in {eviction.group for eviction in held.fates.going}
     before, after = plan_totals(plan), plan_totals(held)
     assert (after.now, after.waiting) == (
@@ -58,4 +64,4 @@ def test_a_plan_does_not_promise_what_admission_control_refused() -> None:
         before.waiting + len(held.fates.kept),
     )
     assert after.evictions == before.evictions
-    assert Acting(lambda: "").hold(plan.fates) == plan.fates
+    assert Acting(str).admit(evaluation) == evaluation.plan.fates
