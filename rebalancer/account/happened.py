@@ -29,12 +29,12 @@ from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import (
     NEVER_GRANTED,
     CapacityRequest,
+    DomainName,
     Memory,
     Move,
     MoveState,
     OthersEvictions,
     Reference,
-    ZoneSeen,
     make_token,
 )
 from rebalancer.model.pods import Pod
@@ -172,16 +172,16 @@ class ReplacementOverdue(NamedTuple):
 
 
 class ZoneLost(NamedTuple):
-    """A zone has lost its last node; `lost` says what it held, None where that is not known."""
+    """The last node of a zone is gone or not Ready; `lost` says what it held, None where that is not known."""
 
-    zone: ZoneSeen
+    zone: DomainName
     lost: DomainLoss | None = None
 
 
 class ZoneReturned(NamedTuple):
-    """A zone has a node again, or for the first time; `since` when it was lost, None where that is not known."""
+    """A zone has a Ready node again, or its first one; `since` when it was lost, None where that is not known."""
 
-    zone: ZoneSeen
+    zone: DomainName
     since: datetime | None
 
 
@@ -469,28 +469,61 @@ def find_violations(before: Memory, after: Memory, subjects: FindSubjects) -> It
     yield from (ViolationBegan(token, found.get(token)) for token in seen if token in begun)
 
 
-def find_zones(before: Memory, after: Memory, keys: Collection[str]) -> Iterator[ZoneLost | ZoneReturned]:
+def find_zones(
+    before: Memory, after: Memory, keys: Collection[str], there: Collection[DomainName]
+) -> Iterator[ZoneLost | ZoneReturned]:
     """Yield each domain of these keys that was lost or has come back in between.
 
-    Both memories list the domains that were seen lately; those of the last snapshot were all seen last. A key of which
-    no domain is known before shows nothing: all of its domains are new.
+    It is lost when its last node is gone or not Ready. `there` are the domains that have a node.
+    """
+    was, silent = _whole_losses(before, keys), _whole_losses(after, keys)
+    lost = {DomainName(loss.key, loss.value): loss for loss in after.lost}
+    for domain in dict.fromkeys((*_gone(before, after, keys), *silent)):
+        if domain not in was:
+            yield ZoneLost(domain, lost.get(domain))
+    back = _come(before, after, keys)
+    back |= {domain: loss.until for domain, loss in was.items() if domain in there}
+    for domain, since in back.items():
+        if domain not in silent:
+            yield ZoneReturned(domain, since)
+
+
+def _whole_losses(memory: Memory, keys: Collection[str]) -> dict[DomainName, DomainLoss]:
+    """Return the losses of domains that have lost every node."""
+    whole = (loss for loss in memory.lost if loss.key in keys and loss.number >= loss.had)
+    return {DomainName(loss.key, loss.value): loss for loss in whole}
+
+
+def _gone(before: Memory, after: Memory, keys: Collection[str]) -> Iterator[DomainName]:
+    """Yield the domains whose last node has gone.
+
+    Both memories list the domains that were seen lately; those of the last snapshot were all seen last.
+    """
+    found, has = _seen(after)
+    known, had = _seen(before)
+    for domain, last in known.items() if before.zones != after.zones else ():
+        if domain.topology_key in keys and last == had and found.get(domain) != has:
+            yield domain
+
+
+def _come(before: Memory, after: Memory, keys: Collection[str]) -> dict[DomainName, datetime | None]:
+    """Return the domains that have a node again, each with when it was seen last, None for the first time.
+
+    A key of which no domain is known before shows nothing: all of its domains are new.
     """
     if before.zones == after.zones:
-        return
-    known = {(zone.key, zone.zone): zone for zone in before.zones if zone.key in keys}
-    found = {(zone.key, zone.zone): zone.last for zone in after.zones}
-    lost = {(loss.key, loss.value): loss for loss in after.lost}
-    had = max((zone.last for zone in before.zones), default=None)
-    has = max(found.values(), default=None)
-    for place, zone in known.items():
-        if zone.last == had and found.get(place) != has:
-            yield ZoneLost(zone, lost.get(place))
-    keys_known = {key for key, _ in known}
-    for zone in after.zones:
-        if zone.key in keys_known and zone.last == has:
-            last = known.get((zone.key, zone.zone))
-            if last is None or last.last != had:
-                yield ZoneReturned(zone, last.last if last is not None else None)
+        return {}
+    found, has = _seen(after)
+    known, had = _seen(before)
+    keys_known = {domain.topology_key for domain in known} & set(keys)
+    chosen = (domain for domain, last in found.items() if domain.topology_key in keys_known and last == has)
+    return {domain: known.get(domain) for domain in chosen if known.get(domain) != had}
+
+
+def _seen(memory: Memory) -> tuple[dict[DomainName, datetime], datetime | None]:
+    """Return when each domain was seen last, and the last time of all."""
+    seen = {DomainName(zone.key, zone.zone): zone.last for zone in memory.zones}
+    return seen, max(seen.values(), default=None)
 
 
 def find_deadlocked(

@@ -48,7 +48,8 @@ from rebalancer.controller.state import (
     Reported,
     TeamPoliciesRead,
 )
-from rebalancer.model.moves import make_token
+from rebalancer.model.moves import DomainName, Memory, make_token
+from rebalancer.model.nodes import ZONE
 from rebalancer.policy.merging import UNREAD
 from rebalancer.tracking.zones import find_zone_keys
 
@@ -106,7 +107,7 @@ def _find_moves(before: LoopState, event: LoopEvent, after: LoopState) -> Iterat
 def _find_of_cycle(before: LoopState, cycle: Cycle, after: LoopState) -> Iterator[Occurrence]:
     """Find what a cycle has brought besides."""
     yield from find_overdue(before.memory.moves, cycle.memory.moves)
-    yield from find_zones(before.memory, after.memory, find_zone_keys(cycle.context.policy))
+    yield from _find_zones(before.memory, cycle, after.memory)
     yield from find_violations(before.memory, after.memory, _subjects(before.cycle, cycle, after.in_force.policy_since))
     yield from find_others(before.memory.evicted_by_others, cycle.assessment.evicted_by_others)
     yield from find_motion(before.reported.unsettled, cycle.assessment.unsettled_domains)
@@ -116,6 +117,14 @@ def _find_of_cycle(before: LoopState, cycle: Cycle, after: LoopState) -> Iterato
     yield from find_approvals(*proposals, cycle.plan, cycle.context.policy, cycle.context.now)
     whole = before.cycle.admission.whole if before.cycle is not None else NO_OUTCOME
     yield from find_whole(whole, cycle.admission.whole)
+
+
+def _find_zones(before: Memory, cycle: Cycle, after: Memory) -> Iterator[Occurrence]:
+    """Find the zones that were lost, or are back."""
+    lost = [DomainName(loss.key, loss.value) for loss in before.lost]
+    nodes = cycle.snapshot.nodes
+    there = {one for one in lost if any(node.labels.get(one.topology_key) == one.value for node in nodes)}
+    return find_zones(before, after, {ZONE, *find_zone_keys(cycle.context.policy)}, there)
 
 
 def _subjects(before: Cycle | None, cycle: Cycle, policy_since: datetime) -> FindSubjects:

@@ -1,4 +1,4 @@
-"""An entry for each zone that loses its last node, or has one again."""
+"""An entry for each zone that is lost, or is back."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -9,7 +9,7 @@ from rebalancer.account.happened import Occurrence, ZoneLost, ZoneReturned
 from rebalancer.history.outbox import seconds_of
 from rebalancer.history.words import cut
 from rebalancer.model.history import Entry, EntryKind
-from rebalancer.model.moves import ZoneSeen
+from rebalancer.model.moves import DomainName
 from rebalancer.model.words import short_key
 
 
@@ -26,5 +26,7 @@ def zone_entries(happened: Iterable[Occurrence], now: datetime) -> Iterator[Entr
                 pass
 
 
-def _entry(kind: EntryKind, zone: ZoneSeen, since: int, now: datetime) -> Entry:
-    return Entry(seq=0, at=seconds_of(now), kind=kind, what=cut(f"{short_key(zone.key)} {zone.zone}"), since=since)
+def _entry(kind: EntryKind, zone: DomainName, since: int, now: datetime) -> Entry:
+    return Entry(
+        seq=0, at=seconds_of(now), kind=kind, what=cut(f"{short_key(zone.topology_key)} {zone.value}"), since=since
+    )

@@ -184,7 +184,7 @@ def test_a_zone_that_is_lost_and_comes_back() -> None:
         state, _ = step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)
     zones = [(entry.kind, entry.what, entry.at - entry.since) for entry in state.memory.outbox if "Zone" in entry.kind]
     assert [zone[:2] for zone in zones] == [("ZoneLost", "zone c"), ("ZoneReturned", "zone c")]
-    assert zones[1][2] == 180
+    assert zones[1][2] == 120
 
 
 LIMIT = """

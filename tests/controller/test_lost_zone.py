@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from rebalancer.controller.loop import step
-from rebalancer.controller.state import CycleDue, LoopState, PolicyLoaded
+from rebalancer.controller.state import CycleDue, LoopState, PolicyLoaded, ProcessFacts
 from rebalancer.controller.status import status_document, status_documents
 from rebalancer.model.labels import Labels
 from rebalancer.model.snapshot import Snapshot
@@ -149,16 +149,34 @@ def test_the_history_names_what_violates_the_limit() -> None:
     simulation.keep()
     entries = [history_entry(entry) for _, entry in sorted(simulation.entries.items())]
     (lost,) = (entry for entry in entries if entry.kind == "ZoneLost")
-    assert lost.text == "zone eu-1c has lost its last node: it had 3 nodes with 3 pods"
+    assert lost.text == "zone eu-1c is lost: it had 3 nodes with 3 pods"
     (begun,) = (entry for entry in entries if entry.kind == "Violated")
     assert begun.cause == "ZoneLost"
     assert begun.what.startswith("web/zone: 9 pods need 3 domains, there are 2 domains")
 
 
+def test_a_zone_is_lost_once_and_back_once_however_its_nodes_go() -> None:
+    """Silent first, then deleted, created anew, Ready at last; also where the policy names no zone key."""
+    whole = a_cluster("abc", 2, {"a-1": 1, "b-1": 1, "c-1": 1}, spread={ZONE: 1}).snapshot()
+    silent, half = away(whole, ["c-1", "c-2"], ready=False), away(whole, ["c-1"], ready=False)
+    gone = replace(whole, nodes=tuple(node for node in whole.nodes if node.labels[ZONE] != "c"))
+    for looked in (
+        (whole, silent, gone, gone, silent, half, whole),
+        (whole, half, silent, whole),
+        (whole, gone, whole),
+        (whole, gone, silent, silent, half),
+    ):
+        entries = looks(a_policy(), *looked).memory.outbox
+        said = [history_entry(entry).text for entry in entries if "Zone" in entry.kind]
+        assert len(said) == 2, looked
+        assert said[0].startswith("zone c is lost: it had 2 nodes with 1 pod")
+        assert said[1].startswith("zone c is back, after ")
+
+
 def looks(policy: Policy, *snapshots: Snapshot) -> LoopState:
     """Return the state after cycles that are a minute apart, each with its snapshot."""
     start = snapshots[0].taken_at
-    state = a_state(policy, start)
+    state = a_state(policy, start, process=ProcessFacts(history_name="one"))
     for minute, snapshot in enumerate(snapshots):
         now = start + minute * MINUTE
         state, _ = step(state, CycleDue(snapshot=replace(snapshot, taken_at=now)), now)

@@ -224,7 +224,9 @@ def zones(**last: int) -> Memory:
 
 
 def changed(before: Memory, after: Memory) -> list[tuple[str, str, int]]:
-    return [(entry.kind, entry.what, entry.since) for entry in zone_entries(find_zones(before, after, {ZONE}), LATER)]
+    return [
+        (entry.kind, entry.what, entry.since) for entry in zone_entries(find_zones(before, after, {ZONE}, ()), LATER)
+    ]
 
 
 def test_a_zone_is_lost_once_and_comes_back_once() -> None:
@@ -241,7 +243,7 @@ def test_zones_that_say_nothing() -> None:
     """The first snapshot, an unchanged memory, a label that is none of a zone, the loss of all nodes."""
     assert changed(Memory(), zones(a=0)) == []
     assert changed(zones(a=0), zones(a=0)) == []
-    assert list(find_zones(zones(a=0, b=0), zones(a=1, b=0), {"rack"})) == []
+    assert list(find_zones(zones(a=0, b=0), zones(a=1, b=0), {"rack"}, ())) == []
 
 
 def people(noted: Noted, acts: Acts) -> tuple[list[tuple[str, str, str, str]], Noted]:

@@ -247,13 +247,11 @@ def _bounds(entry: Entry) -> str:
 
 def _zone_lost(entry: Entry) -> str:
     held = f": it had {plural(entry.number, 'node')} with {plural(entry.above, 'pod')}" if entry.number else ""
-    return f"{entry.what} has lost its last node{held}"
+    return f"{entry.what} is lost{held}"
 
 
 def _returned(entry: Entry) -> str:
-    return (
-        f"{entry.what} has nodes again, after {_lasted(entry)}" if entry.since else f"{entry.what} has its first node"
-    )
+    return f"{entry.what} is back, after {_lasted(entry)}" if entry.since else f"{entry.what} has its first node"
 
 
 def _sampled(entry: Entry) -> str:
