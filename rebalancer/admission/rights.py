@@ -12,7 +12,10 @@ from rebalancer.planning.eviction import Eviction
 ASKED_AGAIN: Final = 10
 """Seconds after which a right that is missing is asked for again."""
 
-WAY_OUT: Final = "apply deploy/evict (in the chart policy.mode), or bind the ClusterRole rebalancer-evict there"
+WAY_OUT: Final = (
+    "apply deploy/evict, which brings the shipped policy, too, or the right alone, "
+    "deploy/components/evict-rights/cluster-role.yaml (in the chart policy.mode)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

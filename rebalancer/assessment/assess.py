@@ -19,7 +19,7 @@ from rebalancer.assessment.sizes.find import WorkloadSizes, find_workload_sizes
 from rebalancer.assessment.spread_groups import SpreadGroup, find_spread_groups
 from rebalancer.assessment.starts import NodeWithoutStarts, find_nodes_without_starts
 from rebalancer.assessment.too_large import TooLarge, find_too_large
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moments import Clock
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import PlanningMemory, Reference
@@ -39,14 +39,23 @@ class UnsettledDomain(Refusal):
     """
 
     reason = Reason.DOMAIN_UNSETTLED
-    ends_at = "until"
     motion: DomainMotion
     until: datetime
+
+    def _end(self) -> End:
+        """Return the moment, where it is known; what is an upper bound of it is none."""
+        if self.motion.lasting:
+            return End(event=f"when its nodes have taken pods for a while, at the latest {self._latest}")
+        return End(at=self.until)
+
+    @property
+    def _latest(self) -> str:
+        return f"{self.until:%Y-%m-%d %H:%M:%SZ}"
 
     @property
     def sentence(self) -> str:
         """What has become of its nodes, and until when nothing is moved there."""
-        until = f"{self.until:%Y-%m-%d %H:%M:%SZ}"
+        until = self._latest
         if self.motion.lasting:
             until = f"they have taken pods again for a while, at most until {until}"
         return f"{self.motion}: nothing is moved there until {until}"

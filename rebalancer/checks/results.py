@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from rebalancer.admission.guards import GuardAnswer, Verdict
+from rebalancer.admission.rights import WAY_OUT
 from rebalancer.assessment.findings import Finding
 from rebalancer.model.cluster import Version, describe_unmodelled
 from rebalancer.model.history import Author
@@ -83,7 +84,7 @@ def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]], unknown: str)
     if not missing:
         return Result("rights", Outcome.OK, f"the controller's account has those of mode {mode}")
     lacks = [f"{right}{f' in {name_list(spaces)}' if spaces else ''}" for right, spaces in missing.items()]
-    remedy = "apply deploy/evict (in the chart policy.mode), or bind the ClusterRole rebalancer-evict there"
+    remedy = WAY_OUT
     if any(right.startswith("list") for right in missing):
         remedy = "apply deploy/ again: its ClusterRoles rebalancer and rebalancer-workloads have them"
     return Result("rights", Outcome.WRONG, f"the controller's account may not {'; '.join(lacks)}", remedy)

@@ -31,7 +31,8 @@ _INTERVAL = 2.0
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
     parser.epilog = (
-        "It reads the ConfigMap rebalancer-status, which the controller writes at the end of each cycle, and the Lease."
+        "It reads the ConfigMap rebalancer-status and the Lease. The controller writes it at the end of a cycle; "
+        "where only times have changed, 15 seconds later, so that its last cycle may be more recent than what is shown."
     )
     parser.add_argument(
         "--watch",

@@ -61,7 +61,7 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
     )
     memory = _with_noted(memory, noted)
     entries += said
-    entries += move_entries(after.happened, after.cycle.snapshot if after.cycle is not None else None, now)
+    entries += move_entries(after.happened, after.cycle.snapshot if after.cycle is not None else None)
     if after.cycle is not None and after.cycle is not before.cycle:
         noted = structs.replace(noted, open=still_open(known, memory, after.happened))
         sample, noted = note_sample(noted, after.cycle.assessment, after.cycle.overview.violated, now)

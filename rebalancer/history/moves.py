@@ -1,7 +1,6 @@
 """One entry for each eviction request, when it has ended."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Final
 
 from rebalancer.account.happened import MoveEnded, Occurrence
@@ -17,7 +16,7 @@ _MOST_DOMAINS: Final = 3
 """Up to this many likely domains are named; the rest are counted."""
 
 
-def move_entries(happened: Iterable[Occurrence], snapshot: Snapshot | None, now: datetime) -> Iterator[Entry]:
+def move_entries(happened: Iterable[Occurrence], snapshot: Snapshot | None) -> Iterator[Entry]:
     """Yield an entry for each request that has ended; `snapshot` has the replacements."""
     for occurrence in happened:
         if isinstance(occurrence, MoveEnded):
@@ -25,7 +24,7 @@ def move_entries(happened: Iterable[Occurrence], snapshot: Snapshot | None, now:
             replacement = snapshot.pod.get(move.replacement) if snapshot is not None else None
             yield Entry(
                 seq=0,
-                at=seconds_of(now),
+                at=seconds_of(move.changed_at),
                 kind=EntryKind.MOVED,
                 namespace=move.namespace,
                 workload=workload_text(move.workload),

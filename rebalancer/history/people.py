@@ -66,7 +66,8 @@ def _note_pause(noted: Noted, acts: Acts, now: datetime) -> Noted:
     if acts.pause is None or not acts.pause.holds(now):
         return structs.replace(noted, pause="", paused_at=0) if noted.pause else noted
     token = pause_token(acts.pause)
-    return noted if noted.pause == token else structs.replace(noted, pause=token, paused_at=seconds_of(now))
+    since = noted.paused_at if noted.pause else seconds_of(now)  # one that takes the place of another prolongs it
+    return noted if noted.pause == token else structs.replace(noted, pause=token, paused_at=since)
 
 
 def _pause_entries(noted: Noted, following: Noted, acts: Acts, now: datetime) -> Iterator[Entry]:
@@ -99,7 +100,7 @@ def _other_entries(noted: Noted, following: Noted, acts: Acts, now: datetime) ->
         yield _act(
             EntryKind.APPROVED, author, now, what=whole.plan, number=whole.evictions, until=seconds_of(whole.until)
         )
-    if following.policy != noted.policy:
+    if following.policy != noted.policy or (noted.refused and not following.refused):
         yield _act(EntryKind.POLICY_CHANGED, acts.policy_author or NOBODY, now, what=acts.policy)
     if following.refused and following.refused != noted.refused:
         yield _act(EntryKind.POLICY_REFUSED, acts.policy_author or NOBODY, now, what=acts.policy_error)

@@ -17,6 +17,11 @@ def micro_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def seconds_between(earlier: datetime, later: datetime) -> int:
+    """Return how many seconds lie between two moments as clocks without fractions show them."""
+    return int(later.timestamp()) - int(earlier.timestamp())
+
+
 class Clock:
     """The time at which a snapshot is evaluated; it notes until when each of its answers stays the same.
 

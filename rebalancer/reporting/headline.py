@@ -43,6 +43,8 @@ def headlines(status: StatusDocument, figures: Figures | None, now: datetime) ->
     own = headline(status, figures, now)
     if status.lease is not None and not status.lease.holder:
         return [own]  # nobody looks
+    if status.losses and own.sign is Sign.GOOD:
+        own = own._replace(sign=Sign.NOTE)
     return [*(Headline(Sign.VIOLATED, loss_sentence(loss, status.mode, now)) for loss in status.losses), own]
 
 
@@ -153,19 +155,25 @@ def _violated(figures: Figures) -> str:
     return f"{plural(figures.violated, 'workload')} violated"
 
 
-def hold_sentence(hold: HoldStatus, now: datetime) -> str:
-    """Say what is held, since when, why and until when."""
+def runs(status: StatusDocument) -> bool:
+    """Return whether somebody leads, as far as that is known: else nothing goes on when a wait has ended."""
+    return status.lease is None or bool(status.lease.holder) or bool(status.lease.error)
+
+
+def hold_sentence(hold: HoldStatus, now: datetime, *, goes_on: bool = True) -> str:
+    """Say what is held, since when and why, and where the controller `goes_on`, until when."""
     since = f" since {hold.since:%Y-%m-%d %H:%M:%SZ} ({ago(hold.since, now)})" if hold.since is not None else ""
     said = f"{hold.scope}{since}: {hold.reason}: {hold.message}"
-    return f"{shorten_keys(said)}; {end_text(hold.until, hold.ends_with, now)}"
+    end = f"; {end_text(hold.until, hold.ends_with, now, verb='ends')}" if goes_on else ""
+    return f"{shorten_keys(said)}{end}"
 
 
-def wait_sentence(wait: RepairWait, now: datetime) -> str:
-    """Say when a repair goes on, with what, and why not before."""
+def wait_sentence(wait: RepairWait, now: datetime, *, goes_on: bool = True) -> str:
+    """Say where the controller `goes_on` when a repair does, with what, and why not before."""
     usual = wait.usual.median if wait.usual is not None else None
-    end = end_text(wait.until, wait.ends_with, now, usual)
+    end = end_text(wait.until, wait.ends_with, now, usual) if goes_on else "waited"
     then = ""
-    if wait.then is not None and (wait.until is not None or wait.ends_with):
+    if goes_on and wait.then is not None and (wait.until is not None or wait.ends_with):
         then = f", then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
     what = [*wait.violated, *([plural(wait.evictions, "eviction")] if wait.evictions else [])]
     of = f", {'; '.join(what)}" if what else ""

@@ -96,14 +96,16 @@ def from_now(moment: datetime, now: datetime) -> str:
     return f"in {left} ({moment:%Y-%m-%d %H:%M:%SZ})"
 
 
-def end_text(until: datetime | None, ends_with: str, now: datetime, usual: int | None = None) -> str:
+def end_text(
+    until: datetime | None, ends_with: str, now: datetime, usual: int | None = None, *, verb: str = "goes on"
+) -> str:
     """Say when a wait ends; `usual` is how many seconds it usually takes. Begins with a verb."""
     if until is not None:
-        return f"goes on {from_now(until, now)}"
+        return f"{verb} {from_now(until, now)}"
     if not ends_with:
         return "does not end by itself"
     took = f", usually {format_duration(timedelta(seconds=usual))}" if usual is not None else ""
-    return f"goes on {ends_with}{took}"
+    return f"{verb} {ends_with}{took}"
 
 
 def wait_end(refusal: Refusal, said: datetime) -> str:

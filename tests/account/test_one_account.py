@@ -305,7 +305,8 @@ def check_foretold(run: Run) -> None:
     if state.mode is Mode.OBSERVE:
         assert foretold == evaluation.plan.fates
         return
-    following, _ = step(replace(state, turn=0), CycleDue(snapshot=snapshot), run.now)
+    read_at = (run.now - run.snapshot.taken_at).total_seconds()
+    following, _ = step(replace(state, turn=0), CycleDue(snapshot=snapshot, read_at=read_at), run.now)
     assert following.cycle is not None
     assert reasons_of(foretold) == reasons_of(following.cycle.fates)
 

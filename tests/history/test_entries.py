@@ -54,14 +54,14 @@ def with_state(state: MoveState, **fields: object) -> Move:
 
 
 def moves(before: Move, after: Move) -> list[Entry]:
-    return list(move_entries(find_ended((before,), (after,)), None, LATER))
+    return list(move_entries(find_ended((before,), (after,)), None))
 
 
 def test_a_move_has_one_entry_when_it_ends() -> None:
     """With what is known of it: where from and to, why, since when, and how it ended."""
     target = Target(ZONE, ("c",))
     flying = with_state(MoveState.PENDING, targets=(Target(HOSTNAME, ("c-1", "c-2", "c-3", "c-4")), target))
-    ended = structs.replace(flying, state=MoveState.VERIFIED)
+    ended = structs.replace(flying, state=MoveState.VERIFIED, changed_at=LATER)
     assert moves(flying, flying) == []
     (entry,) = moves(flying, ended)
     assert (entry.kind, entry.pod, entry.uid, entry.node, entry.to) == ("Moved", "web-1", "u1", "a-1", "zone c")
@@ -83,10 +83,10 @@ def test_where_the_replacement_is() -> None:
     pod = snapshot.pods[0]
     flying = with_state(MoveState.PENDING, replacement=pod.uid)
     ended = structs.replace(flying, state=MoveState.VERIFIED)
-    (entry,) = move_entries(find_ended((flying,), (ended,)), snapshot, LATER)
+    (entry,) = move_entries(find_ended((flying,), (ended,)), snapshot)
     assert entry.replacement_node == pod.node
     gone = structs.replace(ended, replacement="gone")
-    (entry,) = move_entries(find_ended((flying,), (gone,)), snapshot, LATER)
+    (entry,) = move_entries(find_ended((flying,), (gone,)), snapshot)
     assert entry.replacement_node == ""
 
 
@@ -303,6 +303,17 @@ def test_approvals_and_policies() -> None:
     entries, noted = people(noted, refused)
     assert entries == [("PolicyRefused", "line 3", UNKNOWN, "helm")]
     assert people(noted, refused) == ([], noted)
+    assert people(noted, changed_by)[0] == [("PolicyChanged", "9f3a", UNKNOWN, "helm")], "it is in force again"
+
+
+def test_a_pause_that_takes_the_place_of_another_prolongs_it() -> None:
+    """Evictions have been paused since the first."""
+    (_,), noted = note_people(Noted(), replace(READ, pause=Pause(reason="a drill")), LATER)
+    longer = replace(READ, pause=Pause(reason="an incident"))
+    (begun,), noted = note_people(noted, longer, LATER + MINUTE)
+    assert (begun.kind, begun.what) == ("Paused", "an incident")
+    (ended,), _ = note_people(noted, READ, LATER + 2 * MINUTE)
+    assert ended.at - ended.since == 120
 
 
 def test_a_declaration_can_be_read_again() -> None:

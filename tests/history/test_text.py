@@ -83,7 +83,7 @@ def test_the_table() -> None:
 
 def test_nothing_to_show() -> None:
     """Nothing there, or nothing selected."""
-    assert history_text(HistoryDocument(entries=(), total=0)) == "No entries: nothing has happened yet.\n"
+    assert history_text(HistoryDocument(entries=(), total=0)) == "No entries: nothing has been recorded yet.\n"
     assert history_text(HistoryDocument(entries=(), total=9)) == "No entries: none of 9 is selected.\n"
     assert trend_text(TrendDocument(samples=())) == "No samples: nothing was violated yet.\n"
 

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from rebalancer.admission.admit import MemoryUnsaved
 from rebalancer.model.breaker import BreakerCause
+from rebalancer.reporting.documents.losses import LossStatus
 from rebalancer.reporting.documents.overview import Figures
 from rebalancer.reporting.documents.status import (
     ApprovalStatus,
@@ -17,7 +18,7 @@ from rebalancer.reporting.documents.status import (
     StatusDocument,
 )
 from rebalancer.reporting.documents.waits import HoldStatus
-from rebalancer.reporting.headline import Sign, headline
+from rebalancer.reporting.headline import Sign, headline, headlines
 from rebalancer.reporting.text.layout import TextLayout
 from rebalancer.reporting.text.status import status_text
 from tests.reporting.text.test_status import NOW, STATUS
@@ -147,10 +148,21 @@ def test_it_says_what_matters_most(changes: dict[str, object], figures: Figures 
 
 
 def test_the_status_has_the_four_figures() -> None:
-    """Each with its sign and its word; a colour repeats what they say, and a zero has none."""
+    """Each with its sign and its word; a zero has no sign: nothing is wrong there."""
     status = structs.replace(STATUS, figures=BUSY)
     line = "! 5 of 42 workloads violated   > 1 moving   ~ 6 to be evicted, next in 40s   x 1 cannot be repaired"
     assert line in status_text(status, NOW)
     coloured = status_text(structs.replace(STATUS, figures=QUIET), NOW, TextLayout(color=True))
-    assert "\x1b[2m!\x1b[0m 0 of 42 workloads violated" in coloured
+    assert "!" not in coloured
+    assert "\n0\xa0of\xa042\xa0workloads\xa0violated" in coloured.replace(" ", "\xa0")
     assert "\x1b[32mok\x1b[0m Nothing is violated" in coloured
+
+
+def test_a_lost_zone_leaves_no_green() -> None:
+    """Nothing is violated, and yet not all is well."""
+    loss = LossStatus(
+        topology_key="topology.kubernetes.io/zone", value="c", whole=True, at=NOW, lost=2, had=2, pods=3, nodes=()
+    )
+    said = headlines(structs.replace(STATUS, losses=(loss,)), QUIET, NOW)
+    assert [one.sign for one in said] == [Sign.VIOLATED, Sign.NOTE]
+    assert [one.sign for one in headlines(STATUS, QUIET, NOW)] == [Sign.GOOD]

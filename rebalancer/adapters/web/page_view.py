@@ -33,7 +33,15 @@ from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.reporting.documents.status import MoveEntry
 from rebalancer.reporting.documents.waits import LikelyDomains, RepairWait, Usual, shorten
-from rebalancer.reporting.headline import Headline, Sign, approval_sentences, approval_title, headlines, hold_sentence
+from rebalancer.reporting.headline import (
+    Headline,
+    Sign,
+    approval_sentences,
+    approval_title,
+    headlines,
+    hold_sentence,
+    runs,
+)
 from rebalancer.reporting.phrases import ago, domains_text, from_now
 
 MOVING_SECONDS: Final = 2
@@ -305,7 +313,9 @@ class PageView:
     @property
     def holds(self) -> Sequence[str]:
         """What keeps evictions back beyond single repairs, but for a pause, which is the headline."""
-        return [hold_sentence(hold, self._now) for hold in self._page.status.holds if hold.reason != Reason.PAUSED]
+        status = self._page.status
+        chosen = (hold for hold in status.holds if hold.reason != Reason.PAUSED)
+        return [hold_sentence(hold, self._now, goes_on=runs(status)) for hold in chosen]
 
     @property
     def problems(self) -> Sequence[str]:
@@ -499,7 +509,9 @@ class PageView:
         """Say what is on the map."""
         drawn = self._page.map
         assert drawn is not None
-        nodes = plural(sum(zone.of for zone in drawn.zones), "node")
+        lost = sum(zone.lost.nodes for zone in drawn.zones if zone.lost is not None)
+        nodes = plural(sum(zone.of for zone in drawn.zones) - lost, "node")
+        nodes += f" and {lost} lost" if lost else ""
         more = f"; {plural(drawn.more, 'more lane')} not drawn" if drawn.more else ""
         zones = plural(len(drawn.zones) + drawn.more_zones, "zone")
         return f"{nodes} in {zones}; each square is a pod of the workloads shown{more}"
@@ -826,8 +838,15 @@ def _sayings(row: WorkloadRow) -> Sequence[Saying]:
     for rule in _broken(row):
         name = rule.reason or rule.cause or ""
         said += [(name, _obstacle(rule))] if row.wait is None or rule.state == State.INFEASIBLE else []
-        said += [(name, rule.remedy)]
+        said += [(_remedy_name(rule), rule.remedy)]
     return list(dict.fromkeys(Saying(name, shorten_keys(text)) for name, text in said if text))
+
+
+def _remedy_name(rule: ReportedConstraint | ReportedLimit) -> str:
+    """Return by which name a remedy is known: that of the reason only where it is the reason's own."""
+    if not rule.reason:
+        return rule.cause or ""
+    return rule.reason if Reason(rule.reason).remedy == rule.remedy else ""
 
 
 def _reasons(row: WorkloadRow) -> Sequence[str]:

@@ -22,6 +22,7 @@ from rebalancer.admission.misplaced import misplaced_replacement
 from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.model.facts import Refusal
+from rebalancer.model.moments import seconds_between
 from rebalancer.model.moves import Move, MoveState, Reference, Target
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
@@ -176,7 +177,7 @@ def find_next_end(refusals: Iterable[Refusal], said: datetime | None) -> datetim
 def find_usual(moves: Iterable[Move], workloads: Sequence[Reference]) -> Usual | None:
     """Return how long the last moves of some workloads took, None where none has succeeded."""
     took = [
-        int((move.changed_at - move.requested_at).total_seconds())
+        seconds_between(move.requested_at, move.changed_at)
         for move in moves
         if move.state is MoveState.VERIFIED and move.workload in workloads
     ]

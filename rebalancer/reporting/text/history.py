@@ -24,7 +24,7 @@ _STYLES: Final = {
 def history_text(document: HistoryDocument, layout: TextLayout = PLAIN) -> str:
     """Show entries."""
     if not document.entries:
-        reason = "nothing has happened yet" if not document.total else f"none of {document.total} is selected"
+        reason = "nothing has been recorded yet" if not document.total else f"none of {document.total} is selected"
         return f"No entries: {reason}.\n"
     rows = [
         (f"{entry.at:%Y-%m-%d %H:%M:%SZ}", layout.paint(entry.kind, _find_style(entry)), entry.text)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from rebalancer.model.moments import seconds_between
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, format_rest, plural
@@ -15,6 +16,7 @@ from rebalancer.reporting.headline import (
     approval_title,
     headlines,
     hold_sentence,
+    runs,
     wait_sentence,
 )
 from rebalancer.reporting.phrases import ago, domains_text, proof_text
@@ -45,6 +47,8 @@ def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAI
 
 def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLAIN) -> list[str]:
     """Return the lines of a status, to be shown again and again."""
+    goes_on = runs(status)
+    last = "" if goes_on else " IN THE LAST CYCLE"
     named = [f"Cluster: {status.cluster}"] if status.cluster else []
     texts = (*named, f"Controller: {describe_controller(status, now)}")
     head = [layout.heading(line) for text in texts for line in layout.wrap(text)]
@@ -54,8 +58,8 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
         _titled("IN FLIGHT", _MOVES, [_move(move, now) for move in status.in_flight], layout),
         _standing_lines(status, now, layout),
         _approval_lines(status.approval, now, layout),
-        _listed("WAITING", [wait_sentence(wait, now) for wait in status.waits], layout),
-        _listed("HOLDS", [hold_sentence(hold, now) for hold in status.holds], layout),
+        _listed(f"WAITING{last}", [wait_sentence(wait, now, goes_on=goes_on) for wait in status.waits], layout),
+        _listed(f"HOLDS{last}", [hold_sentence(hold, now, goes_on=goes_on) for hold in status.holds], layout),
         _titled("LAST MOVES", _MOVES, [_move(move, now) for move in _newest(status.last_moves)], layout),
         _titled(
             "NOT EVICTED, BY REASON",
@@ -76,7 +80,8 @@ def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Itera
     for sign, text in headlines(status, figures, now):
         mark = f"{layout.paint(*_SIGNS[sign])} " if sign in _SIGNS else ""
         yield from layout.wrap(f"{mark}{text}")
-    left = figures.next_at - now if figures.next_at is not None and figures.next_at > now else None
+    comes = figures.next_at is not None and figures.next_at > now and runs(status)
+    left = figures.next_at - now if comes and figures.next_at is not None else None
     parts = (
         (Sign.VIOLATED, figures.violated, f"of {plural(figures.workloads, 'workload')} violated"),
         (Sign.MOVING, figures.moving, "moving"),
@@ -84,9 +89,7 @@ def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Itera
         (Sign.UNREPAIRABLE, figures.unrepairable, "cannot be repaired"),
     )
     shown = (
-        f"{layout.paint(_SIGNS[sign][0], _SIGNS[sign][1] if number else Style.QUIET)} {number} {words}".replace(
-            " ", "\xa0"
-        )
+        f"{f'{layout.paint(*_SIGNS[sign])} ' if number else ''}{number} {words}".replace(" ", "\xa0")
         for sign, number, words in parts
     )
     yield from layout.wrap("   ".join(shown))
@@ -94,7 +97,8 @@ def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Itera
 
 def _facts(status: StatusDocument) -> Iterator[str]:
     ran = f", last cycle {status.last_cycle:%Y-%m-%d %H:%M:%SZ}" if status.last_cycle is not None else ""
-    yield f"Policy {status.policy.hash} ({status.policy.source}){ran}."
+    source = status.policy.source if status.policy.valid else "the last valid one, kept in rebalancer-policy-valid"
+    yield f"Policy {status.policy.hash} ({source}){ran}."
     plan = proof_text(status.plan.evictions, status.plan.minimum) if status.plan.evictions else "nothing to evict"
     yield f"Plan: {plan}; {plural(len(status.in_flight), 'move')} in flight."
     if status.left_out:
@@ -139,7 +143,7 @@ def _move(move: MoveEntry, now: datetime) -> tuple[str, ...]:
     if move.usual is not None:
         age += f" (usually {format_duration(timedelta(seconds=move.usual.median))} in all)"
     elif move.requested_at is not None and move.state == MoveState.VERIFIED:
-        age += f", took {format_duration(move.since - move.requested_at)}"
+        age += f", took {format_duration(timedelta(seconds=seconds_between(move.requested_at, move.since)))}"
     to = domains_text(move.to) if move.to else ""
     return f"{move.namespace}/{move.pod}", workload, move.node, to, move.reason, state, age
 

@@ -9,6 +9,7 @@ from rebalancer.reporting.documents.document import WorkloadName
 from rebalancer.reporting.documents.status import (
     BlockedNamespace,
     BreakerStatus,
+    LeaseStatus,
     MoveEntry,
     PauseStatus,
     PlanSummary,
@@ -114,11 +115,28 @@ def test_times_come_with_their_age() -> None:
     assert lines[6].endswith("  pending  40s ago (usually 31s in all)")
 
 
+def test_nothing_goes_on_where_nobody_leads() -> None:
+    """What waited and was held is of the last cycle: no end of it is promised, nothing is next."""
+    text = status_text(structs.replace(STATUS, lease=LeaseStatus(free_since=NOW)), NOW)
+    assert "\nWAITING IN THE LAST CYCLE\n" in text
+    assert "\nHOLDS IN THE LAST CYCLE\nzone b since 2026-01-05 08:58:00Z (2m ago): DomainUnsettled: " in text
+    assert "goes on" not in text
+    assert "ends in" not in text
+    assert "next in" not in text
+
+
+def test_the_last_valid_policy_is_not_the_refused_one() -> None:
+    """The source has what is refused."""
+    invalid = structs.replace(STATUS.policy, valid=False, error="line 3")
+    text = status_text(structs.replace(STATUS, policy=invalid), NOW)
+    assert "Policy 6a7f08fea03efa75 (the last valid one, kept in rebalancer-policy-valid), last cycle" in text
+
+
 def test_each_wait_has_its_end_and_what_follows() -> None:
     """A time from now with its date, the event where no time can be known, or that it does not end by itself."""
     text = status_text(STATUS, NOW)
     zone = "zone b since 2026-01-05 08:58:00Z (2m ago)"
-    hold = f"{zone}: DomainUnsettled: {STATUS.holds[0].message}; goes on in 3m (2026-01-05 09:03:00Z)"
+    hold = f"{zone}: DomainUnsettled: {STATUS.holds[0].message}; ends in 3m (2026-01-05 09:03:00Z)"
     assert f"\nHOLDS\n{hold}\n" in text
     messages = [f"{wait.reason}: {wait.message}" for wait in STATUS.waits]
     first = "goes on in 3m36s (2026-01-05 09:03:36Z), then db-3 from b-1 to zone c"
