@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from rebalancer.adapters.kubernetes.placeholders import job_manifest
+from rebalancer.admission.rights import WAY_OUT
 from rebalancer.history.ring import SEGMENT_MAPS
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.deletion_costs import OWN_DELETION_COST
@@ -561,9 +562,8 @@ def test_the_mode_evict_without_the_right_is_reported_and_ends_nothing(operators
         assert metrics["rebalancer_rights_missing"] == 1
         assert metrics['rebalancer_refusals{reason="Forbidden"}'] >= 1
         assert installed.log("cycle")[-1]["waiting_for"]["Forbidden"] >= 1
-        note = "this account has no right to evict in shop: apply deploy/evict (in the chart policy.mode), or bind the "
         wait_until(lambda: find_notes(operators, "RightMissing"), what="the event", timeout=30)
-        assert find_notes(operators, "RightMissing") == [f"{note}ClusterRole rebalancer-evict there"]
+        assert find_notes(operators, "RightMissing") == [f"this account has no right to evict in shop: {WAY_OUT}"]
         assert installed.process is not None
         assert installed.process.poll() is None
         assert installed.probe("livenessProbe") == installed.probe("readinessProbe") == 200
