@@ -60,11 +60,12 @@ class Vector(NamedTuple):
 
 
 class GuardAnswer(NamedTuple):
-    """What the queries of a guard returned: the verdict, and a sentence about it."""
+    """What the queries of a guard returned: the verdict, and a sentence about it; `away`: nobody has answered."""
 
     name: str
     verdict: Verdict
     message: str
+    away: bool = False
 
 
 def judge(guard: Guard, found: Vector, present: Vector | None) -> GuardAnswer:

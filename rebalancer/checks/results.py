@@ -73,14 +73,11 @@ def check_controller(status: StatusDocument | None, lease: LeaseStatus, namespac
     return Result("controller", outcome, describe_controller(status, now), remedy)
 
 
-def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]], unknown: str) -> Result:
+def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]]) -> Result:
     """Return whether the controller's account has what the mode needs.
 
-    `missing` names for each right that it lacks the namespaces, none for all; `unknown` says why that is not known.
+    `missing` names for each right that it lacks the namespaces, none for all.
     """
-    if unknown:
-        remedy = "an administrator sees it with: kubectl auth can-i create pods --subresource=eviction --as=ACCOUNT"
-        return Result("rights", Outcome.UNKNOWN, unknown, remedy)
     if not missing:
         return Result("rights", Outcome.OK, f"the controller's account has those of mode {mode}")
     lacks = [f"{right}{f' in {name_list(spaces)}' if spaces else ''}" for right, spaces in missing.items()]
@@ -116,7 +113,7 @@ def check_guards(answers: Sequence[GuardAnswer]) -> Result:
     if not bad:
         return Result("guards", Outcome.OK, f"{plural(len(answers), 'guard')} good")
     text = "; ".join(f"guard {answer.name}: {answer.message}" for answer in bad)
-    if all(answer.verdict is Verdict.ERROR for answer in bad):
+    if all(answer.away for answer in bad):
         remedy = "asked from here; in the controller's pod the same command asks from there (kubectl exec)"
         return Result("guards", Outcome.UNKNOWN, text, remedy)
     return Result(

@@ -146,7 +146,7 @@ def _read_controller(transport: Transport, namespace: str) -> tuple[StatusDocume
 def _check_rights(transport: Transport, namespace: str, mode: Mode, namespaces: Sequence[str]) -> Result:
     account = f"system:serviceaccount:{namespace}:rebalancer"
     evicts, asked = mode is not Mode.OBSERVE, namespaces[:_MOST_NAMESPACES]
-    return results.check_rights(mode, find_missing_rights(transport, account, asked, evicts=evicts), "")
+    return results.check_rights(mode, find_missing_rights(transport, account, asked, evicts=evicts))
 
 
 def _read_author(transport: Transport, location: str | None) -> Author:

@@ -1,21 +1,16 @@
-"""`rebalancer policy`: check a policy file, show it with every default, print the JSON Schema. Needs no cluster.
-
-`validate --live` asks the queries of its guards, too: whether Prometheus understands them only Prometheus knows.
-"""
+"""`rebalancer policy`: check a policy file, show it with every default, print the JSON Schema. Needs no cluster."""
 
 import argparse
 import json
 import sys
-from pathlib import Path
 
-from rebalancer.admission.guards import Verdict
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.files import read_any_policy, read_policy, source_name
 from rebalancer.cli.parsing import Parser, add_verbs
-from rebalancer.cli.terminal import say, write_lines
+from rebalancer.cli.terminal import say
 from rebalancer.model.visible import visible_json
 from rebalancer.model.words import plural
-from rebalancer.policy import Guards, TeamPolicy, json_schema, team_json_schema
+from rebalancer.policy import TeamPolicy, json_schema, team_json_schema
 
 
 def add_arguments(parser: Parser) -> None:
@@ -30,11 +25,6 @@ def add_arguments(parser: Parser) -> None:
         dest="policy_verb",
     )
     verbs["validate"].add_argument("files", metavar="FILE", nargs="+", help="a policy file; - is standard input")
-    verbs["validate"].add_argument(
-        "--live",
-        action="store_true",
-        help="also ask the Prometheus of `guards` each query once; it is an error if one is not good",
-    )
     verbs["schema"].add_argument("--team", action="store_true", help="that of team policies")
     verbs["show"].add_argument(
         "--policy",
@@ -55,40 +45,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _validate(args: argparse.Namespace) -> int:
-    codes, wrong = [Exit.FINE], list[str]()
+    wrong: list[str] = []
     for file in args.files:
         try:
-            codes.append(_validate_file(file, live=args.live))
+            _validate_file(file)
         except CliError as error:  # the others are checked, too
             first, *others = error.lines
             wrong += [f"error: {first}" if wrong else first, *others]
     if wrong:
         raise CliError(*wrong)
-    return max(codes)
+    return Exit.FINE
 
 
-def _validate_file(file: str, *, live: bool) -> Exit:
+def _validate_file(file: str) -> None:
     policy = read_any_policy(file)
     name = source_name(file)
     if isinstance(policy, TeamPolicy):
         say([f"{name}: valid (team policy, {plural(len(policy.groups), 'group')})"])
-        return Exit.FINE
-    say([f"{name}: valid (mode {policy.mode}, hash {policy.hash})"])
-    folder = Path() if file == "-" else Path(file).parent
-    return _ask(policy.guards, folder) if live else Exit.FINE
-
-
-def _ask(guards: Guards, folder: Path) -> Exit:
-    """Ask each query once, and write the answers; ERROR if one is not good."""
-    from rebalancer.adapters.prometheus import PrometheusQueries  # noqa: PLC0415  # validate alone needs no HTTP client
-
-    if not guards.queries:
-        write_lines(["guards: no queries"])
-        return Exit.FINE
-    answers = PrometheusQueries(folder=folder).ask(guards)
-    words = {Verdict.GOOD: "ok", Verdict.BAD: "not good", Verdict.ERROR: "error"}
-    write_lines(f"guard {answer.name}: {words[answer.verdict]}: {answer.message}" for answer in answers)
-    return Exit.FINE if all(answer.verdict is Verdict.GOOD for answer in answers) else Exit.ERROR
+    else:
+        say([f"{name}: valid (mode {policy.mode}, hash {policy.hash})"])
 
 
 def _schema(args: argparse.Namespace) -> int:

@@ -62,7 +62,7 @@ MISTAKES: list[tuple[tuple[str, ...], Exit, str]] = [
     (("plan", *OFFLINE, "--color", "sometimes"), Exit.USAGE, "invalid choice: 'sometimes'"),
     (("plan", *OFFLINE, "--policy", "mode.yaml"), Exit.ERROR, "did you mean Evict?"),
     (("policy",), Exit.USAGE, "required: COMMAND"),
-    (("policy", "validate", "x", "--liv"), Exit.USAGE, "--live? `rebalancer policy validate --help` shows"),
+    (("policy", "schema", "--tea"), Exit.USAGE, "--team? `rebalancer policy schema --help` shows"),
     (("policy", "validate", "version.yaml"), Exit.ERROR, "expected rebalancer.dev/v1alpha1"),
     (("policy", "validate", "unit.yaml"), Exit.ERROR, "did you mean 5s?"),
     (("policy", "validate", "negative.yaml"), Exit.ERROR, "budgets.perCycle: found -1; expected a number from 0"),

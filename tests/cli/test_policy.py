@@ -10,7 +10,6 @@ import pytest
 
 from rebalancer.cli.main import main
 from rebalancer.policy import default_policy, json_schema, load_policy
-from tests.adapters.prometheus.test_queries import SAMPLE, Scripted, vector
 from tests.build import HEAD
 from tests.cli.files import write_policy
 
@@ -69,36 +68,6 @@ def test_the_schema_is_printed_as_it_is_committed(capsys: pytest.CaptureFixture[
     text = capsys.readouterr().out
     assert json.loads(text) == json_schema()
     assert text == (CONFIG / "policy.schema.json").read_text()
-
-
-def test_live_asks_each_guard_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And prints what came back; what is not good, or has no answer, is an error."""
-    server = Scripted()
-    server.answers = {
-        "up": vector(SAMPLE),
-        "noisy": vector(SAMPLE),
-        "wrong": {"status": "error", "error": "parse error"},
-    }
-    names = ("quiet", "noisy", "wrong")
-    queries = "".join(f"  - {{name: {name}, query: {name}, present: up}}\n" for name in names)
-    file = write_policy(tmp_path, f"guards:\n  prometheus: {{url: '{server.url}'}}\n  queries:\n{queries}")
-    assert main(["policy", "validate", "--live", file]) == 1
-    series = 'errors{code="500", job="web"} 7'
-    assert capsys.readouterr().out.splitlines()[1:] == [
-        f"guard quiet: ok: the query returned nothing, and present 1 series, first {series}",
-        f"guard noisy: not good: the query returned 1 series, first {series}",
-        "guard wrong: error: Prometheus answered 200: parse error",
-    ]
-    assert sorted(query for _, query, _ in server.asked) == ["noisy", "quiet", "up", "wrong"]
-    assert main(["policy", "validate", file]) == 0
-    server.answers = {"up": vector(SAMPLE)}
-    assert main(["policy", "validate", "--live", file]) == 0
-    server.close()
-
-
-def test_live_without_guards_asks_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["policy", "validate", "--live", write_policy(tmp_path, "mode: Evict\n")]) == 0
-    assert capsys.readouterr().out.endswith("guards: no queries\n")
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class PrometheusQueries:
             for first in range(0, len(guards.queries), _AT_ONCE):
                 some = guards.queries[first : first + _AT_ONCE]
                 if away:
-                    answers += [_fail(guard, away) for guard in some]
+                    answers += [_fail(guard, away, away=True) for guard in some]
                     continue
                 for answer, why in threads.map(lambda guard: self._try(guards.prometheus, guard), some):
                     answers.append(answer)
@@ -70,7 +70,7 @@ class PrometheusQueries:
             return _fail(guard, str(error)), ""
         except (urllib3.exceptions.HTTPError, OSError) as error:
             away = _describe(error, prometheus)
-            return _fail(guard, away), away
+            return _fail(guard, away, away=True), away
         except Exception as error:  # noqa: BLE001  # an answer that cannot be read is none, whatever the reason
             _log.exception("guard not asked", guard=guard.name)
             return _fail(guard, type(error).__name__), ""
@@ -127,8 +127,8 @@ def _read_line(path: Path) -> bytes:
         return file.read(_LARGEST_TOKEN).strip()
 
 
-def _fail(guard: Guard, why: str) -> GuardAnswer:
-    return GuardAnswer(guard.name, Verdict.ERROR, why)
+def _fail(guard: Guard, why: str, *, away: bool = False) -> GuardAnswer:
+    return GuardAnswer(guard.name, Verdict.ERROR, why, away)
 
 
 def _read_body(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
