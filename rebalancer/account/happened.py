@@ -24,6 +24,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.capacity.decision import CapacityDecision
 from rebalancer.capacity.requests import RequestChange
 from rebalancer.model.approvals import Proposal, StandingApproval
+from rebalancer.model.history import Author, EntryKind
 from rebalancer.model.losses import DomainLoss
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import (
@@ -322,6 +323,33 @@ class Paused(NamedTuple):
     pause: Pause
 
 
+class PauseChanged(NamedTuple):
+    """A process has read another pause than before, or none; whoever leads."""
+
+    before: Pause | None
+    now: Pause | None
+
+
+class Declared(NamedTuple):
+    """People have said something, which is told once, whoever leads, and when it is known who.
+
+    `author` is None where nobody has: a pause has ended by its time. Times are in seconds, 0 where there is none.
+    """
+
+    kind: EntryKind
+    author: Author | None
+    what: str = ""
+    since: int = 0
+    until: int = 0
+    number: int = 0
+
+
+class RequestAnswered(NamedTuple):
+    """A request for an eviction has its answer, `result` in one word; whoever leads now."""
+
+    result: str
+
+
 Occurrence = (
     GroupViolated
     | GroupRecovered
@@ -359,6 +387,9 @@ Occurrence = (
     | TeamPolicyChanged
     | TeamPolicyRefused
     | Paused
+    | PauseChanged
+    | Declared
+    | RequestAnswered
 )
 """Everything that can happen in a step."""
 

@@ -3,6 +3,7 @@
 import argparse
 from datetime import UTC, datetime
 
+from rebalancer.account.people import pause_token
 from rebalancer.adapters.kubernetes.configmaps import find_pause
 from rebalancer.admission.pause import is_pause_key
 from rebalancer.cli.errors import Exit
@@ -10,7 +11,6 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import connect_switch, declare, explain_refusals
 from rebalancer.cli.settings_flags import add_settings_arguments
 from rebalancer.cli.terminal import say
-from rebalancer.history.people import pause_token
 
 
 def add_arguments(parser: Parser) -> None:

@@ -5,13 +5,17 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 
+from msgspec import structs
+
 from rebalancer.account.ended import Requirements
 from rebalancer.account.happened import (
     ClusterPolicyChanged,
     ClusterPolicyRefused,
     FindSubjects,
     Occurrence,
+    PauseChanged,
     Paused,
+    RequestAnswered,
     Subject,
     find_approvals,
     find_capacity,
@@ -34,31 +38,37 @@ from rebalancer.account.happened import (
     find_whole,
     find_zones,
 )
+from rebalancer.account.people import Acts, find_people
 from rebalancer.admission.standing import NO_OUTCOME
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import (
+    Answered,
+    ApprovalRead,
     InForce,
     Leading,
     LoopEvent,
     LoopState,
     PauseRead,
+    PolicyAuthorRead,
     PolicyLoaded,
     PolicyRefused,
     PreventionReported,
     Reported,
     TeamPoliciesRead,
 )
+from rebalancer.model.history import Author
 from rebalancer.model.moves import DomainName, Memory, make_token
 from rebalancer.model.nodes import ZONE
 from rebalancer.policy.merging import UNREAD
 from rebalancer.tracking.zones import find_zone_keys
 
 
-def note_happened(before: LoopState, event: LoopEvent, after: LoopState) -> LoopState:
+def note_happened(before: LoopState, event: LoopEvent, after: LoopState, now: datetime) -> LoopState:
     """Return the state after a step with what has happened in it, and with what is reported then.
 
     What only an answer says, the step has put there already.
     """
+    after, declared = _find_declared(after, event, now)
     cycle = after.cycle if after.cycle is not before.cycle else None
     seen: Iterator[Occurrence] = iter(())
     reported = after.reported
@@ -70,6 +80,8 @@ def note_happened(before: LoopState, event: LoopEvent, after: LoopState) -> Loop
         *_find_moves(before, event, after),
         *(_find_of_cycle(before, cycle, after) if cycle is not None else ()),
         *_find_said(before, event, after),
+        *declared,
+        *_find_of_process(before, event, after),
         *find_guards(before.guards, after.guards),
         *(find_rights(before.queue.rights, after.queue.rights) if after.leadership.leads else ()),
     )
@@ -168,6 +180,53 @@ def _find_said(before: LoopState, event: LoopEvent, after: LoopState) -> Iterato
             yield from find_prevention(before.reported.prevention, event.report)
         case _:
             pass
+
+
+def _find_of_process(before: LoopState, event: LoopEvent, after: LoopState) -> Iterator[Occurrence]:
+    """Find what any process tells, whoever leads."""
+    if isinstance(event, Answered):
+        yield RequestAnswered(event.answer.result)
+    if after.in_force.pause != before.in_force.pause:
+        yield PauseChanged(before.in_force.pause, after.in_force.pause)
+
+
+def _find_declared(state: LoopState, event: LoopEvent, now: datetime) -> tuple[LoopState, Sequence[Occurrence]]:
+    """Find what people have said that the history does not have, and note that it has it then.
+
+    A new leader compares with what the last one has stored.
+    """
+    if not state.process.history_name:
+        return state, ()
+    acts = _take_act(state.acts, event)
+    if acts is not state.acts:
+        state = replace(state, acts=acts)
+    if not state.leadership.leads:
+        return state, ()
+    in_force, memory = state.in_force, state.memory
+    known = replace(
+        acts,
+        approved=in_force.approved,
+        written=in_force.written,
+        policy=in_force.policy.cluster.hash,
+        policy_error=in_force.policy_error,
+    )
+    declared, noted = find_people(memory.noted, known, now)
+    if noted != memory.noted:
+        state = replace(state, memory=structs.replace(memory, noted=noted))
+    return state, declared
+
+
+def _take_act(acts: Acts, event: LoopEvent) -> Acts:
+    """Take what an event says of people; a pause counts as the watch has it, which also knows who has ended it."""
+    match event:
+        case PauseRead(author=Author()):
+            return replace(acts, pause=event.pause, pause_author=event.author)
+        case ApprovalRead():
+            return replace(acts, approval_author=event.author, written_author=event.written_author)
+        case PolicyLoaded() | PolicyRefused() | PolicyAuthorRead():
+            return replace(acts, policy_author=event.author)
+        case _:
+            return acts
 
 
 def _find_team_changes(old: InForce, new: InForce) -> Sequence[Occurrence]:

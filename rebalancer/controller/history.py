@@ -6,23 +6,19 @@ from datetime import datetime
 from msgspec import structs
 
 from rebalancer.controller.state import (
-    ApprovalRead,
     Leading,
     LoopEvent,
     LoopState,
-    PauseRead,
-    PolicyAuthorRead,
-    PolicyLoaded,
-    PolicyRefused,
 )
 from rebalancer.history.moves import move_entries
-from rebalancer.history.outbox import add_entries, begin_term, seconds_of
-from rebalancer.history.people import Acts, note_people
+from rebalancer.history.outbox import add_entries, begin_term
+from rebalancer.history.people import people_entries
 from rebalancer.history.samples import note_sample
 from rebalancer.history.violations import still_open, violation_entries
 from rebalancer.history.words import cut
 from rebalancer.history.zones import zone_entries
-from rebalancer.model.history import NAME_LIMIT, Author, Entry, EntryKind, Noted
+from rebalancer.model.history import NAME_LIMIT, Entry, EntryKind, Noted
+from rebalancer.model.moments import seconds_of
 from rebalancer.model.moves import Memory
 
 
@@ -34,9 +30,6 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
     """
     if not after.process.history_name:
         return after
-    acts = _take_act(after.acts, event)
-    if acts is not after.acts:
-        after = replace(after, acts=acts)
     if not after.leadership.leads:
         return after
     known, memory = before.memory, after.memory
@@ -47,41 +40,15 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
         memory = structs.replace(memory, noted=structs.replace(memory.noted, violated=-1))
         who = cut(after.process.history_name, NAME_LIMIT)
         entries.append(Entry(seq=0, at=seconds_of(now), kind=EntryKind.LEADS, who=who))
-    in_force = after.in_force
-    said, noted = note_people(
-        memory.noted,
-        replace(
-            acts,
-            approved=in_force.approved,
-            written=in_force.written,
-            policy=in_force.policy.cluster.hash,
-            policy_error=in_force.policy_error,
-        ),
-        now,
-    )
-    memory = _with_noted(memory, noted)
-    entries += said
+    entries += people_entries(after.happened, now)
     entries += move_entries(after.happened, after.cycle.snapshot if after.cycle is not None else None)
     if after.cycle is not None and after.cycle is not before.cycle:
-        noted = structs.replace(noted, open=still_open(known, memory, after.happened))
+        noted = structs.replace(memory.noted, open=still_open(known, memory, after.happened))
         sample, noted = note_sample(noted, after.cycle.assessment, after.cycle.overview.violated, now)
         memory = _with_noted(memory, noted)
         entries += (*zone_entries(after.happened, now), *violation_entries(after.happened, now), *sample)
     memory = add_entries(memory, entries)
     return after if memory is after.memory else replace(after, memory=memory)
-
-
-def _take_act(acts: Acts, event: LoopEvent) -> Acts:
-    """Take what an event says of people; a pause counts as the watch has it, which also knows who has ended it."""
-    match event:
-        case PauseRead(author=Author()):
-            return replace(acts, pause=event.pause, pause_author=event.author)
-        case ApprovalRead():
-            return replace(acts, approval_author=event.author, written_author=event.written_author)
-        case PolicyLoaded() | PolicyRefused() | PolicyAuthorRead():
-            return replace(acts, policy_author=event.author)
-        case _:
-            return acts
 
 
 def _with_noted(memory: Memory, noted: Noted) -> Memory:

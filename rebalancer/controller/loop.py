@@ -74,7 +74,7 @@ def step(
 ) -> tuple[LoopState, Requests]:
     """Return the state after an event, and the requests that follow from it, in order."""
     following, requests = _handle(replace(state, happened=()), event, now, stopwatch)
-    following = note_happened(state, event, following)
+    following = note_happened(state, event, following, now)
     published = _publish(following)
     return note_step(state, event, following, now), (*published, *requests)
 
@@ -108,7 +108,7 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
         case PolicyRefused():
             return replace(state, in_force=replace(state.in_force, policy_error=event.message)), ()
         case PolicyAuthorRead():
-            return state, ()  # `note_step` takes it
+            return state, ()  # `note_happened` takes it
         case TeamPoliciesRead():
             return _put_in_force(state, state.in_force.policy.cluster, event.teams, now), ()
         case HistoryStored():

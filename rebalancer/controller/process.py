@@ -17,6 +17,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 from msgspec import UNSET, structs
 
+from rebalancer.account.people import Acts
 from rebalancer.adapters.kubernetes.access import may_evict
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, read_config_map
@@ -45,7 +46,6 @@ from rebalancer.controller.takeover import find_remaining
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
 from rebalancer.controller.valid_policy import ValidPolicyKeeper
-from rebalancer.history.people import Acts
 from rebalancer.model.approvals import Proposal
 from rebalancer.model.cluster import ConfigMap, describe_unmodelled
 from rebalancer.model.events import Regarding

@@ -8,7 +8,7 @@ import gc
 import queue
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from enum import Enum, auto
@@ -17,9 +17,11 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
+from rebalancer.account.happened import Occurrence, PauseChanged
 from rebalancer.account.numbers import add_numbers
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.guards import calls_for_decision, next_question
+from rebalancer.admission.pause import Pause
 from rebalancer.controller.capacity import CapacityReading, read_capacity, uses_capacity
 from rebalancer.controller.cycle_timer import CycleTimer
 from rebalancer.controller.loop import step
@@ -94,10 +96,6 @@ class Observer(Protocol):
         """Time a phase of the cycle."""
         ...
 
-    def answered(self, result: EvictionResult) -> None:
-        """Count an answer to an eviction request."""
-        ...
-
     def changed(self, state: LoopState) -> None:
         """Take the new state of the loop; called after every event."""
         ...
@@ -120,6 +118,18 @@ def spawn_thread(work: Callable[[], None]) -> None:
 def run_at_once(work: Callable[[], None]) -> None:
     """Run a function in the caller's thread, for a simulation that is to be repeatable."""
     work()
+
+
+def _log_happened(happened: Iterable[Occurrence]) -> None:
+    """Log what has no event: which pause a process has read, also one that does not lead."""
+    for occurrence in happened:
+        match occurrence:
+            case PauseChanged(_, Pause() as pause):
+                _log.warning("paused", why=pause.message)
+            case PauseChanged(Pause() as pause, None):
+                _log.info("resumed", was=pause.message)
+            case _:
+                pass
 
 
 def _log_event(event: Event) -> None:
@@ -373,13 +383,8 @@ class Runner:
 
     def _step(self, event: LoopEvent) -> Requests:
         now = self._clocks.now()
-        before = self.state.in_force.pause
         self.state, requests = step(self.state, event, now, self._observer.phase)
-        pause = self.state.in_force.pause
-        if pause is not None and pause != before:
-            _log.warning("paused", why=pause.message)
-        elif pause is None and before is not None:
-            _log.info("resumed", was=before.message)
+        _log_happened(self.state.happened)
         self._awaited = find_awaited(self.state)
         try:
             self._observer.changed(self.state)
@@ -404,8 +409,6 @@ class Runner:
                 _log.exception("eviction without a result", pod=request.move.pod)
                 message = f"{type(error).__name__}: {error}"
                 outcome = Answered(uid=request.move.uid, answer=EvictionAnswer(EvictionResult.UNKNOWN, message))
-        if isinstance(outcome, Answered):
-            self._observer.answered(outcome.answer.result)
         self.tell(outcome)
         is_granted = isinstance(outcome, Answered) and outcome.answer.result is EvictionResult.EVICTED
         is_place_free = not is_granted and any(window.limited for window in self.state.memory.windows)

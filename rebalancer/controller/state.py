@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rebalancer.account.happened import Occurrence, ReportedStates
+from rebalancer.account.people import NO_ACTS, Acts
 from rebalancer.admission.admit import Overload
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.guards import NO_ANSWERS, GuardAnswer, GuardState
@@ -18,7 +19,6 @@ from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.controller.capacity import CapacityReading
 from rebalancer.controller.cycle import Cycle
 from rebalancer.history.outbox import Stored
-from rebalancer.history.people import NO_ACTS, Acts
 from rebalancer.model.events import Event, Regarding
 from rebalancer.model.history import NOBODY, Author
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from rebalancer.account.happened import CapacityEnded, Granted, GuardFailed, MoveEnded, Occurrence
+from rebalancer.account.happened import CapacityEnded, Granted, GuardFailed, MoveEnded, Occurrence, RequestAnswered
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import STATUS
 from rebalancer.adapters.kubernetes.transport import Transport
@@ -42,7 +42,7 @@ from rebalancer.history.trend import TREND_MAP
 from rebalancer.locations import Address
 from rebalancer.policy import default_policy
 from rebalancer.policy.team_maps import POLICY_MAP, VALID_POLICY_MAP
-from rebalancer.ports import EvictionResult, PatchResult
+from rebalancer.ports import PatchResult
 from rebalancer.tracking.motion import Look
 
 METRICS: Final = (*GAUGES, *COUNTERS)
@@ -177,13 +177,12 @@ class Telemetry:
         """Time a phase of the cycle."""
         return self._metrics.histogram(CYCLE_DURATION).labels(Phase(name)).time()
 
-    def answered(self, result: EvictionResult) -> None:
-        """Count an answer to an eviction request."""
-        self._metrics.counter(EVICTIONS).labels(result).inc()
-
     def changed(self, state: LoopState) -> None:
         """Show a new state of the loop; findings are computed here, once per cycle."""
         self._interval = state.in_force.policy.interval.total_seconds()
+        for occurrence in state.happened:
+            if isinstance(occurrence, RequestAnswered):
+                self._metrics.counter(EVICTIONS).labels(occurrence.result).inc()
         if state.leadership.leads:  # what was answered after a lost Lease is another leader's to count
             self._count(state.happened)
         if state.cycle is not self._shown:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rebalancer.account.happened import MoveEnded, Occurrence
-from rebalancer.history.outbox import seconds_of
 from rebalancer.history.words import cut, workload_text
 from rebalancer.model.history import NAME_LIMIT, Entry, EntryKind
+from rebalancer.model.moments import seconds_of
 from rebalancer.model.moves import Target
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.snapshot import Snapshot

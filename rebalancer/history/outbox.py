@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from rebalancer.model.history import Entry, EntryKind
+from rebalancer.model.moments import seconds_of
 from rebalancer.model.moves import Memory
 
 MOST_WAITING: Final = 500
@@ -29,11 +30,6 @@ class Stored(Struct, frozen=True):
 
     def has(self, entry: Entry) -> bool:
         return entry.seq <= (self.samples if entry.kind == EntryKind.SAMPLE else self.entries)
-
-
-def seconds_of(moment: datetime) -> int:
-    """Return a time as entries have it."""
-    return int(moment.timestamp())
 
 
 def begin_term(memory: Memory, now: datetime) -> Memory:

@@ -12,8 +12,8 @@ from msgspec import structs
 
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint
 from rebalancer.assessment.guarantees import most_under
-from rebalancer.history.outbox import seconds_of
 from rebalancer.model.history import Entry, EntryKind, Noted
+from rebalancer.model.moments import seconds_of
 from rebalancer.model.reasons import State
 
 

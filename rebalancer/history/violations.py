@@ -14,9 +14,9 @@ from rebalancer.account.happened import Occurrence, Subject, ViolationBegan, Vio
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.history.outbox import seconds_of
 from rebalancer.history.words import cut, join_workloads, workload_text
 from rebalancer.model.history import Entry, EntryKind
+from rebalancer.model.moments import seconds_of
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.words import short_key

@@ -6,9 +6,9 @@ from datetime import datetime
 from msgspec import structs
 
 from rebalancer.account.happened import Occurrence, ZoneLost, ZoneReturned
-from rebalancer.history.outbox import seconds_of
 from rebalancer.history.words import cut
 from rebalancer.model.history import Entry, EntryKind
+from rebalancer.model.moments import seconds_of
 from rebalancer.model.moves import DomainName
 from rebalancer.model.words import short_key
 

@@ -17,9 +17,14 @@ def micro_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def seconds_of(moment: datetime) -> int:
+    """Return a time in whole seconds, as entries of the history have it."""
+    return int(moment.timestamp())
+
+
 def seconds_between(earlier: datetime, later: datetime) -> int:
     """Return how many seconds lie between two moments as clocks without fractions show them."""
-    return int(later.timestamp()) - int(earlier.timestamp())
+    return seconds_of(later) - seconds_of(earlier)
 
 
 class Clock:

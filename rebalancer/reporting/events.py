@@ -20,6 +20,7 @@ from rebalancer.account.happened import (
     ClusterPolicyChanged,
     ClusterPolicyRefused,
     Deadlocked,
+    Declared,
     DomainMoves,
     DomainSettled,
     Evicted,
@@ -34,11 +35,13 @@ from rebalancer.account.happened import (
     MoveEnded,
     Occurrence,
     OthersEvict,
+    PauseChanged,
     Paused,
     PreventionResumed,
     PreventionStopped,
     Proposed,
     ReplacementOverdue,
+    RequestAnswered,
     RightsGranted,
     RightsMissing,
     Subject,
@@ -179,6 +182,9 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
             return _about(objects.pause, EventReason.REBALANCE_PAUSED, pause.message)
         case ViolationEnded(subject=Subject(dropped=Dropped() as dropped) as subject):
             return list(_dropped_events(subject, dropped))
+        case Declared() | PauseChanged() | RequestAnswered():
+            # The history, the log and a counter have these.
+            return ()
         case Granted() | GuardFailed() | ViolationBegan() | ViolationEnded() | ZoneLost() | ZoneReturned():
             # The answer has an event of its own, as a guard has whose answer is missing, and a placement that changes;
             # what becomes of a zone is nobody's object.

@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
+from rebalancer.account.happened import RequestAnswered
 from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.controller.prevention import PreventionWorker
 from rebalancer.controller.runner import Identity, Runner
@@ -22,12 +23,11 @@ class _EvictionCounter:
         """Time nothing."""
         return nullcontext()
 
-    def answered(self, result: EvictionResult) -> None:
-        """Count a granted eviction."""
-        self.evicted += result is EvictionResult.EVICTED
-
     def changed(self, state: LoopState) -> None:
-        """Do nothing: who shows something reads the state itself."""
+        """Count granted evictions."""
+        self.evicted += sum(
+            isinstance(one, RequestAnswered) and one.result == EvictionResult.EVICTED for one in state.happened
+        )
 
 
 class _Good:

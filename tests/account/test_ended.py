@@ -44,7 +44,7 @@ def count_calls(workloads: int, ended: int) -> int:
     plain = replace(new, happened=())
     sys.setprofile(count)
     try:
-        noted = note_happened(old, event, plain)
+        noted = note_happened(old, event, plain, old.in_force.policy_since)
     finally:
         sys.setprofile(None)
     ends = [one.subject for one in noted.happened if isinstance(one, ViolationEnded)]

@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.account.happened import (
+    Declared,
     Evicted,
     Granted,
     LimitChanged,
     MoveEnded,
     Occurrence,
+    PauseChanged,
     Paused,
+    RequestAnswered,
     ViolationBegan,
     ViolationEnded,
     ZoneLost,
@@ -65,6 +68,13 @@ RECORDED = {
     ZoneLost: EntryKind.ZONE_LOST,
     ZoneReturned: EntryKind.ZONE_RETURNED,
 }
+DECLARED = (
+    EntryKind.PAUSED,
+    EntryKind.RESUMED,
+    EntryKind.APPROVED,
+    EntryKind.POLICY_CHANGED,
+    EntryKind.POLICY_REFUSED,
+)
 
 
 class Recording(SimulatedCluster):
@@ -82,17 +92,15 @@ class Following:
     def __init__(self, metrics: Telemetry) -> None:
         self._metrics = metrics
         self.states: list[LoopState] = []
-        self.answers: list[EvictionResult] = []
+        self.answers: list[str] = []
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         return self._metrics.phase(name)
 
-    def answered(self, result: EvictionResult) -> None:
-        self.answers.append(result)
-
     def changed(self, state: LoopState) -> None:
         self._metrics.changed(state)
         self.states.append(state)
+        self.answers += [one.result for one in state.happened if isinstance(one, RequestAnswered)]
 
 
 class Run:
@@ -170,6 +178,8 @@ def check_entries(run: Run) -> None:
         for happened, kind in RECORDED.items():
             number = sum(isinstance(occurrence, happened) for occurrence in state.happened)
             assert kinds[kind] == (number if state.leadership.leads else 0)
+        declared = Counter(one.kind for one in state.happened if isinstance(one, Declared))
+        assert declared == Counter({kind: kinds[kind] for kind in DECLARED if kinds[kind]})
 
 
 def check_moves(run: Run) -> None:
@@ -214,7 +224,8 @@ def test_what_happened_in_one_step_is_not_said_again_in_the_next() -> None:
     first = LoopState(in_force=InForce(policy=eager(), policy_since=NOW), process=PROCESS)
     state, _ = step(first, Leading(leads=True), NOW)
     state, published = step(state, PauseRead(pause=Pause(by="alice")), NOW)
-    assert state.happened == (Paused(Pause(by="alice")),)
+    pause = Pause(by="alice")
+    assert state.happened == (Paused(pause), PauseChanged(None, pause))
     assert [request for request in published if isinstance(request, Publish)]
     assert step(state, PolicyAuthorRead(author=NOBODY), NOW) == (replace(state, happened=()), ())
 
@@ -226,7 +237,7 @@ def test_what_the_last_leader_could_not_store_has_an_entry_and_is_not_counted_ag
     own = Memory(moves=(a_move("uid", NOW, state=MoveState.VERIFIED),))
     first = LoopState(in_force=InForce(policy=eager(), policy_since=NOW), process=PROCESS, memory=own)
     state, published = step(first, Leading(leads=True, memory=Memory(moves=(pending,))), NOW)
-    assert state.happened == (MoveEnded(own.moves[0], is_late=True),)
+    assert [one for one in state.happened if not isinstance(one, Declared)] == [MoveEnded(own.moves[0], is_late=True)]
     assert [entry.outcome for entry in state.memory.outbox if entry.kind == EntryKind.MOVED] == ["verified"]
     assert published == ()
     metrics.changed(state)

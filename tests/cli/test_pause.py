@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rebalancer.account.people import pause_token
 from rebalancer.admission.pause import read_pause
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.history.declared import ANNOTATION, Declaration, read_declaration
-from rebalancer.history.people import pause_token
 from rebalancer.model.history import UNKNOWN
 from tests.adapters.kubernetes.fake_server import Answer, ApiServer, reachable
 

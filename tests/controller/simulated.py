@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
+from rebalancer.account.happened import RequestAnswered
 from rebalancer.controller.runner import Identity, Observer, Runner, Spawn, run_at_once
 from rebalancer.controller.state import Clocks, InForce, Leading, LoopState
 from rebalancer.controller.takeover import find_remaining
@@ -48,17 +49,14 @@ class Watching:
     """An observer that keeps the answers."""
 
     def __init__(self) -> None:
-        self.answers: list[EvictionResult] = []
+        self.answers: list[str] = []
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         yield
 
-    def answered(self, result: EvictionResult) -> None:
-        self.answers.append(result)
-
     def changed(self, state: LoopState) -> None:
-        pass
+        self.answers += [one.result for one in state.happened if isinstance(one, RequestAnswered)]
 
 
 class Simulation:

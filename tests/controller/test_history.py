@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
 
+from rebalancer.account.people import pause_token
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.history_writer import MOST_SHOWN, HistoryWriter
 from rebalancer.controller.loop import step
@@ -26,7 +27,6 @@ from rebalancer.controller.state import (
 )
 from rebalancer.history.contents import NO_CONTENTS, Contents, Write
 from rebalancer.history.outbox import Stored
-from rebalancer.history.people import pause_token
 from rebalancer.model.events import EventReason
 from rebalancer.model.history import NOBODY, Author, Entry, EntryKind
 from rebalancer.model.moves import Memory

@@ -6,7 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rebalancer.account.happened import TeamPolicyRefused
+from rebalancer.account.happened import RequestAnswered, TeamPolicyRefused
 from rebalancer.admission.admit import Overload, RequestsRefused, ServerOverloaded
 from rebalancer.admission.memory import RATE_WINDOW
 from rebalancer.admission.pause import Pause
@@ -297,10 +297,11 @@ def test_a_missing_right_is_known_by_namespace_until_another_answer() -> None:
 
 
 def test_a_late_answer_changes_nothing() -> None:
-    """An answer to a move that is not known is passed over."""
+    """An answer to a move that is not known is counted, and passed over."""
     state = led()
     late = Answered(uid="unknown", answer=EvictionAnswer(EvictionResult.EVICTED))
-    assert after(state, late) == (state, (Save(),))
+    counted = replace(state, happened=(RequestAnswered(EvictionResult.EVICTED),))
+    assert after(state, late) == (counted, (Save(),))
 
 
 def test_who_does_not_lead_does_nothing() -> None:

@@ -250,7 +250,7 @@ def with_move(state: LoopState, now: MoveState, uid: str = "uid") -> LoopState:
     """Return the state after a step in which the only move has come into this state."""
     before = replace(state, happened=())
     memory = structs.replace(state.memory, moves=(move(uid, NOW, state=now),))
-    return note_happened(before, Saved(), replace(before, memory=memory))
+    return note_happened(before, Saved(), replace(before, memory=memory), NOW)
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,14 @@ from rebalancer.account.happened import (
     find_violations,
     find_zones,
 )
+from rebalancer.account.people import NO_ACTS, Acts, find_people, pause_token
 from rebalancer.admission.pause import Pause, to_one_line
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import constraint_token
 from rebalancer.engine import evaluate
 from rebalancer.history.declared import Declaration, format_declaration, read_declaration
 from rebalancer.history.moves import move_entries
-from rebalancer.history.people import NO_ACTS, Acts, note_people, pause_token
+from rebalancer.history.people import people_entries
 from rebalancer.history.samples import count_above, note_sample
 from rebalancer.history.violations import MOST_NAMED, Violation, describe, still_open, violation_entries
 from rebalancer.history.words import cut
@@ -244,6 +245,11 @@ def test_zones_that_say_nothing() -> None:
     assert changed(Memory(), zones(a=0)) == []
     assert changed(zones(a=0), zones(a=0)) == []
     assert list(find_zones(zones(a=0, b=0), zones(a=1, b=0), {"rack"}, ())) == []
+
+
+def note_people(noted: Noted, acts: Acts, now: datetime) -> tuple[tuple[Entry, ...], Noted]:
+    declared, following = find_people(noted, acts, now)
+    return tuple(people_entries(declared, now)), following
 
 
 def people(noted: Noted, acts: Acts) -> tuple[list[tuple[str, str, str, str]], Noted]:

@@ -36,9 +36,6 @@ class WorldObserver:
         if name == "plan" and self._world.planning_seconds:
             self._world.hub.sleep(self._world.planning_seconds)
 
-    def answered(self, result: object) -> None:
-        """Count nothing."""
-
     def changed(self, state: LoopState) -> None:
         """Let the monitor see what was admitted and requested, and how moves ended."""
         monitor, name = self._world.monitor, self._replica.name

@@ -14,10 +14,9 @@ from rebalancer.admission.written import APPROVAL_KEY, Written, read_written, un
 from rebalancer.decoding.config_maps import CONFIG_MAPS, decode_config_map
 from rebalancer.decoding.interning import Interner
 from rebalancer.history.declared import ANNOTATION, read_declaration
-from rebalancer.history.outbox import seconds_of
 from rebalancer.model.cluster import ConfigMap
 from rebalancer.model.history import Author
-from rebalancer.model.moments import ALWAYS
+from rebalancer.model.moments import ALWAYS, seconds_of
 from rebalancer.policy.team_maps import POLICY_KEY
 from rebalancer.ports import STATUS_BYTES, Document, SaveAnswer
 

@@ -1,0 +1,107 @@
+"""What people have said: a pause, its end, an approval, another policy; each once, when it is known who.
+
+What was reported last is in the memory (`Noted`), so that a change that happens while nobody leads is reported once, by
+the next leader.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from msgspec import structs
+
+from rebalancer.account.happened import Declared
+from rebalancer.admission.pause import Pause
+from rebalancer.admission.written import NOT_READ, Written
+from rebalancer.model.history import NOBODY, Author, EntryKind, Noted
+from rebalancer.model.moments import seconds_of
+from rebalancer.model.moves import make_token
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Acts:
+    """What people have said, as the objects that they write say it, and who has changed these last."""
+
+    pause: Pause | None = None
+    pause_author: Author | None = None
+    """None before the kill switch was read."""
+    approved: str = ""
+    approval_author: Author = NOBODY
+    written: Written = NOT_READ
+    """The approval of a whole plan."""
+    written_author: Author = NOBODY
+    policy: str = ""
+    """The hash of the cluster policy in force."""
+    policy_error: str = ""
+    """Why the newest policy is not in force, "" if it is."""
+    policy_author: Author | None = NOBODY
+    """None until it was read."""
+
+
+NO_ACTS: Final = Acts()
+
+
+def pause_token(pause: Pause) -> str:
+    """Return a short name of a pause, by which its end can be told from that of another."""
+    return make_token(pause.message)
+
+
+def find_people(noted: Noted, acts: Acts, now: datetime) -> tuple[Sequence[Declared], Noted]:
+    """Return what is new, and what has been reported after it."""
+    following = structs.replace(
+        _note_pause(noted, acts, now),
+        approved=acts.approved or noted.approved,  # an approval that is not read yet has not been withdrawn
+        whole=acts.written.id or noted.whole,
+    )
+    if acts.policy_author is not None:
+        refused = make_token(acts.policy_error) if acts.policy_error else ""
+        following = structs.replace(following, policy=acts.policy, refused=refused)
+    return (*_find_pause(noted, following, acts), *_find_others(noted, following, acts)), following
+
+
+def _note_pause(noted: Noted, acts: Acts, now: datetime) -> Noted:
+    if acts.pause_author is None:
+        return noted
+    if acts.pause is None or not acts.pause.holds(now):
+        return structs.replace(noted, pause="", paused_at=0) if noted.pause else noted
+    token = pause_token(acts.pause)
+    since = noted.paused_at if noted.pause else seconds_of(now)  # one that takes the place of another prolongs it
+    return noted if noted.pause == token else structs.replace(noted, pause=token, paused_at=since)
+
+
+def _find_pause(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declared]:
+    if noted.pause == following.pause:
+        return
+    author = acts.pause_author or NOBODY
+    if following.pause and acts.pause is not None:
+        pause = acts.pause
+        yield Declared(
+            EntryKind.PAUSED,
+            Author(who=pause.by, manager=author.manager, at=author.at),
+            what=pause.unreadable or pause.reason,
+            until=seconds_of(pause.until) if pause.until is not None else 0,
+        )
+    else:  # a pause that is still there has ended by its time
+        ended_by = _about(author, noted.pause) if acts.pause is None else None
+        yield Declared(EntryKind.RESUMED, ended_by, since=noted.paused_at)
+
+
+def _find_others(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declared]:
+    if following.approved != noted.approved:
+        yield Declared(EntryKind.APPROVED, _about(acts.approval_author, acts.approved), what=acts.approved)
+    whole = acts.written.approval
+    if whole is not None and following.whole != noted.whole:
+        author = _about(acts.written_author, whole.plan)
+        author = structs.replace(author, who=author.who or whole.by)
+        number, until = whole.evictions, seconds_of(whole.until)
+        yield Declared(EntryKind.APPROVED, author, what=whole.plan, number=number, until=until)
+    if following.policy != noted.policy or (noted.refused and not following.refused):
+        yield Declared(EntryKind.POLICY_CHANGED, acts.policy_author or NOBODY, what=acts.policy)
+    if following.refused and following.refused != noted.refused:
+        yield Declared(EntryKind.POLICY_REFUSED, acts.policy_author or NOBODY, what=acts.policy_error)
+
+
+def _about(author: Author, of: str) -> Author:
+    """Return the author without a declaration that is about something else, such as an earlier pause."""
+    return author if author.of == of else structs.replace(author, who="")
