@@ -1,7 +1,6 @@
 """What `report`, `plan` and the other read-only verbs begin with: a snapshot, assessed and planned."""
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -11,28 +10,23 @@ from rebalancer.adapters.files import UnreadableSnapshot, read_snapshots
 from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
 from rebalancer.assessment.assess import find_sizes
 from rebalancer.assessment.controllers import stray_reference
-from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.assessment.sizes.find import WorkloadSizes
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
-from rebalancer.capacity.decision import NotInModeEvict, decide_capacity
-from rebalancer.capacity.requests import Observation
+from rebalancer.capacity.evaluated import evaluate_once
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_snapshot_files
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.progress import progress
-from rebalancer.engine import Evaluation, evaluate
+from rebalancer.engine import Evaluation
 from rebalancer.locations import own_namespace
-from rebalancer.model.moves import NO_MEMORY, Memory, Reference
+from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
-from rebalancer.policy import Mode, Policy, select_team_namespaces
-from rebalancer.prevention.findings import find_risks, scale_down_findings
-from rebalancer.prevention.plan import evaluate_groups
+from rebalancer.policy import Policy, select_team_namespaces
 from rebalancer.reporting.acting import Acting, describe_mode
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
-from rebalancer.tracking.track import track
 
 if TYPE_CHECKING:
     from rebalancer.cli.cluster import Cluster
@@ -152,32 +146,6 @@ def _plan(
     evaluation = replace(evaluation, plan=structs.replace(evaluation.plan, fates=acting.admit(evaluation)))
     source = "" if options.snapshots else str(options.read_policy)
     return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting, source=source)
-
-
-def evaluate_once(snapshot: Snapshot, policy: Policy, profile: Profile, memory: Memory | None = None) -> Evaluation:
-    """Evaluate as the first cycle of a new leader does, with the reasons why repairs wait for capacity.
-
-    `memory` is what the last leader has stored; None for a file. Nothing is requested: a command only reads.
-    """
-    if memory is not None:
-        memory = track(memory, None, snapshot, policy, snapshot.taken_at, None, profile)
-    evaluation = evaluate(snapshot, policy, profile=profile, memory=memory)
-    decision = decide_capacity(
-        evaluation,
-        memory or NO_MEMORY,
-        Observation(now=snapshot.taken_at, plan=evaluation.plan, may_begin=False),
-        obstacle=None if policy.mode is Mode.EVICT else NotInModeEvict(),
-        lasting=timedelta(0),
-    )
-    made = structs.replace(evaluation.plan, refusals=(*evaluation.plan.refusals, *decision.refusals))
-    return replace(evaluation, plan=made)
-
-
-def find_scale_down_findings(cluster: LoadedCluster) -> tuple[Finding, ...]:
-    """Return what scale-downs are likely to leave; nothing where `prevention.scaleDown` is Off."""
-    policy, view = cluster.policy, cluster.evaluation.view
-    results = evaluate_groups(view, cluster.evaluation.assessment, policy, NO_MEMORY, cluster.snapshot.taken_at)
-    return scale_down_findings(find_risks(results, view, policy), policy)
 
 
 def find_more_sizes(cluster: LoadedCluster) -> tuple[WorkloadSizes, ...]:

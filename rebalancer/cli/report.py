@@ -8,7 +8,7 @@ from dataclasses import replace
 from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.assessment.findings import find_findings
 from rebalancer.cli.errors import Exit, UsageError, warn
-from rebalancer.cli.load import LoadedCluster, find_more_sizes, find_scale_down_findings, load_cluster, select_workloads
+from rebalancer.cli.load import LoadedCluster, find_more_sizes, load_cluster, select_workloads
 from rebalancer.cli.objects import find_object, parse_object
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
@@ -21,6 +21,7 @@ from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.workloads import BUILT_IN
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
+from rebalancer.prevention.findings import find_scale_down_findings
 from rebalancer.reporting.cluster_map import WHOLE, map_document
 from rebalancer.reporting.documents.document import json_chunks, to_yaml
 from rebalancer.reporting.documents.map import MapDocument
@@ -82,11 +83,12 @@ def run(args: argparse.Namespace) -> int:
     if args.verbose:
         assessment = replace(assessment, sizes=(*assessment.sizes, *find_more_sizes(cluster)))
     drawn = None if args.map is None else _draw(args.map, cluster, options, workloads)
+    scale_downs = find_scale_down_findings(view, evaluation.assessment, cluster.policy, cluster.snapshot.taken_at)
     document = report_document(
         assessment,
         evaluation.plan,
         evaluation.causes,
-        (*find_findings(view, assessment, cluster.unmatched), *find_scale_down_findings(cluster)),
+        (*find_findings(view, assessment, cluster.unmatched), *scale_downs),
         every_workload if workloads is None else workloads.__contains__,
         simulate_failures(assessment.pod_groups, assessment.limits, view) if args.failures else None,
         find_relaxations(evaluation.plan),

@@ -13,6 +13,7 @@ from msgspec import structs
 from rebalancer.adapters.web import REFRESH_SECONDS, WebServer, page_routes
 from rebalancer.assessment.findings import Finding
 from rebalancer.controller.account import account_inputs, find_account
+from rebalancer.controller.follower import Followed, Follower
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import status_document
@@ -20,7 +21,13 @@ from rebalancer.locations import OUTSIDE_NAMESPACE, Address
 from rebalancer.reporting.acting import describe_controller
 from rebalancer.reporting.documents.history import HistoryDocument, TrendDocument
 from rebalancer.reporting.documents.overview import EVERYTHING, Selection
-from rebalancer.reporting.documents.page import PageDocument, PageSource, find_commands, page_document
+from rebalancer.reporting.documents.page import (
+    FollowedStatus,
+    PageDocument,
+    PageSource,
+    find_commands,
+    page_document,
+)
 from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
 
 _log = structlog.get_logger("rebalancer")
@@ -39,7 +46,7 @@ class StatusPage:
 
     `now` is the clock of the state, `refresh` after how many seconds a browser renews the page, `read_lease` says who
     leads, None where no Lease decides that; `read_past` returns history and trend, None where there is none;
-    `namespace` is the controller's own.
+    `follower` says what to show while another process leads, None where none can; `namespace` is the controller's own.
 
     What it shows of a cycle is made for the first who asks: the loop is not to spend time on it where nobody looks.
     """
@@ -53,6 +60,7 @@ class StatusPage:
         refresh: int = REFRESH_SECONDS,
         read_lease: Callable[[], LeaseStatus | None] = lambda: None,
         read_past: Callable[[], tuple[HistoryDocument, TrendDocument] | None] = lambda: None,
+        follower: Follower | None = None,
         namespace: str = OUTSIDE_NAMESPACE,
     ) -> None:
         self._identity = identity
@@ -60,6 +68,7 @@ class StatusPage:
         self._now = now
         self._read_lease = read_lease
         self._read_past = read_past
+        self._follower = follower
         local = bool(address.host) and ip_address(address.host).is_loopback
         routes = page_routes(self.read, local=local, now=now, refresh=refresh)
         self._server = WebServer(address.host, address.port, routes)
@@ -83,6 +92,8 @@ class StatusPage:
     def show(self, state: LoopState, findings: Sequence[Finding]) -> None:
         """Take a new state, with the findings of its cycle; from the loop's thread, never blocks."""
         self._newest = state, findings
+        if state.cycle is not None and state.leadership.leads and self._follower is not None:
+            self._follower.forget()
 
     def read(self, selection: Selection = EVERYTHING, *, with_report: bool = False) -> PageDocument | None:
         """Return what there is to show of what is selected, None before the first state."""
@@ -92,11 +103,16 @@ class StatusPage:
         lease, name = self._read_lease(), self._identity.name
         # The loop hears of a lost Lease only after the request that failed.
         leads = state.leadership.leads and (lease is None or lease.holder == name)
-        leader = name if leads or lease is None else lease.holder
-        status = structs.replace(status_document(state, leader, self._identity.policy_source), lease=lease)
-        source = self._find_source(state, findings) if leads else None
-        return page_document(
-            acting=self._describe(status, lease, leads=leads),
+        followed = None if leads else self._follow(state)
+        if followed is not None:
+            status, source = followed.status, followed.source
+        else:
+            leader = name if leads or lease is None else lease.holder
+            status = status_document(state, leader, self._identity.policy_source)
+            source = self._find_source(state, findings) if leads else None
+        status = structs.replace(status, lease=lease)
+        document = page_document(
+            acting=self._describe(status, lease, leads=leads, follows=followed is not None),
             leads=leads,
             status=status,
             source=source,
@@ -105,14 +121,21 @@ class StatusPage:
             selection=selection,
             with_report=with_report,
         )
+        return _mark(document, followed.follows) if followed is not None else document
 
-    def _describe(self, status: StatusDocument, lease: LeaseStatus | None, *, leads: bool) -> str:
+    def _follow(self, state: LoopState) -> Followed | None:
+        return self._follower.look(state.in_force) if self._follower is not None else None
+
+    def _describe(self, status: StatusDocument, lease: LeaseStatus | None, *, leads: bool, follows: bool) -> str:
         if leads and status.last_cycle is None:
             return "the first cycle has not ended yet"
         if leads or (lease is not None and not lease.holder):
             return describe_controller(status, self._now())
         if lease is not None and lease.holder == self._identity.name:
-            return f"this process holds the Lease and does not lead yet: {lease.error}"
+            why = f": {lease.error}" if lease.error else ""
+            return f"this process holds the Lease and does not lead yet{why}"
+        if follows:
+            return describe_controller(status, self._now())
         led = f"{lease.holder} does, and this process" if lease is not None else "it"
         return f"this process does not lead: {led} is ready to take over"
 
@@ -135,3 +158,13 @@ class StatusPage:
                 )
                 self._source = known = _Known(made_of, findings, source)
             return known.source
+
+
+def _mark(document: PageDocument, follows: FollowedStatus) -> PageDocument:
+    """Return the page of a process that follows: the time of the next eviction is what the leader has stored of it."""
+    document = structs.replace(document, follows=follows)
+    overview, stored = document.overview, document.status.figures
+    if overview is None:
+        return document
+    figures = structs.replace(overview.figures, next_at=stored.next_at if stored is not None else None)
+    return structs.replace(document, overview=structs.replace(overview, figures=figures))

@@ -4,7 +4,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,12 +15,12 @@ import structlog
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
-from msgspec import UNSET, structs
+from msgspec import UNSET, DecodeError, structs
 
 from rebalancer.account.people import Acts
 from rebalancer.adapters.kubernetes.access import may_evict
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
-from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, read_config_map
+from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, STATUS, read_config_map
 from rebalancer.adapters.kubernetes.history import HistoryMaps
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
@@ -31,6 +31,7 @@ from rebalancer.adapters.web import CannotListen
 from rebalancer.admission.rights import Rights
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
+from rebalancer.controller.follower import Follower
 from rebalancer.controller.history_writer import HistoryWriter
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy
@@ -52,7 +53,7 @@ from rebalancer.model.events import Regarding
 from rebalancer.model.moves import Memory
 from rebalancer.policy import Mode, select_team_namespaces
 from rebalancer.policy.team_maps import POLICY_MAP
-from rebalancer.ports import MEMORY_KEY
+from rebalancer.ports import MEMORY_KEY, ReadFailedError
 from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.settings import Settings, flag_of, variable_of
 
@@ -79,6 +80,9 @@ _SHORTEST_STOP = 1.0
 
 _TEAM_POLICY_SECONDS = 5.0
 """How long reading one team policy may take."""
+
+_STATUS_SECONDS = 2.0
+"""How long reading the status may take for somebody who looks at the page."""
 
 _CYCLE = "cycle"
 
@@ -247,8 +251,25 @@ class _Controller:
                 identity,
                 read_lease=self._elector.describe_lease,
                 read_past=self._history.read_past,
+                follower=self._make_follower(),
                 namespace=self._settings.namespace,
             )
+
+    def _make_follower(self) -> Follower:
+        return Follower(
+            read_stored=self._read_stored,
+            read_cluster=self._cluster.snapshot,
+            find_staleness=self._cluster.staleness,
+            clocks=self._clocks,
+        )
+
+    def _read_stored(self) -> Mapping[str, str]:
+        """Read what the leader has stored, beside what this process knows to be stored when it leads."""
+        try:
+            stored = read_config_map(self._transport, self._settings.namespace, STATUS, timeout=_STATUS_SECONDS)
+        except (ClusterError, DecodeError) as error:
+            raise ReadFailedError(str(error)) from error
+        return stored.data if stored is not None else {}
 
     def _make_telemetry(self, viewer: Viewer | None) -> Telemetry:
         try:

@@ -7,16 +7,18 @@ by powers of two; it says what may well happen, not what will.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Final, NamedTuple
 
+from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.findings.finding import Finding, workload_finding
 from rebalancer.model.cluster import Autoscaler
-from rebalancer.model.moves import Reference
+from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, ScaleDownPrevention
 from rebalancer.prevention.controller_order import sort_for_deletion
-from rebalancer.prevention.plan import GroupResult, Unsteered, is_selected
+from rebalancer.prevention.plan import GroupResult, Unsteered, evaluate_groups, is_selected
 from rebalancer.scheduling.view import View
 
 _FEW: Final = 3
@@ -101,6 +103,12 @@ def _count_crowds(result: GroupResult, snapshot: Snapshot) -> Counter[str | None
         for pod in snapshot.pods_of.get(sibling.uid, ())
         if not pod.terminating and not pod.finished
     )
+
+
+def find_scale_down_findings(view: View, assessment: Assessment, policy: Policy, now: datetime) -> tuple[Finding, ...]:
+    """Return the findings by whoever only reads; none where `prevention.scaleDown` is Off."""
+    results = evaluate_groups(view, assessment, policy, NO_MEMORY, now)
+    return scale_down_findings(find_risks(results, view, policy), policy)
 
 
 def scale_down_findings(risks: Iterable[ScaleDownRisk], policy: Policy) -> tuple[Finding, ...]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.adapters.files import read_snapshot
-from rebalancer.cli.load import evaluate_once
+from rebalancer.capacity.evaluated import evaluate_once
 from rebalancer.cli.main import main
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.reasons import Reason

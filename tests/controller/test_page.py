@@ -278,7 +278,7 @@ def test_another_replica_names_the_leader_instead_of_old_figures(browser: Browse
     browser.page.show(replace(state_of(shop()), leadership=Leadership()), ())
     text = browser.text()
     assert "this process does not lead" in text
-    assert "Only the leader evaluates the cluster" in text
+    assert "This replica has evaluated nothing" in text
     assert "skew 6" not in text
     document = json.loads(browser.text("/status.json"))
     assert document["report"] is None

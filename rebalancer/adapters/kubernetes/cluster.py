@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import is_
-from threading import Thread
+from threading import Lock, Thread
 from typing import TypeGuard, TypeVar
 
 import msgspec
@@ -124,6 +124,8 @@ class KubernetesCluster:
         """For how many seconds the process was stopped the last time."""
         self._last: tuple[tuple[object, ...], Snapshot] | None = None
         """The last snapshot, with what it was made of."""
+        self._making = Lock()
+        """The loop makes snapshots, and where another process leads whoever looks at the page."""
 
     def notice_stops(self, seconds: float) -> None:
         """From now on, list every kind again after the process was stopped or suspended for longer than this."""
@@ -233,8 +235,12 @@ class KubernetesCluster:
     def snapshot(self, now: datetime) -> Snapshot:
         """Return all objects that the watches have received; nothing is made anew if nothing was.
 
-        It waits for EndpointSlices, for a second at most.
+        It waits for EndpointSlices, for a second at most; from any thread.
         """
+        with self._making:
+            return self._make_snapshot(now)
+
+    def _make_snapshot(self, now: datetime) -> Snapshot:
         assert self._version is not None
         # Before the contents are read, and after: only what is listed all the while is known.
         listed = {reflector for reflector in self._all if reflector.has_listed and not _is_out_of_date(reflector)}

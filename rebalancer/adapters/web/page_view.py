@@ -257,9 +257,25 @@ class PageView:
             row = overview.rows[0]
             end = f", {self._ends(row.wait).short}" if row.wait is not None else ""
             return [Headline(SIGNS[row.state], f"{row.namespace}/{row.of}: {_state_words(row)}{end}")]
-        if not self._page.leads and self._page.status.leader:
+        if not self._page.leads and self._page.follows is None and self._page.status.leader:
             return [Headline(Sign.NOTE, f"This process does not lead: open the page of {self._page.status.leader}")]
-        return headlines(self._page.status, overview.figures if overview is not None else None, self._now)
+        figures = overview.figures if overview is not None else self._page.status.figures
+        return headlines(self._page.status, figures, self._now)
+
+    @property
+    def follows(self) -> Sequence[str]:
+        """What of the page is the leader's, what this process's own, and how old each is; nothing where it leads."""
+        follows = self._page.follows
+        if follows is None:
+            return ()
+        led = f"led by {follows.leader}"
+        age = f"as of {ago(follows.as_of, self._now)}, {led}" if follows.as_of is not None else f"{led}, no cycle yet"
+        stored = f"This replica does not lead. What the controller does, moves and waits: {age}."
+        if follows.evaluated_at is None:
+            return [stored, f"Nothing is evaluated: {follows.problem}."]
+        made = ago(follows.evaluated_at, self._now)
+        own = f"Counts, map and plan: this replica's own evaluation, {made}, as rebalancer plan makes it."
+        return [stored, f"{own} Trend and history are on the leader's page."]
 
     @property
     def seconds(self) -> int:
@@ -614,7 +630,8 @@ class PageView:
                 route = _route(one.node, shorten(one.predicted.domains))
                 said = Saying(one.reason, shorten_keys(one.message))
                 moves = [Move(f"{one.namespace}/{one.pod}", route)]
-                yield Step(Sign.MOVING, str(one.step), "now", moves, one.reason, [said])
+                when = "now" if self._page.leads else "when the leader decides"
+                yield Step(Sign.MOVING, str(one.step), when, moves, one.reason, [said])
 
     def _waiting(self) -> Iterator[Step]:
         waiting = sorted(self._page.waiting, key=lambda one: one.step)

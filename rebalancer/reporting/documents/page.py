@@ -1,6 +1,7 @@
 """The Page document: everything that the status page shows, for scripts and for the page itself."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple
@@ -69,12 +70,27 @@ _MAP_BELOW_ZONES: Final = _MAP._replace(lanes=6)
 """The zones take a part of these 100 kB."""
 
 
+class FollowedStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """Where a page has its content from whose process does not lead.
+
+    `status` is what `leader` has stored, after its cycle `as_of`. All else was evaluated by this process, with what the
+    leader has stored of its moves, `evaluated_at` then; null where it was not, and `problem` says why.
+    """
+
+    leader: Text
+    as_of: datetime | None
+    evaluated_at: datetime | None
+    problem: str = ""
+
+
 class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """What the status page shows.
 
-    `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader; any
-    other has no report and no overview, and its plan is empty. Where nobody leads, `commands` are what to ask next.
-    `evictions` are the first fifty that this cycle lets go, `waiting` the first fifty that are decided and wait.
+    `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader. Any
+    other has `follows`: it shows the leader's status and an evaluation of its own; it has no `history`, `trend` and
+    `marks`. Where nobody leads, `commands` are what to ask next. `evictions` are the first fifty that this cycle lets
+    go, by a process that does not lead those that nothing known keeps back, `waiting` the first fifty that are decided
+    and wait.
     `zones` is null in a cluster of 60 nodes or fewer, all of which the map lists. `overview`, `map`, `zones`, `nodes`,
     these and the `findings` have what was selected; so has `history`, the oldest first, as far as the process keeps it.
     `report`, `trend` and its `marks` have all.
@@ -84,6 +100,7 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     kind: str = "Page"
     acting: Text
     leads: bool
+    follows: FollowedStatus | None = None
     commands: tuple[Text, ...]
     status: StatusDocument
     totals: Totals | None
@@ -234,7 +251,7 @@ def page_document(
     selection: Selection = EVERYTHING,
     with_report: bool = True,
 ) -> PageDocument:
-    """Put together what the page shows of a selection; `source` is None before the first cycle, and without leading."""
+    """Put together what the page shows of a selection; `source` is None where nothing was evaluated."""
     if source is None:
         return _page_without_plan(acting=acting, leads=leads, status=status, commands=commands)
     selected = source.select(selection)

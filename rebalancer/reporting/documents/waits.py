@@ -21,11 +21,11 @@ from rebalancer.admission.admit import (
 from rebalancer.admission.misplaced import misplaced_replacement
 from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.assessment.assess import UnsettledDomain
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moments import seconds_between
 from rebalancer.model.moves import Move, MoveState, Reference, Target
 from rebalancer.model.pods import Pod
-from rebalancer.model.reasons import State
+from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.model.words import format_rest, limit_name, short_key
 from rebalancer.planning.plan import ComponentPlan
@@ -86,6 +86,32 @@ class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
     ends_with: str
     usual: Usual | None
     then: NextMove | None
+
+    @property
+    def refusal(self) -> "StoredWait":
+        """Why its evictions wait, for who reads this."""
+        return StoredWait(self.reason, self.message, self.until, self.ends_with, self.usual is not None)
+
+
+class StoredWait(Refusal):
+    """A wait that the leader has stored, with its words and its end; `of_move`: that of a move."""
+
+    name: str
+    message: str
+    until: datetime | None
+    ends_with: str
+    of_move: bool
+
+    @property
+    def reason(self) -> Reason:
+        """The reason that was stored."""
+        return Reason(self.name)
+
+    def _end(self) -> End:
+        return End(at=self.until, event=self.ends_with, of_move=self.of_move)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class HoldStatus(CamelCaseStruct, frozen=True, kw_only=True):

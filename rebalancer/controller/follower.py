@@ -1,0 +1,229 @@
+"""What a process shows that does not lead: the leader's stored status, and an evaluation of its own.
+
+It evaluates as `rebalancer plan` does: its own view of the cluster, with the memory that the leader has stored. What
+the leader's admission says of a repair stands in its status. Nothing is sent or written, and nothing is evaluated
+unless somebody looks: then once for each stored status, or after an interval.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rebalancer.account.account import Account
+from rebalancer.account.numbers import group_numbers
+from rebalancer.admission.admit import AdmissionContext, find_common_obstacle
+from rebalancer.admission.pause import Pause
+from rebalancer.assessment.findings import find_findings
+from rebalancer.assessment.unmatched import find_unmatched
+from rebalancer.capacity.evaluated import evaluate_once
+from rebalancer.controller.state import Clocks, InForce
+from rebalancer.engine import Evaluation
+from rebalancer.model.facts import Refusal
+from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.reasons import Reason
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.plan import Plan
+from rebalancer.planning.planner import find_relaxations
+from rebalancer.policy import Mode, Policy
+from rebalancer.ports import MEMORY_KEY, STATUS_KEY, ReadFailedError
+from rebalancer.prevention.findings import find_scale_down_findings
+from rebalancer.reporting.acting import Acting
+from rebalancer.reporting.documents.document import workload_name
+from rebalancer.reporting.documents.memory import parse_memory
+from rebalancer.reporting.documents.overview import Overview
+from rebalancer.reporting.documents.page import FollowedStatus, PageSource
+from rebalancer.reporting.documents.status import PauseStatus, StatusDocument
+from rebalancer.reporting.state_reasons import StateReasons
+
+_READ_SECONDS: Final = 1.0
+"""Between two reads of the stored status, however many look."""
+
+_SERVES_SECONDS: Final = 10.0
+"""For how long what was read serves while the API server does not answer."""
+
+_REASONS: Final = frozenset(Reason)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What the leader has stored, as text and read."""
+
+    texts: Mapping[str, str]
+    status: StatusDocument
+
+    @cached_property
+    def memory(self) -> Memory | None:
+        """The memory; None where this version cannot read it."""
+        text = self.texts.get(MEMORY_KEY, "")
+        memory = parse_memory(text)
+        return None if memory is NO_MEMORY and text.strip() else memory
+
+
+class _Evaluated(NamedTuple):
+    """An evaluation for the page, and of what it was made, when by the monotonic clock."""
+
+    stored: _Stored
+    policy: Policy
+    at: float
+    evaluation: Evaluation
+    source: PageSource
+
+
+class Followed(NamedTuple):
+    """The leader's stored status, and what this process has evaluated, None where it has not."""
+
+    status: StatusDocument
+    source: PageSource | None
+    follows: FollowedStatus
+
+
+class Follower:
+    """Reads and evaluates for whoever looks; from any thread.
+
+    `read_stored` returns the documents of the status ConfigMap by their keys, or raises ReadFailedError.
+    `read_cluster` returns what the watches have received, `find_staleness` why that is out of date, "" if it is not.
+    """
+
+    def __init__(
+        self,
+        *,
+        read_stored: Callable[[], Mapping[str, str]],
+        read_cluster: Callable[[datetime], Snapshot],
+        find_staleness: Callable[[], str],
+        clocks: Clocks,
+    ) -> None:
+        self._read_stored = read_stored
+        self._read_cluster = read_cluster
+        self._find_staleness = find_staleness
+        self._clocks = clocks
+        self._looking = threading.Lock()
+        self._stored: _Stored | None = None
+        self._tried_at: float | None = None
+        self._read_at = 0.0
+        self._unread = ""
+        self._evaluated: _Evaluated | None = None
+
+    def forget(self) -> None:
+        """Forget what was evaluated: this process leads, and evaluates in its cycles."""
+        self._evaluated = None
+
+    def look(self, in_force: InForce) -> Followed | None:
+        """Return what there is to show by the policy in force, None where nobody has stored a status."""
+        with self._looking:
+            self._read()
+            stored = self._stored
+            if stored is None:
+                return None
+            problem = self._find_problem(stored, in_force)
+            evaluated = None if problem else self._evaluate(stored, in_force)
+        status = stored.status
+        made_at = evaluated.evaluation.inputs.snapshot.taken_at if evaluated is not None else None
+        follows = FollowedStatus(leader=status.leader, as_of=status.last_cycle, evaluated_at=made_at, problem=problem)
+        return Followed(status, evaluated.source if evaluated is not None else None, follows)
+
+    def _read(self) -> None:
+        """Read what the leader has stored, unless that was read a moment ago."""
+        now = self._clocks.monotonic()
+        if self._tried_at is not None and now - self._tried_at < _READ_SECONDS:
+            return
+        try:
+            texts = self._read_stored()
+            self._unread = ""
+        except ReadFailedError as error:
+            self._unread = str(error)
+            return
+        finally:
+            self._tried_at = self._clocks.monotonic()  # it may have waited for the API server
+        self._read_at = self._tried_at
+        if self._stored is None or self._stored.texts != texts:
+            self._stored = self._decode(texts)
+
+    def _decode(self, texts: Mapping[str, str]) -> _Stored | None:
+        text = texts.get(STATUS_KEY, "")
+        if not text.strip():
+            return None
+        try:
+            return _Stored(texts, msgspec.json.decode(text, type=StatusDocument))
+        except msgspec.DecodeError:  # of another version: what follows would not be its words
+            return None
+
+    def _find_problem(self, stored: _Stored, in_force: InForce) -> str:
+        """Say why nothing is evaluated that fits the stored status, "" where something is."""
+        own, leaders = in_force.policy.cluster.hash, stored.status.policy.hash
+        if self._unread and self._clocks.monotonic() - self._read_at > _SERVES_SECONDS:
+            return f"the stored status cannot be read: {self._unread}"
+        if own != leaders:
+            return f"the leader acts by policy {leaders}, this replica has read {own}"
+        if stored.memory is None:
+            return "what the leader has stored of its moves cannot be read by the version of this replica"
+        return self._find_staleness()
+
+    def _evaluate(self, stored: _Stored, in_force: InForce) -> _Evaluated:
+        at, known = self._clocks.monotonic(), self._evaluated
+        if (
+            known is not None
+            and known.stored is stored
+            and known.policy is in_force.policy
+            and at - known.at < in_force.policy.interval.total_seconds()
+        ):
+            return known
+        self._evaluated = made = self._make(stored, in_force, at)
+        return made
+
+    def _make(self, stored: _Stored, in_force: InForce, at: float) -> _Evaluated:
+        memory = stored.memory or NO_MEMORY
+        policy, snapshot = in_force.policy, self._read_cluster(self._clocks.now())
+        evaluation = evaluate_once(snapshot, policy, in_force.profile, memory)
+        view, assessment, plan = evaluation.view, evaluation.assessment, evaluation.plan
+        unmatched = find_unmatched(view, assessment, policy)
+        scale_downs = find_scale_down_findings(view, assessment, policy, snapshot.taken_at)
+        relaxations = find_relaxations(plan)
+        source = PageSource(
+            evaluation=evaluation,
+            account=_find_account(plan, stored.status, memory, in_force),
+            overview=Overview(assessment, plan, StateReasons(plan, relaxations)),
+            memory=memory,
+            findings=(*find_findings(view, assessment, unmatched), *scale_downs),
+            relaxations=relaxations,
+        )
+        return _Evaluated(stored, policy, at, evaluation, source)
+
+
+def _find_account(plan: Plan, status: StatusDocument, memory: Memory, in_force: InForce) -> Account:
+    """Return what becomes of a plan, as far as the leader has said it: its admission is not repeated here.
+
+    The moves are those of the stored status, which shows them.
+    """
+    context = AdmissionContext(
+        policy=in_force.policy,
+        mode=Mode(status.mode),
+        now=plan.made_at,
+        stale=status.stale,
+        pause=_find_pause(status.paused),
+        breaker=memory.breaker,
+    )
+    common = find_common_obstacle(context)
+    stored = _find_waits(plan, status)
+    acting = Acting(str, status.breaker.namespaces, status.refused_evictions, memory)
+    fates = acting.hold(plan.fates.begin({move.uid for move in memory.in_flight}))
+    fates = fates.hold(lambda eviction: stored.get(eviction.group) or common)
+    return Account(plan=plan, numbers=group_numbers(plan), fates=fates, moves=memory.moves, common=common)
+
+
+def _find_waits(plan: Plan, status: StatusDocument) -> Mapping[str, Refusal]:
+    """Return why repairs wait as the leader has stored it, by the names of their components."""
+    known = (wait for wait in status.waits if wait.reason in _REASONS)  # a newer leader may have others
+    waits = {(wait.namespace, wait.workloads): wait.refusal for wait in known}
+    keys = {one.name: (one.component.namespace, tuple(map(workload_name, one.workloads))) for one in plan.components}
+    return {name: waits[key] for name, key in keys.items() if key in waits}
+
+
+def _find_pause(status: PauseStatus | None) -> Pause | None:
+    if status is None:
+        return None
+    return Pause(until=status.until, reason=status.reason, by=status.by, unreadable=status.error)
