@@ -21,6 +21,7 @@ from rebalancer.controller.runner import Identity
 from rebalancer.controller.saver import SAME_AGAIN
 from rebalancer.controller.state import Clocks, InForce, LoopState, PauseRead, PolicyLoaded
 from rebalancer.locations import Address
+from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, ReadFailedError
@@ -28,7 +29,7 @@ from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.plan import plan_totals
-from rebalancer.reporting.documents.status import LeaseStatus
+from rebalancer.reporting.documents.status import LeaseStatus, RefusedEviction, StatusDocument
 from rebalancer.reporting.headline import headlines
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.simulator import SimulatedCluster
@@ -287,16 +288,26 @@ def test_a_leader_shows_its_own_cycle_and_forgets_what_it_has_evaluated() -> Non
     assert shown.evaluations == 2
 
 
-def test_the_page_says_whose_each_part_is_and_how_old() -> None:
-    """And that an eviction which nothing known keeps back is the leader's to decide."""
+def paused() -> tuple[Replicas, StatusDocument]:
+    """Return replicas of which the leader is paused before its first eviction, and what it has stored."""
     shown = Replicas(skewed([[4], [0], [0]], budget=None).snapshot(), eager())
     shown.cluster.pause = Pause()
     shown.leader.runner.tell(PauseRead(pause=shown.cluster.pause))
     shown.leader.cycles(1, apart=3)
-    status = structs.replace(shown.look().status, paused=None, waits=())
-    shown.changed = {STATUS_KEY: to_json(status).decode()}  # as right after the end of the pause
+    return shown, shown.look().status
+
+
+def page_with(shown: Replicas, status: StatusDocument) -> PageDocument:
+    """Return the page a second later, with another stored status."""
+    shown.changed = {STATUS_KEY: to_json(status).decode()}
     shown.cluster.advance(1)
-    page = shown.page(shown.state, "another")
+    return shown.page(shown.state, "another")
+
+
+def test_the_page_says_whose_each_part_is_and_how_old() -> None:
+    """And that an eviction which nothing known keeps back, as right after a pause, is the leader's to decide."""
+    shown, status = paused()
+    page = page_with(shown, structs.replace(status, paused=None, waits=()))
     view = PageView(page, PageAddress("/", {}), shown.cluster.now)
     stored, own = view.follows
     assert stored == "This replica does not lead. What the controller does, moves and waits: as of 4s ago, led by test."
@@ -304,6 +315,27 @@ def test_the_page_says_whose_each_part_is_and_how_old() -> None:
     assert page.evictions
     assert view.steps.entries[0].when == "when the leader decides"
     assert list(PageView(structs.replace(page, follows=None), PageAddress("/", {}), shown.cluster.now).follows) == []
+
+
+def test_what_keeps_all_or_a_group_back_holds_beyond_the_stored_waits() -> None:
+    """The status has the first twenty waits alone."""
+    shown, status = paused()
+    page = page_with(shown, structs.replace(status, waits=()))
+    assert page.evictions == ()
+    assert Reason.PAUSED in {one.for_ for one in page.waiting}
+    snapshot = shown.cluster.snapshot(shown.cluster.now)
+    (group,) = evaluate_once(snapshot, shown.leader.policy, DEFAULT_PROFILE).plan.components
+    refused = RefusedEviction(
+        group=group.name,
+        pod="default/web",
+        refuser="webhook guard",
+        message="not today",
+        times=1,
+        next_try=shown.cluster.now + timedelta(minutes=1),
+    )
+    page = page_with(shown, structs.replace(status, paused=None, waits=(), refused_evictions=(refused,)))
+    assert page.evictions == ()
+    assert refused.refusal.reason in {one.for_ for one in page.waiting}
 
 
 def test_it_says_why_nothing_is_evaluated() -> None:
