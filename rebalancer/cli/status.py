@@ -14,6 +14,7 @@ from rebalancer.cli.controller_state import read_lease, read_status, warn_of_clo
 from rebalancer.cli.elsewhere import list_elsewhere, repeat_command
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.options import FORMATS, add_color_argument
+from rebalancer.cli.page_command import find_page_command
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.redraw import can_redraw, redrawing
 from rebalancer.cli.refusals import unreadable
@@ -101,7 +102,8 @@ def _read(transport: Transport, namespace: str, args: argparse.Namespace) -> Sta
     if status is None:
         elsewhere = list_elsewhere(transport, STATUS, namespace, repeat_command(args, "status"))
         raise CliError(f"no controller has written a status in namespace {namespace}", *elsewhere)
-    return structs.replace(status, lease=read_lease(transport, namespace))
+    status = structs.replace(status, lease=read_lease(transport, namespace))
+    return structs.replace(status, page_command=find_page_command(transport, namespace, status, args))
 
 
 def _show(status: StatusDocument, now: datetime, args: argparse.Namespace) -> str:

@@ -317,6 +317,7 @@ class _Controller:
                 approval_object=Regarding(kind="ConfigMap", namespace=settings.namespace, name=APPROVAL),
                 history_name=self._identity,
                 cluster_name=settings.cluster_name,
+                page_port=settings.page_listen_address.port if settings.page_listen_address is not None else None,
             ),
             acts=Acts(policy_author=self._policy.read_author(self._policy.first)),
             queue=Queue(rights=Rights(everywhere=False)),  # nothing is known before it was asked

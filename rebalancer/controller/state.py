@@ -347,6 +347,8 @@ class ProcessFacts:
     """How the process names itself in the history, "" where none is kept."""
     cluster_name: str = ""
     """What people call the cluster, "" where nobody has said it."""
+    page_port: int | None = None
+    """The port of its status page, None where it serves none."""
 
     @property
     def event_objects(self) -> EventObjects:

@@ -110,6 +110,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         mode=state.mode,
         paused=pause_status(state.in_force.pause),
         leader=identity,
+        page_port=state.process.page_port,
         last_cycle=cycle.context.now if cycle else None,
         stale=cycle.context.stale if cycle else "",
         breaker=breaker_status(cycle.context.breaker if cycle else CLOSED, moves),

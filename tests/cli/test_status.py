@@ -104,6 +104,45 @@ def test_the_status_as_a_document(server: ApiServer, capsys: pytest.CaptureFixtu
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "Status"
 
 
+POD = "/api/v1/namespaces/rebalancer-system/pods/rebalancer-5d9c7b6f4-x2k8q"
+
+
+@pytest.mark.parametrize(
+    ("holder", "answer", "port", "has_command"),
+    [
+        ("rebalancer-5d9c7b6f4-x2k8q_0a1b2c3d", 200, 8081, True),
+        ("rebalancer-5d9c7b6f4-x2k8q_0a1b2c3d", 403, 8090, True),
+        ("rebalancer-5d9c7b6f4-x2k8q_0a1b2c3d", 404, 8081, False),
+        ("rebalancer-5d9c7b6f4-x2k8q_0a1b2c3d", 500, 8081, False),
+        ("rebalancer-5d9c7b6f4-x2k8q_0a1b2c3d", 200, None, False),
+        ("rebalancer-5d9c7b6f4-x2k8q_99999999", 200, 8081, False),
+        ("laptop", 200, 8081, False),
+    ],
+)
+def test_the_command_opens_the_page_of_the_pod_that_leads(
+    holder: str,
+    answer: int,
+    port: int | None,
+    has_command: bool,
+    server: ApiServer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """None where the leader is no pod, serves no page, or has not stored a status yet whose port were its own."""
+    leader = "laptop" if holder == "laptop" else "rebalancer-5d9c7b6f4-x2k8q_0a1b2c3d"
+    show(server, json.dumps({**json.loads(written(working())), "leader": leader, "pagePort": port}))
+    lead(server, held(holder))
+    server.answers["GET", POD] = answer if answer != 200 else (200, {"metadata": {"name": "x"}})
+    command = f"kubectl port-forward -n rebalancer-system pod/rebalancer-5d9c7b6f4-x2k8q {port}"
+    assert entry.main(["status", "-o", "json"]) == Exit.FINE
+    assert json.loads(capsys.readouterr().out)["pageCommand"] == (command if has_command else "")
+    assert entry.main(["status"]) == Exit.FINE
+    line = f"Page: {command}, then http://localhost:{port}"
+    assert (line in capsys.readouterr().out.splitlines()) is has_command
+    assert entry.main(["status", "--context", "c", "-o", "json"]) == Exit.FINE
+    elsewhere = command.replace("kubectl", "kubectl --context c")
+    assert json.loads(capsys.readouterr().out)["pageCommand"] == (elsewhere if has_command else "")
+
+
 def test_without_a_controller_it_is_an_error(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """The namespace is the likely mistake."""
     assert entry.main(["status"]) == Exit.ERROR

@@ -52,6 +52,8 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
     named = [f"Cluster: {status.cluster}"] if status.cluster else []
     texts = (*named, f"Controller: {describe_controller(status, now)}")
     head = [layout.heading(line) for text in texts for line in layout.wrap(text)]
+    if status.page_command:  # in one line: it is to be copied
+        head.append(f"Page: {status.page_command}, then http://localhost:{status.page_port}")
     parts = [
         [*head, *_figures(status, now, layout), *(line for text in _facts(status) for line in layout.wrap(text))],
         map_lines(status.map, layout) if status.map is not None else [],

@@ -1,0 +1,37 @@
+"""The command that opens the page of the pod that leads.
+
+A controller names itself POD_RANDOM in the Lease. One that runs elsewhere has the name of its machine there: only a pod
+that exists has a command.
+"""
+
+import argparse
+import shlex
+from functools import lru_cache
+
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
+from rebalancer.reporting.documents.status import StatusDocument
+
+_FORBIDDEN = 403
+
+
+def find_page_command(transport: Transport, namespace: str, status: StatusDocument, args: argparse.Namespace) -> str:
+    """Return the command, "" where no pod leads, or the leader has not said that it serves a page."""
+    holder = status.lease.holder if status.lease is not None else ""
+    pod = holder.rpartition("_")[0]
+    if not (pod and status.page_port and status.leader == holder and _is_there(transport, namespace, pod)):
+        return ""
+    access = ((f"--{name}", str(getattr(args, name))) for name in ("kubeconfig", "context") if name in args)
+    words = ("kubectl", *(word for pair in access for word in pair), "port-forward", "-n", namespace, f"pod/{pod}")
+    return shlex.join((*words, str(status.page_port)))
+
+
+@lru_cache(maxsize=1)
+def _is_there(transport: Transport, namespace: str, pod: str) -> bool:
+    """Return whether there is a pod of a name; asked once while one leads. Who may not read pods takes it for one."""
+    try:
+        transport.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
+    except RequestRefused as error:
+        return error.status == _FORBIDDEN
+    except ClusterError:
+        return False
+    return True
