@@ -80,6 +80,13 @@ def values_schema() -> Schema:
             podMonitor=_section(enabled=_SWITCH, interval=_DURATION, labels=_NAMES),
             prometheusRule=_section(enabled=_SWITCH, runbookUrl=_TEXT, labels=_NAMES),
             dashboard=_section(enabled=_SWITCH, labels=_NAMES),
+            pageProxy=_section(
+                enabled=_SWITCH,
+                image={"type": "string", "pattern": "^[^ @]+(:[^ :@]+|@sha256:[0-9a-f]{64})$"},
+                secret={"type": "string", "minLength": 1},
+                **{"from": _NAMESPACES},
+                resources=_section(requests=_KUBERNETES, limits=_KUBERNETES),
+            ),
             networkPolicy=_section(
                 enabled=_SWITCH,
                 **{"from": _NAMESPACES},

@@ -50,6 +50,11 @@ CHOICES: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
         {"networkPolicy": {"enabled": True, "prometheus": {"namespace": "monitoring"}}},
         ("base", "components/network-policy", "components/network-policy-prometheus"),
     ),
+    "page proxy": ({"pageProxy": {"enabled": True}}, ("base", "components/page-proxy")),
+    "page proxy with network policy": (
+        {"pageProxy": {"enabled": True}, "networkPolicy": {"enabled": True}},
+        ("base", "components/page-proxy", "components/network-policy", "components/network-policy-page"),
+    ),
     "namespaced": (
         {
             "policy": {"mode": "Evict", "groups": None, "eligibility": {"namespaces": {"include": ["shop"]}}},
@@ -169,6 +174,7 @@ def test_the_names_of_the_choices_are_all_components() -> None:
         ({"extraArgs": ["--kubeconfig=x"]}, "/extraArgs/0"),
         ({"serviceMonitor": {"enabled": "yes"}}, "/serviceMonitor/enabled"),
         ({"image": {"digest": "sha256:abc"}}, "/image/digest"),
+        ({"pageProxy": {"image": "quay.io/oauth2-proxy/oauth2-proxy"}}, "/pageProxy/image"),
         ({"workloadNamespaces": ["team-*"]}, "/workloadNamespaces/0"),
         ({"workloadNamespaces": ["shop", "shop"]}, "/workloadNamespaces"),
     ],
