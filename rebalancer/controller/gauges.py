@@ -110,6 +110,11 @@ GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
         rows=_number(_count_pending),
     ),
     Gauge(
+        name="rebalancer_approved_evictions_left",
+        help="Pods that may still be taken away by the approval of a whole plan, in mode Approve; 0 without one.",
+        rows=_number(lambda view: standing.left if (standing := view.state.memory.standing) else 0),
+    ),
+    Gauge(
         name="rebalancer_in_flight",
         help="Evicted pods whose replacements are not yet Ready.",
         rows=_number(lambda view: len(view.state.memory.in_flight)),

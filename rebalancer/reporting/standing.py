@@ -1,4 +1,4 @@
-"""What `status` says about the approval of a whole plan: how much of it is left, and why one approves nothing."""
+"""What `status` and the page say about the approval of a whole plan: how much is left, and why one approves nothing."""
 
 from collections.abc import Iterator
 from datetime import datetime

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import urllib3
 
 from tests.cluster.controller import NAMESPACE, Controller, install, policy
@@ -86,6 +87,7 @@ def is_at_rest(controller: Controller) -> bool:
     return bool(status["lastMoves"]) and not status["inFlight"] and "RateLimited" in status["refusals"]
 
 
+@pytest.mark.invariant("same-numbers")
 def test_the_page_answers_each_second_while_another_replica_takes_over(cluster: ControlPlane, tmp_path: Path) -> None:
     """Until then that replica writes nothing, and exports nothing of the cluster."""
     install(cluster, "base", "evict")

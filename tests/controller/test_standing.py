@@ -1,16 +1,20 @@
 """The approval of a whole plan in the real loop on the simulated cluster: counted, withdrawn, taken over by others."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.adapters.web import page_routes
+from rebalancer.adapters.web.routes import Request
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.written import NOTHING_WRITTEN, WholeApproval, format_approval, read_written
 from rebalancer.controller.evictions import queue_evictions, request_evictions
@@ -25,6 +29,9 @@ from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
 from tests.drawing import examples
+from tests.reports import page_of, rows_of
+
+LEFT = "rebalancer_approved_evictions_left"
 
 ABOVE = {"web": 4, "api": 3, "cart": 2}
 """How many evictions each workload needs: together nine."""
@@ -98,7 +105,14 @@ def test_a_whole_repair_is_approved_once() -> None:
     assert simulation.evictions == 9
 
 
-def test_status_says_how_much_is_left() -> None:
+def page_text(simulation: Simulation) -> str:
+    """Return the overview that a browser is sent, without its tags."""
+    now = simulation.cluster.now
+    routes = page_routes(lambda *_, **__: page_of(simulation.runner.state), local=False, now=lambda: now)
+    return unescape(re.sub(r"<[^>]*>", " ", routes["/"](Request({})).body.decode()))
+
+
+def test_status_page_and_metric_say_how_much_is_left() -> None:
     """And what is wrong with an approval that approves nothing."""
     simulation, person = a_simulation(SimulatedCluster(lopsided().snapshot(), seed=1))
     simulation.cycles(1)
@@ -107,16 +121,19 @@ def test_status_says_how_much_is_left() -> None:
     status = status_document(simulation.runner.state, "pod-1", "policy.yaml")
     assert status.standing is not None
     assert (status.standing.plan, status.standing.by, status.standing.left) == (approval.plan, "ada", 7)
-    text = status_text(status, simulation.cluster.now)
-    assert f"Approved with its later steps: plan {approval.plan}, 7 of 9 evictions left" in text
-    assert "At most 7 more pods are taken away by it." in text
+    for text in (status_text(status, simulation.cluster.now), page_text(simulation)):
+        assert f"Approved with its later steps: plan {approval.plan}, 7 of 9 evictions left" in text
+        assert "Approved by ada at 2026-01-01 00:00:10Z; ends in 1h59m" in text
+        assert "At most 7 more pods are taken away by it." in text
+    assert rows_of(simulation.runner.state, LEFT) == {(): 7}
     simulation.runner.tell(ApprovalRead(approved="", written=read_written("plan: [")))
     simulation.cycles(1)
     status = status_document(simulation.runner.state, "pod-1", "policy.yaml")
-    text = status_text(status, simulation.cluster.now)
+    assert rows_of(simulation.runner.state, LEFT) == {(): 0}
     assert (status.standing, status.approval_problem.partition(".yaml")[0]) == (None, "approval")
-    assert "No approval in force" in text
-    assert "approval.yaml cannot be read, so it approves nothing." in text
+    for text in (status_text(status, simulation.cluster.now), page_text(simulation)):
+        assert "No approval in force" in text
+        assert "approval.yaml cannot be read, so it approves nothing." in text
 
 
 def test_an_approval_may_be_of_less_than_the_plan() -> None:

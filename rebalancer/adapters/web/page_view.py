@@ -43,6 +43,7 @@ from rebalancer.reporting.headline import (
     runs,
 )
 from rebalancer.reporting.phrases import ago, domains_text, from_now
+from rebalancer.reporting.standing import standing_sentences, standing_title
 
 MOVING_SECONDS: Final = 2
 """After so many seconds a browser renews the page while something moves or a plan waits for approval."""
@@ -665,6 +666,16 @@ class PageView:
         """Say how and until when it is approved."""
         approval = self._page.status.approval
         return tuple(approval_sentences(approval, self._now)) if approval is not None else ()
+
+    @property
+    def standing_title(self) -> str:
+        """Name the approval of a whole plan that is carried out, or say that one approves nothing; "" without any."""
+        return standing_title(self._page.status)
+
+    @property
+    def standing_sentences(self) -> Sequence[str]:
+        """Say who has approved it, until when, and what is wrong with the one that is written."""
+        return tuple(standing_sentences(self._page.status, self._now))
 
     def domains(self, by_key: Mapping[str, LikelyDomains]) -> str:
         """Name the domains that may receive a replacement."""
