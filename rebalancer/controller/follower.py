@@ -1,12 +1,12 @@
 """What a process shows that does not lead: the leader's stored status, and an evaluation of its own.
 
 It evaluates as `rebalancer plan` does: its own view of the cluster, with the memory that the leader has stored. What
-the leader's admission says of a repair stands in its status. Nothing is sent or written, and nothing is evaluated
-unless somebody looks: then once for each stored status, or after an interval.
+waits in the stored status waits here, too. Nothing is sent or written, and nothing is evaluated unless somebody looks:
+then once for each stored status, or after an interval.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -16,28 +16,27 @@ import msgspec
 
 from rebalancer.account.account import Account
 from rebalancer.account.numbers import group_numbers
-from rebalancer.admission.admit import AdmissionContext, find_common_obstacle
-from rebalancer.admission.pause import Pause
+from rebalancer.admission.admit import find_common_obstacle
 from rebalancer.assessment.findings import find_findings
 from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.capacity.evaluated import evaluate_once
 from rebalancer.controller.state import Clocks, InForce
 from rebalancer.engine import Evaluation
 from rebalancer.model.facts import Refusal
-from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.moves import NO_MEMORY, Memory, Move
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import find_relaxations
-from rebalancer.policy import Mode, Policy
+from rebalancer.policy import Policy
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, ReadFailedError
 from rebalancer.prevention.findings import find_scale_down_findings
-from rebalancer.reporting.acting import Acting
 from rebalancer.reporting.documents.document import workload_name
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.reporting.documents.overview import Overview
 from rebalancer.reporting.documents.page import FollowedStatus, PageSource
-from rebalancer.reporting.documents.status import PauseStatus, StatusDocument
+from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.reporting.next_cycle import find_context, foretell
 from rebalancer.reporting.state_reasons import StateReasons
 
 _READ_SECONDS: Final = 1.0
@@ -158,7 +157,7 @@ class Follower:
         if self._unread and self._clocks.monotonic() - self._read_at > _SERVES_SECONDS:
             return f"the stored status cannot be read: {self._unread}"
         if own != leaders:
-            return f"the leader acts by policy {leaders}, this replica has read {own}"
+            return f"the stored status is by policy {leaders}, this replica has read {own}"
         if stored.memory is None:
             return "what the leader has stored of its moves cannot be read by the version of this replica"
         return self._find_staleness()
@@ -185,7 +184,7 @@ class Follower:
         relaxations = find_relaxations(plan)
         source = PageSource(
             evaluation=evaluation,
-            account=_find_account(plan, stored.status, memory, in_force),
+            account=_find_account(evaluation, stored.status, memory.moves),
             overview=Overview(assessment, plan, StateReasons(plan, relaxations)),
             memory=memory,
             findings=(*find_findings(view, assessment, unmatched), *scale_downs),
@@ -194,25 +193,16 @@ class Follower:
         return _Evaluated(stored, policy, at, evaluation, source)
 
 
-def _find_account(plan: Plan, status: StatusDocument, memory: Memory, in_force: InForce) -> Account:
-    """Return what becomes of a plan, as far as the leader has said it: its admission is not repeated here.
+def _find_account(evaluation: Evaluation, status: StatusDocument, moves: Sequence[Move]) -> Account:
+    """Return what becomes of a plan: what the leader's admission lets go, but for what waits in the stored status.
 
-    The moves are those of the stored status, which shows them.
+    The moves are those that the status shows.
     """
-    context = AdmissionContext(
-        policy=in_force.policy,
-        mode=Mode(status.mode),
-        now=plan.made_at,
-        stale=status.stale,
-        pause=_find_pause(status.paused),
-        breaker=memory.breaker,
-    )
-    common = find_common_obstacle(context)
-    stored = _find_waits(plan, status)
-    acting = Acting(str, status.breaker.namespaces, status.refused_evictions, memory)
-    fates = acting.hold(plan.fates.begin({move.uid for move in memory.in_flight}))
+    plan = evaluation.plan
+    common, stored = find_common_obstacle(find_context(evaluation, status)), _find_waits(plan, status)
+    fates = foretell(evaluation, status).begin({move.uid for move in moves if move.in_flight})
     fates = fates.hold(lambda eviction: stored.get(eviction.group) or common)
-    return Account(plan=plan, numbers=group_numbers(plan), fates=fates, moves=memory.moves, common=common)
+    return Account(plan=plan, numbers=group_numbers(plan), fates=fates, moves=moves, common=common)
 
 
 def _find_waits(plan: Plan, status: StatusDocument) -> Mapping[str, Refusal]:
@@ -221,9 +211,3 @@ def _find_waits(plan: Plan, status: StatusDocument) -> Mapping[str, Refusal]:
     waits = {(wait.namespace, wait.workloads): wait.refusal for wait in known}
     keys = {one.name: (one.component.namespace, tuple(map(workload_name, one.workloads))) for one in plan.components}
     return {name: waits[key] for name, key in keys.items() if key in waits}
-
-
-def _find_pause(status: PauseStatus | None) -> Pause | None:
-    if status is None:
-        return None
-    return Pause(until=status.until, reason=status.reason, by=status.by, unreadable=status.error)

@@ -51,7 +51,7 @@ def foretell(evaluation: Evaluation, status: StatusDocument) -> Fates:
     if status.mode == Mode.OBSERVE:
         return plan.fates
     memory = evaluation.inputs.memory
-    admission = admit(plan, evaluation.inputs.snapshot, memory, _context(evaluation, status), evaluation.view)
+    admission = admit(plan, evaluation.inputs.snapshot, memory, find_context(evaluation, status), evaluation.view)
     fates = admission.fates
     known = memory.proposal.hash if memory.proposal is not None else ""
     if admission.proposal is not None and admission.proposal.hash != known:
@@ -60,7 +60,7 @@ def foretell(evaluation: Evaluation, status: StatusDocument) -> Fates:
     return fates.hold(lambda _: guards)
 
 
-def _context(evaluation: Evaluation, status: StatusDocument) -> AdmissionContext:
+def find_context(evaluation: Evaluation, status: StatusDocument) -> AdmissionContext:
     """Return what applies to every eviction, as far as the status says it."""
     paused, memory = status.paused, evaluation.inputs.memory
     pause = (

@@ -187,13 +187,14 @@ def test_a_person_sees_that_there_is_nothing_to_do_and_that_nobody_leads(
         assert complaints == []
     hide(cluster, "leases")
     (tmp_path / "second").mkdir()
-    with observing(cluster, tmp_path / "second") as follower:
+    with observing(cluster, tmp_path / "second", interval="5s") as follower:
         wait_until(lambda: follower.log("serving the status page"), what="the page", timeout=60)
         (line,) = follower.log("serving the status page")
         with opened(chromium, f"http://localhost:{line['port']}/") as (page, _):
             refused = page.get_by_role("region", name="What to do").get_by_text("is forbidden")
             wait_until(lambda: refused.is_visible() or not page.reload(), what="why it does not lead", timeout=60)
-            assert not page.get_by_role("region", name="Figures").is_visible()
+            assert page.get_by_text("This replica does not lead.").is_visible()
+            assert page.get_by_role("region", name="Figures").is_visible()
             assert serious_findings(page) == []
             keep(page, "status-no-leader")
 

@@ -29,8 +29,9 @@ from rebalancer.reporting.documents.document import to_json
 from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.documents.plan import plan_totals
-from rebalancer.reporting.documents.status import LeaseStatus, RefusedEviction, StatusDocument
+from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
 from rebalancer.reporting.headline import headlines
+from rebalancer.reporting.next_cycle import foretell
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, eager, skewed
@@ -171,7 +172,11 @@ def test_a_follower_shows_the_numbers_of_the_leader_and_of_plan(
         DEFAULT_PROFILE,
         parse_memory(replicas.cluster.documents[MEMORY_KEY]),
     )
-    assert own.totals == plan_totals(planned.plan)
+    said = plan_totals(structs.replace(planned.plan, fates=foretell(planned, own.status)))
+    assert own.totals is not None
+    if mode is Mode.OBSERVE:  # `plan` says what would go now, and the page of a leader that it waits
+        said = structs.replace(said, now=own.totals.now, waiting=own.totals.waiting)
+    assert own.totals == said
 
 
 def replicas(policy: Policy | None = None) -> Replicas:
@@ -212,7 +217,7 @@ def test_a_changed_policy_is_evaluated_when_the_leader_acts_by_it() -> None:
     followed = shown.look()
     assert followed.source is None
     own, leaders = policy.cluster.hash, shown.leader.policy.cluster.hash
-    assert followed.follows.problem == f"the leader acts by policy {leaders}, this replica has read {own}"
+    assert followed.follows.problem == f"the stored status is by policy {leaders}, this replica has read {own}"
     assert followed.status.in_flight, "what the leader has stored is shown all the same"
     shown.leader.runner.tell(PolicyLoaded(policy=policy))
     shown.leader.runner.tick()
@@ -317,25 +322,37 @@ def test_the_page_says_whose_each_part_is_and_how_old() -> None:
     assert list(PageView(structs.replace(page, follows=None), PageAddress("/", {}), shown.cluster.now).follows) == []
 
 
-def test_what_keeps_all_or_a_group_back_holds_beyond_the_stored_waits() -> None:
-    """The status has the first twenty waits alone."""
+def test_what_keeps_all_back_holds_beyond_the_stored_waits_and_a_stored_wait_holds_its_repair() -> None:
+    """The status has the first twenty waits alone; what the leader has met since its cycle, it alone knows."""
     shown, status = paused()
     page = page_with(shown, structs.replace(status, waits=()))
     assert page.evictions == ()
     assert Reason.PAUSED in {one.for_ for one in page.waiting}
-    snapshot = shown.cluster.snapshot(shown.cluster.now)
-    (group,) = evaluate_once(snapshot, shown.leader.policy, DEFAULT_PROFILE).plan.components
-    refused = RefusedEviction(
-        group=group.name,
-        pod="default/web",
-        refuser="webhook guard",
-        message="not today",
-        times=1,
-        next_try=shown.cluster.now + timedelta(minutes=1),
-    )
-    page = page_with(shown, structs.replace(status, paused=None, waits=(), refused_evictions=(refused,)))
+    observing = Replicas(skewed([[4], [0], [0]], budget=None).snapshot(), eager(Mode.OBSERVE))
+    observing.leader.cycles(1)
+    page = page_with(observing, structs.replace(observing.look().status, waits=()))
     assert page.evictions == ()
-    assert refused.refusal.reason in {one.for_ for one in page.waiting}
+    assert Reason.OBSERVE_ONLY in {one.for_ for one in page.waiting}
+    (wait,) = status.waits
+    until = shown.cluster.now + timedelta(minutes=3)
+    refused = structs.replace(wait, reason=Reason.BACK_OFF, message="it was refused", until=until, ends_with="")
+    page = page_with(shown, structs.replace(status, paused=None, waits=(refused,)))
+    assert page.evictions == ()
+    assert page.overview is not None
+    (row,) = page.overview.rows
+    assert row.wait == refused
+    elsewhere = structs.replace(refused, namespace="another")
+    assert page_with(shown, structs.replace(status, paused=None, waits=(elsewhere,))).evictions
+
+
+def test_what_moves_is_what_the_leader_has_stored() -> None:
+    """Also a moment before the leader has seen that a replacement is Ready: list and number say the same."""
+    shown = replicas()
+    shown.cluster.advance(60)
+    page = shown.page(shown.state, "another")
+    assert len(page.status.in_flight) > 0
+    assert page.overview is not None
+    assert page.overview.figures.moving == len(page.status.in_flight)
 
 
 def test_it_says_why_nothing_is_evaluated() -> None:
