@@ -90,13 +90,13 @@ class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
     @property
     def refusal(self) -> "StoredWait":
         """Why its evictions wait, for who reads this."""
-        return StoredWait(self.reason, self.message, self.until, self.ends_with, self.usual is not None)
+        return StoredWait(Reason(self.reason), self.message, self.until, self.ends_with, self.usual is not None)
 
 
 class StoredWait(Refusal):
     """A wait that the leader has stored, with its words and its end; `of_move`: that of a move."""
 
-    name: str
+    named: Reason
     message: str
     until: datetime | None
     ends_with: str
@@ -105,7 +105,7 @@ class StoredWait(Refusal):
     @property
     def reason(self) -> Reason:
         """The reason that was stored."""
-        return Reason(self.name)
+        return self.named
 
     def _end(self) -> End:
         return End(at=self.until, event=self.ends_with, of_move=self.of_move)
