@@ -271,19 +271,6 @@ def test_a_reason_that_this_version_does_not_know_is_left_to_the_leader() -> Non
     assert shown.look().source is not None
 
 
-def test_without_a_leader_the_page_keeps_its_content_and_says_so() -> None:
-    shown = replicas()
-    shown.lease = LeaseStatus(free_since=shown.cluster.now)
-    page = shown.page(shown.state, "another")
-    assert page.acting.startswith("no controller runs: Lease free since")
-    assert page.overview is not None
-    assert page.commands
-    shown.lease = LeaseStatus(holder="another")
-    page = shown.page(shown.state, "another")
-    assert page.acting == "this process holds the Lease and does not lead yet"
-    assert page.overview is not None
-
-
 def test_a_leader_shows_its_own_cycle_and_forgets_what_it_has_evaluated() -> None:
     shown = replicas()
     shown.look()
@@ -320,6 +307,36 @@ def test_the_page_says_whose_each_part_is_and_how_old() -> None:
     assert page.evictions
     assert view.steps.entries[0].when == "when the leader decides"
     assert list(PageView(structs.replace(page, follows=None), PageAddress("/", {}), shown.cluster.now).follows) == []
+
+
+def test_without_a_leader_the_page_keeps_its_content_and_says_so() -> None:
+    """Nothing goes on when a wait has ended, and no time is said at which something did."""
+    shown, status = paused()
+    assert status.figures is not None
+    later = structs.replace(status.figures, next_at=shown.cluster.now + timedelta(minutes=1))
+    for lease, acting, when, follows in (
+        (
+            LeaseStatus(free_since=shown.cluster.now),
+            "no controller runs: Lease free since",
+            "when a controller leads",
+            False,
+        ),
+        (LeaseStatus(holder="test"), "test leads", "does not end by itself", True),
+        (
+            LeaseStatus(holder="another"),
+            "this process holds the Lease and does not lead yet",
+            "does not end by itself",
+            True,
+        ),
+    ):
+        shown.lease = lease
+        page = page_with(shown, structs.replace(status, figures=later))
+        assert page.acting.startswith(acting)
+        assert bool(page.commands) is not follows
+        view = PageView(page, PageAddress("/", {}), shown.cluster.now)
+        assert view.steps.entries[0].when == when
+        assert {row.ends.short for row in view.rows.entries if row.ends is not None} == {when}
+        assert any("the next in " in figure.detail for figure in view.figures) is follows
 
 
 def test_what_keeps_all_back_holds_beyond_the_stored_waits_and_a_stored_wait_holds_its_repair() -> None:

@@ -57,6 +57,7 @@ _MOST_STEPS: Final = 20
 _BAR_PIXELS: Final = 70.0
 _BROKEN: Final = frozenset({State.VIOLATED, State.INFEASIBLE, State.UNFIXABLE})
 _HARD: Final = "DoNotSchedule"
+_LEADERLESS: Final = "when a controller leads"
 
 SIGNS: Final = {
     RowState.MOVING: Sign.MOVING,
@@ -286,6 +287,11 @@ class PageView:
         return min(self._seconds, MOVING_SECONDS) if status.in_flight or asks else self._seconds
 
     @property
+    def _goes_on(self) -> bool:
+        """Whether something follows when a wait has ended."""
+        return runs(self._page.status)
+
+    @property
     def old(self) -> bool:
         """Whether what is shown is not true any more, because nobody leads."""
         lease = self._page.status.lease
@@ -365,7 +371,8 @@ class PageView:
         figures, link = overview.figures, self._address.filter
         constraints = f"{figures.violated_constraints} of {plural(figures.constraints, 'constraint')}"
         limits = f"{figures.violated_limits} of {plural(figures.limits, 'limit')}"
-        following = f"the next {from_now(figures.next_at, self._now)}" if figures.next_at is not None else ""
+        next_at = figures.next_at if self._goes_on else None
+        following = f"the next {from_now(next_at, self._now)}" if next_at is not None else ""
         moving = self._page.status.in_flight
         first = _moving_words(moving[0], self._now) if moving else ""
         blocked = plural(figures.blocked, "eviction")
@@ -488,6 +495,8 @@ class PageView:
         return [_detail(row) for row in overview.rows] if overview is not None else []
 
     def _ends(self, wait: RepairWait) -> Ends:
+        if not self._goes_on:
+            return Ends(_LEADERLESS, ())
         then = ""
         if wait.then is not None and (wait.until is not None or wait.ends_with):
             then = f"then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
@@ -631,7 +640,7 @@ class PageView:
                 route = _route(one.node, shorten(one.predicted.domains))
                 said = Saying(one.reason, shorten_keys(one.message))
                 moves = [Move(f"{one.namespace}/{one.pod}", route)]
-                when = "now" if self._page.leads else "when the leader decides"
+                when = "now" if self._page.leads else "when the leader decides" if self._goes_on else _LEADERLESS
                 yield Step(Sign.MOVING, str(one.step), when, moves, one.reason, [said])
 
     def _waiting(self) -> Iterator[Step]:
@@ -640,10 +649,11 @@ class PageView:
             together = list(group)
             first = together[0]
             when = from_now(first.until, self._now) if first.until is not None else first.ends_with
+            when = (when or "does not end by itself") if self._goes_on else _LEADERLESS
             moves = [Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains)) for one in together]
             line = f"{reason}, {_usually(first.usual)}" if first.usual is not None else reason
             said = Saying(reason, shorten_keys(message))
-            yield Step(Sign.WAITING, str(number), when or "does not end by itself", moves, line, [said])
+            yield Step(Sign.WAITING, str(number), when, moves, line, [said])
 
     @property
     def findings(self) -> Sequence[FindingGroup]:
