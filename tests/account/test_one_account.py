@@ -15,8 +15,8 @@ from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
 from rebalancer.admission.admit import Overload
 from rebalancer.admission.pause import Pause
+from rebalancer.capacity.evaluated import evaluate_once
 from rebalancer.capacity.gate import CapacityHeld
-from rebalancer.cli.load import evaluate_once
 from rebalancer.controller.account import find_account
 from rebalancer.controller.evictions import drop_queue, queue_evictions
 from rebalancer.controller.loop import step
