@@ -342,7 +342,7 @@ def _convert_shared(intern: Interner, text: bytes) -> _Shared:
     requested = resources.read_requested(source.spec)
     said = resources.read_resized(requested, status)
     requests, scored = sum_requests(requested)
-    spec = intern(_decode_spec(source.spec, requested, requests, source.owner_references or ()))
+    spec = intern(_decode_spec(source.spec, requested, requests, intern, source.owner_references or ()))
     resized = requests, scored
     if says_more(said, requested):
         resized, running = sum_resized(requested, said), resize_containers(requested, said)
@@ -383,7 +383,7 @@ def _convert_template(source: wire.TemplateSpec, intern: Interner, _: bytes) -> 
     """Convert what is in the spec of a template."""
     requested = resources.read_requested(source)
     requests, scored = sum_requests(requested)
-    spec = _decode_spec(source, requested, requests)
+    spec = _decode_spec(source, requested, requests, intern)
     volumes = source.volumes or ()
     return PodTemplate(
         labels=NO_LABELS,
@@ -403,6 +403,7 @@ def _decode_spec(
     source: wire.PodSpec,
     requested: PodRequests,
     requests: Resources,
+    intern: Interner,
     owners: Iterable[wire.OwnerReference] = (),
 ) -> PodSpec:
     """Read the part of a pod's spec that affects scheduling; without constraints where they are more than is read."""
@@ -415,8 +416,8 @@ def _decode_spec(
         placement = PodSpec(
             node_affinity=constraints.decode_node_affinity(source),
             pod_affinity=constraints.decode_pod_affinity(source),
-            tolerations=constraints.decode_tolerations(source.tolerations, "spec.tolerations"),
-            spread=constraints.decode_spread(source),
+            tolerations=intern(constraints.decode_tolerations(source.tolerations, "spec.tolerations")),
+            spread=intern(constraints.decode_spread(source)),
         )
     return structs.replace(
         placement,
@@ -424,7 +425,7 @@ def _decode_spec(
         scored=sum_scored_requests(requested),
         scored_sidecars_as_init=sum_scored_sidecars_as_init(requested),
         host_ports=_decode_host_ports(source),
-        images=tuple(bounds.shorten(container.image, bounds.LONGEST_TEXT) for container in every),
+        images=intern(tuple(bounds.shorten(container.image, bounds.LONGEST_TEXT) for container in every)),
         containers=len(every),
         priority=source.priority or 0,
         priority_class=source.priority_class_name,
