@@ -32,7 +32,5 @@ def test_findings_cost_a_few_assessments(full: Snapshot, zone: str | None, most:
     unmatched = find_unmatched(view, assessed, policy)
     finding = seconds(lambda: find_findings(view, assessed, unmatched), times=1)
     number = len(find_findings(view, assessed, unmatched))
-    print(
-        f"\nfindings {finding:.2f} s, {finding / assessing:.1f} times an assessment of {assessing:.2f} s: {number} found"
-    )
+    print(f"\nfindings {finding:.2f} s, {finding / assessing:.1f} times an assessment of {assessing:.2f} s: {number}")
     assert finding < most * assessing

@@ -202,19 +202,16 @@ def _read_shared(
     return intern.convert(text, partial(_convert_shared, intern))
 
 
-def _share(moment: datetime | None, *known: datetime | None) -> datetime | None:
-    """Return the first of the known moments that equals one, or else itself."""
-    for one in known:
-        if one == moment:
-            return one
-    return moment
+def _share(moment: datetime | None, first: datetime | None, second: datetime | None) -> datetime | None:
+    """Return the first of the two others that equals a moment, or else itself."""
+    return first if first == moment else second if second == moment else moment
 
 
 def _read_grace(seconds: int | None) -> int:
     return _DEFAULT_GRACE if seconds is None else seconds
 
 
-class _Conditions(NamedTuple):
+class _Conditions(Struct, frozen=True, gc=False):
     """What the conditions of a pod say."""
 
     ready: bool
