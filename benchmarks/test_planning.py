@@ -77,13 +77,16 @@ def test_balanced() -> None:
     assert planned < 6 * counted
 
 
-def test_a_full_target_zone_costs_no_more_than_an_empty_one() -> None:
-    """Where the zone that came back has no capacity, saying so is as fast as planning would be."""
+def test_a_full_target_zone_costs_a_bounded_part_more_than_an_empty_one() -> None:
+    """Where the zone that came back has no capacity, saying so is as fast as planning would be, but for the examples.
+
+    Of the first 300 workloads it is said why every node rejects a pod of theirs (`diagnosis_nodes_of_plan`).
+    """
     empty, full = zone_returned(nodes=5001, workloads=5000), zone_returned(nodes=5001, workloads=5000, full=True)
     assert not plan_from_nothing(full).fates.going
     into_empty, into_full = seconds(lambda: plan_from_nothing(empty)), seconds(lambda: plan_from_nothing(full))
     print(f"\ninto an empty zone {into_empty:.2f} s, into a full one {into_full:.2f} s")
-    assert into_full < 1.2 * into_empty
+    assert into_full < 3 * into_empty
 
 
 def test_cost_grows_in_proportion_to_the_cluster() -> None:

@@ -24,7 +24,7 @@ class Decoder(Protocol):
 class ResourceKind:
     """A kind of object. `field` is the snapshot's; `plural` also is the resource's name in RBAC rules and metrics.
 
-    `decoder` is that of the whole shape. What `convert` takes is decoded by `sources`, a list of it by `pages`; None
+    `decoder` is that of the whole shape. What `convert` takes is decoded by `sources`, a list of it by `parts`; None
     where objects can only be decoded one by one.
     """
 
@@ -36,7 +36,7 @@ class ResourceKind:
     field: str
     decoder: Decoder
     sources: Decoder
-    pages: Decoder | None
+    parts: Decoder | None
     convert: Callable[[Any, Interner], Any]
 
     @property
@@ -91,7 +91,7 @@ def make_kind(
         field=field,
         decoder=msgspec.json.Decoder(shape),
         sources=msgspec.json.Decoder(source),
-        pages=msgspec.json.Decoder(wire.ListOf[source]),  # type: ignore[valid-type]  # a type that is a value
+        parts=msgspec.json.Decoder(list[source]),  # type: ignore[valid-type]  # a type that is a value
         convert=convert,
     )
 
@@ -108,7 +108,7 @@ def make_owner_kind(name: str, group: str, version: str, plural: str, *, scale: 
         field="workloads",
         decoder=reader,
         sources=reader,
-        pages=None,
+        parts=None,
         convert=partial(decode_foreign_owner, kind=name, group=group),
     )
 

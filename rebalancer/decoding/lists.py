@@ -1,12 +1,12 @@
 """Pages of a list from the API server, whole files of mixed kinds, single objects.
 
 The head of a page has the token of the next page, so that this one is read only once that is requested. A page is
-decoded as a whole; where one of its objects is malformed they are decoded one by one: it does not affect the others.
+decoded in parts; from a malformed object on they are decoded one by one: it does not affect the others.
 A file's documents may be lists, lists of lists, single objects, and the
 events of a watch, of which the last of each object counts.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -44,6 +44,10 @@ _HEAD = msgspec.json.Decoder(wire.Head)
 _IDENTITY = msgspec.json.Decoder(wire.Identity)
 _HEAD_BYTES: Final = 4_096
 """Of the beginning of a page; its kind, version and metadata have some hundreds of bytes."""
+_ITEMS: Final = b'"items":['
+_BETWEEN: Final = b'},{"metadata":{'
+_PART_BYTES: Final = 128 * 1024
+"""Of the objects of a page that are decoded together, and then converted while the processor's cache has them."""
 
 
 class UnreadableList(ValueError):  # noqa: N818  # it names what the document is, as callers read it
@@ -57,6 +61,8 @@ class OpenedPage:
     data: bytes
     resource_version: str
     continue_token: str
+    begin: int | None
+    """Where the first object begins, None where that is not known from the head."""
 
     @cached_property
     def items(self) -> Sequence[msgspec.Raw]:
@@ -102,23 +108,25 @@ def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
 
 def open_page(data: bytes) -> OpenedPage:
     """Return a page as it came, with what its head says; raise UnreadableList if the body is not a list."""
-    page = _read_head(data) or _decode_page(data)
+    head, items, _ = data[:_HEAD_BYTES].partition(_ITEMS)
+    known = _read_head(head + items)
+    page = known or _decode_page(data)
     return OpenedPage(
         data=data,
         resource_version=page.metadata.resource_version,
         continue_token=page.metadata.continue_,
+        begin=len(head + items) if known else None,
     )
 
 
-def _read_head(data: bytes) -> _ListPage | None:
+def _read_head(head: bytes) -> _ListPage | None:
     """Return a page without its objects; None where its metadata is not before them.
 
     The API server writes it there, but for kinds of CustomResourceDefinitions. A quote in a text has a backslash before
     it, so that what is searched for is found in no text.
     """
-    head, items, _ = data[:_HEAD_BYTES].partition(b'"items":[')
     try:
-        page = _PAGE.decode(head + items + b"]}")
+        page = _PAGE.decode(head + b"]}")
     except msgspec.DecodeError:
         return None
     return page if page.metadata.resource_version else None
@@ -127,14 +135,15 @@ def _read_head(data: bytes) -> _ListPage | None:
 def decode_items(kind: ResourceKind, page: OpenedPage, intern: Interner) -> Page:
     """Decode the objects of a page; a malformed one does not affect the others."""
     objects, faults = [], []
-    sources = _decode_sources(kind, page)
-    read: Callable[[Any], Any] = kind.sources.decode if sources is None else _keep
     convert = kind.convert
-    for position, source in enumerate(page.items if sources is None else sources):
+    for position, source in enumerate(_read_sources(kind, page)):
         try:
-            objects.append(convert(read(source), intern))
+            if source is not None:
+                objects.append(convert(source, intern))
+                continue
         except (msgspec.ValidationError, MalformedObject):
-            faults.append(decode(kind, page.items[position], intern))
+            pass
+        faults.append(decode(kind, page.items[position], intern))
     return Page(
         objects=objects,
         faults=faults,
@@ -143,22 +152,47 @@ def decode_items(kind: ResourceKind, page: OpenedPage, intern: Interner) -> Page
     )
 
 
-def _decode_sources(kind: ResourceKind, page: OpenedPage) -> Sequence[Any] | None:
-    """Return what `convert` takes of every object of a page; None where they must be decoded one by one.
+def _read_sources(kind: ResourceKind, page: OpenedPage) -> Iterator[Any]:
+    """Yield what `convert` takes of every object of a page; None for one whose types are malformed.
 
-    To divide a page first would scan all of it twice: 18 us for a pod of 9 KB instead of 11 us.
+    To divide a page first would scan all of it twice: 18 us for a pod of 9 KB instead of 11 us. To decode it as a whole
+    leaves the processor's cache before anything is converted: decoding and converting 300 pages of 500 pods takes 1.4
+    times as long as in parts.
     """
-    if kind.pages is None:
-        return None
-    try:
-        sources: Sequence[Any] = kind.pages.decode(page.data).items
-    except msgspec.DecodeError:
-        return None
-    return sources
+    position = 0
+    if kind.parts is not None:
+        try:
+            for part in _divide(page):
+                sources = kind.parts.decode(part)
+                yield from sources
+                position += len(sources)
+            if position:
+                return
+        except msgspec.DecodeError:
+            pass
+    for item in page.items[position:]:
+        try:
+            yield kind.sources.decode(item)
+        except (msgspec.ValidationError, MalformedObject):
+            yield None
 
 
-def _keep(source: Any) -> Any:
-    return source
+def _divide(page: OpenedPage) -> Iterator[bytes]:
+    """Yield the objects of a page in parts, each a JSON array; none where the head does not say where they begin.
+
+    A part ends before what looks like the beginning of an object. Elsewhere that stands in an array in an object at
+    most, since a quote in a text has a backslash before it: then the part is no JSON. A part that is has whole objects.
+    """
+    data, begin = page.data, page.begin
+    end = data.rfind(b"]}")
+    if begin is None or data[end + 2 :].strip():
+        return
+    view = memoryview(data)
+    while begin < end:
+        cut = data.find(_BETWEEN, begin + _PART_BYTES, end)
+        stop = end if cut < 0 else cut + 1
+        yield b"".join((b"[", view[begin:stop], b"]"))
+        begin = stop + 1
 
 
 def _decode_page(data: bytes | msgspec.Raw) -> _ListPage:

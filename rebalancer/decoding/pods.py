@@ -202,19 +202,16 @@ def _read_shared(
     return intern.convert(text, partial(_convert_shared, intern))
 
 
-def _share(moment: datetime | None, *known: datetime | None) -> datetime | None:
-    """Return the first of the known moments that equals one, or else itself."""
-    for one in known:
-        if one == moment:
-            return one
-    return moment
+def _share(moment: datetime | None, first: datetime | None, second: datetime | None) -> datetime | None:
+    """Return the first of the two others that equals a moment, or else itself."""
+    return first if first == moment else second if second == moment else moment
 
 
 def _read_grace(seconds: int | None) -> int:
     return _DEFAULT_GRACE if seconds is None else seconds
 
 
-class _Conditions(NamedTuple):
+class _Conditions(Struct, frozen=True, gc=False):
     """What the conditions of a pod say."""
 
     ready: bool
@@ -342,7 +339,7 @@ def _convert_shared(intern: Interner, text: bytes) -> _Shared:
     requested = resources.read_requested(source.spec)
     said = resources.read_resized(requested, status)
     requests, scored = sum_requests(requested)
-    spec = intern(_decode_spec(source.spec, requested, requests, source.owner_references or ()))
+    spec = intern(_decode_spec(source.spec, requested, requests, intern, source.owner_references or ()))
     resized = requests, scored
     if says_more(said, requested):
         resized, running = sum_resized(requested, said), resize_containers(requested, said)
@@ -383,7 +380,7 @@ def _convert_template(source: wire.TemplateSpec, intern: Interner, _: bytes) -> 
     """Convert what is in the spec of a template."""
     requested = resources.read_requested(source)
     requests, scored = sum_requests(requested)
-    spec = _decode_spec(source, requested, requests)
+    spec = _decode_spec(source, requested, requests, intern)
     volumes = source.volumes or ()
     return PodTemplate(
         labels=NO_LABELS,
@@ -403,6 +400,7 @@ def _decode_spec(
     source: wire.PodSpec,
     requested: PodRequests,
     requests: Resources,
+    intern: Interner,
     owners: Iterable[wire.OwnerReference] = (),
 ) -> PodSpec:
     """Read the part of a pod's spec that affects scheduling; without constraints where they are more than is read."""
@@ -415,8 +413,8 @@ def _decode_spec(
         placement = PodSpec(
             node_affinity=constraints.decode_node_affinity(source),
             pod_affinity=constraints.decode_pod_affinity(source),
-            tolerations=constraints.decode_tolerations(source.tolerations, "spec.tolerations"),
-            spread=constraints.decode_spread(source),
+            tolerations=intern(constraints.decode_tolerations(source.tolerations, "spec.tolerations")),
+            spread=intern(constraints.decode_spread(source)),
         )
     return structs.replace(
         placement,
@@ -424,7 +422,7 @@ def _decode_spec(
         scored=sum_scored_requests(requested),
         scored_sidecars_as_init=sum_scored_sidecars_as_init(requested),
         host_ports=_decode_host_ports(source),
-        images=tuple(bounds.shorten(container.image, bounds.LONGEST_TEXT) for container in every),
+        images=intern(tuple(bounds.shorten(container.image, bounds.LONGEST_TEXT) for container in every)),
         containers=len(every),
         priority=source.priority or 0,
         priority_class=source.priority_class_name,

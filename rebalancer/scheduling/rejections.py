@@ -113,8 +113,9 @@ def _reject(pod: Pod, view: View, plugins: Sequence[type[Filter]], left: frozens
             left &= one.named
     for one in filters:
         passing = one.admit(left)
-        rejected.append(Rejected(one, left - passing))
-        left = passing
+        if len(passing) < len(left):
+            rejected.append(Rejected(one, left - passing))
+            left = passing
     return [row for row in rejected if row.nodes]
 
 

@@ -1,6 +1,7 @@
 """Kubernetes JSON becomes the model; what is malformed costs itself and nothing else."""
 
 import json
+from collections.abc import Mapping
 from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any
@@ -249,6 +250,43 @@ def test_a_malformed_object_changes_nothing_of_the_others_of_its_page() -> None:
     beside = decode_items(PODS, open_page(listed(others[0], malformed, *others[1:])), Interner())
     assert (beside.objects, len(beside.faults)) == (alone.objects, 1)
     assert [pod.name for pod in alone.objects] == ["web-0", "web-1", "web-2"]
+
+
+def long_page(*pods: Mapping[str, Any]) -> bytes:
+    """Return a page as the API server writes it, of several parts: metadata first, no space, and a line break."""
+    listing = {"metadata": {"resourceVersion": "9"}, "items": pods}
+    data = json.dumps(listing, separators=(",", ":")).encode() + b"\n"
+    assert len(data) > 4 * 128 * 1024
+    return data
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {},
+        {"annotations": {"last-applied": '[{"metadata":{}},{"metadata":{}},{"metadata":{}}]]}'}},
+        {"managedFields": [{"metadata": {"name": "no object"}}] * 500},
+    ],
+)
+def test_a_long_page_is_the_same_pods_as_short_ones(beside: Mapping[str, Any]) -> None:
+    """Whatever looks like the beginning of an object within one, and wherever a malformed one is."""
+    metadata, rest = POD["metadata"], {"spec": POD["spec"], "status": POD["status"], "more": "x" * 2_000}
+    pods = [{"metadata": {**metadata, "name": f"web-{number}", **beside}, **rest} for number in range(400)]
+    malformed = {**pods[0], "spec": {**POD["spec"], "containers": "none"}}
+    alone = [decode_items(PODS, open_page(listed(pod)), Interner()).objects[0] for pod in pods]
+    whole = decode_items(PODS, open_page(long_page(*pods)), Interner())
+    assert (whole.objects, whole.faults) == (alone, [])
+    for place in (0, 123, 400):
+        page = decode_items(PODS, open_page(long_page(*pods[:place], malformed, *pods[place:])), Interner())
+        assert (page.objects, len(page.faults)) == (alone, 1)
+
+
+def test_a_page_that_is_cut_off_or_goes_on_is_no_list() -> None:
+    """However many of its objects are whole."""
+    data = long_page(*[{**POD, "more": "x" * 2_000}] * 400)
+    for other in (data[:-2], data[:-3], data[:-200_000], data + b"x", data + data):
+        with pytest.raises(UnreadableList):
+            decode_items(PODS, open_page(other), Interner())
 
 
 def test_a_template_names_a_required_node_and_a_pod_the_node_where_it_runs() -> None:

@@ -442,7 +442,10 @@ def _get_key(item: Any) -> tuple[str, str]:
 
 
 def _list_values(objects: Iterable[Any]) -> Iterator[Any]:
-    """Return the fields of all objects: what a conversion interns becomes a field."""
+    """Return the fields of all objects: what a conversion interns becomes a field, or a part of one.
+
+    A part is forgotten, and interned anew with the next object that has it.
+    """
     readable = (item for item in objects if not isinstance(item, Fault))
     return chain.from_iterable(map(msgspec.structs.astuple, readable))
 

@@ -7,9 +7,9 @@ exists then.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from msgspec import structs
 
@@ -140,11 +140,24 @@ class ClosedDomains(NamedTuple):
     @property
     def nodes(self) -> frozenset[str]:
         """All of their nodes."""
-        return self.others.union(*self.domains.values())
+        return _join([self.others, *self.domains.values()])
 
     def within(self, nodes: frozenset[str]) -> tuple[str, ...]:
         """Return the domains of which all nodes are among these, by name."""
         return tuple(sorted(value for value, members in self.domains.items() if members <= nodes))
+
+
+class _Rejections(NamedTuple):
+    """The filters that reject nodes, these nodes, and how many are rejected for which reason."""
+
+    rejected: Sequence[Rejected]
+    nodes: frozenset[str]
+    counts: tuple[Rejection, ...]
+
+    @classmethod
+    def of(cls, rejected: Sequence[Rejected]) -> Self:
+        """Count the nodes that filters reject."""
+        return cls(rejected, _nodes_of(rejected), count_rejections(rejected))
 
 
 class _Example(NamedTuple):
@@ -183,7 +196,7 @@ class Explanations:
         self.budget = SearchBudget(nodes)
         self._known: dict[str, NodesTakeNoMore | DomainsCordoned] = {}
         # In a zone that is down thousands of workloads request the same and are closed out of the same nodes.
-        self._rejected: dict[tuple[Hashable, frozenset[str]], tuple[Sequence[Rejected], tuple[Rejection, ...]]] = {}
+        self._rejected: dict[tuple[Hashable, frozenset[str]], _Rejections] = {}
 
     def explain(self, name: str, nodes: ClosedNodes) -> ClosedReason:
         """Return why the nodes take no more pods of the component of that name.
@@ -207,16 +220,17 @@ class Explanations:
         for example in islice(examples, _EXAMPLES):
             rejected = reject_nodes(example.pod, example.view)
             if len(_nodes_of(rejected)) == every:
-                wanted, rejections = admitted_by_spread(example.pod, example.view), count_rejections(rejected)
+                found, wanted = _Rejections.of(rejected), admitted_by_spread(example.pod, example.view)
                 break
         else:
             example, wanted = _Example(nodes.sample, view), closed.nodes
-            rejected, rejections = self._reject_closed(nodes.sample, closed.nodes, view, nodes.alike)
+            found = self._reject_closed(nodes.sample, wanted, view, nodes.alike)
+            rejected = found.rejected
         return NodesTakeNoMore(
             key=closed.key,
-            domains=closed.within(_nodes_of(rejected)) or closed.within(closed.nodes),
-            nodes=len(_nodes_of(rejected)),
-            rejections=rejections,
+            domains=closed.within(found.nodes) or closed.within(closed.nodes),
+            nodes=len(found.nodes),
+            rejections=found.counts,
             lacking=_lack_resources(rejected, wanted),
             pod=example.name,
             pending=example.pending,
@@ -247,23 +261,20 @@ class Explanations:
 
         Where no more may be tried it counts as enough if these nodes take such pods then.
         """
-        cordoned = frozenset[str]().union(*nodes.closed.cordoned.values())
+        cordoned = _join(nodes.closed.cordoned.values())
         if not cordoned:
             return False
-        rejected, _ = self._reject_closed(uncordoned(nodes.sample), cordoned, nodes.view, ("uncordoned", nodes.alike))
-        opened = cordoned - _nodes_of(rejected)
+        found = self._reject_closed(uncordoned(nodes.sample), cordoned, nodes.view, ("uncordoned", nodes.alike))
+        opened = cordoned - found.nodes
         try:
             return bool(opened) and nodes.helps(_count_places(sorted(opened), nodes.sample, nodes.view))
         except SearchLimitReached:
             return True
 
-    def _reject_closed(
-        self, sample: Pod, nodes: frozenset[str], view: View, alike: Hashable
-    ) -> tuple[Sequence[Rejected], tuple[Rejection, ...]]:
+    def _reject_closed(self, sample: Pod, nodes: frozenset[str], view: View, alike: Hashable) -> _Rejections:
         known = self._rejected.get((alike, nodes))
         if known is None:
-            rejected = reject_nodes(sample, view, _OTHERS, nodes)
-            known = self._rejected[alike, nodes] = rejected, count_rejections(rejected)
+            known = self._rejected[alike, nodes] = _Rejections.of(reject_nodes(sample, view, _OTHERS, nodes))
         return known
 
     def _may_look(self, nodes: int) -> bool:
@@ -299,7 +310,13 @@ def _lack_resources(rejected: Sequence[Rejected], wanted: frozenset[str]) -> boo
 
 
 def _nodes_of(rejected: Sequence[Rejected]) -> frozenset[str]:
-    return frozenset[str]().union(*(row.nodes for row in rejected))
+    return _join([row.nodes for row in rejected])
+
+
+def _join(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    """Return the union of sets: the very set where there is one, of which thousands of components have the same."""
+    first, *others = [nodes for nodes in sets if nodes] or [frozenset[str]()]
+    return first.union(*others) if others else first
 
 
 def _examples(nodes: ClosedNodes) -> Iterator[_Example]:

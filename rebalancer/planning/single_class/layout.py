@@ -250,7 +250,7 @@ class Layout:
         lacking = self.capacity.lacking(self.topology, reserved.everywhere + 1)
         taken = [name for name, there in reserved.on.items() if places.get(name, 0) <= there]
         full = [name for name, pods in self.pods_on.items() if pods >= self._useful]
-        return (lacking | frozenset(taken) | frozenset(full)) & self.topology.nodes
+        return lacking.union(taken, full) & self.topology.nodes
 
     def domains(self) -> Iterator[tuple[str, Mapping[str, frozenset[str]]]]:
         """Yield each key that is not the nodes' own, from the coarsest on, with its nodes by domain."""

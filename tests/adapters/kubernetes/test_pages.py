@@ -10,7 +10,7 @@ import pytest
 
 from rebalancer.adapters.kubernetes import pages as pages_module
 from rebalancer.adapters.kubernetes.pages import read_pages, request_pages
-from rebalancer.adapters.kubernetes.transport import RequestRefused
+from rebalancer.adapters.kubernetes.transport import RequestRefused, Unreachable
 from rebalancer.decoding.kinds import KIND_NAMED
 from rebalancer.decoding.lists import OpenedPage
 from tests.adapters.kubernetes.fake_server import answer, served
@@ -129,3 +129,17 @@ def test_after_large_pages_more_objects_are_asked_for_again(monkeypatch: pytest.
     with served(pages) as transport:
         assert sum(len(page.objects) for page in read_pages(transport, NAMESPACES, PATH)) == 5
     assert pages.limits == [500, 62, 7, 1, 1, 2, 4, 8]
+
+
+def test_a_page_that_ends_early_is_no_page() -> None:
+    """Although what has come of it may be read: its server has said that there is more."""
+
+    def cut_off(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", "1000")
+        request.end_headers()
+        request.wfile.write(b'{"metadata":{"resourceVersion":"7"},"items":[]}')
+        request.close_connection = True
+
+    with served(cut_off) as transport, pytest.raises(Unreachable, match="incomplete"):
+        list(read_pages(transport, NAMESPACES, PATH))
