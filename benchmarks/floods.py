@@ -22,13 +22,13 @@ from typing import Any, Final
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED
 from rebalancer.decoding.lists import decode_items, make_snapshot, open_page
+from rebalancer.documents.document import to_json
+from rebalancer.documents.plan import plan_document
 from rebalancer.engine import evaluate
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.reasons import Reason
 from rebalancer.policy import default_policy
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.plan import plan_document
 
 NODES: Final = 4_500
 WORKLOADS: Final = 25_000

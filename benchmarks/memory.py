@@ -18,12 +18,12 @@ from benchmarks.planning_states import zone_returned
 from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode_items, open_page
+from rebalancer.documents.document import to_json
+from rebalancer.documents.plan import plan_document
 from rebalancer.engine import evaluate
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import default_policy
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.plan import plan_document
 
 SIZES = (1_500, 15_000, 60_000, 150_000)
 REPLICAS = 30

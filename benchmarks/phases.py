@@ -32,12 +32,12 @@ from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.assessment.findings import find_findings
 from rebalancer.cli.main import collect_rarely
+from rebalancer.documents.document import json_chunks
+from rebalancer.documents.plan import plan_document
+from rebalancer.documents.report import every_workload, report_document
 from rebalancer.engine import evaluate
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.policy import default_policy
-from rebalancer.reporting.documents.document import json_chunks
-from rebalancer.reporting.documents.plan import plan_document
-from rebalancer.reporting.documents.report import every_workload, report_document
 
 T = TypeVar("T")
 

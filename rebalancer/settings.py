@@ -28,11 +28,11 @@ from rebalancer.locations import (
     parse_address,
     parse_policy_location,
 )
+from rebalancer.model.modes import Mode
 from rebalancer.model.visible import visible_lines
 from rebalancer.model.words import format_duration
 from rebalancer.policy.base import unexpected
 from rebalancer.policy.durations import PositiveDuration, at_most
-from rebalancer.policy.modes import Mode
 from rebalancer.policy.wording import describe_value
 from rebalancer.ports import LONGEST_LEASE
 

@@ -15,12 +15,12 @@ from rebalancer.controller.gauge_view import GaugeView
 from rebalancer.controller.gauges import GAUGES
 from rebalancer.controller.state import InForce, Leadership, LoopState
 from rebalancer.controller.status import status_document
+from rebalancer.documents.overview import EVERYTHING, Selection
+from rebalancer.documents.page import PageDocument, PageSource, page_document
+from rebalancer.documents.report import ReportDocument, WorkloadFilter, every_workload, report_document
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Policy
-from rebalancer.reporting.documents.overview import EVERYTHING, Selection
-from rebalancer.reporting.documents.page import PageDocument, PageSource, page_document
-from rebalancer.reporting.documents.report import ReportDocument, WorkloadFilter, every_workload, report_document
 from rebalancer.scheduling.view import View
 
 

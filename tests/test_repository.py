@@ -153,7 +153,7 @@ LONGER = {
     "rebalancer/controller/loop.py:_handle": "a case for each event",
     "rebalancer/controller/loop.py:_handle_cycle": "what a cycle is made of and what follows from it, in order",
     "rebalancer/decoding/pods.py:decode_pod": "a line for each field of a pod",
-    "rebalancer/reporting/events.py:events_of": "a case for each occurrence",
+    "rebalancer/documents/events.py:events_of": "a case for each occurrence",
 }
 """The functions that are longer, and why."""
 

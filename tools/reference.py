@@ -22,22 +22,22 @@ from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
 from rebalancer.controller.telemetry import METRICS
+from rebalancer.documents.document import document_schema
+from rebalancer.documents.explanation import ExplanationDocument
+from rebalancer.documents.history import HistoryDocument, TrendDocument
+from rebalancer.documents.map import MapDocument
+from rebalancer.documents.page import PageDocument
+from rebalancer.documents.plan import PlanDocument
+from rebalancer.documents.prediction import PredictionDocument
+from rebalancer.documents.report import ReportDocument
+from rebalancer.documents.simulation import DomainLossesDocument, SimulationDocument
+from rebalancer.documents.status import StatusDocument
+from rebalancer.documents.suggestion import SuggestionDocument
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import DRAINING, LEAVING_TAINTS, UNSERVICEABLE_CONDITIONS, UNSERVICEABLE_TAINTS
 from rebalancer.model.reasons import Cause, FindingKind, Reason, State, ViolationCause
 from rebalancer.policy import Share, json_schema, team_json_schema
-from rebalancer.reporting.documents.document import document_schema
-from rebalancer.reporting.documents.explanation import ExplanationDocument
-from rebalancer.reporting.documents.history import HistoryDocument, TrendDocument
-from rebalancer.reporting.documents.map import MapDocument
-from rebalancer.reporting.documents.page import PageDocument
-from rebalancer.reporting.documents.plan import PlanDocument
-from rebalancer.reporting.documents.prediction import PredictionDocument
-from rebalancer.reporting.documents.report import ReportDocument
-from rebalancer.reporting.documents.simulation import DomainLossesDocument, SimulationDocument
-from rebalancer.reporting.documents.status import StatusDocument
-from rebalancer.reporting.documents.suggestion import SuggestionDocument
 from rebalancer.settings import Settings, flag_of, variable_of
 from rebalancer.tracking.moves import TRANSITIONS
 from tools.chart import chart_files, value_rows

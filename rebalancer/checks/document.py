@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rebalancer.checks.results import Outcome, Result
+from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.model.words import plural
-from rebalancer.reporting.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines
 
 _SIGNS: Final = {

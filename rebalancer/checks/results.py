@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.admission.rights import WAY_OUT
 from rebalancer.assessment.findings import Finding
+from rebalancer.documents.status import LeaseStatus, StatusDocument
 from rebalancer.model.cluster import Version, describe_unmodelled
 from rebalancer.model.history import Author
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.words import format_rest, name_list, plural
 from rebalancer.policy import Mode
 from rebalancer.reporting.acting import describe_controller, describe_no_leader, find_trouble
-from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
 
 _LEAST_CERTIFICATE: Final = timedelta(days=14)
 """A certificate that ends within this time is to be renewed."""

@@ -29,11 +29,11 @@ from rebalancer.cli.terminal import say
 from rebalancer.controller import process
 from rebalancer.controller.policy_source import UnreadablePolicy
 from rebalancer.controller.state import LoopState
+from rebalancer.documents.plan import PlanDocument, snapshot_hash
 from rebalancer.locations import parse_policy_location
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.words import name_list, plural
 from rebalancer.policy import PolicyError
-from rebalancer.reporting.documents.plan import PlanDocument, snapshot_hash
 from rebalancer.settings import Settings
 
 _ENDS: Final = {

@@ -22,14 +22,14 @@ from rebalancer.cli.pause_client import Target, current_user, declare, explain_r
 from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
+from rebalancer.documents.phrases import domains_text
+from rebalancer.documents.plan import PlanDocument
+from rebalancer.documents.status import CoveredStatus, StatusDocument
+from rebalancer.documents.waits import shorten
 from rebalancer.model.words import format_duration, plural
 from rebalancer.policy import Mode
 from rebalancer.ports import PLAN_KEY
 from rebalancer.reporting.acting import describe_controller, describe_status, leaders_time
-from rebalancer.reporting.documents.plan import PlanDocument
-from rebalancer.reporting.documents.status import CoveredStatus, StatusDocument
-from rebalancer.reporting.documents.waits import shorten
-from rebalancer.reporting.phrases import domains_text
 
 _ROLE: Final = "rebalancer-approve"
 

@@ -35,13 +35,13 @@ from rebalancer.cli.options import FORMATS, ReadOptions, add_color_argument
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.terminal import find_layout
+from rebalancer.documents.document import to_json, to_yaml
+from rebalancer.documents.status import LeaseStatus, StatusDocument
 from rebalancer.locations import ConfigMapPolicy, controller_namespace, parse_policy_location
 from rebalancer.model.history import NOBODY, Author
 from rebalancer.policy import Mode, Policy
 from rebalancer.policy.team_maps import POLICY_KEY
 from rebalancer.reporting.acting import leaders_time
-from rebalancer.reporting.documents.document import to_json, to_yaml
-from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
 
 _FORBIDDEN: Final = 403
 _MOST_NAMESPACES: Final = 20

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from rebalancer.adapters.kubernetes.configmaps import read_config_map
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, connect
+from rebalancer.cli.acting import Acting
 from rebalancer.cli.controller_state import read_acting, warn_of_clock
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.options import ReadOptions
@@ -17,7 +18,6 @@ from rebalancer.model.cluster import ConfigMap, describe_unmodelled
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode
 from rebalancer.policy.team_maps import POLICY_MAP
-from rebalancer.reporting.acting import Acting
 
 
 class Cluster:

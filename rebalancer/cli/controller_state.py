@@ -11,8 +11,11 @@ from msgspec import structs
 from rebalancer.adapters.kubernetes.configmaps import StatusMap, read_config_map
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import LIKE_CLOCKS, ClusterError, RequestRefused, Transport
+from rebalancer.cli.acting import Acting
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.refusals import VIEW
+from rebalancer.documents.memory import parse_memory
+from rebalancer.documents.status import LeaseStatus, StatusDocument
 from rebalancer.locations import ConfigMapPolicy, parse_policy_location
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.words import format_rest
@@ -20,14 +23,11 @@ from rebalancer.policy import Mode, Policy, PolicyError, default_policy, is_team
 from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP, VALID_POLICY_MAP
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, LeaseRecord, LeaseUnavailable
 from rebalancer.reporting.acting import (
-    Acting,
     describe_controller,
     describe_mode,
     describe_no_leader,
     leaders_time,
 )
-from rebalancer.reporting.documents.memory import parse_memory
-from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
 
 _LEASE_SECONDS: Final = 5.0
 """How long the answer to a read of the Lease may take."""

@@ -9,14 +9,14 @@ from rebalancer.cli.load import load_cluster
 from rebalancer.cli.objects import find_object, parse_object
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
+from rebalancer.documents.cluster_map import map_document
+from rebalancer.documents.document import to_json, to_yaml
+from rebalancer.documents.explanation import ExplanationDetails, explain_pod, explain_workload
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import reference_of
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.prevention.summary import explain_scale_downs
-from rebalancer.reporting.cluster_map import map_document
-from rebalancer.reporting.documents.document import to_json, to_yaml
-from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_pod, explain_workload
 from rebalancer.reporting.text.explanation import explanation_text
 
 

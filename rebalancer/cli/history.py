@@ -15,6 +15,14 @@ from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.terminal import find_layout
+from rebalancer.documents.document import to_json, to_yaml
+from rebalancer.documents.history import (
+    HistoryDocument,
+    TrendDocument,
+    entry_workloads,
+    history_document,
+    trend_document,
+)
 from rebalancer.history.ring import ENTRIES_KEY, SEGMENT_MAPS, read_ring
 from rebalancer.history.trend import TREND_KEY, TREND_MAP, Trend, parse_trend
 from rebalancer.locations import controller_namespace
@@ -22,14 +30,6 @@ from rebalancer.model.history import Entry
 from rebalancer.model.moments import seconds_of
 from rebalancer.model.visible import visible_json
 from rebalancer.policy.durations import parse_duration
-from rebalancer.reporting.documents.document import to_json, to_yaml
-from rebalancer.reporting.documents.history import (
-    HistoryDocument,
-    TrendDocument,
-    entry_workloads,
-    history_document,
-    trend_document,
-)
 from rebalancer.reporting.text.history import history_text, trend_text
 
 _FORMATS: Final = (*FORMATS, "jsonl")

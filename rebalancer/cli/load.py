@@ -15,6 +15,7 @@ from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.assessment.sizes.find import WorkloadSizes
 from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.capacity.evaluated import evaluate_once
+from rebalancer.cli.acting import Acting
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.files import read_snapshot_files
 from rebalancer.cli.options import ReadOptions
@@ -25,7 +26,7 @@ from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 from rebalancer.policy import Policy, select_team_namespaces
-from rebalancer.reporting.acting import Acting, describe_mode
+from rebalancer.reporting.acting import describe_mode
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import shlex
 from functools import lru_cache
 
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
-from rebalancer.reporting.documents.status import StatusDocument
+from rebalancer.documents.status import StatusDocument
 
 _FORBIDDEN = 403
 

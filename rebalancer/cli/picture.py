@@ -10,6 +10,7 @@ from typing import Final
 
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.documents.phrases import component_text, key_text
 from rebalancer.engine import Evaluation
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
@@ -17,7 +18,6 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.visible import visible
 from rebalancer.model.words import plural, short_key
 from rebalancer.model.workloads import Workload, reference_of
-from rebalancer.reporting.phrases import component_text, key_text
 from rebalancer.reporting.text.layout import STATE_STYLES, Style, TextLayout
 from rebalancer.simulator import ZONE
 from rebalancer.simulator.story import Story, StoryLine

@@ -10,12 +10,12 @@ from rebalancer.cli.load import load_cluster, select_workloads
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import write_lines
+from rebalancer.documents.document import json_chunks, to_yaml
+from rebalancer.documents.plan import PlanDocument, plan_document, plan_totals
+from rebalancer.documents.plan_notes import find_notes
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
-from rebalancer.reporting.documents.document import json_chunks, to_yaml
-from rebalancer.reporting.documents.plan import PlanDocument, plan_document, plan_totals
-from rebalancer.reporting.plan_notes import find_notes
 from rebalancer.reporting.text.plan import PlanOptions, plan_text
 
 

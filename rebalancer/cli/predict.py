@@ -19,10 +19,10 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode
 from rebalancer.decoding.wire import Head
+from rebalancer.documents.document import to_json, to_yaml
+from rebalancer.documents.prediction import prediction_document
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Fault
-from rebalancer.reporting.documents.document import to_json, to_yaml
-from rebalancer.reporting.documents.prediction import prediction_document
 from rebalancer.reporting.text.prediction import prediction_text
 from rebalancer.scheduling.predict import predict
 from rebalancer.scheduling.view import View

@@ -13,6 +13,11 @@ from rebalancer.cli.objects import find_object, parse_object
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import write_lines
+from rebalancer.documents.cluster_map import WHOLE, map_document
+from rebalancer.documents.document import json_chunks, to_yaml
+from rebalancer.documents.map import MapDocument
+from rebalancer.documents.plan_notes import local_storage_line
+from rebalancer.documents.report import ReportDocument, every_workload, report_document
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
@@ -22,11 +27,6 @@ from rebalancer.model.workloads import BUILT_IN
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.prevention.findings import find_scale_down_findings
-from rebalancer.reporting.cluster_map import WHOLE, map_document
-from rebalancer.reporting.documents.document import json_chunks, to_yaml
-from rebalancer.reporting.documents.map import MapDocument
-from rebalancer.reporting.documents.report import ReportDocument, every_workload, report_document
-from rebalancer.reporting.plan_notes import local_storage_line
 from rebalancer.reporting.text.report import report_map_text, report_text
 
 _FAIL_ON = {

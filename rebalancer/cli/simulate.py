@@ -20,14 +20,10 @@ from rebalancer.cli.load import load_cluster, load_profile
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.progress import progress
-from rebalancer.model.moves import NO_MEMORY
-from rebalancer.model.reasons import State
-from rebalancer.model.snapshot import Snapshot, get_known_time
-from rebalancer.model.words import short_key
-from rebalancer.policy import Policy, ScaleDownPrevention, default_policy
-from rebalancer.reporting.documents.document import json_chunks, to_yaml, workload_name
-from rebalancer.reporting.documents.report import report_document
-from rebalancer.reporting.documents.simulation import (
+from rebalancer.documents.document import json_chunks, to_yaml, workload_name
+from rebalancer.documents.phrases import key_text, workload_names
+from rebalancer.documents.report import report_document
+from rebalancer.documents.simulation import (
     DomainLoss,
     DomainLossesDocument,
     FewestReady,
@@ -38,7 +34,11 @@ from rebalancer.reporting.documents.simulation import (
     SimulationStep,
     WorstMoments,
 )
-from rebalancer.reporting.phrases import key_text, workload_names
+from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.reasons import State
+from rebalancer.model.snapshot import Snapshot, get_known_time
+from rebalancer.model.words import short_key
+from rebalancer.policy import Policy, ScaleDownPrevention, default_policy
 from rebalancer.reporting.text.simulation import losses_text, simulation_text
 from rebalancer.scheduling.profile import Profile
 from rebalancer.simulator.changes import Change, parse_change

@@ -20,9 +20,9 @@ from rebalancer.cli.redraw import can_redraw, redrawing
 from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import find_layout
+from rebalancer.documents.document import to_json, to_yaml
+from rebalancer.documents.status import StatusDocument
 from rebalancer.reporting.acting import describe_controller, find_trouble, leaders_time
-from rebalancer.reporting.documents.document import to_json, to_yaml
-from rebalancer.reporting.documents.status import StatusDocument
 from rebalancer.reporting.text.status import status_lines, status_text
 
 _INTERVAL = 2.0

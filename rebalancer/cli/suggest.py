@@ -9,11 +9,11 @@ from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import find_layout
+from rebalancer.documents.document import to_json, to_yaml
+from rebalancer.documents.suggestion import suggestion_document
 from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.words import plural
 from rebalancer.policy import Share, parse_label_key
-from rebalancer.reporting.documents.document import to_json, to_yaml
-from rebalancer.reporting.documents.suggestion import suggestion_document
 from rebalancer.reporting.text.suggestion import suggestion_text
 
 _MOST = 5_000

@@ -27,6 +27,13 @@ from rebalancer.assessment.causes import Causes
 from rebalancer.assessment.controllers import find_reference
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.controller.capacity import CapacityOutcome, CapacityStage
+from rebalancer.documents.cluster_map import stored_map
+from rebalancer.documents.document import to_json
+from rebalancer.documents.map import MapDocument
+from rebalancer.documents.overview import Overview
+from rebalancer.documents.plan import fit_plan, plan_document, proposal_document
+from rebalancer.documents.plan_notes import find_notes
+from rebalancer.documents.state_reasons import StateReasons
 from rebalancer.engine import Evaluation, Inputs, Stopwatch, evaluate, without_stopwatch
 from rebalancer.model.breaker import BreakerState
 from rebalancer.model.moves import Memory, Reference
@@ -39,13 +46,6 @@ from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.ports import ReplicaCount, count_pods
 from rebalancer.reporting.acting import describe_mode
-from rebalancer.reporting.cluster_map import stored_map
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.map import MapDocument
-from rebalancer.reporting.documents.overview import Overview
-from rebalancer.reporting.documents.plan import fit_plan, plan_document, proposal_document
-from rebalancer.reporting.plan_notes import find_notes
-from rebalancer.reporting.state_reasons import StateReasons
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.evicted import SeenEviction, note_evictions

@@ -16,9 +16,9 @@ from rebalancer.controller.election import (
     release_record,
 )
 from rebalancer.controller.state import Clocks, Leading, LoopEvent
+from rebalancer.documents.status import LeaseStatus
 from rebalancer.model.moves import Memory
 from rebalancer.ports import Lease, LeaseRecord, LeaseUnavailable
-from rebalancer.reporting.documents.status import LeaseStatus
 
 _log = structlog.get_logger("rebalancer.lease")
 

@@ -28,13 +28,13 @@ from rebalancer.controller.state import (
     Saved,
     UnderWay,
 )
+from rebalancer.documents.phrases import preempted_text
 from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
 from rebalancer.planning.eviction import Eviction
 from rebalancer.policy import Mode
 from rebalancer.ports import EvictionAnswer, EvictionResult, ReplicaCount
-from rebalancer.reporting.phrases import preempted_text
 from rebalancer.tracking.backoff import forget_refusals, record_refusal
 from rebalancer.tracking.moves import MoveEvent, advance_move
 from rebalancer.tracking.own_failures import find_other_template

@@ -21,6 +21,13 @@ from rebalancer.assessment.findings import find_findings
 from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.capacity.evaluated import evaluate_once
 from rebalancer.controller.state import Clocks, InForce
+from rebalancer.documents.document import workload_name
+from rebalancer.documents.memory import parse_memory
+from rebalancer.documents.next_cycle import find_context, foretell
+from rebalancer.documents.overview import Overview
+from rebalancer.documents.page import FollowedStatus, PageSource
+from rebalancer.documents.state_reasons import StateReasons
+from rebalancer.documents.status import StatusDocument
 from rebalancer.engine import Evaluation
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import NO_MEMORY, Memory, Move
@@ -31,13 +38,6 @@ from rebalancer.planning.planner import find_relaxations
 from rebalancer.policy import Policy
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, ReadFailedError
 from rebalancer.prevention.findings import find_scale_down_findings
-from rebalancer.reporting.documents.document import workload_name
-from rebalancer.reporting.documents.memory import parse_memory
-from rebalancer.reporting.documents.overview import Overview
-from rebalancer.reporting.documents.page import FollowedStatus, PageSource
-from rebalancer.reporting.documents.status import StatusDocument
-from rebalancer.reporting.next_cycle import find_context, foretell
-from rebalancer.reporting.state_reasons import StateReasons
 
 _READ_SECONDS: Final = 1.0
 """Between two reads of the stored status, however many look."""

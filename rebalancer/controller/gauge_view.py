@@ -19,7 +19,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.series import Series, select_series
 from rebalancer.controller.state import LoopState, find_windows
-from rebalancer.reporting.state_reasons import StateReasons
+from rebalancer.documents.state_reasons import StateReasons
 
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
 """When the policy was read, as long as no state of the loop is known."""

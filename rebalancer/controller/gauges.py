@@ -10,11 +10,11 @@ from rebalancer.adapters.prometheus import Gauge, Row
 from rebalancer.build import find_revision
 from rebalancer.controller.gauge_view import NEVER, GaugeView, cycle_of
 from rebalancer.controller.workload_gauges import WORKLOAD_GAUGES
+from rebalancer.documents.status import count_refusals, guard_status
 from rebalancer.model.breaker import BreakerCause
 from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.policy import NO_TEAM_POLICY, Mode
 from rebalancer.policy.merging import MOST_TEAMS
-from rebalancer.reporting.documents.status import count_refusals, guard_status
 
 _REVISION: Final = find_revision()
 _PARTS: Final = ("now", "waiting", "later", "blocked")

@@ -13,18 +13,18 @@ import structlog
 
 from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import HistoryStored, LoopEvent
+from rebalancer.documents.history import (
+    HistoryDocument,
+    TrendDocument,
+    history_document,
+    trend_document,
+)
 from rebalancer.history.contents import NO_CONTENTS, Contents, find_writes
 from rebalancer.history.outbox import find_missing
 from rebalancer.history.ring import read_ring
 from rebalancer.history.trend import extend_trend, parse_trend
 from rebalancer.model.history import Entry, EntryKind
 from rebalancer.ports import HistoryError, HistoryStore
-from rebalancer.reporting.documents.history import (
-    HistoryDocument,
-    TrendDocument,
-    history_document,
-    trend_document,
-)
 
 WRITE_SECONDS: Final = 10.0
 """Between two writes: the history may be as old as that, and older while the API server does not answer."""

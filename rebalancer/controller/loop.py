@@ -56,6 +56,7 @@ from rebalancer.controller.state import (
     TeamPoliciesRead,
     Watched,
 )
+from rebalancer.documents.events import events_of
 from rebalancer.engine import Stopwatch, without_stopwatch
 from rebalancer.history.outbox import forget_stored
 from rebalancer.model.reasons import State
@@ -63,7 +64,6 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, TeamReading, merge, select_team_namespaces
 from rebalancer.policy.merging import UNREAD
 from rebalancer.prevention.report import NO_REPORT
-from rebalancer.reporting.events import events_of
 from rebalancer.tracking.motion import Look
 from rebalancer.tracking.moves import merge_memory, note_remaining
 from rebalancer.tracking.track import watch

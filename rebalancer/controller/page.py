@@ -17,18 +17,18 @@ from rebalancer.controller.follower import Followed, Follower
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import status_document
-from rebalancer.locations import OUTSIDE_NAMESPACE, Address
-from rebalancer.reporting.acting import describe_controller
-from rebalancer.reporting.documents.history import HistoryDocument, TrendDocument
-from rebalancer.reporting.documents.overview import EVERYTHING, Selection
-from rebalancer.reporting.documents.page import (
+from rebalancer.documents.history import HistoryDocument, TrendDocument
+from rebalancer.documents.overview import EVERYTHING, Selection
+from rebalancer.documents.page import (
     FollowedStatus,
     PageDocument,
     PageSource,
     find_commands,
     page_document,
 )
-from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
+from rebalancer.documents.status import LeaseStatus, StatusDocument
+from rebalancer.locations import OUTSIDE_NAMESPACE, Address
+from rebalancer.reporting.acting import describe_controller
 
 _log = structlog.get_logger("rebalancer")
 

@@ -47,6 +47,7 @@ from rebalancer.controller.takeover import find_remaining
 from rebalancer.controller.team_policies import TeamPolicyReader
 from rebalancer.controller.telemetry import Telemetry, Viewer
 from rebalancer.controller.valid_policy import ValidPolicyKeeper
+from rebalancer.documents.plan import PlanDocument
 from rebalancer.model.approvals import Proposal
 from rebalancer.model.cluster import ConfigMap, describe_unmodelled
 from rebalancer.model.events import Regarding
@@ -54,7 +55,6 @@ from rebalancer.model.moves import Memory
 from rebalancer.policy import Mode, select_team_namespaces
 from rebalancer.policy.team_maps import POLICY_MAP
 from rebalancer.ports import MEMORY_KEY, ReadFailedError
-from rebalancer.reporting.documents.plan import PlanDocument
 from rebalancer.settings import Settings, flag_of, variable_of
 
 SYNC_SECONDS = 120.0

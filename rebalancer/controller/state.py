@@ -18,6 +18,7 @@ from rebalancer.admission.written import NOT_READ, NOTHING_WRITTEN, Written
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.controller.capacity import CapacityReading
 from rebalancer.controller.cycle import Cycle
+from rebalancer.documents.events import EventObjects
 from rebalancer.history.outbox import Stored
 from rebalancer.model.events import Event, Regarding
 from rebalancer.model.history import NOBODY, Author
@@ -28,7 +29,6 @@ from rebalancer.planning.eviction import Eviction
 from rebalancer.policy import Guards, Mode, Policy, TeamReading
 from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
-from rebalancer.reporting.events import EventObjects
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.tracking.evicted import SeenEviction
 from rebalancer.tracking.motion import Look

@@ -11,14 +11,9 @@ from msgspec import structs
 from rebalancer.account.numbers import PlanNumbers, add_numbers
 from rebalancer.controller.account import find_account
 from rebalancer.controller.state import LoopState, find_windows
-from rebalancer.model.breaker import CLOSED
-from rebalancer.model.moves import NO_MEMORY, Memory, Move, SentRequest
-from rebalancer.model.snapshot import OPTIONAL
-from rebalancer.policy import Mode, Policy
-from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_BYTES, STATUS_KEY, Document
-from rebalancer.reporting.documents.losses import loss_status
-from rebalancer.reporting.documents.memory import memory_text, parse_memory
-from rebalancer.reporting.documents.status import (
+from rebalancer.documents.losses import loss_status
+from rebalancer.documents.memory import memory_text, parse_memory
+from rebalancer.documents.status import (
     MoveEntry,
     PlanSummary,
     PolicyStatus,
@@ -37,7 +32,7 @@ from rebalancer.reporting.documents.status import (
     standing_status,
     team_errors,
 )
-from rebalancer.reporting.documents.waits import (
+from rebalancer.documents.waits import (
     HoldStatus,
     find_holds,
     find_misplaced_holds,
@@ -45,6 +40,11 @@ from rebalancer.reporting.documents.waits import (
     find_usual,
     find_waits,
 )
+from rebalancer.model.breaker import CLOSED
+from rebalancer.model.moves import NO_MEMORY, Memory, Move, SentRequest
+from rebalancer.model.snapshot import OPTIONAL
+from rebalancer.policy import Mode, Policy
+from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_BYTES, STATUS_KEY, Document
 
 _MOST_EVICTIONS = 200
 """A plan with more evictions is not stored: the ConfigMap would be too large."""

@@ -9,6 +9,7 @@ types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`, `wi
 `capacity`, `guards`).
 """
 
+from rebalancer.model.modes import Mode
 from rebalancer.policy.amounts import Amount
 from rebalancer.policy.breaker import Breaker, Percentage
 from rebalancer.policy.capacity import Capacity, CapacityMode
@@ -19,7 +20,6 @@ from rebalancer.policy.groups import WORKLOAD, Basis, Disruption, Limit, LimitAc
 from rebalancer.policy.guards import Expect, Guard, Guards, Prometheus
 from rebalancer.policy.loader import is_team_policy, load_policy, load_team_policy
 from rebalancer.policy.merging import Merged, MergedPolicy, TeamReading, merge, select_team_namespaces
-from rebalancer.policy.modes import Mode
 from rebalancer.policy.names import NamespaceFilter, Owner
 from rebalancer.policy.notes import policy_notes
 from rebalancer.policy.prevention import Prevention, ScaleDownPrevention

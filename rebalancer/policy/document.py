@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field
 
+from rebalancer.model.modes import Mode
 from rebalancer.model.yaml_text import dump_yaml
 from rebalancer.policy.base import Section
 from rebalancer.policy.breaker import Breaker
@@ -15,7 +16,6 @@ from rebalancer.policy.capacity import Capacity
 from rebalancer.policy.durations import DAY, PositiveDuration, at_most
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.guards import Guards
-from rebalancer.policy.modes import Mode
 from rebalancer.policy.prevention import Prevention
 from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
 from rebalancer.policy.teams import NO_TEAM_RULES, TeamPolicies, TeamRules

@@ -1,5 +1,4 @@
-"""What Rebalancer reports: JSON documents, text and events, all of them values.
+"""How documents are shown: sentences, headlines and tables, for a terminal and for the status page.
 
-`documents` holds the shapes and fills them, `text` renders them for a terminal, `events` creates Kubernetes events.
-The edges decide where they go: a terminal, a file, a metric, the cluster.
+It reads `documents` and the model, and nothing else: what was saved is shown as it was when it was made.
 """

@@ -4,26 +4,19 @@ The first line of `status`, `plan`, `report` and the page. Who leads stands firs
 process that may be gone.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import Final
 
-from rebalancer.engine import Evaluation
-from rebalancer.model.moves import NO_MEMORY, Memory
-from rebalancer.model.reasons import Reason
-from rebalancer.model.words import format_rest, name_list
-from rebalancer.planning.fates import Fates
-from rebalancer.policy import Mode
-from rebalancer.reporting.documents.status import (
-    BlockedNamespace,
+from rebalancer.documents.phrases import ago
+from rebalancer.documents.status import (
     LeaseStatus,
     SlowStartStatus,
     StatusDocument,
 )
-from rebalancer.reporting.next_cycle import foretell
-from rebalancer.reporting.phrases import ago
+from rebalancer.model.modes import Mode
+from rebalancer.model.reasons import Reason
+from rebalancer.model.words import format_rest, name_list
 
 _ACTING: Final = {
     Mode.OBSERVE: "mode Observe: the controller will not evict",
@@ -132,30 +125,3 @@ def describe_no_leader(lease: LeaseStatus, ran: str) -> str:
     since = f" since {lease.free_since:%Y-%m-%d %H:%M:%SZ}" if lease.free_since is not None else ""
     why = f"; {lease.error}" if lease.error else ""
     return f"no controller runs{known}: Lease free{since}, {ran}{why}"
-
-
-@dataclass(frozen=True)
-class Acting:
-    """What the controller does with a plan, and what it does not send, as far as that is known.
-
-    `status` is what it has stored of itself, None where none can be read. `memory` is what it knows of nodes that have
-    changed, and of evictions by others: nothing in the cluster says so.
-    """
-
-    describe: Callable[[], str]
-    status: StatusDocument | None = None
-    memory: Memory = NO_MEMORY
-
-    @property
-    def blocked(self) -> Sequence[BlockedNamespace]:
-        """The namespaces in which it evicts nothing."""
-        return self.status.breaker.namespaces if self.status is not None else ()
-
-    def admit(self, evaluation: Evaluation) -> Fates:
-        """Return the fates of a plan: what it does not send in its next cycle waits."""
-        return foretell(evaluation, self.status) if self.status is not None else evaluation.plan.fates
-
-    @cached_property
-    def line(self) -> str:
-        """What it does, in one line. Reads the Lease, which may take seconds: only for whoever prints it."""
-        return self.describe()

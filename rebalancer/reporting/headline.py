@@ -5,14 +5,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from rebalancer.documents.losses import LossStatus
+from rebalancer.documents.overview import Figures
+from rebalancer.documents.phrases import ago, domains_text, end_text, from_now, workload_names
+from rebalancer.documents.status import ApprovalStatus, StatusDocument
+from rebalancer.documents.waits import HoldStatus, RepairWait
+from rebalancer.model.modes import Mode
 from rebalancer.model.words import format_rest, name_list, plural, short_key, shorten_keys
-from rebalancer.policy import Mode
 from rebalancer.reporting.acting import describe_missing_rights, find_hindrance
-from rebalancer.reporting.documents.losses import LossStatus
-from rebalancer.reporting.documents.overview import Figures
-from rebalancer.reporting.documents.status import ApprovalStatus, StatusDocument
-from rebalancer.reporting.documents.waits import HoldStatus, RepairWait
-from rebalancer.reporting.phrases import ago, domains_text, end_text, from_now, workload_names
 
 _FOR_LONG: Final = timedelta(hours=1)
 """A domain that has been lost for longer may have been removed on purpose."""

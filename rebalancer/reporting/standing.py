@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from datetime import datetime
 
+from rebalancer.documents.phrases import from_now
+from rebalancer.documents.status import StatusDocument
 from rebalancer.model.words import plural
-from rebalancer.reporting.documents.status import StatusDocument
-from rebalancer.reporting.phrases import from_now
 
 
 def standing_title(status: StatusDocument) -> str:

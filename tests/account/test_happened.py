@@ -39,13 +39,13 @@ from rebalancer.controller.state import (
     Publish,
 )
 from rebalancer.controller.telemetry import Telemetry
+from rebalancer.documents.memory import parse_memory
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.history import NOBODY, EntryKind
 from rebalancer.model.moves import NEVER_GRANTED, Memory, MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import MEMORY_KEY, EvictionResult
-from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import ZONE, SimulatedCluster
 from rebalancer.simulator.timings import Faults
 from tests.controller.simulated import Simulation, eager

@@ -17,6 +17,7 @@ from rebalancer.admission.admit import Overload
 from rebalancer.admission.pause import Pause
 from rebalancer.capacity.evaluated import evaluate_once
 from rebalancer.capacity.gate import CapacityHeld
+from rebalancer.cli.acting import Acting
 from rebalancer.controller.account import find_account
 from rebalancer.controller.evictions import drop_queue, queue_evictions
 from rebalancer.controller.loop import step
@@ -32,6 +33,10 @@ from rebalancer.controller.state import (
     Saved,
 )
 from rebalancer.controller.status import status_document
+from rebalancer.documents.document import to_json
+from rebalancer.documents.history import history_entry
+from rebalancer.documents.overview import VIOLATIONS, RowState
+from rebalancer.documents.page import PageDocument
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, MoveState, Reference
 from rebalancer.model.reasons import Reason, State
@@ -40,11 +45,6 @@ from rebalancer.model.words import format_rest
 from rebalancer.planning.fates import Fates, Never, UnderWay, Waits
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult
-from rebalancer.reporting.acting import Acting
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.history import history_entry
-from rebalancer.reporting.documents.overview import VIOLATIONS, RowState
-from rebalancer.reporting.documents.page import PageDocument
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import ZONE, SimulatedCluster

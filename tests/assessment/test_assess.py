@@ -8,14 +8,14 @@ import pytest
 from msgspec import structs
 
 from rebalancer.assessment.assess import assess
+from rebalancer.documents.plan import plan_document
+from rebalancer.documents.plan_notes import PlanNotes
 from rebalancer.engine import evaluate
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.pods import PodPhase
 from rebalancer.model.reasons import State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.policy.sections import Eligibility, EligibleNamespaces
-from rebalancer.reporting.documents.plan import plan_document
-from rebalancer.reporting.plan_notes import PlanNotes
 from rebalancer.reporting.text.plan import plan_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.profile import Profile

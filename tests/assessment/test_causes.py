@@ -11,6 +11,7 @@ from msgspec import structs
 from rebalancer.assessment.causes import MOST_STORED, causes_to_store, constraint_token
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, Leading
+from rebalancer.documents.report import ReportedConstraint
 from rebalancer.engine import evaluate
 from rebalancer.model.affinity import NodeAffinity
 from rebalancer.model.labels import Labels, LabelSelector
@@ -21,7 +22,6 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import SpreadConstraint
 from rebalancer.model.storage import PersistentVolume, PersistentVolumeClaim
 from rebalancer.policy import Limit, PolicyGroup, Selector, Share
-from rebalancer.reporting.documents.report import ReportedConstraint
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.changes import CHANGE_LIFETIME, MOST_CHANGES, observe_changes
 from tests.assessment.findings.build import cordoned, shop, with_specs

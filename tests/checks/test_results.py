@@ -10,11 +10,11 @@ from rebalancer.assessment.findings import Finding
 from rebalancer.checks import results
 from rebalancer.checks.document import check_document, check_text
 from rebalancer.checks.results import OtherProgram, Outcome, Result
+from rebalancer.documents.status import LeaseStatus
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.history import NOBODY, Author
 from rebalancer.model.reasons import FindingKind
 from rebalancer.policy import Mode
-from rebalancer.reporting.documents.status import LeaseStatus
 from rebalancer.reporting.text.layout import TextLayout
 from tests.reporting.text.test_status import NOW, STATUS
 

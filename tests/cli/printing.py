@@ -17,11 +17,11 @@ from msgspec import structs
 from rebalancer.cli import main as entry
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
+from rebalancer.documents.document import to_json
+from rebalancer.documents.status import MoveEntry, PauseStatus, StatusDocument
+from rebalancer.documents.waits import HoldStatus, RepairWait
 from rebalancer.policy import Mode
 from rebalancer.ports import STATUS_KEY
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.status import MoveEntry, PauseStatus, StatusDocument
-from rebalancer.reporting.documents.waits import HoldStatus, RepairWait
 from tests.adapters.kubernetes.fake_server import Handler, reachable
 from tests.cli import test_approve, test_pause
 from tests.cli import test_status as test_cli_status

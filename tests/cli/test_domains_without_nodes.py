@@ -10,10 +10,10 @@ from rebalancer.adapters.files.snapshots import KUBECTL_COMMAND, read_snapshot
 from rebalancer.assessment.assess import assess
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
+from rebalancer.documents.report import ReportedFinding
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.policy import default_policy
-from rebalancer.reporting.documents.report import ReportedFinding
 from rebalancer.scheduling.view import View
 from tests.cli.files import write_policy
 from tests.reports import all_findings

@@ -12,8 +12,8 @@ import yaml
 
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from rebalancer.reporting.documents.document import document_schema
-from rebalancer.reporting.documents.explanation import ExplanationDocument
+from rebalancer.documents.document import document_schema
+from rebalancer.documents.explanation import ExplanationDocument
 from tests.cli.files import ready_nodes, write_list
 from tests.control_plane.layout import deployment
 from tests.control_plane.manifests import ZONE, nodes, pod, spread

@@ -7,11 +7,11 @@ from typing import Any, Final
 import pytest
 
 from rebalancer.adapters.files import UnreadableSnapshot, read_snapshot
+from rebalancer.documents.document import to_json
+from rebalancer.documents.plan import plan_document
 from rebalancer.engine import evaluate
 from rebalancer.model.cluster import NEWEST
 from rebalancer.policy import default_policy
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.plan import plan_document
 from tests.drawing import sampled
 from tests.hostile import encoded, ordinary_cluster, places, with_text
 from tests.reports import all_findings

@@ -11,8 +11,8 @@ import yaml
 
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from rebalancer.reporting.documents.document import document_schema
-from rebalancer.reporting.documents.prediction import PredictionDocument
+from rebalancer.documents.document import document_schema
+from rebalancer.documents.prediction import PredictionDocument
 from tests.control_plane.manifests import ZONE, node, pod, spread
 from tests.control_plane.resources import Manifest
 

@@ -10,9 +10,9 @@ import pytest
 
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from rebalancer.reporting.documents.document import document_schema
-from rebalancer.reporting.documents.plan import PlanDocument
-from rebalancer.reporting.documents.report import ReportDocument, report_document
+from rebalancer.documents.document import document_schema
+from rebalancer.documents.plan import PlanDocument
+from rebalancer.documents.report import ReportDocument, report_document
 from tests.build import a_cluster
 from tests.cli.files import placed, ready_nodes, replica_set, write_list, write_policy
 from tests.cli.test_explain import LATER, owned

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from rebalancer.adapters.files import read_snapshot
 from rebalancer.capacity.evaluated import evaluate_once
 from rebalancer.cli.main import main
+from rebalancer.documents.document import json_chunks
+from rebalancer.documents.plan import plan_document
+from rebalancer.documents.plan_notes import find_notes
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.policy import Capacity, CapacityMode, Mode, Policy, Topology, default_policy, load_policy
 from rebalancer.reporting.acting import describe_mode
-from rebalancer.reporting.documents.document import json_chunks
-from rebalancer.reporting.documents.plan import plan_document
-from rebalancer.reporting.plan_notes import find_notes
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.simulator import ZONE
 from tests.capacity.test_gate import placeholder

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from rebalancer.cli.main import main
-from rebalancer.reporting.documents.document import document_schema
-from rebalancer.reporting.documents.simulation import DomainLossesDocument, SimulationDocument
+from rebalancer.documents.document import document_schema
+from rebalancer.documents.simulation import DomainLossesDocument, SimulationDocument
 from tests.cli.files import write_policy
 
 EXAMPLE = "docs/examples/zone-returned.json"

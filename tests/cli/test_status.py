@@ -19,11 +19,11 @@ from rebalancer.cli.controller_state import read_acting
 from rebalancer.cli.errors import Exit
 from rebalancer.controller.state import LoopState
 from rebalancer.controller.status import status_documents
+from rebalancer.documents.memory import memory_text
 from rebalancer.model.motion import DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import Memory, OthersEvictions, Reference
 from rebalancer.policy import Mode
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY
-from rebalancer.reporting.documents.memory import memory_text
 from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import ApiServer, in_turn, reachable, served
 from tests.controller.simulated import Simulation, eager

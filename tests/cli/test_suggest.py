@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from rebalancer.cli.main import main
-from rebalancer.reporting.documents.document import document_schema
-from rebalancer.reporting.documents.suggestion import SuggestionDocument
+from rebalancer.documents.document import document_schema
+from rebalancer.documents.suggestion import SuggestionDocument
 
 GOLDEN = Path(__file__).parent / "golden"
 SHARDS = ["suggest", "--limit", "<1/3", "--size", "10", "--domains", "2,2,2", "--group-size", "2"]

@@ -8,12 +8,12 @@ import pytest
 from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes
 from rebalancer.assessment.known_domains import DomainSource
 from rebalancer.controller.cycle import Cycle
+from rebalancer.documents.report import ReportedFinding
 from rebalancer.model.cluster import NodePool
 from rebalancer.model.labels import Operator, SelectorRequirement
 from rebalancer.model.reasons import FindingKind, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Topology
-from rebalancer.reporting.documents.report import ReportedFinding
 from rebalancer.simulator import ZONE, SimulatedCluster
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager

@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
+from rebalancer.documents.memory import parse_memory
 from rebalancer.model.moves import Memory, MoveState
-from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.tracking.moves import ANSWER_TIMEOUT
 from rebalancer.tracking.windows import first_size
 from tests.cluster.controller import USER, Controller, install, policy

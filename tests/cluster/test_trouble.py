@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rebalancer.reporting.documents.memory import parse_memory
+from rebalancer.documents.memory import parse_memory
 from tests.cluster.controller import (
     NAMESPACE,
     USER,

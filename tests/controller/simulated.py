@@ -8,10 +8,10 @@ from rebalancer.account.happened import RequestAnswered
 from rebalancer.controller.runner import Identity, Observer, Runner, Spawn, run_at_once
 from rebalancer.controller.state import Clocks, InForce, Leading, LoopState
 from rebalancer.controller.takeover import find_remaining
+from rebalancer.documents.memory import parse_memory
 from rebalancer.policy import Mode, Policy, Spread, default_policy
 from rebalancer.policy.sections import Eligibility, Nodes
 from rebalancer.ports import MEMORY_KEY, EvictionResult, Monitoring
-from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
 from tests.build import a_layout
 

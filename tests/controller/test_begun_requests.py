@@ -7,10 +7,10 @@ from structlog.testing import capture_logs
 
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import LoopEvent, PauseRead, PolicyLoaded
+from rebalancer.documents.memory import memory_text, parse_memory
 from rebalancer.model.moves import Memory
 from rebalancer.policy import Mode
 from rebalancer.ports import MEMORY_KEY
-from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, eager, skewed
 from tests.tracking.build import move

@@ -14,9 +14,9 @@ from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.state import Clocks, Leading, LoopEvent
+from rebalancer.documents.status import LeaseStatus
 from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest
 from rebalancer.ports import Lease, LeaseRecord, LeaseUnavailable
-from rebalancer.reporting.documents.status import LeaseStatus
 from rebalancer.settings import load_settings
 from tests.adapters.kubernetes.fake_server import ApiServer, served
 from tests.controller.test_election import Store

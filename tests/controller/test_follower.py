@@ -20,18 +20,18 @@ from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.saver import SAME_AGAIN
 from rebalancer.controller.state import Clocks, InForce, LoopState, PauseRead, PolicyLoaded
+from rebalancer.documents.document import to_json
+from rebalancer.documents.memory import parse_memory
+from rebalancer.documents.next_cycle import foretell
+from rebalancer.documents.page import PageDocument
+from rebalancer.documents.plan import plan_totals
+from rebalancer.documents.status import LeaseStatus, StatusDocument
 from rebalancer.locations import Address
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, ReadFailedError
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.memory import parse_memory
-from rebalancer.reporting.documents.page import PageDocument
-from rebalancer.reporting.documents.plan import plan_totals
-from rebalancer.reporting.documents.status import LeaseStatus, StatusDocument
 from rebalancer.reporting.headline import headlines
-from rebalancer.reporting.next_cycle import foretell
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, eager, skewed

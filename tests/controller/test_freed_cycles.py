@@ -9,10 +9,10 @@ import pytest
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import Leading, LoopState
+from rebalancer.documents.overview import EVERYTHING, Selection
 from rebalancer.engine import Evaluation
 from rebalancer.locations import Address
 from rebalancer.policy import Mode
-from rebalancer.reporting.documents.overview import EVERYTHING, Selection
 from rebalancer.simulator import START, SimulatedCluster
 from tests.controller.simulated import Simulation, Watching, eager, skewed
 from tests.reports import all_findings

@@ -8,6 +8,7 @@ from msgspec import structs
 from rebalancer.assessment.findings import find_findings
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import Leading
+from rebalancer.documents.memory import parse_memory
 from rebalancer.model.events import Event, Regarding
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeEvent
@@ -15,7 +16,6 @@ from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.policy import Mode
 from rebalancer.policy.sections import Nodes
 from rebalancer.ports import MEMORY_KEY
-from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import ZONE, SimulatedCluster
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager

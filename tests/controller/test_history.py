@@ -25,6 +25,9 @@ from rebalancer.controller.state import (
     PolicyRefused,
     ProcessFacts,
 )
+from rebalancer.documents.events import EventObjects, events_of
+from rebalancer.documents.history import history_entry
+from rebalancer.documents.memory import memory_text, parse_memory
 from rebalancer.history.contents import NO_CONTENTS, Contents, Write
 from rebalancer.history.outbox import Stored
 from rebalancer.model.events import EventReason
@@ -33,9 +36,6 @@ from rebalancer.model.moves import Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import MEMORY_KEY, HistoryError
-from rebalancer.reporting.documents.history import history_entry
-from rebalancer.reporting.documents.memory import memory_text, parse_memory
-from rebalancer.reporting.events import EventObjects, events_of
 from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
 from tests.build import a_cluster, a_policy, change_specs, with_owners
 from tests.controller.simulated import Simulation, eager

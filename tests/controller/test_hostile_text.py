@@ -21,12 +21,12 @@ from rebalancer.adapters.web.routes import Request
 from rebalancer.cli.logs import configure_logs
 from rebalancer.controller.runner import Runner
 from rebalancer.controller.status import status_documents
+from rebalancer.documents.history import TrendSample
+from rebalancer.documents.overview import Selection
+from rebalancer.documents.status import TeamPolicyStatus
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.events import Event
 from rebalancer.model.visible import visible
-from rebalancer.reporting.documents.history import TrendSample
-from rebalancer.reporting.documents.overview import Selection
-from rebalancer.reporting.documents.status import TeamPolicyStatus
 from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import ApiServer, served

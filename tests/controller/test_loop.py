@@ -37,6 +37,7 @@ from rebalancer.controller.state import (
     Stopping,
 )
 from rebalancer.controller.status import status_document
+from rebalancer.documents.events import EventObjects, events_of
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.events import Regarding
 from rebalancer.model.labels import LabelSelector
@@ -45,7 +46,6 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.fates import NO_FATES
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult, PlacedPod, ReplicaCount
-from rebalancer.reporting.events import EventObjects, events_of
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import FIRST_WAIT
 from tests.build import a_cluster, a_state

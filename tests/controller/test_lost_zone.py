@@ -12,16 +12,16 @@ from msgspec import structs
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, LoopState, PolicyLoaded, ProcessFacts
 from rebalancer.controller.status import status_document, status_documents
+from rebalancer.documents.folded_zones import zones_document
+from rebalancer.documents.history import history_entry
+from rebalancer.documents.map import NodeState
+from rebalancer.documents.zones import NodeMark
 from rebalancer.model.labels import Labels
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy
 from rebalancer.policy.sections import Nodes
 from rebalancer.policy.topology import Topology
 from rebalancer.ports import STATUS_KEY
-from rebalancer.reporting.documents.history import history_entry
-from rebalancer.reporting.documents.map import NodeState
-from rebalancer.reporting.documents.zones import NodeMark
-from rebalancer.reporting.folded_zones import zones_document
 from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.build import a_cluster, a_policy, a_state, with_nodes

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from rebalancer.controller.status import status_documents
+from rebalancer.documents.memory import parse_memory
 from rebalancer.policy import Amount, Budgets
 from rebalancer.ports import MEMORY_KEY, EvictionResult
-from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import ZONE, SimulatedCluster
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager

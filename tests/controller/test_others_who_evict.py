@@ -7,13 +7,13 @@ from msgspec import structs
 from rebalancer.assessment.findings import find_findings
 from rebalancer.controller.runner import Runner
 from rebalancer.controller.state import Leading
+from rebalancer.documents.memory import parse_memory
 from rebalancer.model.events import Event, EventReason
 from rebalancer.model.moves import OthersEvictions
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind, Reason
 from rebalancer.policy import Amount, Budgets
 from rebalancer.ports import MEMORY_KEY, EvictionResult
-from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import ZONE, Faults, SimulatedCluster, Span, Timings
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager

@@ -25,16 +25,16 @@ from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import Leadership, LoopState
 from rebalancer.controller.status import status_document
+from rebalancer.documents.document import document_schema
+from rebalancer.documents.history import TrendDocument, TrendSample, history_document
+from rebalancer.documents.overview import ROWS, RowState
+from rebalancer.documents.page import PageDocument
+from rebalancer.documents.status import LeaseStatus
 from rebalancer.locations import Address
 from rebalancer.model.moves import MoveState, RefusedRequest
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, ScaleDownPrevention
-from rebalancer.reporting.documents.document import document_schema
-from rebalancer.reporting.documents.history import TrendDocument, TrendSample, history_document
-from rebalancer.reporting.documents.overview import ROWS, RowState
-from rebalancer.reporting.documents.page import PageDocument
-from rebalancer.reporting.documents.status import LeaseStatus
 from rebalancer.reporting.headline import Sign
 from rebalancer.reporting.text.layout import Style
 from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster

@@ -14,9 +14,9 @@ from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.saver import MOST_ATTEMPTS, SAME_AGAIN, Saver
 from rebalancer.controller.state import Clocks, LoopState
+from rebalancer.documents.memory import parse_memory
 from rebalancer.model.moves import SentRequest
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY
-from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import SimulatedCluster
 from tests.adapters.kubernetes.fake_server import ApiServer, served
 from tests.controller.simulated import Simulation, eager, skewed

@@ -9,13 +9,13 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from rebalancer.controller.status import read_memory, status_document, status_documents
+from rebalancer.documents.document import to_json
+from rebalancer.documents.map import MoveKind
+from rebalancer.documents.memory import memory_text
+from rebalancer.documents.status import StatusDocument, fit_status
 from rebalancer.model.moves import NO_MEMORY, Memory, SentRequest
 from rebalancer.policy import Amount, Budgets, Mode
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_KEY
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.map import MoveKind
-from rebalancer.reporting.documents.memory import memory_text
-from rebalancer.reporting.documents.status import StatusDocument, fit_status
 from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster
 from tests.build import a_cluster

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 
 from rebalancer.controller.runner import run_at_once
 from rebalancer.controller.takeover import READ_SECONDS, find_remaining
+from rebalancer.documents.memory import parse_memory
 from rebalancer.model.moves import Memory, Move, MoveState
 from rebalancer.ports import MEMORY_KEY, EvictionResult, ReadFailedError
-from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator import SimulatedCluster
 from rebalancer.tracking.moves import ANSWER_TIMEOUT
 from tests.controller.simulated import Simulation, eager, skewed

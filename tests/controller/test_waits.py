@@ -15,12 +15,12 @@ from structlog.testing import capture_logs
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import ApprovalRead, PauseRead
 from rebalancer.controller.status import status_document
+from rebalancer.documents.status import StatusDocument
+from rebalancer.documents.waits import RepairWait
 from rebalancer.model.moves import MoveState
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode, Spread, Window
 from rebalancer.policy.sections import Eligibility, Nodes
-from rebalancer.reporting.documents.status import StatusDocument
-from rebalancer.reporting.documents.waits import RepairWait
 from rebalancer.simulator import START, ZONE, SimulatedCluster, Span, Timings
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager

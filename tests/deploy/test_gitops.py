@@ -15,10 +15,10 @@ import yaml
 from lupa.lua51 import LuaRuntime  # type: ignore[import-not-found, import-untyped, unused-ignore]  # Argo CD's is a Lua 5.1
 
 from rebalancer.controller.status import status_document
+from rebalancer.documents.document import to_json
+from rebalancer.documents.status import ApprovalStatus, PauseStatus, PolicyStatus
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import load_policy
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.status import ApprovalStatus, PauseStatus, PolicyStatus
 from rebalancer.simulator import ZONE, ClusterBuilder
 from tests.controller.cycles import cycle_of
 from tests.deploy.manifests import DEPLOY, ROOT, Manifest

@@ -5,14 +5,14 @@ from fractions import Fraction
 import pytest
 
 from rebalancer.assessment.assess import assess
+from rebalancer.documents.explanation import ExplanationDetails, explain_workload
+from rebalancer.documents.phrases import component_text
+from rebalancer.documents.plan import plan_document
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.reasons import State
 from rebalancer.planning.diagnosis.relaxation import Relaxation, ReplicaChange
 from rebalancer.planning.diagnosis.slack import RelaxedBound
 from rebalancer.planning.planner import find_relaxations
-from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_workload
-from rebalancer.reporting.documents.plan import plan_document
-from rebalancer.reporting.phrases import component_text
 from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import plan_text
 from rebalancer.scheduling.view import View

@@ -1,8 +1,6 @@
 """Each entry is one line that can be read alone; the document has all that the entry has."""
 
-from rebalancer.model.history import Entry
-from rebalancer.model.moves import MoveState
-from rebalancer.reporting.documents.history import (
+from rebalancer.documents.history import (
     HistoryDocument,
     TrendDocument,
     TrendSample,
@@ -10,6 +8,8 @@ from rebalancer.reporting.documents.history import (
     history_document,
     history_entry,
 )
+from rebalancer.model.history import Entry
+from rebalancer.model.moves import MoveState
 from rebalancer.reporting.text.history import history_text, trend_text
 from rebalancer.reporting.text.layout import TextLayout
 from tests.history.build import AT, HISTORY, START, moved

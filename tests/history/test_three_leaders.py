@@ -15,6 +15,7 @@ from msgspec import structs
 
 from rebalancer.controller.history_writer import HistoryWriter
 from rebalancer.controller.state import HistoryStored, LoopEvent
+from rebalancer.documents.memory import memory_text, parse_memory
 from rebalancer.history import ring
 from rebalancer.history.contents import NO_CONTENTS, Contents, Write
 from rebalancer.history.outbox import MOST_WAITING, add_entries, begin_term, forget_stored
@@ -23,7 +24,6 @@ from rebalancer.history.trend import MOST_SAMPLES, parse_trend
 from rebalancer.model.history import Entry, EntryKind
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.ports import HistoryError
-from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from tests.drawing import scaled
 
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)

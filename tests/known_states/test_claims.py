@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rebalancer.advice.claims import ClaimRecipe, NoClaimRecipe, find_claim_recipe
+from rebalancer.documents.explanation import ExplanationDetails, explain_pod, explain_workload
 from rebalancer.model.moves import Reference
-from rebalancer.reporting.documents.explanation import ExplanationDetails, explain_pod, explain_workload
 from rebalancer.reporting.text.explanation import explanation_text
 from tests.control_plane.manifests import HOSTNAME, ZONE, spread
 from tests.known_states.build import (

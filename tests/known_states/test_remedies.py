@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from rebalancer.documents.remedies import Violation, find_revision_label, remedy
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind, Reason, ViolationCause
 from rebalancer.planning.diagnosis.closed_nodes import NoSuchNode
 from rebalancer.planning.scope.eligibility import OwnerKindNotListed
 from rebalancer.policy import Owner
-from rebalancer.reporting.remedies import Violation, find_revision_label, remedy
 from tests.cli.files import MADE
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.resources import Manifest

@@ -5,7 +5,7 @@ import zlib
 from base64 import b64decode, b64encode
 from typing import Any
 
-from rebalancer.reporting.documents.memory import memory_text, parse_memory
+from rebalancer.documents.memory import memory_text, parse_memory
 
 STORED: dict[str, Any] = {
     "moves": [

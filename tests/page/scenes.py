@@ -19,13 +19,13 @@ from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.controller.page import StatusPage
 from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import LoopState, PauseRead
+from rebalancer.documents.history import HistoryDocument, TrendDocument, history_document, trend_document
+from rebalancer.documents.page import PageDocument
+from rebalancer.documents.status import LeaseStatus
 from rebalancer.history.trend import Trend, extend_trend
 from rebalancer.locations import Address
 from rebalancer.model.history import Author, EntryKind
 from rebalancer.model.moves import MoveState
-from rebalancer.reporting.documents.history import HistoryDocument, TrendDocument, history_document, trend_document
-from rebalancer.reporting.documents.page import PageDocument
-from rebalancer.reporting.documents.status import LeaseStatus
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, SimulatedCluster
 from tests.build import a_policy
 from tests.controller.test_history import Recorded

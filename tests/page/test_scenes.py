@@ -14,8 +14,8 @@ import pytest
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
 from rebalancer.controller.status import status_document
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.page import PageDocument
+from rebalancer.documents.document import to_json
+from rebalancer.documents.page import PageDocument
 from rebalancer.reporting.text.status import status_text
 from tests.page.scenes import CLUSTER, SCENES, ZONES, read, scenes
 

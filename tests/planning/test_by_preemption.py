@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from rebalancer.documents.explanation import explain_pod
+from rebalancer.documents.plan import plan_document
 from rebalancer.engine import evaluate
 from rebalancer.model.affinity import NodeAffinity, PodAffinity, PodAffinityTerm
 from rebalancer.model.cluster import DisruptionBudget
@@ -41,8 +43,6 @@ from rebalancer.planning.planner import plan
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.planning.search.report import Method
 from rebalancer.policy import Policy
-from rebalancer.reporting.documents.explanation import explain_pod
-from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_policy, change_specs, with_cpu, with_node, without_node
 from tests.planning.build import cause_of, limit

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
+from rebalancer.documents.document import to_json
+from rebalancer.documents.plan import plan_document
 from rebalancer.engine import evaluate
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.simulator import HOSTNAME, ZONE
 from tests.build import a_cluster
 from tests.planning.scenes import Constraint, Scene, Work

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from rebalancer.adapters.files import read_snapshot
 from rebalancer.assessment.assess import assess
+from rebalancer.documents.plan import PlanDocument, plan_document
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.moves import NO_MEMORY, Target
 from rebalancer.model.snapshot import Snapshot
@@ -23,7 +24,6 @@ from rebalancer.planning.planner import find_relaxations, plan
 from rebalancer.planning.scope.components import Counts
 from rebalancer.planning.search.report import Method
 from rebalancer.policy import default_policy, load_policy
-from rebalancer.reporting.documents.plan import PlanDocument, plan_document
 from rebalancer.reporting.text.plan import PlanOptions, plan_text
 from rebalancer.scheduling.view import View
 from tests.planning.clusters import planned, returned

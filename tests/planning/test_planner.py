@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
+from rebalancer.documents.phrases import eviction_text
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint
 from rebalancer.planning.scope.components import stuck_pods
-from rebalancer.reporting.phrases import eviction_text
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_cluster, with_cpu, with_node, without_node

@@ -13,6 +13,8 @@ import pytest
 from msgspec import structs
 
 from rebalancer.creation.replacement import replacement
+from rebalancer.documents.document import to_json
+from rebalancer.documents.plan import plan_document
 from rebalancer.engine import Evaluation, evaluate
 from rebalancer.model.affinity import NodeAffinity, NodeSelectorTerm, Taint, TaintEffect
 from rebalancer.model.labels import Labels, Operator, SelectorRequirement
@@ -20,8 +22,6 @@ from rebalancer.model.pods import Pod, Resources
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.scope.unable_nodes import ToleratedForAWhile
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.plan import plan_document
 from rebalancer.scheduling.feasibility import FILTERS, feasible
 from rebalancer.scheduling.node_affinity import NodeAffinityFilter
 from rebalancer.scheduling.node_ports import NodePorts

@@ -6,10 +6,9 @@ import pytest
 from msgspec import structs
 
 from rebalancer.admission.admit import MemoryUnsaved
-from rebalancer.model.breaker import BreakerCause
-from rebalancer.reporting.documents.losses import LossStatus
-from rebalancer.reporting.documents.overview import Figures
-from rebalancer.reporting.documents.status import (
+from rebalancer.documents.losses import LossStatus
+from rebalancer.documents.overview import Figures
+from rebalancer.documents.status import (
     ApprovalStatus,
     BreakerStatus,
     GuardStatus,
@@ -17,7 +16,8 @@ from rebalancer.reporting.documents.status import (
     PauseStatus,
     StatusDocument,
 )
-from rebalancer.reporting.documents.waits import HoldStatus
+from rebalancer.documents.waits import HoldStatus
+from rebalancer.model.breaker import BreakerCause
 from rebalancer.reporting.headline import Sign, headline, headlines
 from rebalancer.reporting.text.layout import TextLayout
 from rebalancer.reporting.text.status import status_text

@@ -15,10 +15,10 @@ from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request, Route
 from rebalancer.controller.account import find_account
 from rebalancer.controller.cycle import Cycle
+from rebalancer.documents.document import to_json
+from rebalancer.documents.explanation import explain_workload
+from rebalancer.documents.plan import plan_document
 from rebalancer.model.words import constraint_name, limit_name, plural, shorten_keys
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.explanation import explain_workload
-from rebalancer.reporting.documents.plan import plan_document
 from tests.drawing import examples
 from tests.reporting.test_plan_numbers import numbers_in, states
 from tests.reporting.test_report_numbers import counts_in, held_in

@@ -10,12 +10,12 @@ from msgspec import structs
 
 from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.controller.cycle import Cycle
+from rebalancer.documents.explanation import explain_workload
+from rebalancer.documents.plan import PlanDocument, plan_document
 from rebalancer.model.labels import Labels
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Policy, load_policy
-from rebalancer.reporting.documents.explanation import explain_workload
-from rebalancer.reporting.documents.plan import PlanDocument, plan_document
 from rebalancer.reporting.text.plan import plan_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.cycles import cycle_of

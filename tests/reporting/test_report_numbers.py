@@ -19,13 +19,13 @@ from rebalancer.adapters.web.routes import Request
 from rebalancer.controller.account import find_account
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.status import status_document
+from rebalancer.documents.document import to_json
+from rebalancer.documents.explanation import ExplanationDocument, explain_pod, explain_workload
+from rebalancer.documents.overview import WorkloadRow
+from rebalancer.documents.page import PageDocument
+from rebalancer.documents.phrases import workload_names
+from rebalancer.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.model.words import plural, short_key
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.explanation import ExplanationDocument, explain_pod, explain_workload
-from rebalancer.reporting.documents.overview import WorkloadRow
-from rebalancer.reporting.documents.page import PageDocument
-from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit
-from rebalancer.reporting.phrases import workload_names
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
 from tests.drawing import examples

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 from msgspec import structs
 
+from rebalancer.documents.memory import memory_text, parse_memory
 from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.model.pods import NO_SANDBOX, Pod, PodPhase
-from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.tracking.arrivals import FAILED, UNSCHEDULABLE, find_next_change, is_ending, is_proof, is_under_way
 from rebalancer.tracking.moves import observe_moves
 from tests.scheduling.build import NOW

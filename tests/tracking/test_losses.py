@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.documents.memory import memory_text, parse_memory
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.labels import Labels
 from rebalancer.model.losses import DomainLoss
@@ -18,7 +19,6 @@ from rebalancer.model.nodes import BEING_REMOVED
 from rebalancer.model.pods import OwnerReference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import default_policy
-from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.simulator import ZONE
 from rebalancer.tracking import losses as tracking
 from rebalancer.tracking.losses import MOST_DOMAINS, MOST_NODES, MOST_OTHERS, observe_losses

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.documents.memory import memory_text, parse_memory
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import LONGEST_UNSETTLED, DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import NO_MEMORY, Memory
@@ -16,7 +17,6 @@ from rebalancer.model.nodes import Node
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, default_policy
 from rebalancer.policy.sections import Nodes
-from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.tracking import motion as motion_module
 from rebalancer.tracking.motion import MOST_CHANGES, MOST_DOMAINS, Look, find_window, merge_motion, observe_nodes

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from rebalancer.documents.memory import memory_text, parse_memory
 from rebalancer.model.moves import Memory, Move, MoveState, Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
-from rebalancer.reporting.documents.memory import memory_text, parse_memory
 from rebalancer.tracking.moves import ENDED_MOVES_STORED, REPLACEMENT_TIMEOUT, observe_moves
 from rebalancer.tracking.uncreated import find_uncreated
 from tests.scheduling.build import NOW

@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from rebalancer.admission.written import WholeApproval, Written
+from rebalancer.documents.memory import parse_memory
 from rebalancer.ports import MEMORY_KEY
-from rebalancer.reporting.documents.memory import parse_memory
 
 if TYPE_CHECKING:
     from tests.world.world import World

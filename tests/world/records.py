@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 from rebalancer.admission.standing import name_workload
 from rebalancer.admission.written import WholeApproval
+from rebalancer.documents.memory import parse_memory
 from rebalancer.model.approvals import Proposal
 from rebalancer.model.moves import Memory, Move, MoveState
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload
-from rebalancer.reporting.documents.memory import parse_memory
 from rebalancer.simulator.state import ClusterState
 from tests.world.hub import Hub
 

@@ -20,10 +20,10 @@ from rebalancer.controller.state import (
     Stopping,
 )
 from rebalancer.controller.takeover import find_remaining
+from rebalancer.documents.memory import parse_memory
 from rebalancer.model.moves import Move
 from rebalancer.policy import Policy
 from rebalancer.ports import MEMORY_KEY
-from rebalancer.reporting.documents.memory import parse_memory
 from tests.controller.simulated import Watching
 from tests.world.hub import Hub, HubLock, Task
 from tests.world.monitor import Monitor

@@ -23,10 +23,10 @@ from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import Answered, Saved
 from rebalancer.controller.status import status_documents
+from rebalancer.documents import memory as stored_memory
 from rebalancer.model.moves import NO_MEMORY, MoveState
 from rebalancer.planning.scope.budgets import BudgetLedger
 from rebalancer.ports import EvictionResult, SaveAnswer
-from rebalancer.reporting.documents import memory as stored_memory
 from rebalancer.tracking import moves as tracking
 from rebalancer.tracking.replacements import Replacements
 from rebalancer.tracking.requests import sent_request

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rebalancer.reporting.documents.memory import memory_text
+from rebalancer.documents.memory import memory_text
 from tests.drawing import sampled, scaled
 from tests.world.safeguards import SAFEGUARDS, without
 from tests.world.scenarios import LATE, PAIR, SCENARIOS

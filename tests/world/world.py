@@ -10,11 +10,11 @@ from random import Random
 import pytest
 import structlog
 
+from rebalancer.documents import memory
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import EvictionResult
-from rebalancer.reporting.documents import memory
 from rebalancer.simulator import ZONE, SimulatedCluster, SimulatedLease
 from rebalancer.simulator.autoscaler import Autoscaling, NodeAutoscaler
 from tests.world.ending import check_end, is_at_rest

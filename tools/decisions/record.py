@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from rebalancer.adapters.files import read_snapshot
+from rebalancer.documents.document import to_json
+from rebalancer.documents.plan import plan_document
 from rebalancer.engine import evaluate
 from rebalancer.model.cluster import NEWEST
 from rebalancer.model.moves import NO_MEMORY, ExtraEviction, FailedPrediction, Memory, Move
@@ -24,8 +26,6 @@ from rebalancer.model.reasons import Cause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Policy, default_policy, load_policy
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.plan import plan_document
 from tools.decisions.states import NOW, DrawnState, drawn_states
 
 _EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from rebalancer.adapters.web.bars import common_prefix
-from rebalancer.model.words import format_rest, plural, short_key
-from rebalancer.reporting.documents.map import (
+from rebalancer.documents.map import (
     DomainState,
     MapDocument,
     MapDomain,
@@ -25,6 +24,7 @@ from rebalancer.reporting.documents.map import (
     MoveKind,
     NodeState,
 )
+from rebalancer.model.words import format_rest, plural, short_key
 
 WIDE: Final = 1208.0
 NARROW: Final = 340.0

@@ -12,10 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from rebalancer.adapters.web.page_address import REFRESH_SECONDS, PageAddress
 from rebalancer.adapters.web.page_view import PageView
 from rebalancer.adapters.web.routes import Request, Response, Route, text_response
+from rebalancer.documents.document import to_json
+from rebalancer.documents.overview import Selection
+from rebalancer.documents.page import PageDocument
 from rebalancer.model.visible import visible
-from rebalancer.reporting.documents.document import to_json
-from rebalancer.reporting.documents.overview import Selection
-from rebalancer.reporting.documents.page import PageDocument
 
 _HEADERS: Final = (
     # Nothing is loaded but the style, nothing runs, nobody may put the page into a frame of theirs.

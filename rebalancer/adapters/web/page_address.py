@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlencode
 
-from rebalancer.reporting.documents.overview import VIOLATED, RowState, Selection
+from rebalancer.documents.overview import VIOLATED, RowState, Selection
 
 REFRESH_SECONDS: Final = 30
 """After so many seconds a browser renews the page while nothing moves."""

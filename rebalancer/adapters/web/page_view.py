@@ -19,20 +19,21 @@ from rebalancer.adapters.web.sentences import (
 )
 from rebalancer.adapters.web.trend_drawing import RANGES, Trend, draw_trend
 from rebalancer.adapters.web.zones_drawing import ZonesDrawing, ZonesTable, draw_zone_panels, tabulate_zones
+from rebalancer.documents.history import HistoryEntry
+from rebalancer.documents.map import NodeState
+from rebalancer.documents.nodes import NodeEntry
+from rebalancer.documents.overview import ROWS, VIOLATIONS, FacetEntry, RowState, WorkloadRow
+from rebalancer.documents.page import PageDocument
+from rebalancer.documents.phrases import ago, domains_text, from_now
+from rebalancer.documents.report import ReportedConstraint, ReportedLimit
+from rebalancer.documents.status import MoveEntry
+from rebalancer.documents.waits import LikelyDomains, RepairWait, Usual, shorten
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.words import constraint_name, format_duration, limit_name, plural, shorten_keys
 from rebalancer.reporting.acting import slow_start_text
-from rebalancer.reporting.documents.history import HistoryEntry
-from rebalancer.reporting.documents.map import NodeState
-from rebalancer.reporting.documents.nodes import NodeEntry
-from rebalancer.reporting.documents.overview import ROWS, VIOLATIONS, FacetEntry, RowState, WorkloadRow
-from rebalancer.reporting.documents.page import PageDocument
-from rebalancer.reporting.documents.report import ReportedConstraint, ReportedLimit
-from rebalancer.reporting.documents.status import MoveEntry
-from rebalancer.reporting.documents.waits import LikelyDomains, RepairWait, Usual, shorten
 from rebalancer.reporting.headline import (
     Headline,
     Sign,
@@ -42,7 +43,6 @@ from rebalancer.reporting.headline import (
     hold_sentence,
     runs,
 )
-from rebalancer.reporting.phrases import ago, domains_text, from_now
 from rebalancer.reporting.standing import standing_sentences, standing_title
 
 MOVING_SECONDS: Final = 2

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from rebalancer.documents.report import ReportedFinding
 from rebalancer.model.words import shorten_keys
-from rebalancer.reporting.documents.report import ReportedFinding
 
 _END = ". "
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from rebalancer.documents.history import HistoryEntry, TrendSample
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
-from rebalancer.reporting.documents.history import HistoryEntry, TrendSample
 
 RANGES: Final = {
     "2h": timedelta(hours=2),

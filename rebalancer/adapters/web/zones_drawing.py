@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from rebalancer.documents.zones import NodeMark, ZoneEntry, ZonesDocument
 from rebalancer.model.words import short_key
-from rebalancer.reporting.documents.zones import NodeMark, ZoneEntry, ZonesDocument
 
 WIDTH: Final = 380.0
 PITCH: Final = 10.0

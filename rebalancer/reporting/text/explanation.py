@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rebalancer.reporting.documents.explanation import MOVES, STAYS, WAITS, ExplanationDocument
+from rebalancer.documents.explanation import MOVES, STAYS, WAITS, ExplanationDocument
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines
 from rebalancer.reporting.text.map import map_lines, rule_lines
 

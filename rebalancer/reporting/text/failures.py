@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
+from rebalancer.documents.phrases import key_text
+from rebalancer.documents.report import LostGroup, ReportDocument, ReportedFailure
 from rebalancer.model.words import plural
-from rebalancer.reporting.documents.report import LostGroup, ReportDocument, ReportedFailure
-from rebalancer.reporting.phrases import key_text
 from rebalancer.reporting.text.layout import TextLayout
 
 _COLUMNS: Final = ("IF LOST", "VIOLATED", "UNPLACEABLE", "WORST")

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from rebalancer.documents.history import HistoryDocument, HistoryEntry, TrendDocument
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
-from rebalancer.reporting.documents.history import HistoryDocument, HistoryEntry, TrendDocument
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines
 
 _HEAD: Final = ("TIME", "KIND", "WHAT")

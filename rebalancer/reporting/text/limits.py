@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from rebalancer.documents.phrases import key_text
+from rebalancer.documents.report import ReportedLimit
 from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.words import name_list, plural, short_key
-from rebalancer.reporting.documents.report import ReportedLimit
-from rebalancer.reporting.phrases import key_text
 from rebalancer.reporting.text.layout import STATE_STYLES, TextLayout, more_text
 
 _COLUMNS: Final = ("LIMIT", "NAMESPACE", "PODS", "STATE", "SEVERITY", "GUARANTEED", "DETAILS")

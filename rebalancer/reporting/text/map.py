@@ -9,9 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from rebalancer.model.reasons import State
-from rebalancer.model.words import SHORT_KEYS, format_rest, plural, short_key
-from rebalancer.reporting.documents.map import (
+from rebalancer.documents.map import (
     DomainState,
     MapDocument,
     MapDomain,
@@ -23,6 +21,8 @@ from rebalancer.reporting.documents.map import (
     MoveKind,
     NodeState,
 )
+from rebalancer.model.reasons import State
+from rebalancer.model.words import SHORT_KEYS, format_rest, plural, short_key
 from rebalancer.reporting.text.layout import STATE_STYLES, Style, TextLayout, more_text
 
 _WIDTH: Final = 80

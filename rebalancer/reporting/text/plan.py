@@ -8,20 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from rebalancer.model.reasons import Reason, State
-from rebalancer.model.snapshot import TIMELESS
-from rebalancer.model.words import format_rest, name_list, plural, short_key
-from rebalancer.reporting.documents.plan import (
-    PlanDocument,
-    PlannedEviction,
-    PlannedGroup,
-    PlannedRefusal,
-    Totals,
-    WaitingEviction,
-)
-from rebalancer.reporting.documents.waits import MOST_LIKELY, LikelyDomains, shorten
-from rebalancer.reporting.domain_counts import ListedCounts
-from rebalancer.reporting.phrases import (
+from rebalancer.documents.domain_counts import ListedCounts
+from rebalancer.documents.phrases import (
     end_text,
     listed_text,
     method_lines,
@@ -29,6 +17,18 @@ from rebalancer.reporting.phrases import (
     proof_text,
     workload_names,
 )
+from rebalancer.documents.plan import (
+    PlanDocument,
+    PlannedEviction,
+    PlannedGroup,
+    PlannedRefusal,
+    Totals,
+    WaitingEviction,
+)
+from rebalancer.documents.waits import MOST_LIKELY, LikelyDomains, shorten
+from rebalancer.model.reasons import Reason, State
+from rebalancer.model.snapshot import TIMELESS
+from rebalancer.model.words import format_rest, name_list, plural, short_key
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 
 _MOST_WAITING = 6

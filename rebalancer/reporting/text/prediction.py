@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rebalancer.reporting.documents.prediction import PredictedNode, PredictionDocument
+from rebalancer.documents.prediction import PredictedNode, PredictionDocument
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines
 
 _WIDEST: Final = 90

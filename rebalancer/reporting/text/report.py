@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from rebalancer.documents.domain_counts import ListedCounts
+from rebalancer.documents.map import MapDocument
+from rebalancer.documents.phrases import listed_text, workload_names
+from rebalancer.documents.report import ReportDocument, ReportedConstraint
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import name_list, plural, short_key
-from rebalancer.reporting.documents.map import MapDocument
-from rebalancer.reporting.documents.report import ReportDocument, ReportedConstraint
-from rebalancer.reporting.domain_counts import ListedCounts
-from rebalancer.reporting.phrases import listed_text, workload_names
 from rebalancer.reporting.text.failures import failure_lines
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 from rebalancer.reporting.text.limits import limit_sections

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from rebalancer.documents.phrases import key_text, proof_text
+from rebalancer.documents.simulation import DomainLoss, DomainLossesDocument, SimulationDocument, WorstMoments
 from rebalancer.model.words import name_list, plural, short_key
-from rebalancer.reporting.documents.simulation import DomainLoss, DomainLossesDocument, SimulationDocument, WorstMoments
-from rebalancer.reporting.phrases import key_text, proof_text
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines, sections
 from rebalancer.reporting.text.report import report_text
 

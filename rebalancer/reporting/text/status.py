@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from rebalancer.documents.phrases import ago, domains_text, proof_text
+from rebalancer.documents.status import ApprovalStatus, MoveEntry, StatusDocument
 from rebalancer.model.moments import seconds_between
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, format_rest, plural
 from rebalancer.reporting.acting import describe_controller, slow_start_text
-from rebalancer.reporting.documents.status import ApprovalStatus, MoveEntry, StatusDocument
 from rebalancer.reporting.headline import (
     Sign,
     approval_sentences,
@@ -19,7 +20,6 @@ from rebalancer.reporting.headline import (
     runs,
     wait_sentence,
 )
-from rebalancer.reporting.phrases import ago, domains_text, proof_text
 from rebalancer.reporting.standing import standing_sentences, standing_title
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines, sections
 from rebalancer.reporting.text.map import map_lines

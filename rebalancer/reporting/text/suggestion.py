@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rebalancer.documents.document import SizeRange
+from rebalancer.documents.suggestion import SuggestedConstraint, SuggestionDocument
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import plural
 from rebalancer.model.yaml_text import dump_yaml
-from rebalancer.reporting.documents.document import SizeRange
-from rebalancer.reporting.documents.suggestion import SuggestedConstraint, SuggestionDocument
 from rebalancer.reporting.text.layout import PLAIN, TextLayout, join_lines
 
 _COLUMNS: Final = ("MAXSKEW", "WORST CASE", "GUARANTEED HERE", "GUARANTEED FROM")

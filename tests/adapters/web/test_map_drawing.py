@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.adapters.web.map_drawing import WIDE, draw_map, draw_zones, tabulate
-from rebalancer.reporting.documents.document import WorkloadName
-from rebalancer.reporting.documents.map import (
+from rebalancer.documents.document import WorkloadName
+from rebalancer.documents.map import (
     DomainState,
     MapDocument,
     MapDomain,

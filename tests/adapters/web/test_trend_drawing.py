@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalancer.adapters.web.trend_drawing import draw_trend
+from rebalancer.documents.history import HistoryEntry, TrendSample
 from rebalancer.model.history import EntryKind
-from rebalancer.reporting.documents.history import HistoryEntry, TrendSample
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SPAN = timedelta(hours=2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.adapters.web.zones_drawing import PITCH, ROW, WIDTH, ZonePanel, draw_zone_panels, tabulate_zones
-from rebalancer.reporting.documents.zones import NodeMark, ZoneEntry, ZonesDocument
+from rebalancer.documents.zones import NodeMark, ZoneEntry, ZonesDocument
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ZONE = "topology.kubernetes.io/zone"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from rebalancer.documents.phrases import eviction_text
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.facts import Fact
 from rebalancer.model.labels import Labels, LabelSelector
@@ -19,7 +20,6 @@ from rebalancer.planning.diagnosis.obstacles import NoPlacementOfClasses
 from rebalancer.planning.multi_class.classes import HostPortsOfSeveralClasses, OneSidedAntiAffinity, PodAffinityRequired
 from rebalancer.planning.scope.budgets import GroupSettling
 from rebalancer.planning.scope.components import current_counts
-from rebalancer.reporting.phrases import eviction_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_cluster, a_layout, change_specs, with_labels
 from tests.planning.build import (

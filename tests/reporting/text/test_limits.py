@@ -1,8 +1,8 @@
 """Limits in the report: every one as data, the broken ones as a table."""
 
+from rebalancer.documents.report import ReportDocument
 from rebalancer.engine import evaluate
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.reporting.documents.report import ReportDocument
 from rebalancer.reporting.text.report import report_text
 from tests.assessment.limits.test_evaluate import NETEASE
 from tests.assessment.redis import HOSTNAME, machines, redis

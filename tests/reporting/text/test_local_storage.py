@@ -4,11 +4,11 @@ import pytest
 from msgspec import structs
 
 from rebalancer.assessment.assess import assess
+from rebalancer.documents.plan import plan_document
+from rebalancer.documents.plan_notes import find_notes, local_storage_line
+from rebalancer.documents.report import report_document
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.pods import LocalStorage, LocalVolume
-from rebalancer.reporting.documents.plan import plan_document
-from rebalancer.reporting.documents.report import report_document
-from rebalancer.reporting.plan_notes import find_notes, local_storage_line
 from rebalancer.reporting.text.plan import plan_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.scheduling.view import View

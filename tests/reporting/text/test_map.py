@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.controller.cycle import Cycle
-from rebalancer.model.nodes import HOSTNAME, ZONE
-from rebalancer.reporting.cluster_map import map_document
-from rebalancer.reporting.documents.document import WorkloadName
-from rebalancer.reporting.documents.map import (
+from rebalancer.documents.cluster_map import map_document
+from rebalancer.documents.document import WorkloadName
+from rebalancer.documents.map import (
     DomainState,
     MapDocument,
     MapDomain,
@@ -24,6 +23,7 @@ from rebalancer.reporting.documents.map import (
     MoveKind,
     NodeState,
 )
+from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.reporting.text.layout import TextLayout, visible_width
 from rebalancer.reporting.text.map import map_lines, rule_lines
 from tests.drawing import examples

@@ -14,6 +14,9 @@ from msgspec import structs
 from rebalancer.account.numbers import PlanNumbers
 from rebalancer.advice.constraints import SuggestedSpread, combine, constraint_for_limit, constraints_yaml
 from rebalancer.assessment.assess import Assessment
+from rebalancer.documents.explanation import explain_pod, explain_workload
+from rebalancer.documents.phrases import counts_change, proof_text
+from rebalancer.documents.plan import Totals, plan_document
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, Reference
@@ -25,9 +28,6 @@ from rebalancer.planning.fates import NO_FATES
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import Policy
-from rebalancer.reporting.documents.explanation import explain_pod, explain_workload
-from rebalancer.reporting.documents.plan import Totals, plan_document
-from rebalancer.reporting.phrases import counts_change, proof_text
 from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import PlanOptions, plan_text
 from rebalancer.scheduling.view import View

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec import structs
 
-from rebalancer.reporting.documents.document import WorkloadName
-from rebalancer.reporting.documents.status import (
+from rebalancer.documents.document import WorkloadName
+from rebalancer.documents.status import (
     BlockedNamespace,
     BreakerStatus,
     LeaseStatus,
@@ -19,7 +19,7 @@ from rebalancer.reporting.documents.status import (
     StatusDocument,
     TeamPolicyStatus,
 )
-from rebalancer.reporting.documents.waits import HoldStatus, LikelyDomains, NextMove, RepairWait, Usual
+from rebalancer.documents.waits import HoldStatus, LikelyDomains, NextMove, RepairWait, Usual
 from rebalancer.reporting.text.status import status_text
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)

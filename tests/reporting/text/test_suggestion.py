@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rebalancer.advice.suggestion import SuggestionRequest
+from rebalancer.documents.suggestion import SuggestionDocument, suggestion_document
 from rebalancer.policy import Share
-from rebalancer.reporting.documents.suggestion import SuggestionDocument, suggestion_document
 from rebalancer.reporting.text.suggestion import suggestion_text
 from tests.drawing import examples
 

@@ -1,0 +1,38 @@
+"""The controller of a cluster, as commands that read know it: what it does with a plan, and what it remembers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rebalancer.documents.next_cycle import foretell
+from rebalancer.documents.status import BlockedNamespace, StatusDocument
+from rebalancer.engine import Evaluation
+from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.planning.fates import Fates
+
+
+@dataclass(frozen=True)
+class Acting:
+    """What the controller does with a plan, and what it does not send, as far as that is known.
+
+    `status` is what it has stored of itself, None where none can be read. `memory` is what it knows of nodes that have
+    changed, and of evictions by others: nothing in the cluster says so.
+    """
+
+    describe: Callable[[], str]
+    status: StatusDocument | None = None
+    memory: Memory = NO_MEMORY
+
+    @property
+    def blocked(self) -> Sequence[BlockedNamespace]:
+        """The namespaces in which it evicts nothing."""
+        return self.status.breaker.namespaces if self.status is not None else ()
+
+    def admit(self, evaluation: Evaluation) -> Fates:
+        """Return the fates of a plan: what it does not send in its next cycle waits."""
+        return foretell(evaluation, self.status) if self.status is not None else evaluation.plan.fates
+
+    @cached_property
+    def line(self) -> str:
+        """What it does, in one line. Reads the Lease, which may take seconds: only for whoever prints it."""
+        return self.describe()

@@ -1,0 +1,302 @@
+"""The History and Trend documents: what has happened, and how much was violated when."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName
+from rebalancer.history.trend import Trend
+from rebalancer.model.history import UNKNOWN, Entry, EntryKind
+from rebalancer.model.moves import MoveState
+from rebalancer.model.words import format_duration, plural
+
+_BY_PEOPLE: Final = frozenset(
+    {EntryKind.PAUSED, EntryKind.RESUMED, EntryKind.APPROVED, EntryKind.POLICY_CHANGED, EntryKind.POLICY_REFUSED}
+)
+_NEVER_EVICTED: Final = frozenset({MoveState.REFUSED, MoveState.GONE})
+_LASTING: Final = frozenset(
+    {
+        EntryKind.MOVED,
+        EntryKind.SATISFIED,
+        EntryKind.NO_LONGER_REQUIRED,
+        EntryKind.END_UNKNOWN,
+        EntryKind.RESUMED,
+        EntryKind.ZONE_RETURNED,
+    }
+)
+"""Ends of something that began at `since`."""
+
+
+class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
+    """One thing that has happened, and `text`, which says it in a line.
+
+    `seq` increases strictly over all leaders. `at` is when the leader observed it; what has ended lasted from `since`
+    until then, `seconds`. `namespace`, `workload`, `pod`, `uid`, `node` (that the pod left) and `cause` are what it
+    concerns; of a violation of several workloads `others` are those after the first, as many as an entry takes, and
+    `number` counts all.
+
+    `kind` is Moved of an eviction that took place, by whatever outcome. A request that was refused or not carried out
+    is Refused, one whose pod was gone before is Gone.
+
+    Of a move, `to` are the domains in which its replacement was predicted, `replacementNode` is the node that it got,
+    and `outcome` the state in which the move has ended. `what` is what is violated, why it is not required any more,
+    the zone, the hash of the policy or plan, or the reason for a pause, which ends by itself at `until`. `who` leads or
+    has paused, resumed, approved or changed the policy: as declared by the command that did it, if `declared`, else a
+    process, the field manager that Kubernetes has noted of the change, or "unknown" where it has noted none. The field
+    manager is in `manager`, too, and `since` is the time that Kubernetes has noted. Of the approval of a whole plan
+    `number` and `until` are its bounds. In mode Approve `approval` is the hash of the plan by whose approval a move was
+    requested.
+    """
+
+    seq: Number
+    at: datetime
+    kind: Text
+    text: Text
+    namespace: str = ""
+    workload: WorkloadName | None = None
+    others: tuple[WorkloadName, ...] = ()
+    what: str = ""
+    cause: str = ""
+    pod: str = ""
+    uid: str = ""
+    node: str = ""
+    to: str = ""
+    replacement_node: str = ""
+    outcome: str = ""
+    since: datetime | None = None
+    seconds: Number | None = None
+    until: datetime | None = None
+    who: str = ""
+    declared: bool = False
+    manager: str = ""
+    number: Number = 0
+    approval: str = ""
+
+
+class HistoryDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """What has happened, the oldest first. `total` counts the entries that are stored, before any filter."""
+
+    api_version: str = API_VERSION
+    kind: str = "History"
+    entries: tuple[HistoryEntry, ...]
+    total: Number
+
+
+class TrendSample(CamelCaseStruct, frozen=True, kw_only=True):
+    """How much was violated from `at` until the next sample.
+
+    That is how many workloads are `violated`, how many pods are `above` the bounds of their domains, and the largest
+    `skew` of a constraint.
+    """
+
+    at: datetime
+    violated: Number
+    above: Number
+    skew: Number
+
+
+class TrendDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """How much was violated, the oldest sample first; there is a sample where a number has changed.
+
+    Of long ago only some samples are kept: the first, the last, and the extremes of each while.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "Trend"
+    samples: tuple[TrendSample, ...]
+
+
+def history_document(entries: Iterable[Entry], *, total: int) -> HistoryDocument:
+    """Convert entries of the history, the oldest first."""
+    return HistoryDocument(entries=tuple(map(history_entry, entries)), total=total)
+
+
+def trend_document(trend: Trend) -> TrendDocument:
+    """Convert the trend."""
+    samples = (
+        TrendSample(at=_moment(one.at), violated=one.violated, above=one.above, skew=one.skew) for one in trend.samples
+    )
+    return TrendDocument(samples=tuple(samples))
+
+
+def entry_workloads(entry: Entry) -> tuple[WorkloadName, ...]:
+    """Return the workloads that an entry names."""
+    named = (text.partition("/") for text in (entry.workload, *entry.others.split(",")))
+    return tuple(WorkloadName(kind=kind, name=name) for kind, _, name in named if kind and name)
+
+
+def history_entry(entry: Entry) -> HistoryEntry:
+    """Convert an entry of the history."""
+    workloads = entry_workloads(entry)
+    return HistoryEntry(
+        seq=entry.seq,
+        at=_moment(entry.at),
+        kind=_find_kind(entry),
+        text=entry_text(entry),
+        namespace=entry.namespace,
+        workload=workloads[0] if workloads else None,
+        others=workloads[1:],
+        what=entry.what,
+        cause=entry.cause,
+        pod=entry.pod,
+        uid=entry.uid,
+        node=entry.node,
+        to=entry.to,
+        replacement_node=entry.replacement_node,
+        outcome=entry.outcome,
+        since=_moment(entry.since) if entry.since else None,
+        seconds=max(0, entry.at - entry.since) if entry.since and entry.kind in _LASTING else None,
+        until=_moment(entry.until) if entry.until else None,
+        who=_find_actor(entry),
+        declared=_is_declared(entry),
+        manager=entry.manager,
+        number=entry.number,
+        approval=entry.approval,
+    )
+
+
+def _moment(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _is_declared(entry: Entry) -> bool:
+    return entry.kind in _BY_PEOPLE and entry.who not in {"", UNKNOWN}
+
+
+def _find_kind(entry: Entry) -> str:
+    """Return the kind of an entry: where no pod was evicted, none has moved."""
+    is_move = entry.kind == EntryKind.MOVED
+    return entry.outcome.capitalize() if is_move and entry.outcome in _NEVER_EVICTED else entry.kind
+
+
+def _find_actor(entry: Entry) -> str:
+    return entry.manager if entry.who == UNKNOWN and entry.manager else entry.who
+
+
+def entry_text(entry: Entry) -> str:
+    """Say in a line what has happened, to be read alone."""
+    write = _TEXTS.get(entry.kind)
+    return write(entry) if write is not None else f"{entry.kind} {entry.what}".rstrip()
+
+
+def _moved(entry: Entry) -> str:
+    replacement = f" on {entry.replacement_node}" if entry.replacement_node else ""
+    predicted = f" in {entry.to}" if entry.to else ""
+    after = f"after {_lasted(entry)}"
+    endings: Mapping[str, str] = {
+        MoveState.VERIFIED: f"the replacement{replacement} is Ready as predicted{predicted}, {after}",
+        MoveState.INEFFECTIVE: f"the replacement{replacement} is Ready, but not as predicted{predicted}, {after}",
+        MoveState.LOST: f"no replacement was Ready {after}",
+        MoveState.OVERTAKEN: f"the workload wanted no replacement any more {after}",
+    }
+    cause = f" to repair {entry.cause}" if entry.cause else ""
+    pod = f"{entry.pod} from {entry.node}{cause}"
+    if entry.outcome == MoveState.REFUSED:
+        return f"{_subject(entry)}: the eviction of {pod} was refused or not carried out"
+    if entry.outcome == MoveState.GONE:
+        return f"{_subject(entry)}: {entry.pod} on {entry.node} was gone before it was evicted{cause}"
+    return f"{_subject(entry)}: evicted {pod}; {endings.get(entry.outcome, entry.outcome)}"
+
+
+def _violated(entry: Entry) -> str:
+    if not entry.token:
+        return f"{plural(entry.number, 'more workload')} began to violate a constraint or limit"
+    cause = f", cause {entry.cause}" if entry.cause else ""
+    return f"{_subject(entry)}: {entry.what}{cause}"
+
+
+def _satisfied(entry: Entry) -> str:
+    if not entry.token:
+        return f"{plural(entry.number, 'more workload')} satisfied constraint or limit again"
+    return f"{_subject(entry)}: satisfied again after {_lasted(entry)}"
+
+
+def _dropped(entry: Entry) -> str:
+    if not entry.token:
+        return f"{plural(entry.number, 'more workload')} no longer required to satisfy a constraint or limit"
+    return f"{_subject(entry)}: violated for {_lasted(entry)}, no longer required: {entry.what}"
+
+
+def _end_unknown(entry: Entry) -> str:
+    if not entry.token:
+        return f"not found any more: {plural(entry.number, 'more violation')} that an earlier leader has stored"
+    return (
+        f"a violation that an earlier leader has stored is not found after {_lasted(entry)}: whether it is satisfied, "
+        "not required any more, or counted together with others is not known"
+    )
+
+
+def _paused(entry: Entry) -> str:
+    end = f"until {_moment(entry.until):%Y-%m-%d %H:%M:%SZ}" if entry.until else "until somebody resumes"
+    return f"paused by {_person(entry)} {end}: {entry.what or 'no reason given'}"
+
+
+def _resumed(entry: Entry) -> str:
+    if not entry.who:
+        return f"the pause ended by itself after {_lasted(entry)}"
+    return f"resumed by {_person(entry)} after {_lasted(entry)}"
+
+
+def _bounds(entry: Entry) -> str:
+    """Say what bounds the approval of a whole plan, "" of one that is approved without its later steps."""
+    if not entry.number:
+        return ""
+    until = f"{_moment(entry.until):%Y-%m-%d %H:%M:%SZ}"
+    return f" with its later steps: up to {plural(entry.number, 'eviction')} until {until}"
+
+
+def _zone_lost(entry: Entry) -> str:
+    held = f": it had {plural(entry.number, 'node')} with {plural(entry.above, 'pod')}" if entry.number else ""
+    return f"{entry.what} is lost{held}"
+
+
+def _returned(entry: Entry) -> str:
+    return f"{entry.what} is back, after {_lasted(entry)}" if entry.since else f"{entry.what} has its first node"
+
+
+def _sampled(entry: Entry) -> str:
+    violated, above = plural(entry.number, "workload"), plural(entry.above, "pod")
+    return f"{violated} violated, {above} above the bounds, largest skew {entry.skew}"
+
+
+_TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
+    EntryKind.MOVED: _moved,
+    EntryKind.VIOLATED: _violated,
+    EntryKind.SATISFIED: _satisfied,
+    EntryKind.NO_LONGER_REQUIRED: _dropped,
+    EntryKind.END_UNKNOWN: _end_unknown,
+    EntryKind.PAUSED: _paused,
+    EntryKind.RESUMED: _resumed,
+    EntryKind.APPROVED: lambda entry: f"plan {entry.what} approved by {_person(entry)}{_bounds(entry)}",
+    EntryKind.POLICY_CHANGED: lambda entry: f"policy {entry.what} in force, changed by {_person(entry)}",
+    EntryKind.POLICY_REFUSED: lambda entry: f"policy refused, changed by {_person(entry)}: {entry.what}",
+    EntryKind.LEADS: lambda entry: f"{entry.who} leads",
+    EntryKind.ZONE_LOST: _zone_lost,
+    EntryKind.ZONE_RETURNED: _returned,
+    EntryKind.SAMPLE: _sampled,
+    EntryKind.DROPPED: lambda entry: (
+        f"{plural(entry.number, 'entry', 'entries')} dropped, which could not be stored in time"
+    ),
+}
+
+
+def _subject(entry: Entry) -> str:
+    if not entry.workload:
+        return "a workload that is gone"
+    kind, _, name = entry.workload.partition("/")
+    more = f" and {plural(entry.number - 1, 'more workload')}" if entry.number > 1 else ""
+    return f"{entry.namespace}/{name} ({kind}){more}"
+
+
+def _person(entry: Entry) -> str:
+    """Name who has done it: as declared, or the field manager and when it did it, as Kubernetes has noted."""
+    if _is_declared(entry):
+        return f"{entry.who} (declared)"
+    if not entry.manager:
+        return UNKNOWN
+    at = f" at {_moment(entry.since):%Y-%m-%d %H:%M:%SZ}" if entry.since and entry.kind != EntryKind.RESUMED else ""
+    return f"field manager {entry.manager}{at}"
+
+
+def _lasted(entry: Entry) -> str:
+    return format_duration(timedelta(seconds=max(0, entry.at - entry.since))) if entry.since else "an unknown time"

@@ -1,0 +1,66 @@
+"""What of the cluster is lost, as a part of the Status document."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from rebalancer.account.losses import Loss
+from rebalancer.documents.document import CamelCaseStruct, Number, Text
+
+_MOST: Final = 5
+_MOST_NODES: Final = 10
+
+
+class LossStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """A domain, `value` of `topologyKey`, that has lost nodes: all that took pods (`whole`), at `at`, or some since.
+
+    Of `had` nodes that took pods, `lost` do no more, and held `pods` when they were last seen, without those of
+    DaemonSets; `nodes` are the first ten of them. `left` take pods now, new ones among them; it is `empty` when no node
+    exists in it. `elsewhere` are the domains that lost nodes are in now. Because of it `constraints` and `limits` over
+    its key are violated; `hopeless` says that no placement satisfies any of them before nodes are back. `repairAt` is
+    when the first repair of these begins if nothing changes, null where one is under way or no time is known;
+    `settling` says that it waits for nodes or domains to settle.
+    """
+
+    topology_key: Text
+    value: str
+    at: datetime
+    whole: bool
+    empty: bool = False
+    lost: Number
+    had: Number
+    left: Number = 0
+    pods: Number
+    nodes: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()
+    constraints: Number = 0
+    limits: Number = 0
+    hopeless: bool = False
+    repair_at: datetime | None = None
+    settling: bool = False
+
+
+def loss_status(losses: Iterable[Loss]) -> tuple[LossStatus, ...]:
+    """Convert the first losses to their entries."""
+    return tuple(
+        LossStatus(
+            topology_key=one.lack.lost.key,
+            value=one.lack.lost.value,
+            at=one.lack.at,
+            whole=one.lack.whole,
+            empty=one.lack.empty,
+            lost=one.lack.number,
+            had=one.lack.lost.had,
+            left=one.lack.left,
+            pods=one.lack.lost.pods,
+            nodes=tuple(node.name for node in one.lack.lost.nodes[:_MOST_NODES]),
+            elsewhere=tuple(one.elsewhere[:_MOST]),
+            constraints=one.consequences.constraints,
+            limits=one.consequences.limits,
+            hopeless=one.consequences.hopeless,
+            repair_at=one.begin.at if one.begin is not None else None,
+            settling=one.begin is not None and one.begin.settling,
+        )
+        for one in islice(losses, _MOST)
+    )

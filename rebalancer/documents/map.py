@@ -1,0 +1,188 @@
+"""The Map document: which pods of violated workloads are where, against their bounds, and which are to move where to.
+
+Zones stand side by side, their nodes are columns, and each workload, or several that a rule counts together, is a lane.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from rebalancer.documents.document import (
+    API_VERSION,
+    CamelCaseStruct,
+    Number,
+    Text,
+    WorkloadName,
+)
+from rebalancer.planning.fates import Fate, Never, Waits
+
+
+class NodeState(StrEnum):
+    """Whether a node takes pods; of several the worst, in this order."""
+
+    LOST = "lost"
+    """It is gone, without having been drained; the controller has seen it before."""
+    NOT_READY = "not ready"
+    CORDONED = "cordoned"
+    SETTLING = "settling"
+    """It, or a lost node near it, has changed lately, so that no replacement is to land on it yet."""
+    READY = "ready"
+
+
+class DomainState(StrEnum):
+    """The pods of a domain against its bounds."""
+
+    ABOVE = "above"
+    """It holds more pods than the most that it may hold once repaired."""
+    SHORT = "short"
+    """It holds fewer than the fewest."""
+    ROOM = "room"
+    """It may hold more."""
+    FULL = "full"
+    """It holds as many as it may."""
+
+
+class MoveKind(StrEnum):
+    """Whether a pod moves."""
+
+    MOVING = "moving"
+    """Its eviction is under way (without a step), or may go now."""
+    WAITING = "waiting"
+    """Its eviction is decided and waits."""
+    BLOCKED = "blocked"
+    """Its eviction is decided, and no budget ever allows it: waiting does not help."""
+
+
+def move_kind(fate: Fate) -> MoveKind:
+    """Return whether a pod moves by the fate of its eviction."""
+    if isinstance(fate, Never):
+        return MoveKind.BLOCKED
+    return MoveKind.WAITING if isinstance(fate, Waits) else MoveKind.MOVING
+
+
+class MapNode(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node. `until` is when one that settles has settled if nothing changes."""
+
+    name: Text
+    state: NodeState
+    until: datetime | None = None
+
+
+class MapLoss(CamelCaseStruct, frozen=True, kw_only=True):
+    """What a zone has lost: all that took pods (`whole`), `at`, or some of its nodes since then.
+
+    `nodes` do not take pods any more, and held `pods` when they were last seen, without those of DaemonSets.
+    """
+
+    at: datetime
+    whole: bool
+    nodes: Number
+    pods: Number
+
+
+class MapZone(CamelCaseStruct, frozen=True, kw_only=True):
+    """A domain of the map's key with its nodes, by name; the zone "" has the nodes without the key.
+
+    A zone that is `lost`, null unless it lacks nodes, keeps them: those that are gone are among its nodes in the state
+    lost, unless they are in another zone now. Of `of` nodes, `ready` are Ready and not cordoned. `folded` counts the
+    nodes that are not in `nodes`, by state.
+    `back` is when it got nodes, or lost ones back, within the last hour, as far as the controller has seen.
+    `unsettledUntil` is when replacements may land in it again if nothing changes, null unless it loses nodes.
+    """
+
+    name: str
+    nodes: tuple[MapNode, ...]
+    folded: Mapping[NodeState, Annotated[int, Meta(ge=1)]]
+    ready: Number
+    of: Number
+    back: datetime | None
+    unsettled_until: datetime | None
+    lost: MapLoss | None = None
+
+
+class MapDomain(CamelCaseStruct, frozen=True, kw_only=True):
+    """The pods of a domain that a rule counts, and the fewest and the most that it may hold once repaired.
+
+    `max` is null where nothing bounds it.
+    """
+
+    pods: Number
+    min: Number
+    max: Number | None
+    state: DomainState
+
+
+class MapRule(CamelCaseStruct, frozen=True, kw_only=True):
+    """A constraint, or a limit of the policy, that a lane's pods are counted by.
+
+    `what` names it: `zone, maxSkew 1`, or `limit brokers/zone (at most 2/5)`. `state` and `reason` are those of the
+    report. Of `domains` those are listed that have most to say, thirty at most; `moreDomains` is the number of others.
+    `since` is since when the controller has seen a violation by the lane's workloads, null where it has not.
+    """
+
+    topology_key: Text
+    what: Text
+    state: Text
+    reason: str | None
+    domains: Mapping[str, MapDomain]
+    more_domains: Number
+    since: datetime | None
+
+
+class MapMove(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod that moves, or is to: from `node` in `zone`, where its replacement may land.
+
+    `step` is the number of the plan's step, which all evictions of a repair share. It is left out of a blocked
+    eviction, and of one under way that the plan has no more. `reason` is what an eviction waits for. `landed` is the
+    node that the replacement is on already. `toNodes` are the nodes on which it may land, left out where they are more
+    than four or not known; `toZones` are the domains of the map's key, left out where they are not known.
+    """
+
+    step: Annotated[int, Meta(ge=1)] | None = None
+    pod: Text
+    node: str
+    zone: str
+    kind: MoveKind
+    reason: str | None = None
+    landed: str | None = None
+    to_nodes: tuple[str, ...] = ()
+    to_zones: tuple[str, ...] = ()
+
+
+class MapLane(MapRule, frozen=True, kw_only=True):
+    """Workloads that a rule counts together: the rule, its first violated one, and the pods that it counts.
+
+    `zones` are these pods by domain of the map's key, of all zones where the rule's own key is another; `nodes` those
+    by node, of the nodes that the map lists. `moves` are in the order of the plan, those in flight first, thirty at
+    most; `moreMoves` is the number of others. `others` are the other rules of the same workloads: of a map of chosen
+    workloads all, of another one none.
+    """
+
+    namespace: Text
+    workloads: tuple[WorkloadName, ...]
+    zones: Mapping[str, Number]
+    nodes: Mapping[str, Annotated[int, Meta(ge=1)]]
+    moves: tuple[MapMove, ...]
+    more_moves: Number
+    others: tuple[MapRule, ...]
+
+
+class MapDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """A map of the violated workloads and of those with moves, or of chosen ones.
+
+    `key` is the topology key whose domains are the zones, "" where all nodes are in one. Of many nodes those are listed
+    that a lane concerns, none where these are too many. `lanes` are those first that have most pods above their bounds;
+    `more` is the number of lanes that are not shown, `moreZones` that of zones.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "Map"
+    at: datetime | None
+    key: str
+    zones: tuple[MapZone, ...]
+    more_zones: Number
+    lanes: tuple[MapLane, ...]
+    more: Number

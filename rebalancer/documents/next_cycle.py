@@ -1,0 +1,119 @@
+"""What the next cycle of a controller lets go of a plan: its own admission, by its memory and what its status says.
+
+Commands that only read, and the page of a process that does not lead, say by it what moves now.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from rebalancer.admission.admit import AdmissionContext, AwaitsApproval, Overload, admit
+from rebalancer.admission.guards import GuardState
+from rebalancer.admission.pause import Pause
+from rebalancer.admission.rights import Rights
+from rebalancer.documents.status import StatusDocument
+from rebalancer.documents.waits import WHOLE_CLUSTER, RepairWait
+from rebalancer.engine import Evaluation
+from rebalancer.model.facts import End, Refusal
+from rebalancer.model.reasons import Reason
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.fates import Fates, Waits
+from rebalancer.policy import Guards, Mode
+
+
+class NotProposedYet(Refusal):
+    """Nobody can approve the eviction yet: the controller has not proposed it."""
+
+    reason = Reason.AWAITING_APPROVAL
+    ends = "when the controller has proposed it and somebody approves it"
+
+    def __str__(self) -> str:
+        return "it waits for approval; the controller proposes it in its next cycle"
+
+
+class GuardsHold(Refusal):
+    """The guards let nothing go, as the controller says, who knows their answers: until then, or with that event."""
+
+    reason = Reason.AWAITING_GUARDS
+    message: str
+    until: datetime | None
+    event: str
+
+    def _end(self) -> End:
+        return End(at=self.until, event=self.event)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def foretell(evaluation: Evaluation, status: StatusDocument) -> Fates:
+    """Return the fates of the evaluated plan; in mode Observe those of planning: the plan says what would be."""
+    plan = evaluation.plan
+    if status.mode == Mode.OBSERVE:
+        return plan.fates
+    memory = evaluation.inputs.memory
+    admission = admit(plan, evaluation.inputs.snapshot, memory, find_context(evaluation, status), evaluation.view)
+    fates = admission.fates
+    known = memory.proposal.hash if memory.proposal is not None else ""
+    if admission.proposal is not None and admission.proposal.hash != known:
+        fates = _await_proposal(fates)
+    guards = _find_guards_wait(status.waits)
+    return fates.hold(lambda _: guards)
+
+
+def find_context(evaluation: Evaluation, status: StatusDocument) -> AdmissionContext:
+    """Return what applies to every eviction, as far as the status says it."""
+    paused, memory = status.paused, evaluation.inputs.memory
+    pause = (
+        Pause(until=paused.until, reason=paused.reason, by=paused.by, unreadable=paused.error)
+        if paused is not None
+        else None
+    )
+    now = evaluation.inputs.snapshot.taken_at
+    holds = {hold.reason: hold for hold in status.holds if hold.scope == WHOLE_CLUSTER}
+    unsaved, busy = holds.get(Reason.MEMORY_NOT_SAVED), holds.get(Reason.RATE_LIMITED)
+    return AdmissionContext(
+        policy=evaluation.inputs.policy,
+        mode=Mode(status.mode),
+        now=now,
+        stale=status.stale,
+        unsaved="its status says so" if unsaved is not None else "",
+        overload=Overload((busy.until - now).total_seconds()) if busy is not None and busy.until is not None else None,
+        rights=_rights(evaluation.plan.fates.evictions, status.missing_rights, now),
+        pause=pause,
+        breaker=memory.breaker,
+        guards=_assume_good(evaluation.inputs.policy.guards),
+    )
+
+
+def _rights(evictions: Iterable[Eviction], missing: Iterable[str], now: datetime) -> Rights:
+    """Return where the controller may evict: everywhere but where its status says that it may not."""
+    lacking = dict.fromkeys(missing, now)
+    if not lacking:
+        return Rights()
+    namespaces = {eviction.pod.namespace for eviction in evictions}
+    return Rights(everywhere=False, granted=frozenset(namespaces - lacking.keys()), missing=lacking)
+
+
+def _await_proposal(fates: Fates) -> Fates:
+    """Let what waits for the approval of a plan that nobody has proposed wait for the proposal."""
+    return Fates(
+        tuple(
+            Waits(fate.eviction, NotProposedYet())
+            if isinstance(fate, Waits) and isinstance(fate.refusal, AwaitsApproval)
+            else fate
+            for fate in fates.rows
+        )
+    )
+
+
+def _assume_good(guards: Guards) -> GuardState:
+    """Return answers that have been good for long: what they are only the controller knows."""
+    since = -timedelta(days=365).total_seconds()
+    good = dict.fromkeys((guard.name for guard in guards.queries), since)
+    return GuardState(of=guards, asked_at=0.0, good_since=good, quiet_since=since)
+
+
+def _find_guards_wait(waits: Iterable[RepairWait]) -> Refusal | None:
+    """Return what the controller says of its guards where a repair waits for them."""
+    said = next((one for one in waits if one.reason == Reason.AWAITING_GUARDS), None)
+    return GuardsHold(said.message, said.until, said.ends_with) if said is not None else None

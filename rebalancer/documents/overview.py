@@ -1,0 +1,423 @@
+"""The overview: a row for each set of workloads with rules, the numbers of all, and how they divide.
+
+A row joins what a cycle says of the same workloads: their constraints and limits, the repair, what it waits for, the
+moves in flight. What selects and sorts is made for all rows in one pass, once for a cycle; rows are for those shown.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from heapq import nsmallest
+from typing import Final, NamedTuple
+
+from rebalancer.account.account import Account, Repair
+from rebalancer.assessment.assess import Assessment, EvaluatedGroup
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.documents.bounds import constraint_bounds, count_above
+from rebalancer.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
+from rebalancer.documents.phrases import key_text, why_no_fewer, workload_names
+from rebalancer.documents.report import ReportedConstraint, ReportedLimit, RuleReporter
+from rebalancer.documents.state_reasons import StateReasons, limit_workloads
+from rebalancer.documents.waits import RepairWait, repair_wait
+from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import State
+from rebalancer.planning.plan import ComponentPlan, Plan
+
+ROWS: Final = 20
+"""Rows on one page."""
+
+_MOST_NAMESPACES: Final = 8
+_NEAREST: Final = 3
+_WORKLOAD: Final = "workload"
+"""The key of a limit on the pods of one workload."""
+
+_BROKEN: Final = frozenset({State.VIOLATED, State.INFEASIBLE, State.UNFIXABLE})
+
+
+class RowState(StrEnum):
+    """What happens to a row. The three after `moving` are violated; one that moves may be satisfied already."""
+
+    MOVING = "moving"
+    WAITING = "waiting"
+    UNREPAIRABLE = "unrepairable"
+    REPORTED = "reported"
+    """Nothing is planned for the violation: of a soft constraint, or a limit with `action: Alert`."""
+    SATISFIED = "satisfied"
+    UNKNOWN = "unknown"
+
+
+VIOLATED: Final = "violated"
+"""Selects every row of which a rule is violated or a pod moves."""
+
+
+class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
+    """Workloads that share rules, what is violated of these, and how it goes on.
+
+    `workloads` is empty for a limit on pods that labels name; `of` says which these are. `above` is how many pods are
+    above the bound of the rule that is violated most. Of the evictions of the repair `moving` are in flight, `needed`
+    are still to be made, of which the least number is `lowerBound`, and `blocked` cannot be made. `wait` says why it
+    does not go on and until when, null where it does.
+    """
+
+    namespace: Text
+    of: Text
+    workloads: tuple[WorkloadName, ...]
+    state: RowState
+    above: Number
+    constraints: tuple[ReportedConstraint, ...]
+    limits: tuple[ReportedLimit, ...]
+    moving: Number
+    needed: Number
+    lower_bound: Number
+    blocked: Number
+    proof: str | None
+    wait: RepairWait | None
+
+
+class Figures(CamelCaseStruct, frozen=True, kw_only=True):
+    """The numbers of a cycle: rows with rules and those that are violated; evictions that move, wait, cannot be made.
+
+    `nextAt` is the first moment at which a wait ends, null where no such time is known.
+    """
+
+    workloads: Number
+    violated: Number
+    constraints: Number
+    violated_constraints: Number
+    limits: Number
+    violated_limits: Number
+    moving: Number
+    waiting: Number
+    next_at: datetime | None
+    unrepairable: Number
+    blocked: Number
+
+
+class FacetEntry(CamelCaseStruct, frozen=True, kw_only=True):
+    """How many of the selected rows have a value."""
+
+    name: Text
+    number: Number
+
+
+class Facets(CamelCaseStruct, frozen=True, kw_only=True):
+    """How the selected rows divide: by state, by the reason for which they wait, and by namespace.
+
+    Of the namespaces the eight with most violated rows are listed; `otherNamespaces` have `otherRows`.
+    """
+
+    states: tuple[FacetEntry, ...]
+    reasons: tuple[FacetEntry, ...]
+    namespaces: tuple[FacetEntry, ...]
+    other_namespaces: Number
+    other_rows: Number
+
+
+class OverviewDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """One page of the `selected` rows: violated ones first, of these the one with most pods above the bound first.
+
+    The selected rows have `workloads`, of which `violated` are violated; where all that needs attention is selected,
+    pods of the others move. One workload counts once, as in the figures, though several rows may have it.
+
+    `nearest` are the three rows of all that are nearest to a bound, of which the largest domain has least room; empty
+    while something is violated.
+    """
+
+    figures: Figures
+    facets: Facets
+    rows: tuple[WorkloadRow, ...]
+    nearest: tuple[WorkloadRow, ...]
+    selected: Number
+    workloads: Number
+    violated: Number
+    page: Number
+    pages: Number
+
+
+class Selection(NamedTuple):
+    """Which rows are wanted; "" is all.
+
+    `workload` is KIND/NAME, `node` the name of a node that has a pod of it, `search` a part of NAMESPACE/NAME; `state`
+    is a row's state, or `violated`.
+    """
+
+    namespace: str = ""
+    workload: str = ""
+    node: str = ""
+    state: str = ""
+    reason: str = ""
+    search: str = ""
+    page: int = 1
+
+    def matches(self, namespace: str, name: str) -> bool:
+        """Return whether an object of this name is wanted, whatever its state."""
+        if self.namespace and namespace != self.namespace:
+            return False
+        return not self.search or self.search.lower() in f"{namespace}/{name}".lower()
+
+    def concerns(self, namespace: str, pod: str, workload: WorkloadName | Reference) -> bool:
+        """Return whether a pod of a workload is wanted, whatever its state."""
+        return self.matches(namespace, pod) and self.workload in {"", f"{workload.kind}/{workload.name}"}
+
+
+EVERYTHING: Final = Selection()
+VIOLATIONS: Final = Selection(state=VIOLATED)
+
+
+class _Entry(NamedTuple):
+    """What a cycle says of a row."""
+
+    namespace: str
+    of: str
+    workloads: tuple[Reference, ...]
+    members: frozenset[Reference]
+    """The workloads, also of a limit on pods that labels name."""
+    spread: Sequence[EvaluatedGroup]
+    limits: Sequence[EvaluatedLimit]
+    constraints: Counter[State]
+    """How many have which state, likewise below."""
+    limit_states: Counter[State]
+    state: RowState
+    """While nothing moves."""
+    above: int
+    group: ComponentPlan | None
+    """Its repair, None where nothing is violated or planned."""
+
+    @property
+    def violated(self) -> bool:
+        """Whether a rule is violated."""
+        return not _BROKEN.isdisjoint((*self.constraints, *self.limit_states))
+
+
+class _Row(NamedTuple):
+    """What selects and sorts a row, and what it is made of."""
+
+    entry: _Entry
+    state: RowState
+    moving: int
+    repair: Repair | None
+
+    @property
+    def reason(self) -> str:
+        """Why it waits, "" where it does not."""
+        return self.repair.wait.refusal.reason if self.repair is not None and self.repair.wait is not None else ""
+
+
+class Overview:
+    """The rows of one cycle; an account says how they go on."""
+
+    def __init__(self, assessment: Assessment, plan: Plan, states: StateReasons) -> None:
+        self._assessment = assessment
+        self._states = states
+        self._groups = {workload: group for group in reversed(plan.components) for workload in group.workloads}
+        self._groups_of_limits = {limit.name: group for group in plan.components for limit in group.limits}
+
+    def find_figures(self, account: Account) -> Figures:
+        """Return the numbers of all rows."""
+        constraints, limits = self._totals
+        return Figures(
+            workloads=self._workloads,
+            violated=self.violated,
+            constraints=constraints.total(),
+            violated_constraints=sum(constraints[state] for state in _BROKEN),
+            limits=limits.total(),
+            violated_limits=sum(limits[state] for state in _BROKEN),
+            moving=account.moving.total(),
+            waiting=account.waiting,
+            next_at=account.next_at,
+            unrepairable=_count_members(one for one in self._stuck if account.moving.keys().isdisjoint(one.members)),
+            blocked=account.blocked,
+        )
+
+    def select(
+        self,
+        selection: Selection,
+        account: Account,
+        rules: RuleReporter,
+        on_node: frozenset[Reference] = frozenset(),
+    ) -> OverviewDocument:
+        """Return one page of the selected rows; of a page that does not exist the nearest.
+
+        `on_node` are the workloads of the node's pods.
+        """
+        found = self._find(selection, account, on_node)
+        pages = max(1, -(-len(found) // ROWS))
+        page = min(max(1, selection.page), pages)
+        nearest = [_row(entry, account) for entry in self._nearest()] if not self.violated else []
+        return OverviewDocument(
+            figures=self.find_figures(account),
+            facets=_divide(found),
+            rows=tuple(_show(row, account, rules) for row in found[(page - 1) * ROWS : page * ROWS]),
+            nearest=tuple(_show(row, account, rules) for row in nearest),
+            selected=len(found),
+            workloads=_count_members(row.entry for row in found),
+            violated=_count_members(row.entry for row in found if row.entry.violated),
+            page=page,
+            pages=pages,
+        )
+
+    def workloads(
+        self, selection: Selection, account: Account, on_node: frozenset[Reference] = frozenset()
+    ) -> frozenset[Reference]:
+        """Return the workloads of all selected rows; of a limit on pods that labels name, those of the pods."""
+        return frozenset[Reference]().union(*(row.entry.members for row in self._find(selection, account, on_node)))
+
+    def _find(self, selection: Selection, account: Account, on_node: frozenset[Reference]) -> Sequence[_Row]:
+        found = [row for entry in self._entries if _selects(selection, row := _row(entry, account))]
+        if selection.node:
+            found = [row for row in found if not on_node.isdisjoint(row.entry.members)]
+        return found
+
+    def _nearest(self) -> Sequence[_Entry]:
+        near = [(room, entry) for entry in self._entries if (room := _room(entry)) is not None]
+        first = nsmallest(_NEAREST, near, key=lambda one: (one[0], one[1].namespace, one[1].of))
+        return [entry for _, entry in first]
+
+    @cached_property
+    def violated(self) -> int:
+        """How many workloads are violated."""
+        return _count_members(entry for entry in self._entries if entry.violated)
+
+    @cached_property
+    def _workloads(self) -> int:
+        return _count_members(self._entries)
+
+    @cached_property
+    def _stuck(self) -> Sequence[_Entry]:
+        """Those that cannot be repaired."""
+        return [entry for entry in self._entries if entry.state is RowState.UNREPAIRABLE]
+
+    @cached_property
+    def _totals(self) -> tuple[Counter[State], Counter[State]]:
+        """How many constraints, and how many limits, have which state."""
+        constraints, limits = Counter[State](), Counter[State]()
+        for entry in self._entries:
+            constraints += entry.constraints
+            limits += entry.limit_states
+        return constraints, limits
+
+    @cached_property
+    def _entries(self) -> Sequence[_Entry]:
+        found: dict[tuple[str, tuple[Reference, ...], str], tuple[list[EvaluatedGroup], list[EvaluatedLimit]]] = {}
+        for group in self._assessment.groups:
+            found.setdefault((group.spread.namespace, group.spread.workloads, ""), ([], []))[0].append(group)
+        for limit in self._assessment.limits:
+            kind, _, name = limit.key.get(_WORKLOAD, "").partition("/")
+            workloads = (Reference(limit.namespace, kind, name),) if name else ()
+            of = "" if name else f"{limit.group} {key_text(limit.key)}".strip()
+            found.setdefault((limit.namespace, workloads, of), ([], []))[1].append(limit)
+        entries = [self._entry(*key, *parts) for key, parts in found.items()]
+        return sorted(entries, key=lambda one: (not one.violated, -one.above, one.namespace, one.of))
+
+    def _entry(
+        self,
+        namespace: str,
+        workloads: tuple[Reference, ...],
+        of: str,
+        spread: Sequence[EvaluatedGroup],
+        limits: Sequence[EvaluatedLimit],
+    ) -> _Entry:
+        members = frozenset(workloads).union(*(map(limit_workloads, limits) if of else ()))
+        planned = (
+            (self._groups_of_limits.get(limit.name) for limit in limits) if of else map(self._groups.get, workloads)
+        )
+        group = next((one for one in planned if one is not None), None)
+        constraints = Counter(state for one in spread for state in self._constraint_states(one))
+        states = Counter(self._states.for_limit(limit).state for limit in limits)
+        state = _resting_state({*constraints, *states}, group)
+        is_violated = not _BROKEN.isdisjoint((*constraints, *states))
+        above = max((*map(_above_limit, limits), *map(_above_skew, spread)), default=0) if is_violated else 0
+        repaired = group if is_violated else None
+        name = of or workload_names(workloads)
+        return _Entry(namespace, name, workloads, members, spread, limits, constraints, states, state, above, repaired)
+
+    def _constraint_states(self, group: EvaluatedGroup) -> Iterator[State]:
+        return (self._states.for_constraint(group, evaluated).state for evaluated in (*group.hard, *group.soft))
+
+
+def _row(entry: _Entry, account: Account) -> _Row:
+    moving = sum(account.moving[one] for one in entry.members) if account.moving else 0
+    repair = account.repairs[entry.group.name] if entry.group is not None else None
+    return _Row(entry, RowState.MOVING if moving else entry.state, moving, repair)
+
+
+def _show(row: _Row, account: Account, rules: RuleReporter) -> WorkloadRow:
+    entry, repair = row.entry, row.repair
+    return WorkloadRow(
+        namespace=entry.namespace,
+        of=entry.of,
+        workloads=tuple(map(workload_name, entry.workloads)),
+        state=row.state,
+        above=entry.above,
+        constraints=tuple(shown for one in entry.spread for shown in rules.constraints(one)),
+        limits=tuple(map(rules.limit, entry.limits)),
+        moving=row.moving,
+        needed=repair.needed if repair is not None else 0,
+        lower_bound=max(0, repair.numbers.lower_bound - repair.under_way) if repair is not None else 0,
+        blocked=repair.numbers.blocked if repair is not None else 0,
+        proof=(why_no_fewer(repair.component) or None) if repair is not None else None,
+        wait=repair_wait(repair.component, repair.wait, account.moves) if repair is not None and repair.wait else None,
+    )
+
+
+def _selects(selection: Selection, row: _Row) -> bool:
+    state, entry = selection.state, row.entry
+    return (
+        selection.matches(entry.namespace, entry.of)
+        and (not selection.workload or selection.workload in {f"{one.kind}/{one.name}" for one in entry.members})
+        and (not state or (entry.violated or row.moving > 0 if state == VIOLATED else row.state == state))
+        and (not selection.reason or row.reason == selection.reason)
+    )
+
+
+def _resting_state(known: set[State], group: ComponentPlan | None) -> RowState:
+    """Return what happens to a row whose rules have these states, of which nothing moves."""
+    if not known & _BROKEN:
+        return RowState.UNKNOWN if State.UNKNOWN in known else RowState.SATISFIED
+    if group is None:
+        return RowState.REPORTED if known & _BROKEN == {State.VIOLATED} else RowState.UNREPAIRABLE
+    return RowState.UNREPAIRABLE if group.state in {State.INFEASIBLE, State.UNFIXABLE} else RowState.WAITING
+
+
+def _above_limit(limit: EvaluatedLimit) -> int:
+    return max(0, -limit.headroom)
+
+
+def _above_skew(group: EvaluatedGroup) -> int:
+    violated = (one.counts for one in (*group.hard, *group.soft) if one.counts.violated)
+    return max((count_above(one.by_domain.filled.values(), constraint_bounds(one)) for one in violated), default=0)
+
+
+def _count_members(entries: Iterable[_Entry]) -> int:
+    return len(frozenset[Reference]().union(*(entry.members for entry in entries)))
+
+
+def _room(entry: _Entry) -> int | None:
+    """Return how many pods fit into the largest domain of the rule that has least room, None without a bound."""
+    rooms = [limit.headroom for limit in entry.limits if limit.counts]
+    for group in entry.spread:
+        for evaluated in group.hard:
+            most, held = constraint_bounds(evaluated.counts).max, evaluated.counts.by_domain.filled
+            if most is not None and held:
+                rooms.append(most - max(held.values()))
+    return min(rooms, default=None)
+
+
+def _divide(rows: Sequence[_Row]) -> Facets:
+    states = Counter(row.state for row in rows)
+    reasons = Counter(row.reason for row in rows if row.reason)
+    namespaces = Counter(row.entry.namespace for row in rows if row.entry.violated)
+    listed = namespaces.most_common(_MOST_NAMESPACES)
+    return Facets(
+        states=tuple(FacetEntry(name=state, number=states[state]) for state in RowState if states[state]),
+        reasons=tuple(_facet_entries(reasons.most_common())),
+        namespaces=tuple(_facet_entries(listed)),
+        other_namespaces=len(namespaces) - len(listed),
+        other_rows=namespaces.total() - sum(number for _, number in listed),
+    )
+
+
+def _facet_entries(numbers: Iterable[tuple[str, int]]) -> Iterator[FacetEntry]:
+    return (FacetEntry(name=name, number=number) for name, number in numbers)

@@ -1,0 +1,340 @@
+"""Phrases that plan, report, explanation and prediction share: names, counts, limits, the proof, the searches."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import starmap
+from typing import Final, Protocol
+
+from rebalancer.account.numbers import PlanNumbers
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.documents.domain_counts import FEW, ListedCounts, list_counts
+from rebalancer.model.facts import Refusal
+from rebalancer.model.nodes import HOSTNAME
+from rebalancer.model.reasons import State
+from rebalancer.model.snapshot import Snapshot, get_known_time
+from rebalancer.model.words import SHORT_KEYS, format_duration, format_rest, name_list, plural, short_key
+from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
+from rebalancer.planning.eviction import Eviction, ViolatedRequirement
+from rebalancer.planning.expected_counts import expected_worst
+from rebalancer.planning.plan import ComponentPlan
+from rebalancer.planning.search.driver import Flaw
+from rebalancer.planning.search.report import Method
+from rebalancer.scheduling.predict import Prediction
+from rebalancer.scheduling.preemption import describe_preemptions
+
+_MOST_NODES = 6
+"""Up to this many candidate nodes are listed; the rest are counted."""
+
+_LONG_GRACE: Final = timedelta(minutes=10)
+"""A grace period that is longer is named."""
+
+
+_METHODS: Final[Mapping[str, str]] = {
+    Method.CERTIFICATE: "a certificate (arithmetic on the counts)",
+    Method.CONTINGENT: "a contingent plan for the whole repair",
+    Method.FORCED: "a step that is forced by itself",
+    Method.LOOKAHEAD: "lookahead on the real nodes",
+    Method.PARTIAL: "a partial repair",
+    Method.PREEMPTION: "a repair by preemption",
+}
+_FLAWS: Final[Mapping[str, str]] = {
+    "NotNearer": "the minimum would not fall",
+    "Pending": "a pod would stay pending",
+    "Worse": "a constraint would be exceeded by more",
+    "Closed": "no node would admit a further pod",
+    "Unknown": "the scheduler's choices could not be followed",
+}
+"""By the name of a flaw in documents."""
+
+
+def domain_name(key: str, domain: str) -> str:
+    """Name a domain at the start of a sentence: `Zone c`, or `Domain r1 of example.com/rack`."""
+    return f"{SHORT_KEYS[key].capitalize()} {domain}" if key in SHORT_KEYS else f"Domain {domain} of {key}"
+
+
+def key_text(key: Mapping[str, str]) -> str:
+    """Name the pods that a limit counts: a workload as `kubectl` does, labels by their values."""
+    if key.keys() == {"workload"}:
+        return key["workload"]
+    return ",".join(starmap(_label_text, key.items()))
+
+
+def _label_text(label: str, value: str) -> str:
+    return value if label == "workload" else f"{label.rpartition('/')[2]}={value}"
+
+
+class _Named(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class _Likely(Protocol):
+    @property
+    def values(self) -> Sequence[str]: ...
+
+    @property
+    def more(self) -> int: ...
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """Say how long ago a moment was, in its largest unit: `12s ago`."""
+    seconds = max(0, int((now - moment).total_seconds()))
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit} ago"
+    return f"{seconds}s ago"
+
+
+def from_now(moment: datetime, now: datetime) -> str:
+    """Say in how long a moment comes, and when that is: `in 3m36s (2026-01-05 08:05:12Z)`."""
+    if get_known_time(now) is None:
+        return f"at {moment:%Y-%m-%d %H:%M:%SZ}"
+    left = format_rest(moment - now) if moment > now else "0s"
+    return f"in {left} ({moment:%Y-%m-%d %H:%M:%SZ})"
+
+
+def end_text(
+    until: datetime | None, ends_with: str, now: datetime, usual: int | None = None, *, verb: str = "goes on"
+) -> str:
+    """Say when a wait ends; `usual` is how many seconds it usually takes. Begins with a verb."""
+    if until is not None:
+        return f"{verb} {from_now(until, now)}"
+    if not ends_with:
+        return "does not end by itself"
+    took = f", usually {format_duration(timedelta(seconds=usual))}" if usual is not None else ""
+    return f"{verb} {ends_with}{took}"
+
+
+def wait_end(refusal: Refusal, said: datetime) -> str:
+    """Say when what a refusal keeps goes on, as it was said then; begins with a verb."""
+    end = refusal.end
+    if get_known_time(said) is None and end.after is not None:
+        return f"goes on in {format_rest(end.after)}"
+    return end_text(end.until(said), end.event, said)
+
+
+def domains_text(domains: Mapping[str, _Likely]) -> str:
+    """Name the domains that may receive a replacement, nodes last; "any feasible node" where none is known."""
+    named = [
+        f"{short_key(key)} {'/'.join(likely.values)}{f' or {likely.more} more' if likely.more else ''}"
+        for key, likely in sorted(domains.items(), key=lambda item: item[0] == HOSTNAME)
+        if likely.values
+    ]
+    return ", ".join(named) or "any feasible node"
+
+
+def portion(number: int, total: int, noun: str, verb: str) -> str:
+    """Say for how many of all a verb holds; `verb` is in the plural: `1 of 2 limits hold`, `1 of 1 limit holds`."""
+    return f"{number} of {plural(total, noun)} {verb}{'s' if total == 1 else ''}"
+
+
+def workload_names(workloads: Sequence[_Named]) -> str:
+    """List the first workloads with their kinds and count the others."""
+    shown = ", ".join(f"{workload.name} ({workload.kind})" for workload in workloads[:3])
+    return shown + (f" and {len(workloads) - 3} more" if len(workloads) > 3 else "")
+
+
+def counts_change(before: Mapping[str, int], after: Mapping[str, int], *, wide: bool = False) -> str:
+    """Show counts by domain, before and after; `after` is empty where it is not known.
+
+    Many domains are summarized unless `wide`.
+    """
+    listed = list_counts(before, after)
+    return listed_text(listed, wide=wide)
+
+
+def listed_text(listed: ListedCounts, *, wide: bool = False) -> str:
+    """Show listed counts, before and after where that is another; see `counts_change`."""
+    before, after = listed.before, listed.after
+    unchanged = not after or after == before
+    if len(before) + listed.empty > FEW and not wide:
+        start, end = _range(before, listed.empty), _range(after, listed.empty)
+        return start if unchanged else f"{start} -> {end}"
+    start = " ".join(f"{domain or '(empty)'}:{count}" for domain, count in before.items()) or "no domains"
+    end = "" if unchanged else f" -> {' '.join(map(str, after.values()))}"
+    others = f" ({plural(listed.empty, 'empty domain')} more)" if listed.empty else ""
+    return f"{start}{end}{others}"
+
+
+def _range(counts: Mapping[str, int], empty: int) -> str:
+    least = 0 if empty else min(counts.values(), default=0)
+    return f"{least} to {max(counts.values(), default=0)} over {len(counts) + empty} domains"
+
+
+def proof_text(evictions: int, lower_bound: int) -> str:
+    """Say how many evictions a repair takes, and whether that is the proved minimum."""
+    if evictions == lower_bound:
+        return f"{plural(evictions, 'eviction')} (proved minimum)"
+    return f"{plural(evictions, 'eviction')} (lower bound {lower_bound}, gap {evictions - lower_bound})"
+
+
+def why_no_fewer(group: ComponentPlan) -> str:
+    """Say why no fewer evictions repair a group, and why the repair may take more; "" where no number is known."""
+    return "; ".join(str(fact) for fact in (group.proof, group.detour) if fact is not None)
+
+
+class _Parts(Protocol):
+    @property
+    def now(self) -> int: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def later(self) -> int: ...
+
+    @property
+    def blocked(self) -> int: ...
+
+
+def numbers_text(numbers: _Parts) -> str:
+    """List the parts of a repair's evictions that are not zero: `1 now, 3 waiting`."""
+    parts = ((name, getattr(numbers, name)) for name in ("now", "waiting", "later", "blocked"))
+    return ", ".join(f"{number} {name}" for name, number in parts if number)
+
+
+def repair_cost(group: ComponentPlan, numbers: PlanNumbers) -> str:
+    """Say how many evictions the whole repair of a group takes, or a partial one, and which parts these have."""
+    if group.evictions:
+        return f"{proof_text(group.evictions, group.lower_bound)}: {numbers_text(numbers)}"
+    return f"{plural(numbers.partial, 'eviction')} for a partial repair: {numbers_text(numbers)}"
+
+
+def component_text(group: ComponentPlan, relaxations: Relaxations = NO_RELAXATIONS) -> str:
+    """Say why a component is not repaired, or not further now, and what would make it feasible; "" if it is."""
+    return "" if group.refusal is None else f"{group.refusal}{relaxations.get(group.name, '')}"
+
+
+def eviction_text(eviction: Eviction) -> str:
+    """Return why a pod of this node is evicted: the counts of its domains and their bounds.
+
+    And which pods are preempted for its replacement, and how long it may take to end, where that is longer than
+    anybody expects.
+    """
+    parts = []
+    for requirement in eviction.repair.violated:
+        domain = requirement.domain.get(eviction.pod.node or "")
+        if domain is not None:
+            parts.append(
+                f"{requirement.key} {domain} holds {plural(requirement.held[domain], 'pod')}, "
+                f"the emptiest domain {requirement.emptiest}, {_requirement_text(requirement)}"
+            )
+    why = "; ".join(parts) or "a pending pod finds a node once this pod is evicted"
+    why += preempted_text(eviction)
+    grace = timedelta(seconds=eviction.pod.grace_seconds)
+    if grace <= _LONG_GRACE:
+        return why
+    return f"{why}. The pod may take {format_duration(grace)} to end (terminationGracePeriodSeconds)"
+
+
+def preempted_text(eviction: Eviction) -> str:
+    """Say which pods are preempted for the replacement of an eviction; "" where none is. It continues a sentence."""
+    outcomes = [f"{name_list(map(str, one.pods))} on {one.node}" for one in eviction.repair.preempts]
+    return f". kube-scheduler preempts {', or '.join(outcomes)} for its replacement" if outcomes else ""
+
+
+def _requirement_text(requirement: ViolatedRequirement) -> str:
+    if requirement.limit:
+        return f"limit {requirement.limit} ({requirement.bound})"
+    return f"maxSkew is {requirement.bound}"
+
+
+def certainty(eviction: Eviction) -> str:
+    """Say how certain it is that an eviction helps, and whether the repair may cost one more."""
+    text = "forced" if eviction.forced else "predicted, not forced"
+    return f"{text}; the repair may take one eviction above the minimum" if eviction.repair.extra else text
+
+
+def limit_change(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapshot: Snapshot) -> str:
+    """Show a limit with the count of its worst domain, before and after."""
+    pods = f" of {key_text(limit.key)}" if limit.key else ""
+    bound = f"{limit.rule.bound} per {short_key(limit.topology_key)}"
+    text = f"limit {limit.group}/{limit.limit}{pods} ({bound}): {_worst_count(limit)}"
+    expected = expected_worst(limit, evictions, snapshot)
+    if expected is None:
+        return text
+    number, certain = expected
+    return f"{text} -> {'' if certain else 'at most '}{_count_text(limit, number)}"
+
+
+def _worst_count(limit: EvaluatedLimit) -> str:
+    if limit.max_skew is not None:
+        return f"skew {limit.maximum - limit.minimum}"
+    count = _count_text(limit, limit.minimum if limit.min_pods is not None else limit.maximum)
+    return f"{count} in {limit.worst}" if limit.worst is not None else count
+
+
+def _count_text(limit: EvaluatedLimit, number: int) -> str:
+    if limit.max_skew is not None:
+        return str(number)
+    percent = f" ({round(100 * number / limit.total)}%)" if limit.total else ""
+    return f"{number} of {limit.total}{percent}"
+
+
+def unsatisfied_limits(limits: Iterable[EvaluatedLimit]) -> list[EvaluatedLimit]:
+    """Return the limits that are not satisfied."""
+    return [limit for limit in limits if limit.state is not State.SATISFIED]
+
+
+def prediction_summary(prediction: Prediction) -> str:
+    """Say in one or two sentences where the scheduler would place the pod, and how certain that is."""
+    caveat = f" Not predictable: {prediction.unpredictable.message}." if prediction.unpredictable is not None else ""
+    if not prediction.feasible:
+        outlook = prediction.preemption
+        preempts = "" if outlook is None or outlook.excluded else f" It would {describe_preemptions(outlook)}."
+        return f"{prediction.pod} would stay Pending: {prediction.failure}{preempts}{caveat}"
+    feasible = f"{portion(len(prediction.feasible), len(prediction.nodes), 'node', 'fit')} {prediction.pod}"
+    certain = ", ".join(f"{key}={value}" for key, value in prediction.certain.items())
+    certain_text = f" Certain: {certain}." if certain else ""
+    return f"{feasible}; {_scheduler_choice(prediction)}.{certain_text}{caveat}"
+
+
+def _scheduler_choice(prediction: Prediction) -> str:
+    sample = ""
+    if prediction.sampled:
+        sample = f" of the {prediction.scored:,} that it scores (percentageOfNodesToScore: 100 makes it score all)"
+        if prediction.candidates == prediction.feasible:
+            return f"kube-scheduler may pick any of them: it picks the best{sample}"
+    names = sorted(prediction.candidates)
+    more = f" or {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
+    one_of = "" if len(names) == 1 else "one of "
+    best = f": the best{sample}" if sample else ""
+    return f"kube-scheduler picks {one_of}{', '.join(names[:_MOST_NODES])}{more}{best}"
+
+
+def flaw_name(flaw: Flaw) -> str:
+    """Return the name of a flaw in documents."""
+    return "".join(part.capitalize() for part in flaw.name.split("_"))
+
+
+class _Attempt(Protocol):
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def answered(self) -> bool: ...
+
+    @property
+    def rejected(self) -> Mapping[str, int]: ...
+
+    @property
+    def limit_reached(self) -> bool: ...
+
+
+def method_lines(method: str | None, attempts: Iterable[_Attempt]) -> Iterator[str]:
+    """Yield which method found the step of a component, and the result of each other method."""
+    if method is not None:
+        yield f"found by {_METHODS[method]}"
+    for attempt in attempts:
+        if not attempt.answered:
+            yield f"not by {_METHODS[attempt.method]}: {_outcome(attempt)}"
+
+
+def _outcome(attempt: _Attempt) -> str:
+    parts = [f"{plural(number, 'candidate')} rejected, {_FLAWS[flaw]}" for flaw, number in attempt.rejected.items()]
+    if attempt.limit_reached:
+        parts.append("the search limit was reached")
+    return "; ".join(parts) or "it does not apply"

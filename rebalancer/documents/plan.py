@@ -1,0 +1,535 @@
+"""The Plan document: evictions that may go now, evictions that wait, groups with their proof, refusals."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from itertools import count, groupby
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
+from rebalancer.admission.approval import plan_hash
+from rebalancer.assessment.assess import EvaluatedGroup
+from rebalancer.documents.document import (
+    API_VERSION,
+    CamelCaseStruct,
+    Counts,
+    LeftOut,
+    Number,
+    Text,
+    WorkloadName,
+    fit_json,
+    workload_name,
+)
+from rebalancer.documents.domain_counts import list_counts
+from rebalancer.documents.phrases import certainty, component_text, eviction_text, flaw_name, limit_change, why_no_fewer
+from rebalancer.documents.plan_notes import NO_NOTES, PlanNotes
+from rebalancer.documents.waits import (
+    NextMove,
+    Usual,
+    describe_end,
+    find_next_end,
+    find_usual,
+    likely_domains,
+    next_move,
+)
+from rebalancer.model.approvals import Proposal
+from rebalancer.model.moves import Move
+from rebalancer.model.reasons import State
+from rebalancer.model.snapshot import Snapshot, get_known_time
+from rebalancer.model.words import name_list
+from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.expected_counts import expected_counts
+from rebalancer.planning.fates import Fates, Goes, Never
+from rebalancer.planning.plan import ComponentPlan, Plan, PlanRefusal
+from rebalancer.planning.scope import components as planning_scope
+from rebalancer.planning.scope.budgets import StepExceedsBudget
+from rebalancer.planning.scope.components import current_counts
+from rebalancer.planning.search.report import Attempt
+
+
+class PlannedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
+    """A constraint of a group."""
+
+    topology_key: Text
+    max_skew: Annotated[int, Meta(ge=1)]
+    when_unsatisfiable: Text
+
+
+class PlannedLimit(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A limit of the policy; `change` has its pods, bound and worst domain before and after, "" of a satisfied one."""
+
+    group: Text
+    limit: Text
+    change: str = ""
+
+
+class Totals(CamelCaseStruct, frozen=True, kw_only=True):
+    """Numbers of evictions: `now` + `waiting` + `later` = `evictions` of what can be repaired.
+
+    `now` may be sent, `waiting` are decided and held by a budget or the order, `later` are needed and not decided yet.
+    `blocked` are needed for violations that cannot be repaired now. `partial` of `now` and `waiting` repair a violation
+    only in part. `lowerBound` is the proved minimum of `evictions`, `blockedLowerBound` that of `blocked`; `optimal`:
+    `evictions` is its minimum. `nextAt` is the first moment at which a wait ends, null where no such time is known.
+    """
+
+    evictions: Number
+    now: Number
+    waiting: Number
+    later: Number
+    blocked: Number
+    partial: Number
+    lower_bound: Number
+    blocked_lower_bound: Number
+    optimal: bool
+    next_at: datetime | None = None
+
+
+class PredictedPlacement(CamelCaseStruct, frozen=True, kw_only=True):
+    """Domains that may receive the replacement, by topology key. `forced`: the scheduler has no other choice."""
+
+    forced: bool
+    domains: Mapping[str, tuple[str, ...]]
+
+
+class PreemptedPods(CamelCaseStruct, frozen=True, kw_only=True):
+    """The pods, as NAMESPACE/NAME, that are preempted if the replacement is placed on this node."""
+
+    node: Text
+    pods: tuple[Text, ...]
+
+
+class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """An eviction that may go now.
+
+    `preempts`, only of a repair by preemption, are the outcomes of which one will be for its replacement.
+    """
+
+    step: Annotated[int, Meta(ge=1)]
+    namespace: Text
+    pod: Text
+    uid: str
+    node: Text
+    workload: WorkloadName
+    reason: Text
+    message: str
+    predicted: PredictedPlacement
+    preempts: tuple[PreemptedPods, ...] = ()
+
+
+class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A planned eviction that waits; `for` is a reason. The steps of these follow those of the evictions that may go.
+
+    The wait ends at `until`, or where no time can be known with the event `endsWith`; with neither it does not end by
+    itself. `then` is what follows, this wait alone considered. `usual` is how long the last moves of the workload took,
+    of a wait that the end of a move ends; it is absent where that is not known.
+    """
+
+    step: Annotated[int, Meta(ge=1)]
+    namespace: Text
+    pod: Text
+    uid: str
+    node: str
+    workload: WorkloadName
+    for_: Text = msgspec.field(name="for")
+    message: str
+    until: datetime | None
+    ends_with: str
+    then: NextMove
+    usual: Usual | None = None
+
+
+class SearchAttempt(CamelCaseStruct, frozen=True, kw_only=True):
+    """A method that was tried: whether it gave the step, and how many candidates it rejected for which reason.
+
+    `limitReached`: it did not visit every candidate.
+    """
+
+    method: Text
+    answered: bool
+    rejected: Mapping[str, Number]
+    limit_reached: bool
+
+
+class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
+    """Groups and limits that are repaired together: the proof, the counts before and after, the state.
+
+    `step` is that of its evictions now and waiting, null where none is decided.
+
+    `evictions` is the number that the whole repair takes, also where it cannot be made now; `now`, `waiting`, `later`
+    and `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting. Of more
+    than twelve domains only those that hold pods before or after are listed; `emptyDomains` is the number of others.
+    `method` is the method that found the step (certificate, contingent, forced, lookahead, partial, preemption), null
+    where there is no step. `until` and `endsWith` are the end of what `reason` says, as of a waiting eviction;
+    `attempts` are all methods that were tried, in order. `proof` says why no fewer evictions are enough, and why the
+    repair may take more, null where no number of evictions is known. `certainty` says whether the scheduler is forced
+    to place the replacements there, "" where there is no step. `brief` is what stands in the way in a few words.
+    """
+
+    namespace: Text
+    workloads: tuple[WorkloadName, ...]
+    constraints: tuple[PlannedConstraint, ...]
+    limits: tuple[PlannedLimit, ...]
+    evictions: Number
+    now: Number
+    waiting: Number
+    later: Number
+    blocked: Number
+    lower_bound: Number
+    optimal: bool
+    proof: str | None
+    before: Mapping[str, Counts]
+    after: Mapping[str, Counts]
+    empty_domains: Mapping[str, Number]
+    state: Text
+    reason: str | None
+    message: str
+    until: datetime | None
+    ends_with: str
+    method: str | None
+    attempts: tuple[SearchAttempt, ...]
+    step: Annotated[int, Meta(ge=1)] | None = None
+    certainty: str = ""
+    brief: str = ""
+
+    @property
+    def is_repairable(self) -> bool:
+        """Whether evictions repair it completely, now or once something else is over."""
+        return self.state == State.VIOLATED and bool(self.evictions)
+
+
+class PlannedRefusal(CamelCaseStruct, frozen=True, kw_only=True):
+    """A pod that is not evicted; without `pod`, the whole workload."""
+
+    namespace: Text
+    workload: WorkloadName
+    pod: str | None
+    reason: Text
+    message: str
+
+
+class UnknownWorkload(CamelCaseStruct, frozen=True, kw_only=True):
+    """A workload that violates nothing that could be counted, and of which not everything could."""
+
+    namespace: Text
+    workload: WorkloadName
+
+
+class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """A plan. `generatedAt` is the snapshot's time; it and `expiresAt` are null where the snapshot has none.
+
+    `planHash` stands for the evictions, their order and the policy; in mode Approve also for the time of the proposal.
+    Of the `unknown` workloads nobody can say from what was read whether they satisfy their constraints and limits; of
+    the others outside of the plan `satisfied` do, and `unplanned` violate only what evictions do not repair. `notes`
+    are lines about pods that stay for their volumes, about domains without nodes and about capacity that is needed.
+    `acting` says what the controller does with the plan, `policy_source` which policy it is made by, "" if that needs
+    no words. `unread` are kinds without which nothing is known of what is to be repaired, and that were not read.
+    `left_out` counts the rows that lists of a stored plan have lost, which would have been too large.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "Plan"
+    generated_at: datetime | None
+    expires_at: datetime | None
+    plan_hash: Text
+    snapshot_hash: Text
+    policy_hash: Text
+    totals: Totals
+    evictions: tuple[PlannedEviction, ...]
+    waiting: tuple[WaitingEviction, ...]
+    groups: tuple[PlannedGroup, ...]
+    refusals: tuple[PlannedRefusal, ...]
+    unknown: tuple[UnknownWorkload, ...] = ()
+    satisfied: Number = 0
+    unplanned: Number = 0
+    notes: tuple[str, ...] = ()
+    acting: str = ""
+    policy_source: str = ""
+    unread: tuple[Text, ...] = ()
+    left_out: LeftOut = msgspec.field(default_factory=dict)
+
+
+_NEEDED: Final = frozenset({"Pod", "Node"})
+"""Kinds without which nothing is known of what is to be repaired."""
+
+_LISTS: Final = ("refusals", "unknown", "waiting", "groups")
+"""The lists of which a plan that would be too large to be stored loses rows; never an eviction that goes now."""
+
+
+def fit_plan(document: PlanDocument, most: int) -> str:
+    """Return a plan as JSON of at most `most` bytes; what is larger loses rows."""
+    return fit_json(document, _LISTS, most).decode()
+
+
+def plan_document(
+    plan: Plan,
+    snapshot: Snapshot,
+    relaxations: Relaxations = NO_RELAXATIONS,
+    beside: PlanNotes = NO_NOTES,
+    *,
+    acting: str = "",
+    policy_source: str = "",
+) -> PlanDocument:
+    """Convert a plan to its document; `relaxations` say what would make infeasible groups feasible."""
+    numbers = group_numbers(plan)
+    known = get_known_time(plan.made_at)
+    return PlanDocument(
+        generated_at=known,
+        expires_at=get_known_time(plan.expires_at) if known else None,
+        plan_hash=plan_hash(plan.fates.going, plan.policy_hash),
+        snapshot_hash=snapshot_hash(snapshot, {group.component.namespace for group in plan.components}),
+        policy_hash=plan.policy_hash,
+        totals=_totals(add_numbers(numbers.values()), plan),
+        evictions=tuple(map(planned_eviction, plan.fates.going)),
+        waiting=tuple(waiting_evictions(plan, plan.fates)),
+        groups=tuple(_planned_groups(plan, numbers, snapshot, relaxations)),
+        refusals=(*map(_planned_refusal, plan.refusals), *_never_allowed(plan)),
+        unknown=tuple(
+            UnknownWorkload(namespace=reference.namespace, workload=workload_name(reference))
+            for reference in beside.unknown
+        ),
+        satisfied=beside.satisfied,
+        unplanned=beside.unplanned,
+        notes=beside.lines,
+        acting=acting,
+        policy_source=policy_source,
+        unread=tuple(sorted(snapshot.unknown & _NEEDED)),
+    )
+
+
+def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snapshot: Snapshot) -> PlanDocument:
+    """Return the part of a plan that is proposed for approval, or is approved and not yet carried out, and no more.
+
+    Its evictions are listed as such even where a budget holds them back at the moment: they are what is approved. Each
+    repair has a step of its own again: planning numbers only those of which something goes now.
+    """
+    planned = {eviction.pod.uid: eviction for eviction in plan.fates.evictions}
+    chosen = [planned[uid] for uid in proposal.uids if uid in planned]
+    steps = dict(zip(dict.fromkeys(eviction.group for eviction in chosen), count(1), strict=False))
+    evictions = [
+        msgspec.structs.replace(one, repair=msgspec.structs.replace(one.repair, step=steps[one.group]))
+        for one in chosen
+    ]
+    groups = tuple(group for group in plan.components if group.name in steps)
+    part = msgspec.structs.replace(
+        plan, expires_at=expires_at, fates=Fates(tuple(map(Goes, evictions))), components=groups, refusals=()
+    )
+    return msgspec.structs.replace(plan_document(part, snapshot), plan_hash=proposal.hash)
+
+
+def plan_totals(plan: Plan) -> Totals:
+    """Return the sums of a plan."""
+    return _totals(plan_numbers(plan), plan)
+
+
+def _totals(numbers: PlanNumbers, plan: Plan) -> Totals:
+    waits = (*(waiting.refusal for waiting in plan.fates.kept), *(group.refusal for group in plan.components))
+    once = {id(refusal): refusal for refusal in waits if refusal is not None}  # most evictions share one with others
+    next_at = find_next_end(once.values(), get_known_time(plan.made_at))
+    return Totals(evictions=numbers.evictions, optimal=numbers.optimal, next_at=next_at, **numbers._asdict())
+
+
+def planned_eviction(eviction: Eviction) -> PlannedEviction:
+    """Convert an eviction to its entry."""
+    pod = eviction.pod
+    return PlannedEviction(
+        step=eviction.step,
+        namespace=pod.namespace,
+        pod=pod.name,
+        uid=pod.uid,
+        node=pod.node or "",
+        workload=workload_name(eviction.workload),
+        reason=eviction.cause,
+        message=eviction_text(eviction),
+        predicted=PredictedPlacement(
+            forced=eviction.forced, domains={target.topology_key: target.values for target in eviction.targets}
+        ),
+        preempts=tuple(
+            PreemptedPods(node=outcome.node, pods=tuple(map(str, outcome.pods))) for outcome in eviction.repair.preempts
+        ),
+    )
+
+
+def number_steps(plan: Plan) -> Mapping[str, int]:
+    """Return the number of the step of each group whose evictions go now or wait: those that go now come first."""
+    steps = {eviction.group: eviction.step for eviction in plan.fates.going}
+    following = count(max(steps.values(), default=0) + 1)
+    for waiting in plan.fates.waiting:
+        if waiting.eviction.group not in steps:
+            steps[waiting.eviction.group] = next(following)
+    return steps
+
+
+def waiting_evictions(plan: Plan, fates: Fates, moves: Sequence[Move] = ()) -> Iterator[WaitingEviction]:
+    """Yield the entries of the evictions of a plan that wait by these fates; `moves` are those of the memory."""
+    steps = number_steps(plan)
+    name = cache(workload_name)
+    usual = cache(lambda workload: find_usual(moves, [workload]))
+    # Rows share what is equal: 45,000 of them take 12 MiB more where each has its own.
+    for (refusal, repair), together in groupby(
+        fates.waiting, key=lambda waiting: (waiting.refusal, waiting.eviction.repair)
+    ):
+        message, domains, step = str(refusal), likely_domains(repair.targets), steps[repair.group]
+        until, ends_with = describe_end(refusal, plan.made_at)
+        for waiting in together:
+            pod = waiting.eviction.pod
+            yield WaitingEviction(
+                step=step,
+                namespace=pod.namespace,
+                pod=pod.name,
+                uid=pod.uid,
+                node=pod.node or "",
+                workload=name(waiting.eviction.workload),
+                for_=refusal.reason,
+                message=message,
+                until=until,
+                ends_with=ends_with,
+                then=next_move(pod, domains),
+                usual=usual(waiting.eviction.workload) if refusal.end.of_move else None,
+            )
+
+
+def _planned_groups(
+    plan: Plan, numbers: Mapping[str, PlanNumbers], snapshot: Snapshot, relaxations: Relaxations
+) -> Iterator[PlannedGroup]:
+    evictions, steps = plan.fates.decided, number_steps(plan)
+    for group in plan.components:
+        decided = evictions.get(group.name, ())
+        after = expected_counts(group, decided, snapshot)
+        limits = [
+            PlannedLimit(
+                group=limit.group,
+                limit=limit.limit,
+                change="" if limit.state is State.SATISFIED else limit_change(limit, decided, snapshot),
+            )
+            for limit in group.limits
+        ]
+        certain = certainty(decided[0]) if decided else ""
+        yield _planned_group(
+            group, numbers[group.name], after, relaxations, plan.made_at, limits, certain, steps.get(group.name)
+        )
+
+
+def _planned_group(
+    group: ComponentPlan,
+    numbers: PlanNumbers,
+    after: planning_scope.Counts,
+    relaxations: Relaxations,
+    made_at: datetime,
+    limits: Sequence[PlannedLimit],
+    certain: str,
+    step: int | None,
+) -> PlannedGroup:
+    until, ends_with = describe_end(group.refusal, made_at)
+    listed = {key: list_counts(counts, after.get(key, {})) for key, counts in current_counts(group.component).items()}
+    return PlannedGroup(
+        namespace=group.component.namespace,
+        workloads=tuple(workload_name(workload) for workload in group.workloads),
+        constraints=tuple(_hard_constraints(group.groups)),
+        limits=tuple(limits),
+        evictions=group.evictions,
+        now=numbers.now,
+        waiting=numbers.waiting,
+        later=numbers.later,
+        blocked=numbers.blocked,
+        lower_bound=group.lower_bound,
+        optimal=group.optimal,
+        proof=why_no_fewer(group) or None,
+        before={key: counts.before for key, counts in listed.items()},
+        after={key: counts.after for key, counts in listed.items() if key in after},
+        empty_domains={key: counts.empty for key, counts in listed.items()},
+        state=group.state,
+        reason=group.reason,
+        message=component_text(group, relaxations),
+        until=until,
+        ends_with=ends_with,
+        method=group.method,
+        attempts=tuple(search_attempt(attempt) for attempt in group.attempts),
+        step=step,
+        certainty=certain,
+        brief=_brief(group),
+    )
+
+
+def _brief(group: ComponentPlan) -> str:
+    cause = group.refusal
+    if isinstance(cause, StepExceedsBudget) and cause.budgets:
+        allows = f"{cause.allowed} at once" if cause.allowed else "none"
+        return f"PDB {name_list(cause.budgets)} {'allow' if len(cause.budgets) > 1 else 'allows'} {allows}"
+    return str(group.reason or group.state)
+
+
+def search_attempt(attempt: Attempt) -> SearchAttempt:
+    """Convert a method that was tried."""
+    rejected = {flaw_name(flaw): number for flaw, number in attempt.rejected}
+    return SearchAttempt(
+        method=attempt.method, answered=attempt.answered, rejected=rejected, limit_reached=attempt.limit_reached
+    )
+
+
+def _hard_constraints(groups: Iterable[EvaluatedGroup]) -> Iterable[PlannedConstraint]:
+    """Return the hard constraints of the groups, each once."""
+    constraints = [
+        PlannedConstraint(
+            topology_key=evaluated.constraint.key,
+            max_skew=evaluated.constraint.max_skew,
+            when_unsatisfiable=evaluated.constraint.when_unsatisfiable,
+        )
+        for group in groups
+        for evaluated in group.hard
+    ]
+    return dict.fromkeys(constraints)
+
+
+def _planned_refusal(refusal: PlanRefusal) -> PlannedRefusal:
+    return PlannedRefusal(
+        namespace=refusal.workload.namespace,
+        workload=workload_name(refusal.workload),
+        pod=refusal.pod,
+        reason=refusal.reason,
+        message=str(refusal.refusal),
+    )
+
+
+def _never_allowed(plan: Plan) -> Iterator[PlannedRefusal]:
+    """Convert the evictions that no budget ever allows: they do not wait for anything."""
+    for waiting in plan.fates.kept:
+        if isinstance(waiting, Never):
+            eviction = waiting.eviction
+            yield PlannedRefusal(
+                namespace=eviction.workload.namespace,
+                workload=workload_name(eviction.workload),
+                pod=eviction.pod.name,
+                reason=waiting.reason,
+                message=str(waiting.refusal),
+            )
+
+
+def snapshot_hash(snapshot: Snapshot, namespaces: set[str]) -> str:
+    """Hash what a plan depends on: pods and disruption budgets of its namespaces, and what nodes offer.
+
+    Fields that change without effect (renewal times, resource versions) are left out. Returns 16 hex digits.
+    """
+    digest = hashlib.sha256()
+    of_labels: dict[int, list[tuple[str, str]]] = {}  # by identity: thousands of pods share a label set
+    for namespace in sorted(namespaces):
+        rows = []
+        for pod in snapshot.pods_in.get(namespace, ()):
+            labels = of_labels.get(id(pod.labels))
+            if labels is None:
+                labels = of_labels[id(pod.labels)] = sorted(pod.labels.items())
+            rows.append((namespace, pod.name, pod.uid, pod.node, pod.ready, pod.terminating, labels))
+        budgets = [
+            (namespace, budget.name, budget.allowed, budget.desired_healthy)
+            for budget in snapshot.budgets_in.get(namespace, ())
+        ]
+        digest.update(msgspec.json.encode((rows, budgets)))
+    if namespaces:
+        for node in snapshot.nodes:
+            offer = (node.name, sorted(node.labels.items()), node.taints, node.allocatable, node.unschedulable)
+            digest.update(msgspec.json.encode(offer))
+    return digest.hexdigest()[:16]

@@ -1,0 +1,106 @@
+"""Remedies: what to do about a violation, by the reason why it is not repaired, else by what caused it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from rebalancer.advice import constraints
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.documents.phrases import domain_name
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import REVISION_LABELS
+from rebalancer.model.reasons import Reason, State, ViolationCause
+from rebalancer.model.words import name_list
+
+_BY_CAUSE: Final[Mapping[ViolationCause, str]] = {
+    ViolationCause.SCALE_DOWN: "Kubernetes ignores domains when it scales down; evictions repair the spread.",
+    ViolationCause.NODE_LOST: "Bring back or uncordon the nodes of the emptiest domain.",
+    ViolationCause.ZONE_LOST: "Bring back the nodes of the domain that was lost.",
+    ViolationCause.LABELS_CHANGED: "Restore the labels of pods and nodes that the constraint selects.",
+    ViolationCause.SOFT_CONSTRAINT: (
+        "A soft constraint is only a preference; whenUnsatisfiable: DoNotSchedule enforces it whenever a pod is placed."
+    ),
+    ViolationCause.UNKNOWN: "",
+}
+
+
+_REVISION_LABEL: Final[Mapping[str, str]] = dict(
+    zip(("Deployment", "StatefulSet"), REVISION_LABELS, strict=True),
+)
+"""The label by which pods of two revisions differ, where their kind has one."""
+
+
+class Violation(NamedTuple):
+    """What a remedy depends on.
+
+    `counts` are pods by domain of `topology_key`; `evictions` repair the violation, 0 where that number is not known;
+    `zero_budgets` are PodDisruptionBudgets of the pods that never allow a disruption, `failed_budgets` those that could
+    not be computed. `revision_label` tells the revisions of the pods apart, "" where no one label of all does.
+    """
+
+    reason: Reason | None
+    cause: ViolationCause | None
+    topology_key: str
+    counts: Mapping[str, int]
+    evictions: int = 0
+    zero_budgets: tuple[str, ...] = ()
+    failed_budgets: tuple[str, ...] = ()
+    revision_label: str = ""
+
+
+def find_revision_label(workloads: Iterable[Reference]) -> str:
+    """Return the label that tells the revisions of workloads apart; "" where no one label of all does."""
+    labels = {_REVISION_LABEL.get(workload.kind, "") for workload in workloads}
+    return labels.pop() if len(labels) == 1 else ""
+
+
+def remedy(violation: Violation) -> str:
+    """Say what to do about a violation; "" where nothing is known."""
+    reason = violation.reason
+    if reason is Reason.STEP_EXCEEDS_BUDGET and violation.zero_budgets:
+        return f"Allow at least one disruption in {name_list(violation.zero_budgets)}."
+    if reason in {Reason.STEP_EXCEEDS_BUDGET, Reason.BLOCKED_BY_BUDGET} and violation.failed_budgets:
+        return f"Correct what keeps {name_list(violation.failed_budgets)} from being computed."
+    return (reason.remedy if reason is not None else "") or _cause_remedy(violation)
+
+
+def _cause_remedy(violation: Violation) -> str:
+    if violation.cause is None:
+        return ""
+    if violation.cause is ViolationCause.DOMAIN_RETURNED:
+        return _returned_remedy(violation)
+    if violation.cause is ViolationCause.ROLLOUT:
+        return _rollout_remedy(violation.revision_label)
+    return _BY_CAUSE[violation.cause]
+
+
+def _rollout_remedy(label: str) -> str:
+    wait = "Wait for the rollout to finish"
+    return (
+        f"{wait}; matchLabelKeys: [{label}] keeps pods of the old revision out of the count." if label else f"{wait}."
+    )
+
+
+def _returned_remedy(violation: Violation) -> str:
+    least = min(violation.counts.values(), default=0)
+    emptiest = [domain for domain, count in violation.counts.items() if count == least]
+    came = (
+        f"{domain_name(violation.topology_key, emptiest[0])} came" if len(emptiest) == 1 else "The emptier domains came"
+    )
+    return f"{came} back after these pods were placed. Kubernetes does not move running pods; evictions do."
+
+
+def limit_remedy(limit: EvaluatedLimit, violation: Violation) -> str:
+    """Say what to do about a violated limit; where nothing enforces it, name the constraint that would."""
+    reason = violation.reason
+    settled = reason is not None and reason is not Reason.NOT_FORCED and reason.remedy
+    if limit.state is not State.VIOLATED or limit.guaranteed or settled:
+        return remedy(violation)
+    suggested = constraints.constraint_for_limit(limit)
+    if suggested is None:
+        return remedy(violation)
+    key, effect = suggested.topology_key, suggested.effect.replace(f" of {suggested.topology_key}", "")
+    enforced = (
+        f"A DoNotSchedule constraint with maxSkew {suggested.max_skew} on {key} enforces the limit: {effect}; "
+        f"rebalancer explain prints it."
+    )
+    return " ".join(filter(None, (_cause_remedy(violation), enforced)))

@@ -1,0 +1,125 @@
+"""The Simulation document: what happened on the simulated cluster, its worst moments, and the report at the end."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName
+from rebalancer.documents.report import ReportDocument
+
+
+class SimulatedEvent(CamelCaseStruct, frozen=True, kw_only=True):
+    """Something that happened; `at` is in seconds since the start."""
+
+    at: float
+    what: Text
+    object: Text
+    detail: str
+
+
+class SimulationStep(CamelCaseStruct, frozen=True, kw_only=True):
+    """What followed from one change; `change` is "" where nothing was changed.
+
+    `lowerBound` is how many evictions were proved to be needed when the first of them was sent, `withoutNode` how many
+    pods had no node at the end of the step.
+    """
+
+    change: str
+    at: float
+    evictions: Number
+    lower_bound: Number
+    without_node: Number
+
+
+class LeastHeadroom(CamelCaseStruct, frozen=True, kw_only=True):
+    """When a limit had the least headroom in pods, negative where it was violated; seen at each cycle."""
+
+    group: Text
+    limit: Text
+    namespace: Text
+    key: Mapping[str, str]
+    headroom: int
+    at: float
+
+
+class FewestReady(CamelCaseStruct, frozen=True, kw_only=True):
+    """When a workload lacked most of the pods that it wants."""
+
+    namespace: Text
+    workload: WorkloadName
+    wanted: Number
+    ready: Number
+    at: float
+
+
+class MostWithoutNode(CamelCaseStruct, frozen=True, kw_only=True):
+    """When most pods had no node."""
+
+    pods: Number
+    at: float
+
+
+class WorstMoments(CamelCaseStruct, frozen=True, kw_only=True):
+    """The worst moments: of every limit, of the workloads that lacked a pod, and of pods without a node."""
+
+    limits: tuple[LeastHeadroom, ...]
+    workloads: tuple[FewestReady, ...]
+    without_node: MostWithoutNode
+
+
+class SimulationDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """A simulation. `generatedAt` is the snapshot's time, null where it has none.
+
+    `seconds` is when something moved last, in simulated time, `settled` whether nothing moves any more; `evictions` and
+    `lowerBound` are the sums of the steps.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "Simulation"
+    generated_at: datetime | None
+    seed: int
+    settled: bool
+    seconds: float
+    cycles: Number
+    evictions: Number
+    lower_bound: Number
+    steps: tuple[SimulationStep, ...]
+    worst: WorstMoments
+    events: tuple[SimulatedEvent, ...]
+    report: ReportDocument
+
+
+class DomainLoss(CamelCaseStruct, frozen=True, kw_only=True):
+    """The loss of one domain, alone: its pods, what the repair took, and what is left at the end.
+
+    `mostMissing` is how many pods of one workload were not Ready at the worst moment, `leastHeadroom` that of the limit
+    with the least, null without a limit. `withoutNode` pods have no node at the end, `unsatisfied` constraints and
+    limits do not hold then; `left` names these.
+    """
+
+    domain: str
+    nodes: Number
+    pods: Number
+    evictions: Number
+    lower_bound: Number
+    seconds: float
+    most_missing: Number
+    least_headroom: int | None
+    without_node: Number
+    unsatisfied: Number
+    left: tuple[Text, ...] = ()
+
+
+class DomainLossesDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """The loss of every single domain of a topology key, each simulated from the same snapshot.
+
+    `withoutNode` and `left` are what remains where no domain is lost: no loss is the cause of that.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "SimulatedLosses"
+    generated_at: datetime | None
+    seed: int
+    topology_key: Text
+    losses: tuple[DomainLoss, ...]
+    without_node: Number = 0
+    left: tuple[Text, ...] = ()

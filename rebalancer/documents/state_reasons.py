@@ -1,0 +1,74 @@
+"""The state of a constraint or a limit with the planner's reason: planning knows more than the counts show."""
+
+from typing import NamedTuple
+
+from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
+from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.documents.phrases import component_text
+from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import Reason, State
+from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
+from rebalancer.planning.plan import ComponentPlan, Plan
+
+
+class StateReason(NamedTuple):
+    """The state; where it is not repaired, the reason and a sentence on it; the evictions that the repair takes."""
+
+    state: State
+    reason: Reason | None = None
+    message: str = ""
+    evictions: int = 0
+
+
+class StateReasons:
+    """States and reasons by one plan; Unknown where no domain was counted: nothing is satisfied by an empty count.
+
+    Planning handles neither soft constraints that `spread.actOn` does not list nor limits with `action: Alert`: their
+    state follows from the counts. So does that of a limit that is Infeasible by itself.
+    """
+
+    def __init__(self, plan: Plan, relaxations: Relaxations = NO_RELAXATIONS) -> None:
+        self._relaxations = relaxations
+        self._groups = {group.spread.name: planned for planned in plan.components for group in planned.groups}
+        self._limits = {limit.name: planned for planned in plan.components for limit in planned.limits}
+
+    def for_constraint(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> StateReason:
+        """Return the state and reason of one constraint of a group."""
+        if is_constraint_unknown(evaluated):
+            return _nothing_counted(evaluated.constraint.key)
+        if not (evaluated.counts.violated and evaluated.constraint.hard):
+            return StateReason(evaluated.state)
+        return self._state_reason(self._groups.get(group.spread.name), evaluated.state)
+
+    def for_limit(self, limit: EvaluatedLimit) -> StateReason:
+        """Return the state and reason of a limit."""
+        if is_limit_unknown(limit):
+            return _nothing_counted(limit.topology_key)
+        if limit.state is not State.VIOLATED:
+            return StateReason(limit.state, limit.reason)
+        return self._state_reason(self._limits.get(limit.name) if self._limits else None, limit.state)
+
+    def _state_reason(self, planned: ComponentPlan | None, otherwise: State) -> StateReason:
+        if planned is None:
+            return StateReason(otherwise)
+        message = component_text(planned, self._relaxations)
+        return StateReason(planned.state, planned.reason, message, planned.evictions)
+
+
+def is_constraint_unknown(evaluated: EvaluatedConstraint) -> bool:
+    """Return whether no domain of a constraint was counted."""
+    return not evaluated.counts.by_domain
+
+
+def is_limit_unknown(limit: EvaluatedLimit) -> bool:
+    """Return whether a limit has pods, and no domain of them was counted."""
+    return not limit.counts and limit.total > 0
+
+
+def _nothing_counted(key: str) -> StateReason:
+    return StateReason(State.UNKNOWN, message=f"no node that was read takes such pods and has the label {key}")
+
+
+def limit_workloads(limit: EvaluatedLimit) -> frozenset[Reference]:
+    """Return the workloads whose pods a limit counts."""
+    return frozenset(part.member.reference for part in limit.parts)

@@ -1,0 +1,261 @@
+"""Waits: why each repair does not go on, when that ends, and what follows then.
+
+A wait ends at a moment (`until`), with an event (`endsWith`, "when pod web-1 is Ready"), or, with neither, not by
+itself. No time is invented for an event: how long the workload's last moves took is said beside it (`usual`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from heapq import nsmallest
+from itertools import islice
+from statistics import median_low
+from typing import Final
+
+from rebalancer.account.account import Account, Wait
+from rebalancer.admission.admit import (
+    AdmissionContext,
+    BreakerOpen,
+    ModeObserves,
+    find_common_obstacle,
+)
+from rebalancer.admission.misplaced import misplaced_replacement
+from rebalancer.admission.rights import RightMissing, Rights
+from rebalancer.assessment.assess import UnsettledDomain
+from rebalancer.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
+from rebalancer.documents.phrases import counts_change
+from rebalancer.model.facts import End, Refusal
+from rebalancer.model.moments import seconds_between
+from rebalancer.model.moves import Move, MoveState, Reference, Target
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import Reason, State
+from rebalancer.model.snapshot import Snapshot, get_known_time
+from rebalancer.model.words import format_rest, limit_name, short_key
+from rebalancer.planning.plan import ComponentPlan
+from rebalancer.planning.scope.components import current_counts
+from rebalancer.tracking.misplaced import find_misplaced
+
+_MOST: Final = 20
+WHOLE_CLUSTER: Final = "the cluster"
+"""The scope of what keeps every eviction back."""
+
+MOST_LIKELY: Final = 4
+"""So many domains are listed that may receive a replacement; the others are counted."""
+
+
+class Usual(CamelCaseStruct, frozen=True, kw_only=True):
+    """How many seconds the last `of` moves of a workload took, from the eviction until the replacement was Ready."""
+
+    low: Number
+    median: Number
+    high: Number
+    of: Number
+
+
+class LikelyDomains(CamelCaseStruct, frozen=True, kw_only=True):
+    """The first four domains that may receive a replacement, and how many `more` there are."""
+
+    values: tuple[str, ...]
+    more: Number = 0
+
+
+class NextMove(CamelCaseStruct, frozen=True, kw_only=True):
+    """A pod that is evicted, from its node, and where its replacement may be placed, by topology key."""
+
+    namespace: Text
+    pod: Text
+    node: str
+    domains: Mapping[str, LikelyDomains]
+
+
+class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
+    """A repair that does not go on: `reason` and `message` say why, `until` or `endsWith` until when.
+
+    `violated` says what is to be repaired, `evictions` how many the whole repair takes, 0 where that is not known.
+
+    With `until` null and `endsWith` "" it does not end by itself. `then` is what follows, null where no eviction is
+    decided yet.
+    """
+
+    namespace: Text
+    workloads: tuple[WorkloadName, ...]
+    violated: tuple[str, ...] = ()
+    evictions: Number = 0
+    reason: Text
+    message: str
+    until: datetime | None
+    ends_with: str
+    usual: Usual | None
+    then: NextMove | None
+
+    @property
+    def refusal(self) -> "StoredWait":
+        """Why its evictions wait, for who reads this."""
+        return StoredWait(Reason(self.reason), self.message, self.until, self.ends_with, self.usual is not None)
+
+
+class StoredWait(Refusal):
+    """A wait that the leader has stored, with its words and its end; `of_move`: that of a move."""
+
+    named: Reason
+    message: str
+    until: datetime | None
+    ends_with: str
+    of_move: bool
+
+    @property
+    def reason(self) -> Reason:
+        """The reason that was stored."""
+        return self.named
+
+    def _end(self) -> End:
+        return End(at=self.until, event=self.ends_with, of_move=self.of_move)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class HoldStatus(CamelCaseStruct, frozen=True, kw_only=True):
+    """What keeps evictions back in the whole cluster, in a namespace, or into a domain: `scope` says where."""
+
+    scope: Text
+    reason: Text
+    message: str
+    since: datetime | None
+    until: datetime | None
+    ends_with: str
+
+
+def describe_end(refusal: Refusal | None, said: datetime) -> tuple[datetime | None, str]:
+    """Return when a wait ends that was said then: the moment, or with which event; (None, "") where not by itself.
+
+    Where the time at which it was said is not known, a span is an event: "in 5m".
+    """
+    if refusal is None:
+        return None, ""
+    end, known = refusal.end, get_known_time(said)
+    event = f"in {format_rest(end.after)}" if known is None and end.after is not None else end.event
+    return end.until(known), event
+
+
+def next_move(pod: Pod, domains: Mapping[str, LikelyDomains]) -> NextMove:
+    """Convert the eviction of a pod to what follows a wait; the domains may receive its replacement."""
+    return NextMove(namespace=pod.namespace, pod=pod.name, node=pod.node or "", domains=domains)
+
+
+def likely_domains(targets: Iterable[Target]) -> Mapping[str, LikelyDomains]:
+    """Shorten what a plan predicts: a status with hundreds of moves must fit into a ConfigMap."""
+    return shorten({target.topology_key: target.values for target in targets})
+
+
+def shorten(domains: Mapping[str, Sequence[str]], most: int | None = MOST_LIKELY) -> Mapping[str, LikelyDomains]:
+    """Return the first domains of each key, None: all of them."""
+    return {
+        key: LikelyDomains(values=tuple(values[:most]), more=len(values) - len(values[:most]))
+        for key, values in domains.items()
+    }
+
+
+def find_waits(account: Account) -> tuple[RepairWait, ...]:
+    """Return why the first twenty repairs that do not go on wait, those that end first before the others."""
+    waits = ((one.component, one.wait) for one in account.waits if one.wait is not None)
+    first = nsmallest(_MOST, waits, key=lambda one: one[1].rank)
+    return tuple(repair_wait(component, wait, account.moves) for component, wait in first)
+
+
+def repair_wait(group: ComponentPlan, wait: Wait, moves: Sequence[Move]) -> RepairWait:
+    """Convert a repair that does not go on; `moves` are those of the memory."""
+    refusal, first, until = wait
+    return RepairWait(
+        namespace=group.component.namespace,
+        workloads=tuple(map(workload_name, group.workloads)),
+        violated=tuple(_violations(group)),
+        evictions=group.evictions,
+        reason=refusal.reason,
+        message=refusal.timeless,
+        until=until,
+        ends_with=refusal.end.event,
+        usual=find_usual(moves, group.workloads) if refusal.end.of_move else None,
+        then=next_move(first.pod, likely_domains(first.targets)) if first is not None else None,
+    )
+
+
+def _violations(group: ComponentPlan) -> Iterator[str]:
+    """Yield the violated hard constraints with their counts, and the limits that are not satisfied."""
+    before = current_counts(group.component)
+    bounds = {
+        (one.constraint.key, one.constraint.max_skew): None
+        for evaluated in group.groups
+        for one in evaluated.hard
+        if one.counts.violated
+    }
+    for key, max_skew in bounds:
+        yield f"{short_key(key)} {counts_change(before.get(key, {}), {})} (maxSkew {max_skew})"
+    for limit in group.limits:
+        if limit.state is not State.SATISFIED:
+            yield limit_name(f"{limit.group}/{limit.limit}", limit.rule.bound, limit.topology_key)
+
+
+def find_next_end(refusals: Iterable[Refusal], said: datetime | None) -> datetime | None:
+    """Return the first moment at which one of these waits ends."""
+    return min((until for refusal in refusals if (until := refusal.end.until(said)) is not None), default=None)
+
+
+def find_usual(moves: Iterable[Move], workloads: Sequence[Reference]) -> Usual | None:
+    """Return how long the last moves of some workloads took, None where none has succeeded."""
+    took = [
+        seconds_between(move.requested_at, move.changed_at)
+        for move in moves
+        if move.state is MoveState.VERIFIED and move.workload in workloads
+    ]
+    if not took:
+        return None
+    return Usual(low=min(took), median=median_low(took), high=max(took), of=len(took))
+
+
+def find_holds(
+    context: AdmissionContext,
+    unsettled: Iterable[UnsettledDomain],
+    namespaces: Mapping[str, tuple[datetime, Refusal]],
+) -> tuple[HoldStatus, ...]:
+    """Return what keeps evictions back beyond single repairs.
+
+    `namespaces` are those in which nothing is evicted, each since when and why.
+    """
+    said, holds = context.now, []
+    common = find_common_obstacle(context)
+    if common is not None and not isinstance(common, ModeObserves):
+        opened = [known.since for known in context.breaker.causes] if isinstance(common, BreakerOpen) else []
+        holds.append(_hold(WHOLE_CLUSTER, common, min(opened, default=None), said))
+    holds += [
+        _hold(f"namespace {namespace}", refusal, since, said) for namespace, (since, refusal) in namespaces.items()
+    ]
+    holds += [
+        _hold(f"{domain.motion.key}={domain.motion.value}", domain, domain.motion.since, said)
+        for domain in islice(unsettled, _MOST)
+    ]
+    return tuple(holds)
+
+
+def find_missing_rights(rights: Rights) -> dict[str, tuple[datetime, Refusal]]:
+    """Return the first namespaces in which this account may not evict, each since when that is known, and why."""
+    missing = islice(sorted(rights.missing.items()), _MOST)
+    return {namespace: (since, RightMissing(namespace, True)) for namespace, since in missing}
+
+
+def find_misplaced_holds(
+    moves: Iterable[Move], snapshot: Snapshot, now: datetime
+) -> dict[str, tuple[datetime, Refusal]]:
+    """Return the first namespaces that wait because a replacement landed elsewhere, each since when and why."""
+    held = islice(find_misplaced(moves, now).items(), _MOST)
+    return {namespace: (move.changed_at, misplaced_replacement(move, snapshot)) for namespace, move in held}
+
+
+def _hold(scope: str, refusal: Refusal, since: datetime | None, said: datetime) -> HoldStatus:
+    return HoldStatus(
+        scope=scope,
+        reason=refusal.reason,
+        message=refusal.timeless,
+        since=since,
+        until=refusal.end.until(said),
+        ends_with=refusal.end.event,
+    )

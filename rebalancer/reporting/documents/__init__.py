@@ -1,1 +1,0 @@
-"""The JSON documents: Report, Plan, Explanation, Prediction, Suggestion, Status."""

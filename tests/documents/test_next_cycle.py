@@ -1,0 +1,90 @@
+"""A plan does not say "moves now" of what the controller does not send: each thing that keeps it back is said."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from rebalancer.admission.approval import propose
+from rebalancer.controller.status import status_document
+from rebalancer.documents.next_cycle import foretell
+from rebalancer.documents.status import PauseStatus, StatusDocument
+from rebalancer.documents.waits import WHOLE_CLUSTER, HoldStatus, RepairWait
+from rebalancer.engine import evaluate
+from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
+from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.reasons import Reason
+from rebalancer.planning.fates import Fates
+from rebalancer.policy import Mode
+from tests.admission.test_admit import rules, skewed
+from tests.build import a_state
+from tests.scheduling.build import NOW
+
+LATER = NOW + timedelta(minutes=5)
+OPEN = OpenCause(cause=BreakerCause.UNREADY_NODES, part=5, total=9, bound=20, since=NOW, last=NOW)
+
+
+def a_status(mode: Mode = Mode.EVICT, **fields: Any) -> StatusDocument:
+    known = status_document(a_state(rules(), NOW), "one", "policy.yaml")
+    return structs.replace(known, mode=mode, **fields)
+
+
+def a_hold(reason: Reason) -> HoldStatus:
+    return HoldStatus(scope=WHOLE_CLUSTER, reason=reason, message="why", since=None, until=LATER, ends_with="")
+
+
+def foretold(status: StatusDocument, memory: Memory = NO_MEMORY) -> Fates:
+    return foretell(evaluate(skewed(), rules(), memory=memory), status)
+
+
+GUARDS = RepairWait(
+    namespace="shop",
+    workloads=(),
+    reason=Reason.AWAITING_GUARDS,
+    message="guard latency is not good: 1 series",
+    until=None,
+    ends_with="when guard latency is good again",
+    usual=None,
+    then=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "memory", "reason"),
+    [
+        (a_status(paused=PauseStatus(until=LATER, reason="drill", by="alice")), NO_MEMORY, Reason.PAUSED),
+        (a_status(missing_rights=("one", "two")), NO_MEMORY, Reason.FORBIDDEN),
+        (a_status(stale="pods are not watched"), NO_MEMORY, Reason.STALE_DATA),
+        (a_status(), Memory(breaker=BreakerState((OPEN,))), Reason.BREAKER_OPEN),
+        (a_status(holds=(a_hold(Reason.MEMORY_NOT_SAVED),)), NO_MEMORY, Reason.MEMORY_NOT_SAVED),
+        (a_status(holds=(a_hold(Reason.RATE_LIMITED),)), NO_MEMORY, Reason.RATE_LIMITED),
+        (a_status(waits=(GUARDS,)), NO_MEMORY, Reason.AWAITING_GUARDS),
+        (a_status(Mode.APPROVE), NO_MEMORY, Reason.AWAITING_APPROVAL),
+    ],
+)
+def test_what_the_controller_keeps_back_waits(status: StatusDocument, memory: Memory, reason: Reason) -> None:
+    fates = foretold(status, memory)
+    assert not fates.going
+    assert {fate.reason for fate in fates.kept} == {reason}
+
+
+def test_without_a_hindrance_the_plan_goes_and_in_observe_it_says_what_would() -> None:
+    planned = evaluate(skewed(), rules()).plan.fates
+    assert foretold(a_status()).going == planned.going
+    paused = PauseStatus(until=None, reason="", by="")
+    assert foretold(a_status(Mode.OBSERVE, paused=paused)) == planned
+    assert len(foretold(a_status(missing_rights=("elsewhere",))).going) == len(planned.going)
+
+
+def test_only_a_plan_that_the_controller_has_proposed_has_a_name() -> None:
+    """Nobody could approve another: its hash is of the moment at which a command has looked."""
+    fates = foretold(a_status(Mode.APPROVE))
+    assert {str(fate.refusal) for fate in fates.kept} == {
+        "it waits for approval; the controller proposes it in its next cycle"
+    }
+    evaluation = evaluate(skewed(), rules())
+    proposal = propose(evaluation.plan.fates.going, rules(), NOW)
+    assert proposal is not None
+    fates = foretold(a_status(Mode.APPROVE), Memory(proposal=proposal))
+    assert all(f"plan {proposal.hash} " in str(fate.refusal) for fate in fates.kept)
