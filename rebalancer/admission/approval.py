@@ -6,6 +6,7 @@ nothing of it can be done and others wait for it. Its hash is new for each propo
 """
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby, takewhile
@@ -22,6 +23,9 @@ from rebalancer.policy import Policy
 
 KEY: Final = "approved"
 """The key of the ConfigMap `rebalancer-approval` that holds the hash of the approved plan."""
+
+HASH: Final = re.compile("[0-9a-f]{1,64}")
+"""What may name a plan: anything longer would have to be stored."""
 
 MOST_WAIT: Final = timedelta(minutes=2)
 """How long others wait for an approved proposal of which nothing can be done, from the last that was done."""

@@ -4,6 +4,7 @@ People and the command line write it, the controller only reads it. A file that 
 somebody fixes it, because its author meant to stop evictions.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,10 @@ _LONGEST = 200
 
 _LARGEST = 16_384
 """Longer files are not read: YAML is slow, and this must not take a second."""
+
+_DEEPEST = 4
+_MOST_NODES = 3_000
+"""An approval may name two thousand workloads and namespaces."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,17 +62,35 @@ def _format_time(time: datetime) -> str:
 
 
 class StrictLoader(yaml.SafeLoader):
-    """YAML without its own timestamps, which accept a date or a time without a zone."""
+    """YAML without its own timestamps, which accept a date or a time without a zone, and without aliases.
+
+    A file of a few fields needs neither depth nor many values, and aliases make a short text mean billions.
+    """
+
+    depth = 0
+    nodes = 0
 
     yaml_implicit_resolvers = {  # noqa: RUF012  # as PyYAML declares it
         first: [resolver for resolver in resolvers if resolver[0] != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Refuse what is deep, large or an alias before anything is made of it."""
+        if self.check_event(yaml.AliasEvent):
+            raise ValueError("it has an alias; write the value itself")
+        self.depth += 1
+        self.nodes += 1
+        if self.depth > _DEEPEST or self.nodes > _MOST_NODES:
+            raise ValueError(f"it has more than {_DEEPEST} levels or {_MOST_NODES:,} values")
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Refuse a name that is there twice: of two times nobody knows which one was meant."""
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name, number in Counter(names).items() if number > 1), None)
         if twice is not None:
             raise ValueError(f"{twice} is there twice")
         return super().construct_mapping(node, deep)

@@ -26,7 +26,7 @@ from msgspec import UNSET, structs
 
 from rebalancer.admission.written import APPROVAL_KEY, WholeApproval, Written
 from rebalancer.model.approvals import Coverage, CoveredRepair, Proposal, StandingApproval
-from rebalancer.model.moves import Memory, Move, MoveState, Reference, make_token
+from rebalancer.model.moves import Memory, Move, Reference, make_token
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
@@ -185,7 +185,6 @@ def advance(plan: Plan, memory: Memory, snapshot: Snapshot, around: Circumstance
     standing, ended = memory.standing or None, None
     if standing is not None:
         if not around.is_stale:
-            standing = _give_back(standing, memory, snapshot)
             standing = structs.replace(standing, coverage=_keep_violated(standing.coverage, plan, memory, snapshot))
         why = _find_end(standing, memory, snapshot, around)
         if why:
@@ -276,16 +275,6 @@ def _is_open(move: Move) -> bool:
     return not move.state.over or move.deferred_until is not None
 
 
-def _give_back(standing: StandingApproval, memory: Memory, snapshot: Snapshot) -> StandingApproval:
-    """Charge nothing for an eviction that was refused for good, and whose pod is still there."""
-    refused = set()
-    for move in memory.moves:
-        pod = snapshot.pod.get(move.uid)
-        if move.state is MoveState.REFUSED and not _is_open(move) and pod is not None and not pod.terminating:
-            refused.add(make_token(move.uid))
-    return structs.replace(standing, spent=tuple(part for part in standing.spent if part[0] not in refused))
-
-
 def _keep_violated(coverage: Coverage, plan: Plan, memory: Memory, snapshot: Snapshot) -> Coverage:
     """Return what is still covered: a violation that has ended is another one when it comes back.
 
@@ -364,8 +353,13 @@ def charge(memory: Memory, eviction: Eviction) -> Memory:
 
 def discharge(memory: Memory, uid: str) -> Memory:
     """Return the memory after an eviction was not sent; one that an earlier leader may have sent stays charged."""
+    return memory if any(move.uid == uid for move in memory.moves) else refund(memory, uid)
+
+
+def refund(memory: Memory, uid: str) -> Memory:
+    """Return the memory in which an eviction that will never take place is not charged."""
     standing = memory.standing
-    if not standing or any(move.uid == uid for move in memory.moves):
+    if not standing:
         return memory
     token = make_token(uid)
     spent = tuple(part for part in standing.spent if part[0] != token)

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from msgspec import UNSET, UnsetType, structs
 
 from rebalancer.account.happened import Blocked, Evicted, Failed, Occurrence
-from rebalancer.admission.standing import charge, discharge, is_in_force
+from rebalancer.admission.standing import charge, discharge, is_in_force, refund
 from rebalancer.controller.premises import describe_broken_premise
 from rebalancer.controller.sender import PLAN_VALID_FOR
 from rebalancer.controller.state import (
@@ -258,12 +258,22 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
     memory = structs.replace(memory, moves=moves)
     if result not in _POD_MAY_BE_GONE and move.deferred_until is None:
         memory = forget_extra_eviction(memory, move.uid)
+        if not _may_still_take_place(state.memory, requested):
+            memory = refund(memory, move.uid)
     following = replace(_note_right(state, requested, event.answer), memory=memory)
     if wait is not None:
         # The cluster differs from the snapshot of this step; the steps of other groups do not depend on it.
         following = _drop_group(following, requested.group)
     following = _hold_all(following, requested, event)
     return _continue(replace(following, happened=_find_occurrence(move, answer, preempts)), now)
+
+
+def _may_still_take_place(memory: Memory, move: Move) -> bool:
+    """Return whether an earlier request for the eviction may be carried out although this one was refused.
+
+    That is the last leader's, or one that an admission webhook has refused: it may remove the pod itself, later.
+    """
+    return move.repeats is not None or any(one.group == move.group and one.refuser for one in memory.refused)
 
 
 def _record_refusal(memory: Memory, move: Move, answer: EvictionAnswer, now: datetime, wait: timedelta) -> Memory:

@@ -163,18 +163,18 @@ class Follower:
         return self._find_staleness()
 
     def _evaluate(self, stored: _Stored, in_force: InForce) -> _Evaluated:
-        at, known = self._clocks.monotonic(), self._evaluated
+        now, known = self._clocks.monotonic(), self._evaluated
         if (
             known is not None
             and known.stored is stored
             and known.policy is in_force.policy
-            and at - known.at < in_force.policy.interval.total_seconds()
+            and now - known.at < in_force.policy.interval.total_seconds()
         ):
             return known
-        self._evaluated = made = self._make(stored, in_force, at)
+        self._evaluated = made = self._make(stored, in_force)
         return made
 
-    def _make(self, stored: _Stored, in_force: InForce, at: float) -> _Evaluated:
+    def _make(self, stored: _Stored, in_force: InForce) -> _Evaluated:
         memory = stored.memory or NO_MEMORY
         policy, snapshot = in_force.policy, self._read_cluster(self._clocks.now())
         evaluation = evaluate_once(snapshot, policy, in_force.profile, memory)
@@ -190,7 +190,7 @@ class Follower:
             findings=(*find_findings(view, assessment, unmatched), *scale_downs),
             relaxations=relaxations,
         )
-        return _Evaluated(stored, policy, at, evaluation, source)
+        return _Evaluated(stored, policy, self._clocks.monotonic(), evaluation, source)
 
 
 def _find_account(evaluation: Evaluation, status: StatusDocument, moves: Sequence[Move]) -> Account:

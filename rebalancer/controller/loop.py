@@ -11,6 +11,7 @@ from datetime import datetime
 
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.admission.guards import NO_ANSWERS, take_answers
+from rebalancer.admission.written import NOT_READ
 from rebalancer.assessment.assess import find_unreported_ends
 from rebalancer.controller.capacity import CapacityStage, uses_capacity
 from rebalancer.controller.cycle import CycleInputs, run_cycle
@@ -181,7 +182,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         turn=state.turn,
         pause=state.in_force.pause,
         approved=state.in_force.approved,
-        written=state.in_force.written,
+        written=state.in_force.written if event.knows_approval else NOT_READ,
         at_once=state.process.at_once,
         requests=event.requests,
         guards=state.guards,

@@ -202,6 +202,7 @@ class _Controller:
         self._identity = f"{socket.gethostname()}_{uuid4().hex[:8]}"
         self._fixed_interval = interval
         self._interval = interval or policy.policy.interval
+        self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._cluster = self._make_cluster()
         self._notice_stops()
         identity = Identity(name=self._identity, policy_source=policy.name)
@@ -210,7 +211,6 @@ class _Controller:
             HistoryMaps(transport, settings.namespace), leads=self._elector.leads, tell=self._tell_quietly
         )
         self._telemetry = self._make_telemetry(viewer or self._make_page(identity))
-        self._approvals = watch_approvals(transport, settings.namespace, self._tell)
         self._runner = self._make_runner(identity)
         self._prevention = self._make_prevention()
         self._rights = self._make_rights()
@@ -237,6 +237,7 @@ class _Controller:
             instance=self._identity,
             control=watch_pauses(self._transport, self._settings.namespace, self._tell),
             scope=frozenset(self._settings.workload_namespaces) or None,
+            beside=(self._approvals,),
         )
         cluster.follow_owners(self._policy.policy.eligibility.foreign_owners)
         return cluster
@@ -336,6 +337,7 @@ class _Controller:
             count_requests=self._telemetry.requests.read,
             memory_saved=self._history.take,
             holds_lease=self._elector.confirms,
+            knows_approval=lambda: not self._cluster.staleness_of("approval", self._approvals),
         )
 
     def _notice_stops(self) -> None:

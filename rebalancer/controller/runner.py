@@ -22,6 +22,7 @@ from rebalancer.account.numbers import add_numbers
 from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.guards import calls_for_decision, next_question
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.standing import is_in_force
 from rebalancer.controller.capacity import CapacityReading, read_capacity, uses_capacity
 from rebalancer.controller.cycle_timer import CycleTimer
 from rebalancer.controller.loop import step
@@ -167,6 +168,7 @@ class Runner:
         count_requests: Callable[[timedelta], RequestCounts] = lambda _: NO_REQUESTS,
         memory_saved: Callable[[tuple[Entry, ...]], None] = lambda _: None,
         holds_lease: Callable[[int], bool] = lambda _: False,
+        knows_approval: Callable[[], bool] = lambda: True,
     ) -> None:
         self.state = state
         self._cluster = cluster
@@ -184,6 +186,7 @@ class Runner:
         self._jobs = PlaceholderJobs(placeholders, self._find_objection)
         self._count_requests = count_requests
         self._memory_saved = memory_saved
+        self._knows_approval = knows_approval
         self._saver = Saver(cluster, clocks, holds_lease, identity=identity.name, policy_source=identity.policy_source)
         self._sender = Sender(cluster=cluster, find_objection=self._find_objection, clocks=clocks, tell=self.tell)
         self._inbox: queue.SimpleQueue[LoopEvent | _CycleAt] = queue.SimpleQueue()
@@ -297,6 +300,7 @@ class Runner:
                     snapshot=snapshot,
                     read_at=read_at,
                     stale=stale,
+                    knows_approval=self._knows_approval(),
                     requests=requests,
                     capacity=capacity,
                     evicted=evicted,
@@ -431,13 +435,19 @@ class Runner:
         else:
             self._begin(work)
 
-    def _find_objection(self, term: int) -> str:
-        """Return why no eviction that was planned in a term may be sent now; called by the requests' threads."""
+    def _find_objection(self, term: int, plan: str = "") -> str:
+        """Return why no eviction that was planned in a term may be sent now; called by the requests' threads.
+
+        `plan` is the hash of the one whose approval lets it go, "" where it needs none.
+        """
         state = self.state
         if not self._may_act(term):
             return "this process no longer leads"
         if state.in_force.pause is not None:
             return state.in_force.pause.message
+        standing = state.memory.standing
+        if standing and standing.plan == plan and not is_in_force(standing, state.in_force.written, self._clocks.now()):
+            return f"the approval of plan {plan} is withdrawn, or its time is over"
         return f"the mode is {state.mode} now" if state.mode is Mode.OBSERVE else ""
 
     def _save(self) -> list[LoopEvent]:

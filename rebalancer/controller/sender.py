@@ -37,15 +37,15 @@ _log = structlog.get_logger("rebalancer")
 class Sender:
     """Sends eviction requests, from any number of threads.
 
-    `find_objection` says why this process may not evict now what it has planned in a term of its leadership, "" if it
-    may; `tell` passes an event to the loop.
+    `find_objection` says why this process may not evict now what it has planned in a term of its leadership, by the
+    approval of a plan, "" for none; it says "" if it may. `tell` passes an event to the loop.
     """
 
     def __init__(
         self,
         *,
         cluster: Cluster,
-        find_objection: Callable[[int], str],
+        find_objection: Callable[[int, str], str],
         clocks: Clocks,
         tell: Callable[[LoopEvent], None],
     ) -> None:
@@ -133,7 +133,7 @@ class Sender:
         if pause is not None:
             self._tell(PauseRead(pause=pause))
             return _hold(request, pause.message, Held.ALL)
-        objection = self._find_objection(request.term)
+        objection = self._find_objection(request.term, request.move.approval or "")
         if objection:
             return _hold(request, objection, Held.ALL)
         age = self._clocks.monotonic() - read_at  # the reads before this one may have been slow

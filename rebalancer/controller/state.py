@@ -50,7 +50,8 @@ class CycleDue:
 
     `read_at` is when the snapshot was taken, by the monotonic clock. `requests` are those to the API server within
     `breaker.window`; `capacity` is what was read of placeholders, None where there can be none. `evicted` are the pods
-    that were evicted since the last cycle, by whomever.
+    that were evicted since the last cycle, by whomever. `knows_approval`: the approval that was read last is the one
+    that is written.
     """
 
     snapshot: Snapshot
@@ -59,6 +60,7 @@ class CycleDue:
     requests: RequestCounts = NO_REQUESTS
     capacity: CapacityReading | None = None
     evicted: tuple[SeenEviction, ...] = ()
+    knows_approval: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from rebalancer.admission.admit import AdmissionContext, AwaitsApproval, Overloa
 from rebalancer.admission.guards import GuardState
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import Rights
+from rebalancer.admission.written import NOT_READ, Written
 from rebalancer.documents.status import StatusDocument
 from rebalancer.documents.waits import WHOLE_CLUSTER, RepairWait
 from rebalancer.engine import Evaluation
@@ -18,6 +19,16 @@ from rebalancer.model.reasons import Reason
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import Fates, Waits
 from rebalancer.policy import Guards, Mode
+
+
+class _AsStored(Written, frozen=True, kw_only=True):
+    """What is written about the approval that the leader carries out: nobody has withdrawn it, as far as is stored."""
+
+    known: str
+
+    @property
+    def id(self) -> str:
+        return self.known
 
 
 class NotProposedYet(Refusal):
@@ -81,6 +92,7 @@ def find_context(evaluation: Evaluation, status: StatusDocument) -> AdmissionCon
         rights=_rights(evaluation.plan.fates.evictions, status.missing_rights, now),
         pause=pause,
         breaker=memory.breaker,
+        written=_AsStored(known=memory.standing.id) if memory.standing else NOT_READ,
         guards=_assume_good(evaluation.inputs.policy.guards),
     )
 

@@ -341,7 +341,13 @@ def fit_status(status: StatusDocument, drawn: MapDocument | None, most: int, bes
     What is larger without the map loses rows.
     """
     whole = to_json(structs.replace(status, map=drawn))
-    return (whole if len(whole) + beside <= most else fit_json(status, _LISTS, most)).decode()
+    if len(whole) + beside <= most:
+        return whole.decode()
+    fitted = fit_json(status, _LISTS, most)
+    if len(fitted) > most and status.approval is not None:  # its steps can be approved one by one
+        approval = structs.replace(status.approval, repairs=())
+        fitted = fit_json(structs.replace(status, approval=approval), _LISTS, most)
+    return fitted.decode()
 
 
 def blocked_namespaces(moves: Iterable[Move]) -> tuple[BlockedNamespace, ...]:

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebalancer.admission.pause import KEY, Pause, find_misnamed, format_pause, read_pause, to_one_line
+from rebalancer.admission.written import read_written
 
 ZONES = [UTC, timezone(timedelta(hours=5, minutes=45))]
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -134,3 +135,22 @@ def test_a_pause_under_a_wrong_name_pauses() -> None:
     assert pause is not None
     assert pause.message.endswith("found the key pause.yml; expected pause.yaml")
     assert find_misnamed(("notes", KEY)) is None
+
+
+BOMB = "- &a0 {k0: v}\n" + "".join(f"- &a{n} {{!!merge m: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("by: &a ada\nreason: *a\n", "it has an alias; write the value itself"),
+        (BOMB, "it has an alias; write the value itself"),
+        ("[" * 1_000, "it has more than 4 levels or 3,000 values"),
+        ("".join(f"k{n}: v\n" for n in range(1_600)), "it has more than 4 levels or 3,000 values"),
+    ],
+    ids=["alias", "merged aliases", "deep", "large"],
+)
+def test_what_grows_when_it_is_read_is_not_read(text: str, why: str) -> None:
+    """A short text may mean billions of values: each replica reads what one person has written."""
+    assert read_pause(text).unreadable == why
+    assert read_written(text).problem.endswith(why)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -648,25 +647,6 @@ def test_in_other_modes_nothing_begins() -> None:
 
 
 # How it is counted
-
-
-def test_a_refused_eviction_is_given_back_while_its_pod_is_there() -> None:
-    """One that may still be carried out stays charged, and so does one whose pod is gone or goes."""
-    desk = a_desk(3)
-    desk.cycle()
-    first, second, third = desk.sent
-    plan = desk.standing.plan
-    asked = partial(move, at=desk.now, approval=plan, state=MoveState.REFUSED)
-    going = structs.replace(second.pod, deleted=NOW)
-    pods = tuple(going if pod.uid == going.uid else pod for pod in SNAPSHOT.pods if pod.uid != third.pod.uid)
-    deferred = asked(first.pod.uid, deferred_until=desk.now + HOUR)
-    desk.memory = structs.replace(desk.memory, moves=(deferred, asked(second.pod.uid), asked(third.pod.uid)))
-    desk.snapshot, desk.plan = replace(SNAPSHOT, pods=pods), with_evictions(PLAN, ())
-    desk.cycle()
-    assert desk.standing.left == 0
-    desk.memory = structs.replace(desk.memory, moves=(asked(first.pod.uid), *desk.memory.moves[1:]))
-    desk.cycle()
-    assert desk.standing.left == 1
 
 
 def test_the_same_pod_is_charged_once() -> None:

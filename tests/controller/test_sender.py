@@ -74,7 +74,7 @@ class Sending:
         self.events: list[LoopEvent] = []
         self.sender = Sender(
             cluster=self.cluster,
-            find_objection=lambda _: "" if leads else "this process no longer leads",
+            find_objection=lambda *_: "" if leads else "this process no longer leads",
             clocks=Clocks(now=lambda: NOW, monotonic=lambda: self.cluster.time),
             tell=self.events.append,
         )

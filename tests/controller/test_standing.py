@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from html import unescape
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -22,8 +23,9 @@ from rebalancer.controller.state import ApprovalRead, Evict, PauseRead
 from rebalancer.controller.status import status_document
 from rebalancer.model.approvals import StandingApproval
 from rebalancer.model.moves import Move
+from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
-from rebalancer.ports import EvictionAnswer, EvictionResult
+from rebalancer.ports import Denial, EvictionAnswer, EvictionResult
 from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import ZONE, ClusterBuilder, SimulatedCluster
 from tests.build import a_cluster
@@ -332,3 +334,120 @@ def test_executed_never_exceeds_approved(above: dict[str, int], acts: list[tuple
     before = {pod.uid for pod in lopsided(above).snapshot().pods}
     gone = before - {pod.uid for pod in cluster.snapshot(cluster.now).pods}
     assert len(gone - steps) <= sum(allowed.values())
+
+
+class Late(SimulatedCluster):
+    """The first eviction takes place later than its answer says: a webhook removes the pod itself, or it is lost."""
+
+    first: Move | None = None
+    shown: Snapshot | None = None
+    """What the watch has until it delivers again."""
+
+    def __init__(self, answer: EvictionAnswer, **fields: Any) -> None:
+        super().__init__(lopsided().snapshot(), seed=1, **fields)
+        self.before = {pod.uid for pod in super().snapshot(self.now).pods}
+        self._answer = answer
+
+    def evict(self, move: Move) -> EvictionAnswer:
+        if self.first is not None:
+            return super().evict(move)
+        self.first = move
+        if self._answer.result is EvictionResult.UNKNOWN:
+            self.shown = super().snapshot(self.now)
+            self.remove()
+        return self._answer
+
+    def remove(self) -> None:
+        """Carry out the first eviction."""
+        assert self.first is not None
+        assert super().evict(self.first).result is EvictionResult.EVICTED
+
+    def snapshot(self, now: datetime) -> Snapshot:
+        return replace(self.shown, taken_at=now) if self.shown is not None else super().snapshot(now)
+
+    @property
+    def taken(self) -> int:
+        """How many pods are gone."""
+        return len(self.before - {pod.uid for pod in super().snapshot(self.now).pods})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        EvictionAnswer(EvictionResult.REFUSED, "wait", denial=Denial("webhook kubevirt", "migrating", True)),
+        EvictionAnswer(EvictionResult.UNKNOWN, "connection reset"),
+    ],
+)
+def test_an_eviction_that_may_still_take_place_stays_charged(answer: EvictionAnswer) -> None:
+    """However long it takes, and whatever is paused meanwhile: no more pods go than were approved."""
+    cluster = Late(answer)
+    simulation, person = a_simulation(cluster)
+    simulation.cycles(1)
+    person.approve(4)
+    simulation.cycles(1)
+    pause(simulation, Pause())
+    simulation.cycles(14)
+    if cluster.shown is None:
+        cluster.remove()
+    cluster.shown = None
+    simulation.cycles(3)
+    pause(simulation, None)
+    simulation.cycles(60)
+    assert 1 <= cluster.taken <= 4
+
+
+def pause(simulation: Simulation, now: Pause | None) -> None:
+    simulation.cluster.pause = now
+    simulation.runner.tell(PauseRead(pause=now))
+
+
+def test_however_many_are_refused_none_of_them_counts() -> None:
+    """Thirty budgets allow nothing, in one cycle: all thirty may still be taken away."""
+
+    class Refusing(SimulatedCluster):
+        def evict(self, move: Move) -> EvictionAnswer:
+            return EvictionAnswer(EvictionResult.BUDGET, "a test")
+
+    blueprint = a_cluster("abc", 2)
+    for number in range(30):
+        on = {"a-1": 1, "a-2": 1, "b-1": 1}
+        blueprint.deployment(f"w{number}", on=on, spread={ZONE: 1}, namespace=f"n{number}")
+    most = Amount(value=1000)
+    budgets = WIDE.model_copy(update={"per_cycle": most, "per_minute": most, "per_node": most, "slow_start": False})
+    simulation, person = a_simulation(Refusing(blueprint.snapshot(), seed=1), budgets=budgets)
+    simulation.cycles(1)
+    person.approve(30)
+    simulation.cycles(1)
+    assert len(simulation.observer.answers) == 30
+    standing = standing_of(simulation)
+    assert standing is not None
+    assert standing.left == 30
+
+
+def test_nothing_goes_by_an_approval_that_may_have_been_withdrawn() -> None:
+    """While its ConfigMap is not watched nobody knows; what was read before says nothing."""
+    simulation, person = a_simulation(SimulatedCluster(lopsided().snapshot(), seed=1))
+    simulation.cycles(1)
+    person.approve(9)
+    runner = simulation.runner
+    runner._knows_approval = lambda: False
+    simulation.cycles(3)
+    assert simulation.evictions == 0
+    runner._knows_approval = lambda: True
+    simulation.cycles(1)
+    assert simulation.evictions > 0
+
+
+def test_right_before_a_request_a_withdrawn_approval_counts() -> None:
+    """Whatever the cycle has let go."""
+    simulation, person = a_simulation(SimulatedCluster(lopsided().snapshot(), seed=1))
+    simulation.cycles(1)
+    approval = person.approve(4)
+    simulation.cycles(1)
+    runner = simulation.runner
+    term = runner.state.leadership.term
+    assert runner._find_objection(term, approval.plan) == ""
+    person.write(None)
+    runner.drain()
+    assert "is withdrawn" in runner._find_objection(term, approval.plan)
+    assert runner._find_objection(term) == ""

@@ -1,7 +1,7 @@
 """An operator who reads the proposed plan now and then, and approves it: at once, late, or an old one.
 
 By its hash, which approves its evictions, or with its later steps, up to a number and until a time. Such an approval is
-now and then withdrawn, and applied again.
+now and then withdrawn, soon or late, and applied again.
 """
 
 from datetime import timedelta
@@ -58,11 +58,13 @@ class Approver:
 
     def _approve_whole(self, hash_: str) -> None:
         random, world = self._random, self._world
-        until = world.cluster.now + timedelta(seconds=random.choice([60, 300, 900, 900]))
+        until = world.cluster.now + timedelta(seconds=random.choice([15, 60, 300, 900]))
         namespaces = (random.choice(world.namespaces),) if random.random() < 0.2 else ()
         approval = WholeApproval(plan=hash_, evictions=random.randint(1, 12), until=until, namespaces=namespaces)
         self._written.append(approval)
         self._write(approval)
+        if random.random() < 0.2:
+            world.hub.after(random.uniform(3, 40), lambda: self._write(None))
 
     def _write(self, approval: WholeApproval | None) -> None:
         world = self._world

@@ -14,6 +14,7 @@ import pytest
 
 from rebalancer import engine
 from rebalancer.admission import admit as admission
+from rebalancer.admission import standing
 from rebalancer.admission.approval import find_proposal
 from rebalancer.controller import cycle, evictions, kill_switch, loop, runner, saver, sender
 from rebalancer.controller.election import Election
@@ -240,6 +241,25 @@ def _approvals_are_of_the_present_proposal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(admission, "find_proposal", find)
 
 
+def _what_a_whole_approval_allows_is_charged(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evictions, "charge", lambda memory, _: memory)
+
+
+def _a_whole_approval_covers_its_workloads_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(standing.Allowance, "covers", lambda *_: True)
+
+
+def _a_whole_approval_ends_with_its_time(patch: pytest.MonkeyPatch) -> None:
+    honest = standing._find_end
+
+    def find(approval: Any, memory: Any, snapshot: Any, around: Any) -> str:
+        late = approval.until + timedelta(days=1)
+        return honest(msgspec.structs.replace(approval, until=late), memory, snapshot, around)
+
+    patch.setattr(standing, "_find_end", find)
+    patch.setattr(evictions, "is_in_force", lambda approval, written, _: written.id == approval.id)
+
+
 _ALL: tuple[Patch, ...] = (
     _pause_is_read_before_a_request,
     _pause_is_read_again_soon,
@@ -268,6 +288,9 @@ _ALL: tuple[Patch, ...] = (
     _events_are_not_lost_while_others_are_handled,
     _only_what_is_approved_is_admitted,
     _approvals_are_of_the_present_proposal,
+    _what_a_whole_approval_allows_is_charged,
+    _a_whole_approval_covers_its_workloads_alone,
+    _a_whole_approval_ends_with_its_time,
 )
 SAFEGUARDS = {patch.__name__.removeprefix("_").replace("_", " "): patch for patch in _ALL}
 

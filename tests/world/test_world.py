@@ -84,6 +84,9 @@ NOTICED: Mapping[str, tuple[int, str]] = {
     "events are not lost while others are handled": (9, "runs no cycles at the end"),
     "only what is approved is admitted": (57, "nobody has approved"),
     "approvals are of the present proposal": (12, "nobody has approved"),
+    "what a whole approval allows is charged": (18, "by an approval of"),
+    "a whole approval covers its workloads alone": (45, "nobody has approved"),
+    "a whole approval ends with its time": (18, "after the time of its approval"),
 }
 """For each safeguard a seed whose run without it breaks a promise, and which one."""
 

@@ -85,7 +85,8 @@ class KubernetesCluster:
 
     Without a `version`, `read_version` comes before the first snapshot. `control` watches the ConfigMap with the kill
     switch: without it the snapshot counts as stale, too. Workloads are
-    those of `scope`, the names of namespaces; None means all. A namespace whose workloads may not be read, since it or
+    those of `scope`, the names of namespaces; None means all. What `beside` watches no snapshot has; after a stop of
+    the process it is listed again, too. A namespace whose workloads may not be read, since it or
     its RoleBinding does not exist, say, is left out, and concerns no other.
     """
 
@@ -98,8 +99,10 @@ class KubernetesCluster:
         control: Reflector,
         version: Version | None = None,
         scope: frozenset[str] | None = None,
+        beside: Sequence[Reflector] = (),
     ) -> None:
         self._transport = transport
+        self._beside = beside
         self._version = version
         self._version_error = ""
         self._is_scoped = scope is not None
@@ -135,7 +138,7 @@ class KubernetesCluster:
         """Trust nothing that was received before: the process has just been stopped for so many seconds."""
         self._stood_still = seconds
         self._slices.forget()
-        for reflector in (*self._all, *self._owners.watches):
+        for reflector in (*self._all, *self._owners.watches, *self._beside):
             reflector.renew()
 
     def read_version(self) -> Version:
@@ -212,22 +215,26 @@ class KubernetesCluster:
             for reflector in watched
         }
         for name, reflector in (self.reflectors | read).items():
-            if not reflector.synced.is_set():
-                return f"{name}: not listed yet{f' ({reflector.error})' if reflector.error else ''}"
-            if reflector.failing > FAILING_AFTER:
-                return f"{name}: the watch has failed for {_span(reflector.failing)}: {reflector.error}"
-            if reflector.is_behind:
-                return self._describe_behind(reflector)
-            if reflector.undelivered:
-                return f"{name}: the watch did not deliver {plural(reflector.undelivered, 'change')} that a list shows"
-            if reflector.is_stale:
-                return f"{name}: no watch event from the API server for {_span(reflector.age)}"
+            if why := self.staleness_of(name, reflector):
+                return why
         behind = (
             reflector
             for reflector in (*self._all, *self._owners.watches)
             if reflector.is_behind and reflector.has_listed and reflector.failing <= FAILING_AFTER
         )
         return next(map(self._describe_behind, behind), "")
+
+    def staleness_of(self, name: str, reflector: Reflector) -> str:
+        """Say why what one watch has received is stale, "" if it is not."""
+        if not reflector.synced.is_set():
+            return f"{name}: not listed yet{f' ({reflector.error})' if reflector.error else ''}"
+        if reflector.failing > FAILING_AFTER:
+            return f"{name}: the watch has failed for {_span(reflector.failing)}: {reflector.error}"
+        if reflector.is_behind:
+            return self._describe_behind(reflector)
+        if reflector.undelivered:
+            return f"{name}: the watch did not deliver {plural(reflector.undelivered, 'change')} that a list shows"
+        return f"{name}: no watch event from the API server for {_span(reflector.age)}" if reflector.is_stale else ""
 
     def _describe_behind(self, reflector: Reflector) -> str:
         return f"{reflector.kind.name}: not listed again since the process was stopped for {_span(self._stood_still)}"

@@ -39,8 +39,9 @@ def find_pause(config_map: ConfigMap) -> Pause | None:
 
 
 def find_approval(config_map: ConfigMap) -> str:
-    """Return the hash of the approved plan in the approval ConfigMap, "" if it has none."""
-    return config_map.data.get(approval.KEY, "").strip()
+    """Return the hash of the approved plan in the approval ConfigMap, "" if it has none, or what can be no hash."""
+    text = config_map.data.get(approval.KEY, "").strip()
+    return text if approval.HASH.fullmatch(text) else ""
 
 
 def find_written(config_map: ConfigMap) -> Written:
