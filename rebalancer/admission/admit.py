@@ -94,6 +94,16 @@ class AwaitsApproval(Refusal):
         return f"plan {self.plan} waits for approval until {self.expires_at:%Y-%m-%d %H:%M:%SZ}"
 
 
+class NotProposedYet(Refusal):
+    """In mode Approve nobody can approve the eviction yet: it is not proposed before all else lets it go."""
+
+    reason = Reason.AWAITING_APPROVAL
+    ends = "when it is proposed and somebody approves it"
+
+    def __str__(self) -> str:
+        return "nobody has approved it; it is proposed when nothing else keeps it back"
+
+
 class NotProposed(Refusal):
     """The eviction is not part of the plan with this hash, which is proposed or carried out first."""
 
@@ -686,6 +696,26 @@ def _share(steps: Sequence[_Step], limits: "_Limits | Rates") -> Sequence[_Step]
                 still_open.append(step)
         open_steps = still_open
     return steps
+
+
+class Approved(NamedTuple):
+    """What goes by an approval in mode Approve: `components` by name, and the pods with these UIDs."""
+
+    components: Collection[str]
+    uids: Collection[str]
+
+    def then(self, eviction: Eviction) -> Refusal | None:
+        """Return what follows a wait of this eviction, None where that is its request."""
+        is_approved = eviction.group in self.components or eviction.pod.uid in self.uids
+        return None if is_approved else NotProposedYet()
+
+
+def find_approved(plan: Plan, memory: Memory) -> Approved:
+    """Return what goes by the approvals of the memory."""
+    proposal, standing = memory.proposal, memory.standing
+    covered = {repair.component for repair in standing.coverage.repairs} if standing else set()
+    whole = {one.name for one in plan.components if make_token(one.name) in covered}
+    return Approved(whole, proposal.uids if proposal is not None and proposal.approved else ())
 
 
 def find_common_obstacle(context: AdmissionContext) -> Refusal | None:

@@ -125,7 +125,10 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
             lease = read_lease(transport, namespace)
             return f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread)
         if status is None or status.last_cycle is None:
-            return f"no controller has run in namespace {namespace}: nothing will be evicted"
+            return (
+                f"no controller has run in namespace {namespace}, and nothing is known of another one "
+                "(--controller-namespace says where it runs)"
+            )
         known = structs.replace(status, lease=read_lease(transport, namespace))
         return describe_controller(known, leaders_time(known, transport.now()))
 

@@ -6,7 +6,15 @@ Commands that only read, and the page of a process that does not lead, say by it
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from rebalancer.admission.admit import AdmissionContext, AwaitsApproval, Overload, admit
+from rebalancer.admission.admit import (
+    AdmissionContext,
+    AwaitsApproval,
+    NotProposedYet,
+    Overload,
+    admit,
+    find_approved,
+    find_common_obstacle,
+)
 from rebalancer.admission.guards import GuardState
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import Rights
@@ -31,16 +39,6 @@ class _AsStored(Written, frozen=True, kw_only=True):
         return self.known
 
 
-class NotProposedYet(Refusal):
-    """Nobody can approve the eviction yet: the controller has not proposed it."""
-
-    reason = Reason.AWAITING_APPROVAL
-    ends = "when the controller has proposed it and somebody approves it"
-
-    def __str__(self) -> str:
-        return "it waits for approval; the controller proposes it in its next cycle"
-
-
 class GuardsHold(Refusal):
     """The guards let nothing go, as the controller says, who knows their answers: until then, or with that event."""
 
@@ -61,14 +59,17 @@ def foretell(evaluation: Evaluation, status: StatusDocument) -> Fates:
     plan = evaluation.plan
     if status.mode == Mode.OBSERVE:
         return plan.fates
-    memory = evaluation.inputs.memory
-    admission = admit(plan, evaluation.inputs.snapshot, memory, find_context(evaluation, status), evaluation.view)
+    memory, context = evaluation.inputs.memory, find_context(evaluation, status)
+    admission = admit(plan, evaluation.inputs.snapshot, memory, context, evaluation.view)
     fates = admission.fates
     known = memory.proposal.hash if memory.proposal is not None else ""
     if admission.proposal is not None and admission.proposal.hash != known:
         fates = _await_proposal(fates)
     guards = _find_guards_wait(status.waits)
-    return fates.hold(lambda _: guards)
+    common = find_common_obstacle(context)
+    approved = find_approved(plan, memory) if context.mode is Mode.APPROVE else None
+    fates = fates.hold(lambda _: guards)
+    return fates.outlast(lambda one: common or (approved.then(one) if approved is not None else None), plan.made_at)
 
 
 def find_context(evaluation: Evaluation, status: StatusDocument) -> AdmissionContext:

@@ -101,7 +101,8 @@ def end_text(
 ) -> str:
     """Say when a wait ends; `usual` is how many seconds it usually takes. Begins with a verb."""
     if until is not None:
-        return f"{verb} {from_now(until, now)}"
+        # Another wait may follow, and of several that end then the rates let only some go.
+        return f"{verb} {from_now(until, now)}" + (" at the earliest" if verb == "goes on" else "")
     if not ends_with:
         return "does not end by itself"
     took = f", usually {format_duration(timedelta(seconds=usual))}" if usual is not None else ""

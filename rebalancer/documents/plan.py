@@ -373,7 +373,7 @@ def waiting_evictions(plan: Plan, fates: Fates, moves: Sequence[Move] = ()) -> I
     for (refusal, repair), together in groupby(
         fates.waiting, key=lambda waiting: (waiting.refusal, waiting.eviction.repair)
     ):
-        message, domains, step = str(refusal), likely_domains(repair.targets), steps[repair.group]
+        message, domains, step = refusal.timeless, likely_domains(repair.targets), steps[repair.group]
         until, ends_with = describe_end(refusal, plan.made_at)
         for waiting in together:
             pod = waiting.eviction.pod

@@ -5,6 +5,7 @@ is right. An eviction is kept back in one way, by `Fates.hold`; nobody lets one 
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import Final
 
@@ -97,6 +98,18 @@ class Fates(Struct, frozen=True, dict=True):
             refusal = find_refusal(fate.eviction) if isinstance(fate, Goes) else None
             if refusal is not None:
                 rows[place] = Waits(fate.eviction, refusal)
+        return Fates(tuple(rows))
+
+    def outlast(self, find_later: Callable[[Eviction], Refusal | None], said: datetime) -> "Fates":
+        """Let those that wait until a moment wait for what ends later, or at no known time; `said` is when that was."""
+        rows = list(self.rows)
+        for place, fate in enumerate(rows):
+            until = fate.refusal.end.until(said) if isinstance(fate, Waits) and not isinstance(fate, Never) else None
+            later = find_later(fate.eviction) if until is not None else None
+            if until is not None and later is not None:
+                last = later.end.until(said)
+                if last is None or last > until:
+                    rows[place] = Waits(fate.eviction, later)
         return Fates(tuple(rows))
 
     def begin(self, requested: Collection[str]) -> "Fates":

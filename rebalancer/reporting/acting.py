@@ -38,10 +38,11 @@ def describe_mode(mode: Mode) -> str:
 def describe_status(status: StatusDocument) -> str:
     """Say in one line what a controller with this status does, and what keeps it from evicting."""
     if status.paused is not None and status.paused.error:
-        return f"paused: {status.paused.error}: the controller will not evict"
+        return f"paused, since pause.yaml cannot be read ({status.paused.error}): the controller will not evict"
     if status.paused is not None:
         by = f" by {status.paused.by}" if status.paused.by else ""
-        return f"paused{by}: {status.paused.reason}: the controller will not evict"
+        why = f": {status.paused.reason}" if status.paused.reason else ""
+        return f"paused{by}{why}: the controller will not evict"
     if status.mode == Mode.OBSERVE:
         return _ACTING[Mode.OBSERVE]
     if hindrance := find_hindrance(status):
@@ -65,6 +66,11 @@ def find_hindrance(status: StatusDocument) -> str:
 def describe_missing_rights(namespaces: Sequence[str]) -> str:
     """Say where the account may not evict, and how it may."""
     return f"no right to evict in {name_list(namespaces)}: apply deploy/evict"
+
+
+def policy_source(status: StatusDocument) -> str:
+    """Say where the policy in force is: while what people have written is refused, it is the last valid one."""
+    return status.policy.source if status.policy.valid else "the last valid one, kept in rebalancer-policy-valid"
 
 
 def leaders_time(status: StatusDocument, now: datetime) -> datetime:

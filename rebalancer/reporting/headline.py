@@ -88,6 +88,8 @@ def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> 
         if lease.free_since is None and lease.error:
             return Headline(Sign.NOTE, "Whether a controller runs is not known")
         return Headline(Sign.NONE, "Nothing is watched, nothing is repaired")
+    if status.paused is not None and status.paused.error:
+        return Headline(Sign.PAUSE, "Paused until pause.yaml, which cannot be read, is corrected or removed")
     if status.paused is not None:
         until, by = status.paused.until, f" by {status.paused.by}" if status.paused.by else ""
         end = f"until {_clock(until, now)}" if until is not None else "until somebody resumes"
@@ -114,13 +116,13 @@ def _repair(status: StatusDocument, figures: Figures, now: datetime) -> Headline
     approval = status.approval
     if approval is not None and not approval.approved:
         expires = _clock(approval.expires_at, now)
-        return Headline(
-            Sign.WAITING, f"A plan of {plural(approval.total, 'eviction')} waits for approval until {expires}"
-        )
+        number = plural(approval.total, "eviction") + _later_steps(approval)
+        return Headline(Sign.WAITING, f"A plan of {number} waits for approval until {expires}")
     following = ""
     if figures.next_at is not None:
         left = figures.next_at - now
-        following = f", the next eviction is in {format_rest(left)}" if left.total_seconds() > 0 else ""
+        soonest = f", the next eviction is in {format_rest(left)} at the earliest"
+        following = soonest if left.total_seconds() > 0 else ""
     if figures.moving:
         verb = "is" if figures.moving == 1 else "are"
         return Headline(Sign.MOVING, f"Repairing: {plural(figures.moving, 'pod')} {verb} moving{following}")
@@ -186,7 +188,13 @@ def approval_title(approval: ApprovalStatus) -> str:
     number = plural(approval.total, "eviction")
     if approval.approved:
         return f"Approved: plan {approval.hash}, {number}, {approval.left} of them still to be made"
-    return f"To be approved: plan {approval.hash}, {number}"
+    return f"To be approved: plan {approval.hash}, {number}{_later_steps(approval)}"
+
+
+def _later_steps(approval: ApprovalStatus) -> str:
+    """Say how many evictions its approval covers with the later steps, "" where these are no more."""
+    covered = sum(repair.evictions for repair in approval.repairs)
+    return f" (up to {covered} with later steps)" if covered > approval.total else ""
 
 
 def approval_sentences(approval: ApprovalStatus, now: datetime) -> Iterator[str]:
@@ -197,7 +205,8 @@ def approval_sentences(approval: ApprovalStatus, now: datetime) -> Iterator[str]
         expires = from_now(approval.expires_at, now)
         yield f"Proposed {ago(approval.since, now)}; expires {expires}, and a new plan is proposed then."
         yield f"{approval.command} shows it and asks. Who may: {approval.who}."
-        yield "Once approved, it is carried out within all budgets; what else waits needs an approval of its own."
+        steps = "with its later steps, with --step without them" if approval.repairs else "without later steps"
+        yield f"Once approved, it is carried out within all budgets, {steps}; what else waits needs its own approval."
     more = approval.left - len(approval.evictions)
     if more > 0:
         yield f"And {plural(more, 'more eviction')}; rebalancer approve --dry-run lists all."

@@ -289,7 +289,7 @@ def check_lists(state: LoopState) -> None:
     for uid, one in waits.items():
         fate = fates[uid]
         assert isinstance(fate, Waits)
-        assert (one.for_, one.message) == (fate.reason, str(fate.refusal))
+        assert (one.for_, one.message) == (fate.reason, fate.refusal.timeless)
 
 
 def check_foretold(run: Run) -> None:

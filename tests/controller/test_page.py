@@ -175,7 +175,7 @@ def test_the_plan_that_waits_for_approval_is_shown_with_its_command(browser: Bro
     assert proposal is not None
     browser.page.show(state, ())
     text = unescape(browser.text())
-    assert "A plan of 1 eviction waits for approval until " in text
+    assert "A plan of 1 eviction (up to 3 with later steps) waits for approval until " in text
     assert f"To be approved: plan {proposal.hash}, {len(proposal.uids)} eviction" in text
     assert f"rebalancer approve {proposal.hash} shows it and asks" in text
     assert "; expires " in text

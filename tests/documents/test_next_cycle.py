@@ -81,7 +81,7 @@ def test_only_a_plan_that_the_controller_has_proposed_has_a_name() -> None:
     """Nobody could approve another: its hash is of the moment at which a command has looked."""
     fates = foretold(a_status(Mode.APPROVE))
     assert {str(fate.refusal) for fate in fates.kept} == {
-        "it waits for approval; the controller proposes it in its next cycle"
+        "nobody has approved it; it is proposed when nothing else keeps it back"
     }
     evaluation = evaluate(skewed(), rules())
     proposal = propose(evaluation.plan.fates.going, rules(), NOW)

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from rebalancer import admission, assessment, capacity, planning, scheduling
+from rebalancer import admission, assessment, capacity, documents, planning, scheduling
 from rebalancer.admission.admit import BackingOff, BreakerOpen
 from rebalancer.admission.slow_start import ReplacementNotCreated, ReplacementNotRunning, WindowFull
 from rebalancer.assessment.assess import UnsettledDomain
@@ -85,7 +85,7 @@ WORDS = {
 """Values of fields that many facts have; of others the value is their own name."""
 
 
-for _layer in (scheduling, assessment, planning, capacity, admission):
+for _layer in (scheduling, assessment, planning, capacity, admission, documents):
     for _module in pkgutil.walk_packages(_layer.__path__, f"{_layer.__name__}."):
         importlib.import_module(_module.name)
 

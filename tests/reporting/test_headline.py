@@ -64,9 +64,9 @@ UNSAVED = HoldStatus(
 @pytest.mark.parametrize(
     ("changes", "figures", "sign", "said"),
     [
-        ({}, BUSY, Sign.MOVING, "Repairing: 1 pod is moving, the next eviction is in 40s"),
+        ({}, BUSY, Sign.MOVING, "Repairing: 1 pod is moving, the next eviction is in 40s at the earliest"),
         ({}, structs.replace(BUSY, moving=2, next_at=None), Sign.MOVING, "Repairing: 2 pods are moving"),
-        ({}, structs.replace(BUSY, moving=0), Sign.WAITING, "6 evictions wait, the next eviction is in 40s"),
+        ({}, structs.replace(BUSY, moving=0), Sign.WAITING, "6 evictions wait, the next eviction is in 40s at the earliest"),
         ({}, structs.replace(BUSY, moving=0, waiting=1, next_at=NOW), Sign.WAITING, "1 eviction waits"),
         (
             {"mode": "Observe"},
@@ -84,7 +84,7 @@ UNSAVED = HoldStatus(
             {"approval": structs.replace(APPROVAL, approved=True)},
             BUSY,
             Sign.MOVING,
-            "Repairing: 1 pod is moving, the next eviction is in 40s",
+            "Repairing: 1 pod is moving, the next eviction is in 40s at the earliest",
         ),
         (
             {"breaker": BreakerStatus(open=True, causes=(BreakerCause.UNREADY_ZONE,))},
@@ -136,7 +136,7 @@ UNSAVED = HoldStatus(
             {"lease": LeaseStatus(holder=STATUS.leader)},
             BUSY,
             Sign.MOVING,
-            "Repairing: 1 pod is moving, the next eviction is in 40s",
+            "Repairing: 1 pod is moving, the next eviction is in 40s at the earliest",
         ),
     ],
 )

@@ -33,7 +33,7 @@ from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.words import constraint_name, format_duration, limit_name, plural, shorten_keys
-from rebalancer.reporting.acting import slow_start_text
+from rebalancer.reporting.acting import policy_source, slow_start_text
 from rebalancer.reporting.headline import (
     Headline,
     Sign,
@@ -332,6 +332,11 @@ class PageView:
         waiting = plural(status.waiting, "patch", "patches")
         text = f"{status.mode}: deletion costs in order for {ordered}, {waiting} to send"
         return f"{text}; stopped: {status.stopped}" if status.stopped else text
+
+    @property
+    def policy_source(self) -> str:
+        """Where the policy in force is."""
+        return policy_source(self._page.status)
 
     @property
     def holds(self) -> Sequence[str]:

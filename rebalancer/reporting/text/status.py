@@ -10,7 +10,7 @@ from rebalancer.model.moments import seconds_between
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, format_rest, plural
-from rebalancer.reporting.acting import describe_controller, slow_start_text
+from rebalancer.reporting.acting import describe_controller, policy_source, slow_start_text
 from rebalancer.reporting.headline import (
     Sign,
     approval_sentences,
@@ -99,8 +99,7 @@ def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Itera
 
 def _facts(status: StatusDocument) -> Iterator[str]:
     ran = f", last cycle {status.last_cycle:%Y-%m-%d %H:%M:%SZ}" if status.last_cycle is not None else ""
-    source = status.policy.source if status.policy.valid else "the last valid one, kept in rebalancer-policy-valid"
-    yield f"Policy {status.policy.hash} ({source}){ran}."
+    yield f"Policy {status.policy.hash} ({policy_source(status)}){ran}."
     plan = proof_text(status.plan.evictions, status.plan.minimum) if status.plan.evictions else "nothing to evict"
     yield f"Plan: {plan}; {plural(len(status.in_flight), 'move')} in flight."
     if status.left_out:
