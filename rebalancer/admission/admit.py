@@ -169,14 +169,17 @@ class BreakerOpen(Refusal):
         return End(event=f"when no bound has been exceeded for {format_duration(self.clear_after)}")
 
     def __str__(self) -> str:
+        return self._describe(lambda last: f"{format_duration(self.at - last)} ago")
+
+    def _describe(self, describe_moment: Callable[[datetime], str]) -> str:
         excesses = []
         for known in self.causes:
             if known.cause is BreakerCause.REPLACEMENTS:
                 continue
             what, field = _EXCESSES[known.cause]
             share = f"{round(100 * known.part / known.total)}%"
-            ago = f", {format_duration(self.at - known.last)} ago" if self.at > known.last else ""
-            counted = f"{known.part} of {known.total} {what.format(zone=known.zone)} ({share}{ago})"
+            moment = f", {describe_moment(known.last)}" if self.at > known.last else ""
+            counted = f"{known.part} of {known.total} {what.format(zone=known.zone)} ({share}{moment})"
             excesses.append(f"{counted}, breaker.{field} is {known.bound}%")
         sentences = [
             f"the cluster does not replace evicted pods: {plural(known.part, 'replacement')} of {known.total} "
@@ -194,7 +197,7 @@ class BreakerOpen(Refusal):
 
     @property
     def timeless(self) -> str:
-        return str(structs.replace(self, at=min(known.last for known in self.causes)))
+        return self._describe(lambda last: f"at {last:%Y-%m-%d %H:%M:%SZ}")
 
 
 class NotLasting(Refusal):

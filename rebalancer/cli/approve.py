@@ -29,7 +29,7 @@ from rebalancer.documents.waits import shorten
 from rebalancer.model.words import format_duration, plural
 from rebalancer.policy import Mode
 from rebalancer.ports import PLAN_KEY
-from rebalancer.reporting.acting import describe_controller, describe_status, leaders_time
+from rebalancer.reporting.acting import describe_controller, leaders_time
 
 _ROLE: Final = "rebalancer-approve"
 
@@ -209,7 +209,7 @@ def _read_status(transport: Transport, namespace: str, command: Sequence[str]) -
 def _read_pending(transport: Transport, namespace: str, status: StatusDocument, now: datetime) -> PlanDocument:
     """Return the plan that waits for approval; CliError says why there is none."""
     if status.mode != Mode.APPROVE:
-        raise CliError(f"no plan waits for approval: {describe_status(status)}")
+        raise CliError(f"no plan waits for approval: {describe_controller(status, now)}")
     text = StatusMap(transport, namespace).load(PLAN_KEY)
     try:
         plan = msgspec.json.decode(text or "null", type=PlanDocument | None)
@@ -220,8 +220,20 @@ def _read_pending(transport: Transport, namespace: str, status: StatusDocument, 
             f"plan {status.approval.hash} of {plural(status.approval.total, 'eviction')} waits, and is too large to be "
             "stored and shown; lower budgets.perCycle, so that a smaller one is proposed"
         )
-    if plan is None or not plan.evictions:
-        raise CliError("no plan waits for approval: there is nothing to evict")
+    if plan is None or not plan.evictions or status.approval is None:
+        raise CliError(f"no plan waits for approval: {_describe_rest(status)}")
     if plan.expires_at is not None and plan.expires_at <= now:
         raise CliError(f"plan {plan.plan_hash} has expired; the controller proposes another one in its next cycle")
     return plan
+
+
+def _describe_rest(status: StatusDocument) -> str:
+    """Say what there is where no plan waits for approval."""
+    standing, figures = status.standing, status.figures
+    if standing is not None:
+        left = plural(standing.left, "eviction")
+        return f"that of plan {standing.plan} is carried out, {left} left until {standing.until:%Y-%m-%d %H:%M:%SZ}"
+    if figures is not None and figures.waiting:
+        number = plural(figures.waiting, "eviction")
+        return f"{number} {'waits' if figures.waiting == 1 else 'wait'} for something else, see rebalancer status"
+    return "there is nothing to evict"

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from operator import is_
@@ -28,6 +29,7 @@ from rebalancer.documents.page import (
 )
 from rebalancer.documents.status import LeaseStatus, StatusDocument
 from rebalancer.locations import OUTSIDE_NAMESPACE, Address
+from rebalancer.model.moves import NO_MEMORY
 from rebalancer.reporting.acting import describe_controller
 
 _log = structlog.get_logger("rebalancer")
@@ -108,7 +110,11 @@ class StatusPage:
             status, source = followed.status, followed.source
         else:
             leader = name if leads or lease is None else lease.holder
-            status = status_document(state, leader, self._identity.policy_source)
+            # What this process has seen while it led is another's to tell now.
+            known = (
+                state if leads or lease is None or not lease.holder else replace(state, cycle=None, memory=NO_MEMORY)
+            )
+            status = status_document(known, leader, self._identity.policy_source)
             source = self._find_source(state, findings) if leads else None
         status = structs.replace(status, lease=lease)
         document = page_document(

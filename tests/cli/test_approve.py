@@ -225,6 +225,14 @@ def without_evictions(status: dict[str, str]) -> dict[str, str]:
     return {**status, PLAN_KEY: json.dumps({**json.loads(status[PLAN_KEY]), "evictions": []})}
 
 
+def carried_out(status: dict[str, str]) -> dict[str, str]:
+    """Return the status while an approval of a whole plan is carried out, and nothing else is proposed."""
+    time = "2001-01-01T00:00:00Z"
+    standing = {"plan": "0a1b", "since": time, "until": time, "evictions": 9, "left": 3}
+    document = {**json.loads(status[STATUS_KEY]), "approval": None, "standing": standing}
+    return {**status, STATUS_KEY: json.dumps(document)}
+
+
 def expired(status: dict[str, str]) -> dict[str, str]:
     return {**status, PLAN_KEY: json.dumps({**json.loads(status[PLAN_KEY]), "expiresAt": "2001-01-01T00:00:00Z"})}
 
@@ -233,12 +241,17 @@ def expired(status: dict[str, str]) -> dict[str, str]:
     ("status", "words", "message"),
     [
         (dict[str, str], [], "no controller has written a status in namespace rebalancer-system"),
-        (lambda: proposed(Mode.EVICT), [], "no plan waits for approval: mode Evict: the controller evicts"),
-        (lambda: proposed(Mode.OBSERVE), [], "no plan waits for approval: mode Observe: the controller will not evict"),
+        (lambda: proposed(Mode.EVICT), [], "; mode Evict: the controller evicts"),
+        (lambda: proposed(Mode.OBSERVE), [], "; mode Observe: the controller will not evict"),
         (
             lambda: without_evictions(proposed(Mode.APPROVE)),
             [],
-            "no plan waits for approval: there is nothing to evict",
+            "no plan waits for approval: 4 evictions wait for something else, see rebalancer status",
+        ),
+        (
+            lambda: carried_out(proposed(Mode.APPROVE)),
+            [],
+            "no plan waits for approval: that of plan 0a1b is carried out, 3 evictions left until 2001-01-01 00:00:00Z",
         ),
         (lambda: expired(proposed(Mode.APPROVE)), [], "has expired; the controller proposes another one"),
         (lambda: proposed(Mode.APPROVE), ["f00"], "plan f00 does not wait for approval; the plan that waits is "),

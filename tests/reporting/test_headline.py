@@ -66,7 +66,12 @@ UNSAVED = HoldStatus(
     [
         ({}, BUSY, Sign.MOVING, "Repairing: 1 pod is moving, the next eviction is in 40s at the earliest"),
         ({}, structs.replace(BUSY, moving=2, next_at=None), Sign.MOVING, "Repairing: 2 pods are moving"),
-        ({}, structs.replace(BUSY, moving=0), Sign.WAITING, "6 evictions wait, the next eviction is in 40s at the earliest"),
+        (
+            {},
+            structs.replace(BUSY, moving=0),
+            Sign.WAITING,
+            "6 evictions wait, the next eviction is in 40s at the earliest",
+        ),
         ({}, structs.replace(BUSY, moving=0, waiting=1, next_at=NOW), Sign.WAITING, "1 eviction waits"),
         (
             {"mode": "Observe"},
