@@ -58,6 +58,8 @@ def _validate(args: argparse.Namespace) -> int:
 
 
 def _validate_file(file: str) -> None:
+    if file.startswith("configmap:"):
+        raise CliError(f"{file}: validate reads files; give it the policy as one, or see rebalancer check")
     policy = read_any_policy(file)
     name = source_name(file)
     if isinstance(policy, TeamPolicy):
