@@ -176,7 +176,7 @@ def test_of_several_terms_over_a_key_the_worst_is_exported_and_none_that_is_not_
         return rows_of(replace(STATE, cycle=replace(STATE.cycle, evaluation=evaluation)), name)
 
     assert rows(term, worse) == {(*structs.astuple(DB), HOSTNAME): 2}
-    assert rows(structs.replace(term, unknown="why"), term) == {(*structs.astuple(DB), HOSTNAME): 0}
+    assert rows(structs.replace(term, unknown="why")) == {}
     bare = Reference("default", "Pod", "web-1")
     assert rows(structs.replace(term, workloads=(bare,))) == {}
     assert rows_of(replace(STATE, cycle=None), name) == {}

@@ -27,11 +27,6 @@ class Conflict(NamedTuple):
     excess: int
     sides: tuple[Side, ...]
 
-    @property
-    def number(self) -> int:
-        """How many pods these are."""
-        return sum(len(side.pods) for side in self.sides)
-
 
 class Separation(NamedTuple):
     """What a term needs that selects pods which declare it: for each of `pods` one of the `domains` that admit them.

@@ -71,8 +71,7 @@ class SelectedPods:
 
     def find_occupied(self, namespace: str, term: PodAffinityTerm) -> frozenset[str]:
         """Return the domains that hold a selected pod, a terminating one too."""
-        if term.selector is None:
-            return frozenset()
+        assert term.selector is not None  # one that selects nobody has no conflict
         values, present = self._view.nodes.values(term.topology_key), self._view.present
         places = self.namespaces(namespace, term)
         nodes = chain.from_iterable(present(place, term.selector) for place in places)
@@ -80,8 +79,7 @@ class SelectedPods:
 
     def find_runs(self, namespace: str, term: PodAffinityTerm) -> Sequence[Run]:
         """Return the runs of pods that it selects."""
-        if term.selector is None:
-            return ()
+        assert term.selector is not None  # one that selects nobody has no conflict
         key = term.selector, self.namespaces(namespace, term)
         runs = self._runs.get(key)
         if runs is None:
