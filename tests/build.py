@@ -9,7 +9,9 @@ from msgspec import structs
 
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import InForce, Leading, LoopState
-from rebalancer.model.labels import Labels
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
+from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.pods import Pod, PodPhase, PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import PodTemplate
@@ -88,6 +90,20 @@ def change_specs(snapshot: Snapshot, change: Callable[[str, PodSpec], PodSpec], 
         for owner in snapshot.workloads
     )
     return replace(snapshot, pods=tuple(map(changed, snapshot.pods)), workloads=tuple(owners))
+
+
+def away_from(app: str, key: str = HOSTNAME, **fields: Any) -> PodAffinityTerm:
+    """Return a term that selects the pods of an app."""
+    return PodAffinityTerm(topology_key=key, selector=LabelSelector.of({"app": app}), **fields)
+
+
+def with_anti_affinity(snapshot: Snapshot, terms: Mapping[str, Sequence[PodAffinityTerm]]) -> Snapshot:
+    """Return the cluster in which pods and templates declare required anti-affinity, by their label `app`."""
+
+    def declare(app: str, spec: PodSpec) -> PodSpec:
+        return structs.replace(spec, pod_affinity=PodAffinity(anti_required=tuple(terms.get(app, ()))))
+
+    return change_specs(snapshot, declare)
 
 
 def without_node(pod: Pod, name: str = "", **fields: Any) -> Pod:

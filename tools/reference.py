@@ -86,6 +86,10 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.NO_LONGER_REQUIRED: "What was violated is not required any more, and why; on the workloads.",
     EventReason.SHARE_LIMIT_RECOVERED: "A limit is satisfied again; on the owners.",
     EventReason.SHARE_LIMIT_INFEASIBLE: "No placement of these pods can satisfy a limit; on the owners.",
+    EventReason.ANTI_AFFINITY_VIOLATED: "Pods share a domain although required podAntiAffinity forbids it; on the "
+    "workloads that declare the term, and on those of the other pods. It is not repaired.",
+    EventReason.ANTI_AFFINITY_RECOVERED: "No two pods share a domain against the term any more; on the workloads that "
+    "declare it.",
     EventReason.PLACEMENT_DEADLOCK: "The rules of a pending pod exclude each other; on the pod and its workload.",
     EventReason.EVICTED: "The API server granted an eviction; on the pod and its workload.",
     EventReason.EVICTED_BY_OTHERS: "Somebody else has begun to evict pods of the workload; on the workload.",

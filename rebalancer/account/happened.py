@@ -16,6 +16,7 @@ from rebalancer.admission.guards import GuardAnswer, GuardState, Verdict
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import Rights
 from rebalancer.admission.standing import Outcome
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup, UnsettledDomain
 from rebalancer.assessment.causes import Causes, limit_token
 from rebalancer.assessment.deadlocks import Deadlock
@@ -48,6 +49,9 @@ from rebalancer.tracking.moves import is_deferred
 MOST_REPORTED: Final = 200
 """Objects on which limits are reported in one step. Further limits come in the next steps, the worst first."""
 
+MOST_TERMS: Final = 200
+"""Terms of podAntiAffinity that one step reports as violated. Further ones come in the next steps, the worst first."""
+
 _MOST_OWNERS, _MOST_PODS = 10, 5
 """On how many of each one limit is reported."""
 
@@ -76,6 +80,18 @@ class GroupRecovered(NamedTuple):
 
     group: EvaluatedGroup
     causes: Causes
+
+
+class AntiAffinityViolated(NamedTuple):
+    """Pods share a domain although a required term of podAntiAffinity forbids it."""
+
+    evaluated: EvaluatedTerm
+
+
+class AntiAffinityRecovered(NamedTuple):
+    """No two pods share a domain any more against a term that was violated."""
+
+    evaluated: EvaluatedTerm
 
 
 class Owner(NamedTuple):
@@ -353,6 +369,8 @@ class RequestAnswered(NamedTuple):
 Occurrence = (
     GroupViolated
     | GroupRecovered
+    | AntiAffinityViolated
+    | AntiAffinityRecovered
     | LimitChanged
     | ViolationBegan
     | ViolationEnded
@@ -404,6 +422,23 @@ def find_group_changes(
             yield GroupViolated(group, causes)
         elif was_violated and not group.violated:
             yield GroupRecovered(group, causes)
+
+
+def find_anti_affinity_changes(
+    reported: frozenset[str], evaluated: Sequence[EvaluatedTerm]
+) -> tuple[Sequence[AntiAffinityViolated | AntiAffinityRecovered], frozenset[str]]:
+    """Return the terms that became violated or recovered, and the tokens of those now reported as violated.
+
+    Of a term that is not evaluated for now nothing is new. Of the terms of two revisions the violated one counts.
+    """
+    meant = (one for one in evaluated if reported or one.violated)
+    known = {one.token: one for one in sorted(meant, key=lambda one: (one.violated, bool(one.unknown)))}
+    new = [one for token, one in known.items() if one.violated and token not in reported]
+    begun = sorted(new, key=lambda one: -one.excess)[:MOST_TERMS]
+    ended = [token for token in reported if token in known and known[token].state is State.SATISFIED]
+    after = reported & known.keys() - {*ended} | {one.token for one in begun}
+    recovered = (AntiAffinityRecovered(known[token]) for token in sorted(ended))
+    return [*map(AntiAffinityViolated, begun), *recovered], frozenset(after)
 
 
 def find_limit_changes(

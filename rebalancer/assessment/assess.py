@@ -1,4 +1,4 @@
-"""The assessment: for every spread group and every limit of the policy, the counts and whether they satisfy it."""
+"""The assessment: for spread groups, limits and terms of podAntiAffinity the counts, and whether they satisfy them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,8 @@ from itertools import chain
 
 from msgspec import Struct
 
+from rebalancer.assessment.anti_affinity.evaluate import evaluate_anti_affinity
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.constraint_costs import TooCostly, share_out
 from rebalancer.assessment.deadlocks import Deadlock, find_deadlocks
 from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes, find_domains_without_nodes
@@ -131,6 +133,8 @@ class Assessment:
     """Workloads whose pods have more constraints, terms or text than is read, or than `eligibility.maxTerms`."""
     sizes: tuple[WorkloadSizes, ...] = ()
     """Of the workloads that a HorizontalPodAutoscaler scales: which sizes have no placement."""
+    anti_affinity: tuple[EvaluatedTerm, ...] = ()
+    """Every required term of podAntiAffinity."""
 
     @property
     def violated(self) -> tuple[EvaluatedGroup, ...]:
@@ -139,7 +143,7 @@ class Assessment:
 
 
 def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
-    """Evaluate every constraint of every living workload and every limit of the policy; find placement deadlocks."""
+    """Evaluate every constraint and term of every living workload and every limit of the policy; find deadlocks."""
     limit_groups = find_limit_groups(view, policy.groups)
     knowledge = DomainKnowledge.of(view, policy, memory)
     shared = share_out(find_spread_groups(view), view)
@@ -161,6 +165,7 @@ def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
         too_costly=shared.left,
         too_large=tuple(find_too_large(view, policy.eligibility.max_terms)),
         sizes=find_sizes(groups, view, policy, knowledge),
+        anti_affinity=evaluate_anti_affinity(view),
     )
 
 

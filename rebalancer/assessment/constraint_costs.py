@@ -90,11 +90,11 @@ def _count_operations(group: SpreadGroup, view: View) -> int:
     """Return what it takes to count the pods of a group's constraints."""
     every = view.count_label_sets(group.namespace)
     return sum(
-        1 if constraint.selector is None or _names_a_value(constraint.selector) else max(1, every)
+        1 if constraint.selector is None or names_a_value(constraint.selector) else max(1, every)
         for constraint in chain(*group.constraints)
     )
 
 
-def _names_a_value(selector: LabelSelector) -> bool:
+def names_a_value(selector: LabelSelector) -> bool:
     """Return whether the pods that a selector may match are found in the index of labels and values."""
     return any(requirement.operator is Operator.IN for requirement in selector.requirements)

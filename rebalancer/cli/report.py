@@ -68,7 +68,8 @@ def add_arguments(parser: Parser) -> None:
         metavar="WHAT",
         choices=(*_FAIL_ON, _FINDING),
         default=[],
-        help=f"{', '.join(_FAIL_ON)} or {_FINDING}: exit 3 if a hard constraint or a limit is so, or there is one; "
+        help=f"{', '.join(_FAIL_ON)} or {_FINDING}: exit 3 if a hard constraint, a limit or required "
+        "anti-affinity is so, or there is one; "
         "a pod without a node counts as violated; also if what was read is incomplete; may be given repeatedly",
     )
 
@@ -118,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _exit_code(document: ReportDocument, fail_on: Sequence[str], snapshot: Snapshot, *, chose_nothing: bool) -> int:
     """Return the exit code of --fail-on, and warn where the report is no basis for it."""
-    if not (document.constraints or document.limits or document.deadlocks):
+    if not (document.constraints or document.limits or document.anti_affinity or document.deadlocks):
         warn(["--fail-on has nothing to go by: no constraint and no limit was evaluated; check -n, -l and the policy"])
     gap = describe_unread(snapshot)
     if gap:
@@ -154,9 +155,10 @@ def describe_unread(snapshot: Snapshot) -> str:
 
 
 def _unsatisfied_names(document: ReportDocument) -> Iterable[str]:
-    """Return the workloads of which a constraint or limit is not satisfied, each once: `shop/deployment/web`."""
-    rows = [row for row in document.constraints if row.state not in _FINE]
-    names = [f"{row.namespace}/{one.kind.lower()}/{one.name}" for row in rows for one in row.workloads]
+    """Return the workloads of which a constraint, limit or term is not satisfied, each once: `shop/deployment/web`."""
+    unsatisfied = [(row.namespace, row.workloads) for row in document.constraints if row.state not in _FINE]
+    unsatisfied += [(row.namespace, row.workloads) for row in document.anti_affinity if row.state not in _FINE]
+    names = [f"{namespace}/{one.kind.lower()}/{one.name}" for namespace, workloads in unsatisfied for one in workloads]
     limits = [row for row in document.limits if row.state not in _FINE and "workload" in row.key]
     for limit in limits:
         kind, _, name = limit.key["workload"].partition("/")
@@ -171,5 +173,5 @@ def _has_failed(document: ReportDocument, fail_on: Sequence[str]) -> bool:
     states = {row.state for row in document.constraints if row.when_unsatisfiable == hard}
     waits = any(not waiting.gated for waiting in document.waiting)
     states |= {State.VIOLATED} if document.deadlocks or waits else set()
-    states |= {row.state for row in document.limits}
+    states |= {row.state for row in document.limits} | {row.state for row in document.anti_affinity}
     return not failing.isdisjoint(states) or bool(_FINDING in fail_on and document.findings)

@@ -17,6 +17,7 @@ from rebalancer.account.happened import (
     Paused,
     RequestAnswered,
     Subject,
+    find_anti_affinity_changes,
     find_approvals,
     find_capacity,
     find_deadlocked,
@@ -92,15 +93,17 @@ def _find_seen(before: Reported, cycle: Cycle) -> tuple[Iterator[Occurrence], Re
     """Find what has changed in the placement, and return what is reported of it after that."""
     assessment = cycle.assessment
     limits, limits_reported = find_limit_changes(before.limits, assessment.limits, cycle.causes)
+    terms, terms_reported = find_anti_affinity_changes(before.anti_affinity, assessment.anti_affinity)
     pods, deadlocked = find_deadlocked(before.deadlocked, assessment.deadlocks)
     reported = replace(
         before,
         violated=frozenset(make_token(group.spread.name) for group in assessment.violated),
         limits=limits_reported,
+        anti_affinity=terms_reported,
         deadlocked=deadlocked,
         unsettled=assessment.unsettled_domains,
     )
-    return chain(find_group_changes(before.violated, assessment, cycle.causes), limits, pods), reported
+    return chain(find_group_changes(before.violated, assessment, cycle.causes), limits, terms, pods), reported
 
 
 def _find_moves(before: LoopState, event: LoopEvent, after: LoopState) -> Iterator[Occurrence]:

@@ -401,6 +401,8 @@ class Reported:
     """Groups that are violated, by token."""
     limits: ReportedStates = field(default_factory=dict)
     """Limits that are not Satisfied, by token."""
+    anti_affinity: frozenset[str] = frozenset()
+    """Terms of podAntiAffinity that are violated, by token."""
     deadlocked: frozenset[str] = frozenset()
     """Pending pods, by UID."""
     unsettled: tuple[UnsettledDomain, ...] = ()

@@ -89,6 +89,27 @@ def _count_evicted_by_others(view: GaugeView) -> Iterable[Row]:
     return _count_by_workload((one.evictions.workload, one.evictions.number) for one in evicted)
 
 
+def _count_excess(view: GaugeView) -> Iterable[Row]:
+    """Count the pods in excess of each workload and key, by the worst of the terms that the workload declares."""
+    evaluated = view.cycle.assessment.anti_affinity if view.cycle is not None else ()
+    series = (
+        Series(
+            namespace=workload.namespace,
+            labels=(*astuple(workload), one.term.topology_key),
+            subject=workload,
+            headroom=-one.excess,
+            state=one.state,
+            of=one.excess,
+        )
+        for one in evaluated
+        if not one.unknown
+        for workload in one.workloads
+        if workload.kind != "Pod"
+    )
+    for row in select_series(series):
+        yield row.labels, row.of
+
+
 def _count_by_workload(numbers: Iterable[tuple[Reference, int]]) -> Iterable[Row]:
     """Yield the number of each workload; above 0 is a violation, the more the worse."""
     series = (
@@ -127,6 +148,14 @@ WORKLOAD_GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
         labels=(*_CONSTRAINT, "state"),
         values=tuple(State),
         rows=lambda view: (((*series.labels, series.state), 1) for series in view.constraints),
+        once_for=cycle_of,
+    ),
+    Gauge(
+        name="rebalancer_anti_affinity_violations",
+        help="Pods that would have to move at least, so that no two share a domain against a required podAntiAffinity "
+        "term of the workload: by the worst of its terms over the key.",
+        labels=(*_WORKLOAD, "topology_key"),
+        rows=_count_excess,
         once_for=cycle_of,
     ),
     Gauge(

@@ -1,6 +1,7 @@
 """Kubernetes events, for people who run `kubectl describe`: those of what has happened in a step, and no others.
 
-An event regards the object at which its readers look for it. Constraints and capacity for a repair: the workload.
+An event regards the object at which its readers look for it. Constraints, anti-affinity and capacity for a repair: the
+workload.
 Moves: the pod, and its workload. Limits: the owners, and pods of the fullest domain. Deadlocks: the pending pod, and
 its workload. Approvals: the ConfigMap of approvals. Domains that lose nodes, guards, and whether prevention can go on:
 the policy's ConfigMap. Team policies: the ConfigMap in the team's namespace, with what its team sees of the policy in
@@ -12,6 +13,8 @@ from typing import Final, NamedTuple
 
 from rebalancer.account.ended import Dropped, Gone
 from rebalancer.account.happened import (
+    AntiAffinityRecovered,
+    AntiAffinityViolated,
     ApprovalProblem,
     Approved,
     Blocked,
@@ -58,11 +61,12 @@ from rebalancer.account.happened import (
 from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.admission.rights import WAY_OUT
 from rebalancer.admission.slow_start import overdue_replacement
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token
 from rebalancer.assessment.deadlocks import Deadlock
 from rebalancer.capacity.requests import RequestChange, Result
-from rebalancer.documents.phrases import domains_text
+from rebalancer.documents.phrases import NOT_REPAIRED, conflict_text, domains_text
 from rebalancer.documents.waits import likely_domains
 from rebalancer.model.approvals import Proposal, StandingApproval
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
@@ -92,6 +96,13 @@ _MOST_DROPPED: Final = 10
 """Workloads of a limit that is not required any more on which that is reported."""
 
 
+_MOST_OF_A_TERM: Final = 10
+"""Workloads on which a term of podAntiAffinity is reported."""
+
+_MOST_CONFLICTS: Final = 3
+"""Domains with conflicts that such an event names."""
+
+
 class EventObjects(NamedTuple):
     """The ConfigMaps that events about the policy, the pause and approvals regard; without one there is no event."""
 
@@ -107,6 +118,8 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
             return _group_events(EventReason.SKEW_VIOLATED, group, causes)
         case GroupRecovered(group, causes):
             return _group_events(EventReason.SKEW_RECOVERED, group, causes)
+        case AntiAffinityViolated() | AntiAffinityRecovered():
+            return _anti_affinity_events(occurrence)
         case LimitChanged():
             return list(_limit_events(occurrence))
         case Deadlocked(deadlock):
@@ -215,6 +228,29 @@ def _group_events(reason: EventReason, group: EvaluatedGroup, causes: Causes) ->
         if evaluated.counts.violated or reason is EventReason.SKEW_RECOVERED
     )
     return [_workload_event(reason, note, workload) for workload in group.spread.workloads]
+
+
+def _anti_affinity_events(occurrence: AntiAffinityViolated | AntiAffinityRecovered) -> Sequence[Event]:
+    """Create the events on the workloads that declare a term, and on the others whose pods conflict by it."""
+    evaluated = occurrence.evaluated
+    if isinstance(occurrence, AntiAffinityRecovered):
+        reason, what = EventReason.ANTI_AFFINITY_RECOVERED, "no two pods share a domain"
+    else:
+        reason, what = EventReason.ANTI_AFFINITY_VIOLATED, _describe_conflicts(evaluated)
+    note = f"{_name_term(evaluated)}: {what}"
+    others = sorted(evaluated.concerned.difference(evaluated.workloads))
+    return [_workload_event(reason, note, workload) for workload in (*evaluated.workloads, *others)[:_MOST_OF_A_TERM]]
+
+
+def _describe_conflicts(evaluated: EvaluatedTerm) -> str:
+    conflicts = "; ".join(map(conflict_text, evaluated.conflicts[:_MOST_CONFLICTS]))
+    more = len(evaluated.conflicts) - _MOST_CONFLICTS
+    return f"{evaluated.message} ({conflicts}{f' and {more} more' if more > 0 else ''}). {NOT_REPAIRED}"
+
+
+def _name_term(evaluated: EvaluatedTerm) -> str:
+    declared = name_list(map(str, evaluated.workloads))
+    return f"required podAntiAffinity of {declared} over {evaluated.term.topology_key} to {evaluated.selected}"
 
 
 def cause_text(cause: ViolationCause | None) -> str:

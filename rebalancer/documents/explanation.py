@@ -12,6 +12,7 @@ from msgspec import structs
 from rebalancer.account.numbers import group_numbers
 from rebalancer.advice import constraints
 from rebalancer.advice.claims import ClaimRecipe, NoClaimRecipe
+from rebalancer.assessment.anti_affinity.evaluate import find_terms_of
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import stray_reference
 from rebalancer.assessment.findings.domains import (
@@ -25,8 +26,10 @@ from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.documents.domain_counts import FEW, find_filled
 from rebalancer.documents.map import MapDocument
 from rebalancer.documents.phrases import (
+    NOT_REPAIRED,
     certainty,
     component_text,
+    conflict_text,
     counts_change,
     eviction_text,
     key_text,
@@ -129,10 +132,12 @@ def explain_pod(
     labels = node.labels if node is not None else {}
     path = [
         *_state_answers(groups, limits, labels, StateReasons(plan, details.relaxations)),
+        *_anti_affinity_answers(reference, assessment, labels),
         *_missing_domain_answers(reference, assessment),
         *_replacement_answers(pod, view),
     ]
-    otherwise = _why_not_needed(groups, limits)
+    terms = find_terms_of(reference, assessment.anti_affinity)
+    otherwise = _why_not_needed(groups, limits, conflicts=any(one.conflicts_with_others(pod) for one in terms))
     verdict, reason, answer = _eviction_answer(pod, reference, plan, view, details, otherwise)
     path += [
         answer,
@@ -156,6 +161,7 @@ def explain_workload(
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     path = [
         *_state_answers(groups, limits, {}, StateReasons(plan, details.relaxations)),
+        *_anti_affinity_answers(reference, assessment, {}),
         *_missing_domain_answers(reference, assessment),
         *_repair_answers(reference, plan, snapshot),
     ]
@@ -305,6 +311,24 @@ def _state_answers(
         )
 
 
+def _anti_affinity_answers(reference: Reference, assessment: Assessment, labels: Mapping[str, str]) -> Iterator[Answer]:
+    """Yield the state of the required terms that the workload declares, and of those by which its pods conflict."""
+    for one in find_terms_of(reference, assessment.anti_affinity):
+        key = one.term.topology_key
+        lines = [f"declared by {name_list(map(str, one.workloads))}"]
+        if one.violated:
+            domain = labels.get(key)
+            this_pod = f"; this pod is in {domain!r}" if domain is not None else ""
+            shared = "; ".join(map(conflict_text, one.conflicts[:_MOST]))
+            more = f" and {len(one.conflicts) - _MOST} more" if len(one.conflicts) > _MOST else ""
+            lines += [f"{shared}{more}{this_pod}", NOT_REPAIRED]
+        yield _answer(
+            f"Is required podAntiAffinity over {key} to {one.selected} satisfied?",
+            f"{one.state}: {one.message}" if one.message else str(one.state),
+            *lines,
+        )
+
+
 def _missing_domain_answers(reference: Reference, assessment: Assessment) -> Iterator[Answer]:
     """Yield the domains that constraints do not count because they have no node."""
     for workload, row in worst_rows(assessment.domains_without_nodes):
@@ -446,7 +470,7 @@ def _rejections(prediction: Prediction) -> str:
     return "; ".join(f"{plugin} rejects {name_list(sorted(names))}" for plugin, names in rejected.items())
 
 
-def _why_not_needed(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit]) -> str:
+def _why_not_needed(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], *, conflicts: bool) -> str:
     """Say why a pod that nothing refuses is not evicted."""
     evicts = any(limit.state is State.VIOLATED and limit.action is LimitAction.EVICT for limit in limits)
     if evicts or any(group.violated for group in groups):
@@ -458,6 +482,8 @@ def _why_not_needed(groups: Sequence[EvaluatedGroup], limits: Sequence[Evaluated
     ]
     if unsatisfied:
         return f"limit {name_list(unsatisfied)} is not repaired by eviction"
+    if conflicts:
+        return "required podAntiAffinity of this pod, or to it, is violated, which is not repaired"
     counted = [evaluated for group in groups for evaluated in (*group.hard, *group.soft)]
     if any(map(is_constraint_unknown, counted)) or any(map(is_limit_unknown, limits)):
         return f"whether all constraints and limits that count this pod are satisfied is {State.UNKNOWN}"

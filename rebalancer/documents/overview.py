@@ -79,7 +79,8 @@ class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
 class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     """The numbers of a cycle: rows with rules and those that are violated; evictions that move, wait, cannot be made.
 
-    `nextAt` is the first moment at which a wait ends, null where no such time is known.
+    `nextAt` is the first moment at which a wait ends, null where no such time is known. `violatedAntiAffinity` counts
+    required podAntiAffinity terms, which are not repaired: no other number has them.
     """
 
     workloads: Number
@@ -93,6 +94,7 @@ class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     next_at: datetime | None
     unrepairable: Number
     blocked: Number
+    violated_anti_affinity: Number = 0
 
 
 class FacetEntry(CamelCaseStruct, frozen=True, kw_only=True):
@@ -229,6 +231,7 @@ class Overview:
             next_at=account.next_at,
             unrepairable=_count_members(one for one in self._stuck if account.moving.keys().isdisjoint(one.members)),
             blocked=account.blocked,
+            violated_anti_affinity=sum(one.violated for one in self._assessment.anti_affinity),
         )
 
     def select(

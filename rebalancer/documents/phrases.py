@@ -6,6 +6,7 @@ from itertools import starmap
 from typing import Final, Protocol
 
 from rebalancer.account.numbers import PlanNumbers
+from rebalancer.assessment.anti_affinity.result import Conflict
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.documents.domain_counts import FEW, ListedCounts, list_counts
 from rebalancer.model.facts import Refusal
@@ -21,6 +22,8 @@ from rebalancer.planning.search.driver import Flaw
 from rebalancer.planning.search.report import Method
 from rebalancer.scheduling.predict import Prediction
 from rebalancer.scheduling.preemption import describe_preemptions
+
+NOT_REPAIRED: Final = "Violations of podAntiAffinity are reported, not repaired."
 
 _MOST_NODES = 6
 """Up to this many candidate nodes are listed; the rest are counted."""
@@ -136,6 +139,13 @@ def workload_names(workloads: Sequence[_Named]) -> str:
     """List the first workloads with their kinds and count the others."""
     shown = ", ".join(f"{workload.name} ({workload.kind})" for workload in workloads[:3])
     return shown + (f" and {len(workloads) - 3} more" if len(workloads) > 3 else "")
+
+
+def conflict_text(conflict: Conflict) -> str:
+    """Name a domain and its pods that conflict: `a-1: web-0, web-1 of Deployment shop/web`."""
+    sides = [f"{name_list(pod.name for pod in side.pods)} of {side.workload}" for side in conflict.sides[:FEW]]
+    more = len(conflict.sides) - FEW
+    return f"{conflict.domain}: {', '.join(sides)}{f' and {more} more' if more > 0 else ''}"
 
 
 def counts_change(before: Mapping[str, int], after: Mapping[str, int], *, wide: bool = False) -> str:

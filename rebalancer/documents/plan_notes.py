@@ -2,18 +2,21 @@
 
 Domains without nodes in one line each: which workloads would violate their constraints with a node there. Repairs that
 lack nothing but capacity, in one line each: what they need, and why it is not there. The other workloads in numbers:
-those that satisfy everything, those that evictions do not repair, and those of which nothing could be counted. And
-how many pods local volumes keep: by default every pod with an emptyDir stays, so that a cluster of such pods is hardly
-repaired; whoever reads a plan or a report must see that at a glance.
+those that satisfy everything, those that evictions do not repair, and those of which nothing could be counted. How many
+terms of podAntiAffinity are violated, which is not repaired. And how many pods local volumes keep: by default every pod
+with an emptyDir stays, so that a cluster of such pods is hardly repaired; whoever reads a plan or a report must see
+that at a glance.
 """
 
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes
 from rebalancer.assessment.findings.domains import describe_source
 from rebalancer.capacity.decision import OF_CAPACITY
+from rebalancer.documents.phrases import NOT_REPAIRED
 from rebalancer.documents.state_reasons import is_constraint_unknown, is_limit_unknown, limit_workloads
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import LocalStorage
@@ -64,6 +67,15 @@ class PlanNotes(NamedTuple):
 NO_NOTES: Final = PlanNotes()
 
 
+def anti_affinity_line(evaluated: Iterable[EvaluatedTerm], chosen: Collection[Reference] | None = None) -> str:
+    """Count the violated terms of podAntiAffinity that concern the `chosen` workloads, None for all; "" for none."""
+    number = sum(one.violated and (chosen is None or not one.concerned.isdisjoint(chosen)) for one in evaluated)
+    if not number:
+        return ""
+    verb = "is" if number == 1 else "are"
+    return f"{plural(number, 'required podAntiAffinity term')} {verb} violated; see rebalancer report. {NOT_REPAIRED}"
+
+
 def find_notes(plan: Plan, assessment: Assessment, chosen: frozenset[Reference] | None = None) -> PlanNotes:
     """Return what there is to say of the chosen workloads besides a plan of theirs; None chooses all.
 
@@ -96,6 +108,7 @@ def find_notes(plan: Plan, assessment: Assessment, chosen: frozenset[Reference] 
         unknown=unknown,
         lines=(
             *([held] if held else []),
+            *filter(None, [anti_affinity_line(assessment.anti_affinity, chosen)]),
             *missing_domain_lines(assessment.domains_without_nodes, chosen),
             *needed_capacity_lines(plan.refusals, chosen),
         ),

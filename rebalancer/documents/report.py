@@ -1,4 +1,4 @@
-"""The Report document: every constraint and limit with state, cause and remedy; deadlocks, findings, domain losses."""
+"""The Report document: constraints, limits and anti-affinity with their states; deadlocks, findings, domain losses."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -13,6 +13,7 @@ from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.sizes.find import WorkloadSizes
 from rebalancer.assessment.waiting_pods import find_waiting_pods
+from rebalancer.documents.anti_affinity import ReportedAntiAffinity, report_anti_affinity
 from rebalancer.documents.bounds import DomainBounds, constraint_bounds, limit_bounds
 from rebalancer.documents.document import (
     API_VERSION,
@@ -208,6 +209,8 @@ class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
     failure_domains: Number | None
     """How many domains these topology keys have in all; null without `--failures`."""
     map: MapDocument | None
+    anti_affinity: tuple[ReportedAntiAffinity, ...] = ()
+    """Required terms of podAntiAffinity, which are not repaired."""
 
 
 def every_workload(_: Reference) -> bool:
@@ -256,6 +259,7 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
         failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
         failure_domains=lost.domains if lost is not None else None,
         map=drawn,
+        anti_affinity=report_anti_affinity(assessment.anti_affinity, chosen),
     )
 
 

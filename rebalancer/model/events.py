@@ -16,6 +16,8 @@ class EventReason(StrEnum):
     SHARE_LIMIT_VIOLATED = "ShareLimitViolated"
     SHARE_LIMIT_RECOVERED = "ShareLimitRecovered"
     SHARE_LIMIT_INFEASIBLE = "ShareLimitInfeasible"
+    ANTI_AFFINITY_VIOLATED = "AntiAffinityViolated"
+    ANTI_AFFINITY_RECOVERED = "AntiAffinityRecovered"
     NO_LONGER_REQUIRED = "NoLongerRequired"
     PLACEMENT_DEADLOCK = "PlacementDeadlock"
     DOMAIN_UNSETTLED = "DomainUnsettled"
@@ -51,6 +53,8 @@ _ACTIONS = {
     EventReason.SHARE_LIMIT_VIOLATED: "Assess",
     EventReason.SHARE_LIMIT_RECOVERED: "Assess",
     EventReason.SHARE_LIMIT_INFEASIBLE: "Assess",
+    EventReason.ANTI_AFFINITY_VIOLATED: "Assess",
+    EventReason.ANTI_AFFINITY_RECOVERED: "Assess",
     EventReason.NO_LONGER_REQUIRED: "Assess",
     EventReason.PLACEMENT_DEADLOCK: "Assess",
     EventReason.DOMAIN_UNSETTLED: "Watch",
@@ -85,6 +89,7 @@ _WARNINGS = frozenset(
         EventReason.SKEW_VIOLATED,
         EventReason.SHARE_LIMIT_VIOLATED,
         EventReason.SHARE_LIMIT_INFEASIBLE,
+        EventReason.ANTI_AFFINITY_VIOLATED,
         EventReason.PLACEMENT_DEADLOCK,
         EventReason.DOMAIN_UNSETTLED,
         EventReason.EVICTION_FAILED,

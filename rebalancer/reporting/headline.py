@@ -143,6 +143,10 @@ def _rest(figures: Figures) -> Headline:
         return Headline(Sign.UNREPAIRABLE, f"{_violated(figures)} and cannot be repaired")
     if figures.violated:
         return Headline(Sign.VIOLATED, f"{_violated(figures)}, nothing is planned")
+    if figures.violated_anti_affinity:
+        terms = plural(figures.violated_anti_affinity, "required podAntiAffinity term")
+        verb = "is" if figures.violated_anti_affinity == 1 else "are"
+        return Headline(Sign.NOTE, f"{terms} {verb} violated, which is reported and not repaired")
     if not figures.workloads:
         return Headline(Sign.NOTE, "No workload has a spread constraint or a limit yet")
     return Headline(Sign.GOOD, "Nothing is violated, nothing moves")

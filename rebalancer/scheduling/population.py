@@ -52,7 +52,7 @@ class LabelSets:
         """Return the number of matching pods by node; nodes without matching pods are absent."""
         counts = self._counts.get(selector)
         if counts is None:
-            matching = [*self._matching(selector)]
+            matching = [*self.matching(selector)]
             if len(matching) == 1:
                 counts = self.counts_of(matching[0])
             else:
@@ -67,7 +67,8 @@ class LabelSets:
             counts = self._counts_of[labels] = NodeCounts(self.nodes_of.get(labels, ()))
         return counts
 
-    def _matching(self, selector: LabelSelector) -> Iterable[Labels]:
+    def matching(self, selector: LabelSelector) -> Iterable[Labels]:
+        """Return the label sets that a selector matches."""
         fewest: Sequence[Labels] | None = None
         for requirement in selector.requirements:
             if requirement.operator in {Operator.IN, Operator.EXISTS}:

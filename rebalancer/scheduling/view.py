@@ -316,6 +316,14 @@ class View:
         sets = self._population.live.get(namespace)
         return len(sets.nodes_of) if sets is not None else 0
 
+    def find_label_sets(self, namespace: str, selector: LabelSelector) -> Iterable[Labels]:
+        """Return the sets of labels that a selector matches, of the pods of a namespace that are not terminating.
+
+        In the snapshot: a pod that has moved has the labels that it had.
+        """
+        sets = self._population.live.get(namespace)
+        return sets.matching(selector) if sets is not None else ()
+
     def find_unread(self, pod: Pod) -> str | None:
         """Return a namespace whose pods have affinity terms that are not read and may select this pod, or None."""
         return self._population.find_unread(pod.namespace, pod.labels)

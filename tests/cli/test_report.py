@@ -111,6 +111,16 @@ def test_fail_on_violated_sees_a_deadlock(
     assert "Violated" not in shown
 
 
+@pytest.mark.parametrize(("state", "code"), [("violated", Exit.SOMETHING), ("infeasible", Exit.FINE)])
+def test_fail_on_sees_required_anti_affinity(state: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """So does `-o name`, which names the workload that declares it."""
+    command = ["report", "--snapshot", "docs/examples/anti-affinity.yaml"]
+    assert entry.main([*command, "--fail-on", state]) == code
+    capsys.readouterr()
+    assert entry.main([*command, "-o", "name"]) == Exit.FINE
+    assert capsys.readouterr().out == "shop/deployment/batch\n"
+
+
 def test_fail_on_says_when_there_is_nothing_to_go_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A mistyped namespace would leave a pipeline green without a word."""
     file = tmp_path / "empty.json"

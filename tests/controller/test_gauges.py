@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rebalancer.adapters.prometheus import Counter, Histogram, Metric, Metrics
 from rebalancer.admission.guards import GuardAnswer, GuardState, Verdict
 from rebalancer.admission.pause import Pause
+from rebalancer.assessment.anti_affinity.result import Conflict, EvaluatedTerm
 from rebalancer.assessment.sizes.layout import SizeVerdict
 from rebalancer.controller.counters import API_REQUESTS, GUARD_ERRORS, WORKLOAD_EVICTIONS
 from rebalancer.controller.gauge_view import GaugeView, WatchReading
@@ -24,8 +25,8 @@ from rebalancer.model.moves import Memory, MoveState, OthersEvictions, Reference
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode, Topology
 from rebalancer.prevention.report import PreventionReport
-from rebalancer.simulator import ZONE
-from tests.build import a_cluster, a_state
+from rebalancer.simulator import HOSTNAME, ZONE
+from tests.build import a_cluster, a_state, away_from, with_anti_affinity
 from tests.controller.simulated import eager
 from tests.reports import export, rows_of, view_of
 from tests.tracking.build import move
@@ -39,7 +40,8 @@ def full_state() -> LoopState:
     blueprint.deployment("web", on={"a-1": 3, "a-2": 3, "b-1": 1}, spread={ZONE: 1})
     blueprint.deployment("db", on={"a-1": 1, "b-2": 1}, spread={ZONE: 3})
     scaler = Autoscaler(namespace="default", name="web", target_kind="Deployment", target_name="web", max_replicas=9)
-    snapshot = replace(blueprint.snapshot(), autoscalers=(scaler,))
+    apart = with_anti_affinity(blueprint.snapshot(), {"db": [away_from("db")]})
+    snapshot = replace(apart, autoscalers=(scaler,))
     now = snapshot.taken_at
     policy = eager(topology=Topology(domains={ZONE: frozenset({"c"})}), slow_start=True)
     beside = OthersEvictions(workload=DB, since=now, last=now, number=2, pods=("db-1", "db-2"))
@@ -120,6 +122,7 @@ def test_only_the_leader_shows_the_cluster() -> None:
         ("scale_down_unsafe", {structs.astuple(WEB): 1, structs.astuple(DB): 0}),
         ("sizes_without_placement", {structs.astuple(WEB): 0}),
         ("replacement_blocked", {structs.astuple(WEB): 0, structs.astuple(DB): 0}),
+        ("anti_affinity_violations", {(*structs.astuple(DB), HOSTNAME): 0}),
         ("evicted_by_others", {structs.astuple(DB): 2}),
         ("prevention_left", {(): 6}),
         ("prevention_stopped", {(): 1}),
@@ -158,6 +161,25 @@ def test_a_bare_pod_has_no_series() -> None:
     report = PreventionReport(evaluated=(pod, WEB))
     rows = rows_of(replace(STATE, reported=replace(STATE.reported, prevention=report)), "rebalancer_scale_down_unsafe")
     assert rows == {structs.astuple(WEB): 0}
+
+
+def test_of_several_terms_over_a_key_the_worst_is_exported_and_none_that_is_not_evaluated() -> None:
+    assert STATE.cycle is not None
+    (term,) = STATE.cycle.assessment.anti_affinity
+    worse = structs.replace(term, conflicts=(Conflict("a-1", 2, ()),), term=away_from("db", HOSTNAME))
+    name = "rebalancer_anti_affinity_violations"
+
+    def rows(*terms: EvaluatedTerm) -> Mapping[tuple[str, ...], float]:
+        assert STATE.cycle is not None
+        assessment = replace(STATE.cycle.assessment, anti_affinity=terms)
+        evaluation = replace(STATE.cycle.evaluation, assessment=assessment)
+        return rows_of(replace(STATE, cycle=replace(STATE.cycle, evaluation=evaluation)), name)
+
+    assert rows(term, worse) == {(*structs.astuple(DB), HOSTNAME): 2}
+    assert rows(structs.replace(term, unknown="why")) == {}
+    bare = Reference("default", "Pod", "web-1")
+    assert rows(structs.replace(term, workloads=(bare,))) == {}
+    assert rows_of(replace(STATE, cycle=None), name) == {}
 
 
 def test_sizes_without_a_placement_are_counted_with_those_that_pods_do_not_reach() -> None:

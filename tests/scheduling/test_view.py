@@ -81,6 +81,14 @@ def test_many_moves_settle_without_a_visible_difference(monkeypatch: pytest.Monk
     assert changed(made.pods[0]).uid in {placed.pod.uid for placed in view.placed_pods()}
 
 
+def test_label_sets_are_found_of_pods_that_are_not_terminating() -> None:
+    """Each once; none in a namespace without pods."""
+    placed = [pod({"app": "web", "n": name}, on="a") for name in ("1", "1", "2")]
+    view = View(snapshot([node("a")], [*placed, pod({"app": "web", "n": "3"}, on="a", deleted=NOW)]))
+    assert [labels["n"] for labels in view.find_label_sets("default", WEB)] == ["1", "2"]
+    assert [*view.find_label_sets("elsewhere", WEB)] == []
+
+
 def test_anti_affinity_is_found_whatever_its_selector_requires() -> None:
     """By a label that it names; one that names none may mean any pod, and the null selector none."""
     web, other = pod({"app": "web"}), pod({"app": "other"})

@@ -10,6 +10,7 @@ from rebalancer.documents.report import ReportDocument, ReportedConstraint
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import name_list, plural, short_key
+from rebalancer.reporting.text.anti_affinity import anti_affinity_sections
 from rebalancer.reporting.text.failures import failure_lines
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 from rebalancer.reporting.text.limits import limit_sections
@@ -29,7 +30,7 @@ def report_text(
     most: int | None = None,
     wide: bool = False,
 ) -> str:
-    """Show a report: a summary, constraints, reasons, causes, deadlocks, findings, limits, domain losses.
+    """Show a report: a summary, constraints, reasons, causes, deadlocks, findings, limits, anti-affinity, losses.
 
     `head` says of which controller and by which policy. `held` says how many pods local volumes keep.
     `most` is how many workloads, and limits, are shown, None for all; `wide` shows
@@ -50,6 +51,7 @@ def report_text(
         _noted("FINDINGS", [f"{row.kind}: {row.object}: {row.message}" for row in document.findings], layout),
         layout.wrap(held, hang="  ") if held else [],
         *limit_sections(document.limits, layout, most),
+        *anti_affinity_sections(document.anti_affinity, layout, most),
         failure_lines(document, layout),
     ]
     return join_lines(sections(parts))
@@ -78,13 +80,17 @@ def _summary(document: ReportDocument) -> str:
     workloads = {(row.namespace, workload) for row in violated for workload in row.workloads}
     where = f" in {plural(len(workloads), 'workload')}" if workloads else ""
     limits = sum(row.state not in {State.SATISFIED, State.UNKNOWN} for row in document.limits)
-    states = [row.state for row in document.constraints] + [row.state for row in document.limits]
+    apart = [row.state for row in document.anti_affinity]
+    states = [row.state for row in document.constraints] + [row.state for row in document.limits] + apart
     unknown = states.count(State.UNKNOWN)
     waiting = sum(len(row.pods) for row in document.waiting)
     parts = [
         f"{_count_satisfied(len(violated), [row.state for row in document.constraints], 'constraint')}{where}",
         _count_satisfied(limits, [row.state for row in document.limits], "limit"),
     ]
+    if apart:
+        broken = sum(state not in {State.SATISFIED, State.UNKNOWN} for state in apart)
+        parts.append(_count_satisfied(broken, apart, "anti-affinity term"))
     parts += [f"{unknown} not known"] if unknown else []
     parts += [f"{plural(waiting, 'pod')} without a node"] if waiting else []
     parts += [plural(len(document.deadlocks), "deadlock")] if document.deadlocks else []

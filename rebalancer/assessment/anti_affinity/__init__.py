@@ -1,0 +1,1 @@
+"""Required podAntiAffinity: which pods share a domain although a term of one of them selects the other."""

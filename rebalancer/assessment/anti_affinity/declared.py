@@ -1,0 +1,49 @@
+"""The required terms that living pods declare, each once for the pods of a namespace that share it."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rebalancer.assessment.controllers import find_reference
+from rebalancer.model.affinity import PodAffinityTerm
+from rebalancer.model.moves import Reference
+from rebalancer.model.runs import Run
+from rebalancer.scheduling.population import NO_AFFINITY
+from rebalancer.scheduling.view import View
+
+
+class DeclaredTerm(NamedTuple):
+    """A term of the pods of a namespace, and the runs of living and of terminating pods that declare it."""
+
+    namespace: str
+    term: PodAffinityTerm
+    runs: list[Run]
+    terminating: list[Run]
+
+
+def find_declared(view: View) -> Sequence[DeclaredTerm]:
+    """Return the terms that living pods declare, in the order of the pods."""
+    declared: dict[tuple[str, PodAffinityTerm], DeclaredTerm] = {}
+    for run in view.snapshot.runs:
+        pod = run.pods[0]
+        affinity = pod.spec.pod_affinity
+        if affinity is NO_AFFINITY or not affinity.anti_required or pod.finished:
+            continue
+        for term in dict.fromkeys(affinity.anti_required):
+            key = pod.namespace, term
+            known = declared.get(key)
+            if known is None:
+                known = declared[key] = DeclaredTerm(*key, [], [])
+            (known.terminating if pod.terminating else known.runs).append(run)
+    return [one for one in declared.values() if one.runs]
+
+
+def find_workloads(runs: Sequence[Run], view: View) -> tuple[Reference, ...]:
+    """Return the workloads of some pods by name, each once."""
+    return tuple(sorted(set(_iterate_workloads(runs, view))))
+
+
+def _iterate_workloads(runs: Sequence[Run], view: View) -> Iterator[Reference]:
+    for run in runs:
+        # Pods without an owner are workloads of their own, also where they are alike.
+        for pod in run.pods[:1] if run.pods[0].owner is not None else run.pods:
+            yield find_reference(pod, view)

@@ -1,0 +1,188 @@
+"""Evaluates every required term of podAntiAffinity that living pods declare, as the scheduler's filter sees it.
+
+Pods are grouped by term and domain, never by pairs: first by the counts, which the spread constraints share, then, in
+the domains that hold pods of both sides, by owner. The cost is linear in the pods that a term concerns; what all terms
+of a namespace may take is bounded, as for constraints.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from rebalancer.assessment.anti_affinity.declared import DeclaredTerm, find_declared, find_workloads
+from rebalancer.assessment.anti_affinity.excess import Part, Share, count_excess, find_conflicting
+from rebalancer.assessment.anti_affinity.result import Conflict, EvaluatedTerm, Separation, Side
+from rebalancer.assessment.anti_affinity.selected import SelectedPods
+from rebalancer.assessment.anti_affinity.separation import OwnPods, find_separation
+from rebalancer.assessment.constraint_costs import SHARE, names_a_value
+from rebalancer.assessment.controllers import find_reference
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import Pod
+from rebalancer.model.runs import Run
+from rebalancer.scheduling.affinity_terms import selects
+from rebalancer.scheduling.feasibility import is_on
+from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
+from rebalancer.scheduling.view import View
+
+NODES_NOT_READ: Final = "no node was read: which pods share a domain is not known"
+
+_PODS_OF_AN_OPERATION: Final = 20
+"""Pods that are grouped by domain in the time that an operation takes."""
+
+
+def evaluate_anti_affinity(view: View, share: int = SHARE) -> tuple[EvaluatedTerm, ...]:
+    """Evaluate the terms, by namespace, workloads and key; none where the scheduler does not look at them."""
+    if not is_on(InterPodAffinity, view):
+        return ()
+    evaluated = _Terms(view, share).evaluate()
+    return tuple(sorted(evaluated, key=lambda one: (one.namespace, one.workloads, one.term.topology_key)))
+
+
+class _Alike(NamedTuple):
+    """The pods of a run in one domain, and what they have to do with a term."""
+
+    share: Share
+    pods: Sequence[Pod]
+
+
+class _Terms:
+    """The terms of one snapshot."""
+
+    def __init__(self, view: View, share: int) -> None:
+        self._view, self._share = view, share
+        self._selected = SelectedPods(view)
+        self._used: defaultdict[str, int] = defaultdict(int)
+        """Operations by namespace."""
+
+    def evaluate(self) -> Iterator[EvaluatedTerm]:
+        """Yield the terms that concern a namespace whose workloads were read."""
+        covers = self._view.snapshot.covers
+        for declared in find_declared(self._view):
+            evaluated = self._evaluate(declared)
+            if covers(evaluated.namespace) or any(covers(one.namespace) for one in evaluated.concerned):
+                yield evaluated
+
+    def _evaluate(self, declared: DeclaredTerm) -> EvaluatedTerm:
+        namespace, term = declared.namespace, declared.term
+        workloads = find_workloads(declared.runs, self._view)
+        shared: Collection[str] = ()
+        conflicts: tuple[Conflict, ...] = ()
+        unknown = self._find_unknown(declared)
+        if not unknown:
+            shared = self._find_shared(declared)
+        if shared:
+            unknown = self._spend(namespace, self._count_pods(declared) // _PODS_OF_AN_OPERATION)
+        if shared and not unknown:
+            conflicts = tuple(self._find_conflicts(declared, shared))
+        return EvaluatedTerm(
+            namespace=namespace,
+            term=term,
+            workloads=workloads,
+            conflicts=conflicts,
+            separation=self._find_separation(declared) if conflicts else None,
+            unknown=unknown,
+        )
+
+    def _find_unknown(self, declared: DeclaredTerm) -> str:
+        """Say why a term is not evaluated, "" if it is: no node was read, or its namespace has used its share."""
+        if "Node" in self._view.snapshot.unknown:
+            return NODES_NOT_READ
+        selector = declared.term.selector
+        if selector is None:
+            return ""
+        places = self._selected.namespaces(declared.namespace, declared.term)
+        if names_a_value(selector):
+            return self._spend(declared.namespace, len(places))
+        return self._spend(declared.namespace, sum(max(1, self._view.count_label_sets(place)) for place in places))
+
+    def _count_pods(self, declared: DeclaredTerm) -> int:
+        selected = self._selected.count(declared.namespace, declared.term)
+        return sum(selected.values()) + sum(len(run.nodes) for run in declared.runs)
+
+    def _spend(self, namespace: str, operations: int) -> str:
+        """Add operations of a namespace, and say so if these are more than its share."""
+        self._used[namespace] += operations
+        if self._used[namespace] <= self._share:
+            return ""
+        return (
+            f"the podAntiAffinity terms of namespace {namespace} take more than the {self._share:,} operations that a "
+            "namespace has in a cycle. Use fewer terms, and selectors with a label and its value"
+        )
+
+    def _find_shared(self, declared: DeclaredTerm) -> Collection[str]:
+        """Return the domains with a pod that declares the term and one that it selects, if these may be two."""
+        namespace, term, runs, _ = declared
+        selected = self._selected.count(namespace, term)
+        if not selected:
+            return ()
+        own = [selects(term, namespace, run.pods[0], self._view) for run in runs]
+        if all(own) and max(selected.values()) == 1:  # nearly always: those that declare it are among the selected
+            return ()
+        values = self._view.nodes.values(term.topology_key)
+        declaring = Counter(values[node] for run in runs for node in run.nodes if node in values)
+        # One of each is one pod where the term selects all that declare it.
+        least = 2 if all(own) else 1
+        return {
+            domain for domain, number in declaring.items() if domain in selected and number + selected[domain] > least
+        }
+
+    def _find_conflicts(self, declared: DeclaredTerm, shared: Collection[str]) -> Iterator[Conflict]:
+        """Yield the conflicts of these domains."""
+        namespace, term, declaring, _ = declared
+        selected = self._selected.find_runs(namespace, term)
+        chosen, runs = {id(run) for run in selected}, {id(run): run for run in (*declaring, *selected)}
+        own = {id(run) for run in declaring}
+        by_domain: defaultdict[str, list[_Alike]] = defaultdict(list)
+        for name, run in runs.items():
+            part = Part.SELECTED if name not in own else Part.BOTH if name in chosen else Part.DECLARES
+            owner, workload = self._find_owner(run)
+            for domain, pods in self._selected.divide(term.topology_key, run).items():
+                if domain in shared:
+                    by_domain[domain].append(_Alike(Share(part, owner, workload, len(pods)), pods))
+        for domain in sorted(by_domain):
+            alike = by_domain[domain]
+            conflicting = {*find_conflicting([one.share for one in alike])}
+            if conflicting:
+                sides = self._find_sides([one for one in alike if one.share in conflicting])
+                yield Conflict(domain, count_excess(one.share for one in alike), sides)
+
+    def _find_owner(self, run: Run) -> tuple[str, Reference | None]:
+        """Return the owner of some pods, and its workload: of several owners, if these are its ReplicaSets."""
+        owner = run.pods[0].owner
+        return (owner.uid, find_reference(run.pods[0], self._view)) if owner is not None else ("", None)
+
+    def _find_sides(self, alike: Sequence[_Alike]) -> tuple[Side, ...]:
+        """Return the pods by workload and by name."""
+        pods_by_side: defaultdict[tuple[Reference, bool], list[Pod]] = defaultdict(list)
+        for share, pods in alike:
+            declares = share.part is not Part.SELECTED
+            if pods[0].owner is not None:
+                pods_by_side[find_reference(pods[0], self._view), declares].extend(pods)
+            else:
+                for pod in pods:
+                    pods_by_side[find_reference(pod, self._view), declares].append(pod)
+        return tuple(
+            Side(workload, declares, tuple(sorted(pods, key=lambda pod: pod.name)))
+            for (workload, declares), pods in sorted(pods_by_side.items(), key=lambda entry: entry[0])
+        )
+
+    def _find_separation(self, declared: DeclaredTerm) -> Separation | None:
+        """Return what the pods need that declare the term and are selected by it, None where there are none."""
+        namespace, term, runs, terminating = declared
+        exists = self._view.nodes.by_name.__contains__
+        own = [
+            OwnPods(run.pods[0], sum(map(exists, run.nodes)), *self._find_owner(run))
+            for run in runs
+            if selects(term, namespace, run.pods[0], self._view)
+        ]
+        if not own:
+            return None
+        values = self._view.nodes.values(term.topology_key)
+        declaring = (values[node] for run in (*runs, *terminating) for node in run.nodes if node in values)
+        occupied = self._selected.find_occupied(namespace, term).union(declaring)
+        return find_separation(own, term.topology_key, occupied, self._view)
+
+
+def find_terms_of(workload: Reference, evaluated: Sequence[EvaluatedTerm]) -> Sequence[EvaluatedTerm]:
+    """Return the terms that a workload declares, and those by which its pods conflict with others."""
+    return [one for one in evaluated if workload in one.workloads or workload in one.concerned]

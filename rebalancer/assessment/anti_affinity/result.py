@@ -1,0 +1,129 @@
+"""One required term of podAntiAffinity, evaluated: who declared it, and which pods conflict in which domains."""
+
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from rebalancer.model.affinity import PodAffinityTerm
+from rebalancer.model.labels import LabelSelector
+from rebalancer.model.moves import Reference, make_token
+from rebalancer.model.pods import Pod
+from rebalancer.model.reasons import State
+from rebalancer.model.words import name_list, plural
+
+
+class Side(NamedTuple):
+    """Pods of one workload that conflict with others of their domain, and whether they declare the term."""
+
+    workload: Reference
+    declares: bool
+    pods: tuple[Pod, ...]
+
+
+class Conflict(NamedTuple):
+    """The pods of one domain that conflict with another one there; `excess` is the fewest that would have to move."""
+
+    domain: str
+    excess: int
+    sides: tuple[Side, ...]
+
+
+class Separation(NamedTuple):
+    """What a term needs that selects pods which declare it: for each of `pods` one of the `domains` that admit them.
+
+    `free` of these hold no pod that keeps others away: a terminating pod does until it is gone. `domains` and
+    `free` are None where a node that admits them lacks the key, since it takes any number.
+    """
+
+    pods: int
+    domains: int | None
+    free: int | None
+
+
+class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
+    """A required term of the pods of one namespace, with its conflicts, by domain.
+
+    `workloads` have pods that declare it, in the order of their names. `separation` is None where the term selects none
+    of these pods, and where it is satisfied. `unknown` says why it is not evaluated.
+    """
+
+    namespace: str
+    term: PodAffinityTerm
+    workloads: tuple[Reference, ...]
+    conflicts: tuple[Conflict, ...] = ()
+    separation: Separation | None = None
+    unknown: str = ""
+
+    @property
+    def excess(self) -> int:
+        """The fewest pods that would have to move for this term: exact, if it is taken alone."""
+        return sum(conflict.excess for conflict in self.conflicts)
+
+    @property
+    def violated(self) -> bool:
+        return bool(self.conflicts)
+
+    @property
+    def state(self) -> State:
+        """Infeasible: its pods outnumber the domains, whatever is moved."""
+        if self.unknown:
+            return State.UNKNOWN
+        if not self.conflicts:
+            return State.SATISFIED
+        needs = self.separation
+        if needs is not None and needs.domains is not None and needs.pods > needs.domains:
+            return State.INFEASIBLE
+        return State.VIOLATED
+
+    @property
+    def concerned(self) -> frozenset[Reference]:
+        """The workloads that declare it, and those of the pods that conflict."""
+        return frozenset(self.workloads).union(side.workload for conflict in self.conflicts for side in conflict.sides)
+
+    def conflicts_with_others(self, pod: Pod) -> bool:
+        """Return whether a pod conflicts by it."""
+        sides = (side for conflict in self.conflicts for side in conflict.sides)
+        return any(other.uid == pod.uid for side in sides for other in side.pods)
+
+    @property
+    def token(self) -> str:
+        """A name that stays the same from cycle to cycle, and is that of the term of another revision, too.
+
+        What the API server has merged into the selector for matchLabelKeys and mismatchLabelKeys is no part of it.
+        """
+        term, selector = self.term, self.term.selector
+        if selector is not None:
+            merged = {*term.match_label_keys, *term.mismatch_label_keys}
+            selector = LabelSelector(tuple(one for one in selector.requirements if one.key not in merged))
+        names = ",".join(f"{workload.kind}/{workload.name}" for workload in self.workloads)
+        places = f"{','.join(term.namespaces)} {term.namespace_selector}"
+        return make_token(f"antiAffinity {self.namespace} {names} {term.topology_key} {selector} {places}")
+
+    @property
+    def selected(self) -> str:
+        """Which pods it selects, as `kubectl` takes it after `-l`, and of which namespaces."""
+        term = self.term
+        if term.selector is None:
+            return "no pod (labelSelector is null)"
+        pods = "every pod" if term.selector.empty else f"pods that match {term.selector}"
+        places = [f"namespace {name}" for name in term.namespaces]
+        if term.namespace_selector is not None:
+            selector = term.namespace_selector
+            places.append("every namespace" if selector.empty else f"namespaces that match {selector}")
+        return f"{pods} in {name_list(places)}" if places else pods
+
+    @property
+    def message(self) -> str:
+        """Why it is not satisfied, with the numbers; "" where it is."""
+        if self.unknown:
+            return self.unknown
+        if not self.conflicts:
+            return ""
+        text = f"{plural(self.excess, 'pod')} in excess"
+        needs = self.separation
+        if needs is None or needs.domains is None or needs.free is None:
+            return text
+        if self.state is State.INFEASIBLE:
+            admit = "admits" if needs.domains == 1 else "admit"
+            text += f"; {needs.pods} pods need a domain each, and {plural(needs.domains, 'domain')} {admit} them"
+        return f"{text}; {plural(needs.free, 'domain')} {'is' if needs.free == 1 else 'are'} free"

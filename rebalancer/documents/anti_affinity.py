@@ -1,0 +1,101 @@
+"""The terms of podAntiAffinity in the Report document: who declared one, whom it selects, who conflicts with whom."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from rebalancer.assessment.anti_affinity.result import Conflict, EvaluatedTerm
+from rebalancer.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
+from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import State
+
+_MOST: Final = 12
+"""Up to this many domains of a term are listed, and workloads of a domain; the rest are counted."""
+
+_MOST_PODS: Final = 5
+"""Up to this many pods of a workload in a domain are listed."""
+
+
+class ConflictingPods(CamelCaseStruct, frozen=True, kw_only=True):
+    """Pods of one workload that conflict with others of their domain; `omitted` counts those that are not listed.
+
+    `declares`: they declare the term; the others are selected by it.
+    """
+
+    namespace: Text
+    workload: WorkloadName
+    declares: bool
+    pods: tuple[Text, ...]
+    omitted: Number
+
+
+class ReportedConflict(CamelCaseStruct, frozen=True, kw_only=True):
+    """The pods of one domain that conflict; `excess` is the fewest of them that would have to move.
+
+    `omittedWorkloads` counts those that are not listed.
+    """
+
+    domain: str
+    excess: Number
+    workloads: tuple[ConflictingPods, ...]
+    omitted_workloads: Number
+
+
+class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
+    """One required term of podAntiAffinity, as kube-scheduler reads it. It is reported and not repaired.
+
+    `workloads` declare it, `selects` says which pods it selects. `excess` is the fewest pods that would have to move
+    for this term alone. `conflicts` lists the first domains in which pods conflict, `omittedDomains` counts the others.
+    `message` has the numbers of a violation, or says why the state is Unknown.
+    """
+
+    namespace: Text
+    workloads: tuple[WorkloadName, ...]
+    topology_key: Text
+    selects: Text
+    excess: Number
+    conflicts: tuple[ReportedConflict, ...]
+    omitted_domains: Number
+    state: Text
+    message: str
+
+
+def report_anti_affinity(
+    evaluated: Iterable[EvaluatedTerm], chosen: Callable[[Reference], bool]
+) -> tuple[ReportedAntiAffinity, ...]:
+    """Return the entries of the terms that concern the chosen workloads, violations first."""
+    rows = (_report_term(one) for one in evaluated if any(map(chosen, one.concerned)))
+    return tuple(sorted(rows, key=lambda row: row.state == State.SATISFIED))
+
+
+def _report_term(one: EvaluatedTerm) -> ReportedAntiAffinity:
+    return ReportedAntiAffinity(
+        namespace=one.namespace,
+        workloads=tuple(map(workload_name, one.workloads)),
+        topology_key=one.term.topology_key,
+        selects=one.selected,
+        excess=one.excess,
+        conflicts=tuple(map(_report_conflict, one.conflicts[:_MOST])),
+        omitted_domains=max(0, len(one.conflicts) - _MOST),
+        state=one.state,
+        message=one.message,
+    )
+
+
+def _report_conflict(conflict: Conflict) -> ReportedConflict:
+    return ReportedConflict(
+        domain=conflict.domain,
+        excess=conflict.excess,
+        workloads=tuple(_list_conflicting(conflict)),
+        omitted_workloads=max(0, len(conflict.sides) - _MOST),
+    )
+
+
+def _list_conflicting(conflict: Conflict) -> Iterator[ConflictingPods]:
+    for side in conflict.sides[:_MOST]:
+        yield ConflictingPods(
+            namespace=side.workload.namespace,
+            workload=workload_name(side.workload),
+            declares=side.declares,
+            pods=tuple(pod.name for pod in side.pods[:_MOST_PODS]),
+            omitted=max(0, len(side.pods) - _MOST_PODS),
+        )

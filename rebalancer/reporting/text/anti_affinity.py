@@ -1,0 +1,68 @@
+"""The anti-affinity of a report as text: a table of the terms that are not satisfied, why, and a summary."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rebalancer.documents.anti_affinity import ConflictingPods, ReportedAntiAffinity, ReportedConflict
+from rebalancer.documents.phrases import NOT_REPAIRED, workload_names
+from rebalancer.model.reasons import State
+from rebalancer.model.words import plural, short_key
+from rebalancer.reporting.text.layout import STATE_STYLES, TextLayout, more_text
+
+_COLUMNS: Final = ("NAMESPACE", "ANTI-AFFINITY OF", "KEY", "TO", "EXCESS", "STATE", "SHARED DOMAINS")
+
+
+def anti_affinity_sections(
+    terms: Sequence[ReportedAntiAffinity], layout: TextLayout, most: int | None
+) -> list[list[str]]:
+    """Show the required terms that are not satisfied; nothing where no pod has such a term.
+
+    `most` is how many are shown, None for all.
+    """
+    if not terms:
+        return []
+    unsatisfied = [term for term in terms if term.state != State.SATISFIED]
+    shown = unsatisfied[:most]
+    parts = []
+    if shown:
+        more = layout.wrap(more_text(len(unsatisfied) - len(shown))) if len(shown) < len(unsatisfied) else []
+        notes = [line for term in shown if term.message for line in layout.wrap(_note(term), hang="  ")]
+        parts.append([*layout.table(_COLUMNS, [_row(term, layout) for term in shown]), *more, *notes])
+    return [*parts, layout.wrap(_summary(len(terms) - len(unsatisfied), len(terms)))]
+
+
+def _summary(satisfied: int, total: int) -> str:
+    verb = "is" if total == 1 else "are"
+    text = f"{satisfied} of {plural(total, 'required podAntiAffinity term')} {verb} satisfied."
+    return text if satisfied == total else f"{text} {NOT_REPAIRED}"
+
+
+def _note(term: ReportedAntiAffinity) -> str:
+    return f"{term.namespace}/{workload_names(term.workloads)}: {term.state}: {term.message}"
+
+
+def _row(term: ReportedAntiAffinity, layout: TextLayout) -> tuple[str, ...]:
+    conflicts = [_conflict_text(conflict) for conflict in term.conflicts]
+    if term.omitted_domains:
+        conflicts.append(f"and {plural(term.omitted_domains, 'more domain')}")
+    return (
+        term.namespace,
+        workload_names(term.workloads),
+        short_key(term.topology_key),
+        term.selects,
+        str(term.excess),
+        layout.paint(term.state, STATE_STYLES.get(State(term.state))),
+        "; ".join(conflicts),
+    )
+
+
+def _conflict_text(conflict: ReportedConflict) -> str:
+    workloads = [_pods_text(one) for one in conflict.workloads]
+    if conflict.omitted_workloads:
+        workloads.append(f"{plural(conflict.omitted_workloads, 'more workload')}")
+    return f"{conflict.domain}: {', '.join(workloads)}"
+
+
+def _pods_text(one: ConflictingPods) -> str:
+    more = f" and {one.omitted} more" if one.omitted else ""
+    return f"{', '.join(one.pods)}{more}"
