@@ -38,7 +38,7 @@ from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.eviction import Eviction, Preempted
 from rebalancer.planning.fates import Fates, Goes, Waits
-from rebalancer.planning.plan import Plan
+from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.policy import Amount, Mode, Policy
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.simulator import HOSTNAME, ZONE
@@ -647,6 +647,26 @@ def test_in_other_modes_nothing_begins() -> None:
 
 
 # How it is counted
+
+
+def test_a_repair_of_a_covered_and_of_a_new_violation_is_not_covered() -> None:
+    """Nobody has approved the new one; the same repair without it goes on."""
+    desk, sent = started(), len(started().sent)
+    plan = desk.plan
+    desk.plan = structs.replace(plan, components=tuple(map(with_another, plan.components)))
+    desk.cycle()
+    assert len(desk.sent) == sent
+    desk.plan = plan
+    desk.cycle()
+    assert len(desk.sent) > sent
+
+
+def with_another(component: ComponentPlan) -> ComponentPlan:
+    """Return the repair with a second violation."""
+    group = component.groups[0]
+    other = structs.replace(group, spread=structs.replace(group.spread, name=f"another {group.spread.name}"))
+    part = structs.replace(component.component, groups=(*component.groups, other))
+    return structs.replace(component, component=part)
 
 
 def test_the_same_pod_is_charged_once() -> None:
