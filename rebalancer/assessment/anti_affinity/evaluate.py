@@ -16,6 +16,7 @@ from rebalancer.assessment.anti_affinity.selected import SelectedPods
 from rebalancer.assessment.anti_affinity.separation import OwnPods, find_separation
 from rebalancer.assessment.constraint_costs import SHARE, names_a_value
 from rebalancer.assessment.controllers import find_reference
+from rebalancer.model.labels import LabelSelector, SelectorRequirement
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.runs import Run
@@ -31,11 +32,28 @@ _PODS_OF_AN_OPERATION: Final = 20
 
 
 def evaluate_anti_affinity(view: View, share: int = SHARE) -> tuple[EvaluatedTerm, ...]:
-    """Evaluate the terms, by namespace, workloads and key; none where the scheduler does not look at them."""
+    """Evaluate the terms, in an order that does not depend on that of pods; none where the scheduler ignores them."""
     if not is_on(InterPodAffinity, view):
         return ()
-    evaluated = _Terms(view, share).evaluate()
-    return tuple(sorted(evaluated, key=lambda one: (one.namespace, one.workloads, one.term.topology_key)))
+    return tuple(sorted(_Terms(view, share).evaluate(), key=_order))
+
+
+def _order(evaluated: EvaluatedTerm) -> tuple[object, ...]:
+    term = evaluated.term
+    return (
+        evaluated.namespace,
+        evaluated.workloads,
+        term.topology_key,
+        *_order_selector(term.selector),
+        term.namespaces,
+        *_order_selector(term.namespace_selector),
+        term.match_label_keys,
+        term.mismatch_label_keys,
+    )
+
+
+def _order_selector(selector: LabelSelector | None) -> tuple[bool, tuple[SelectorRequirement, ...]]:
+    return (True, selector.requirements) if selector is not None else (False, ())
 
 
 class _Alike(NamedTuple):

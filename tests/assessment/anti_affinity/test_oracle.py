@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
+from random import Random
 
 from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.assessment.anti_affinity.evaluate import evaluate_anti_affinity
@@ -94,6 +96,14 @@ def test_conflicts_are_those_of_the_filter(snapshot: Snapshot) -> None:
         assert one.violated == bool(pairs)
     concerned = {uid for one in evaluated for uids in uids_by_domain(one).values() for uid in uids}
     assert concerned == {uid for pair in find_pairs(snapshot) for uid in pair}
+
+
+@examples(200)
+@given(snapshot=clusters, seed=st.integers())
+def test_the_order_of_pods_changes_nothing(snapshot: Snapshot, seed: int) -> None:
+    pods = Random(seed).sample(snapshot.pods, k=len(snapshot.pods))
+    other = replace(snapshot, pods=tuple(pods))
+    assert evaluate_anti_affinity(View(snapshot)) == evaluate_anti_affinity(View(other))
 
 
 @examples(400)
