@@ -308,7 +308,7 @@ def check_foretold(run: Run) -> None:
     read_at = (run.now - run.snapshot.taken_at).total_seconds()
     following, _ = step(replace(state, turn=0), CycleDue(snapshot=snapshot, read_at=read_at), run.now)
     assert following.cycle is not None
-    assert reasons_of(foretold) == reasons_of(following.cycle.fates)
+    assert reasons_of(foretold) == reasons_of(find_account(following, following.cycle).fates)
 
 
 def reasons_of(fates: Fates) -> Mapping[str, Reason | None]:
