@@ -222,7 +222,13 @@ LEADS = "one leads since 2026-01-05 06:00:00Z, last cycle 0s ago; "
 @pytest.mark.parametrize(
     ("status", "line"),
     [
-        (None, "no controller has run in namespace rebalancer-system: nothing will be evicted"),
+        (
+            None,
+            (
+                "no controller has run in namespace rebalancer-system, and nothing is known of another one "
+                "(--controller-namespace says where it runs)"
+            ),
+        ),
         (STATUS, f"{LEADS}mode Evict: the controller evicts"),
         ({**STATUS, "mode": "Observe"}, f"{LEADS}mode Observe: the controller will not evict"),
         ({**STATUS, "mode": "Approve"}, f"{LEADS}mode Approve: the controller evicts what is approved"),

@@ -257,7 +257,8 @@ def _a_whole_approval_ends_with_its_time(patch: pytest.MonkeyPatch) -> None:
         return honest(msgspec.structs.replace(approval, until=late), memory, snapshot, around)
 
     patch.setattr(standing, "_find_end", find)
-    patch.setattr(evictions, "is_in_force", lambda approval, written, _: written.id == approval.id)
+    for module in (evictions, runner):
+        patch.setattr(module, "is_in_force", lambda approval, written, _: written.id == approval.id)
 
 
 _ALL: tuple[Patch, ...] = (
