@@ -16,8 +16,11 @@ from rebalancer.admission.admit import (
     ApprovalUnread,
     AwaitsApproval,
     BeyondApproval,
+    NotProposedYet,
     admit,
+    find_approved,
 )
+from rebalancer.admission.approval import propose
 from rebalancer.admission.memory import update_memory
 from rebalancer.admission.standing import (
     MOST_CONSUMED,
@@ -760,3 +763,23 @@ def test_never_more_than_approved_whatever_is_planned(data: st.DataObject) -> No
             steps[eviction.step] = steps.get(eviction.step, 0) + 1
         assert all(count >= needed for count in steps.values())
     assert len(by_approval) == len(desk.sent) <= number
+
+
+def test_what_goes_by_an_approval_is_known() -> None:
+    """Covered repairs whole, of a plan that is approved step by step its evictions; nobody has approved the rest."""
+    nobody = find_approved(PLAN, NO_MEMORY)
+    first, *others = PLAN.fates.evictions
+    assert {str(nobody.then(one)) for one in PLAN.fates.evictions} == {str(NotProposedYet())}
+    desk = a_desk(12, workloads=("shop/deployment/web",))
+    desk.cycle()
+    covered = find_approved(PLAN, desk.memory)
+    mine = {one.workload.name for one in PLAN.fates.evictions if covered.then(one) is None}
+    assert mine == {"web"}
+    proposal = propose([first], POLICY, NOW)
+    assert proposal is not None
+    waiting = find_approved(PLAN, structs.replace(NO_MEMORY, proposal=proposal))
+    assert waiting.then(first) == NotProposedYet()
+    approved = structs.replace(proposal, approved=True)
+    step = find_approved(PLAN, structs.replace(NO_MEMORY, proposal=approved))
+    assert step.then(first) is None
+    assert {step.then(one) for one in others if one.pod.uid not in proposal.uids} == {NotProposedYet()}

@@ -1,0 +1,38 @@
+"""Fates: what waits until a moment may have to wait for something that ends later."""
+
+from datetime import timedelta
+
+from rebalancer.admission.admit import NotProposedYet, Paused
+from rebalancer.model.facts import Refusal
+from rebalancer.planning.fates import Fate, Fates, Goes, Never, UnderWay, Waits
+from tests.planning.clusters import planned, returned
+
+PLAN = planned(returned())
+SAID = PLAN.made_at
+ONE = PLAN.fates.evictions[0]
+
+
+def paused(minutes: float) -> Refusal:
+    return Paused("an incident", SAID + timedelta(minutes=minutes))
+
+
+def outlasted(fate: Fate, later: Refusal | None) -> Fate:
+    (row,) = Fates((fate,)).outlast(lambda _: later, SAID).rows
+    return row
+
+
+def test_the_wait_that_ends_last_is_said() -> None:
+    """At a later moment, or at no known one; what goes, is under way, or never goes stays so."""
+    waits = Waits(ONE, paused(5))
+    assert outlasted(waits, paused(6)) == Waits(ONE, paused(6))
+    assert outlasted(waits, NotProposedYet()) == Waits(ONE, NotProposedYet())
+    for later in (paused(4), paused(5), None):
+        assert outlasted(waits, later) == waits
+    event = Waits(ONE, NotProposedYet())
+    others = (Goes(ONE), UnderWay(ONE), Never(ONE, paused(5)), event)
+    assert [outlasted(fate, paused(6)) for fate in others] == list(others)
+
+
+def test_what_is_under_way_was_let_go() -> None:
+    rows = (UnderWay(ONE), Goes(ONE), Waits(ONE, paused(5)))
+    assert Fates(rows).as_decided().rows == (Goes(ONE), Goes(ONE), rows[2])
