@@ -98,7 +98,9 @@ def check_rights(cluster: ControlPlane, checked: Checked) -> None:
 def check_policy(cluster: ControlPlane, checked: Checked, folder: Path, good: str) -> None:
     """Give it an invalid policy, a configuration that is not there, a guard without an answer, namespaces left out."""
     cluster.api.patch(POLICY, {"data": {"policy.yaml": "mode: Evict\n"}})
-    assert "policy validate" in checked.expect("policy", "the last valid one is in force")
+    kept = "the last valid one is in force"  # once the controller has read what is written
+    wait_until(lambda: kept in checked.run()[1]["policy"]["message"], what="the refusal", timeout=30)
+    assert "policy validate" in checked.expect("policy", kept)
     cluster.api.patch(POLICY, {"data": {"policy.yaml": good}})
     checked.expect_fine()
     file = folder / "other.yaml"
