@@ -312,7 +312,10 @@ def check_foretold(run: Run) -> None:
 
 
 def reasons_of(fates: Fates) -> Mapping[str, Reason | None]:
-    return {fate.eviction.pod.uid: fate.reason if isinstance(fate, Waits) else None for fate in fates.rows}
+    # The answer 429 makes both waits, for as long: which of them ends last is a matter of a moment.
+    alike = {Reason.BACK_OFF: Reason.RATE_LIMITED}
+    reasons = {fate.eviction.pod.uid: fate.reason if isinstance(fate, Waits) else None for fate in fates.rows}
+    return {uid: alike.get(reason, reason) if reason is not None else None for uid, reason in reasons.items()}
 
 
 def check_past(state: LoopState) -> None:
