@@ -713,12 +713,23 @@ class Approved(NamedTuple):
         return None if is_approved else NotProposedYet()
 
 
-def find_approved(plan: Plan, memory: Memory) -> Approved:
-    """Return what goes by the approvals of the memory."""
+def find_approved(plan: Plan, memory: Memory, mode: Mode) -> Approved | None:
+    """Return what goes by the approvals of the memory; None in a mode that needs none."""
+    if mode is not Mode.APPROVE:
+        return None
     proposal, standing = memory.proposal, memory.standing
-    covered = {repair.component for repair in standing.coverage.repairs} if standing else set()
-    whole = {one.name for one in plan.components if make_token(one.name) in covered}
+    covered = {repair.component for repair in standing.coverage.repairs} if standing else ()
+    whole = {one.name for one in plan.components if make_token(one.name) in covered} if covered else ()
     return Approved(whole, proposal.uids if proposal is not None and proposal.approved else ())
+
+
+def outlast_waits(fates: Fates, common: Refusal | None, approved: Approved | None, said: datetime) -> Fates:
+    """Return the fates in which nothing goes on before what keeps everything back is over, or before an approval."""
+
+    def find_later(eviction: Eviction) -> Refusal | None:
+        return common or (approved.then(eviction) if approved is not None else None)
+
+    return fates.outlast(find_later, said)
 
 
 def find_common_obstacle(context: AdmissionContext) -> Refusal | None:

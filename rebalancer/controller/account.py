@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rebalancer.account.account import Account
-from rebalancer.admission.admit import describe_refused_requests, find_approved, find_common_obstacle
+from rebalancer.admission.admit import (
+    describe_refused_requests,
+    find_approved,
+    find_common_obstacle,
+    outlast_waits,
+)
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import LoopState
 from rebalancer.model.facts import Refusal
@@ -41,16 +46,12 @@ def find_account(state: LoopState, cycle: Cycle) -> Account:
         return describe_refused_requests(request, state.queue.forbidden.get(eviction.pod.namespace), said)
 
     requested = {move.uid for move in state.memory.in_flight}
-    approved = find_approved(cycle.plan, state.memory) if state.mode is Mode.APPROVE else None
-
-    def find_later(eviction: Eviction) -> Refusal | None:
-        return common or (approved.then(eviction) if approved is not None else None)
-
-    fates = cycle.fates.begin(requested).hold(find_refusal).outlast(find_later, cycle.plan.made_at)
+    approved = find_approved(cycle.plan, state.memory, state.mode)
+    fates = cycle.fates.begin(requested).hold(find_refusal)
     return Account(
         plan=cycle.plan,
         numbers=cycle.numbers,
-        fates=fates,
+        fates=outlast_waits(fates, common, approved, cycle.plan.made_at),
         moves=state.memory.moves,
         common=common,
         approved=approved.components if approved is not None else None,

@@ -16,7 +16,7 @@ import msgspec
 
 from rebalancer.account.account import Account
 from rebalancer.account.numbers import group_numbers
-from rebalancer.admission.admit import find_common_obstacle
+from rebalancer.admission.admit import find_approved, find_common_obstacle
 from rebalancer.assessment.findings import find_findings
 from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.capacity.evaluated import evaluate_once
@@ -198,11 +198,19 @@ def _find_account(evaluation: Evaluation, status: StatusDocument, moves: Sequenc
 
     The moves are those that the status shows.
     """
-    plan = evaluation.plan
-    common, stored = find_common_obstacle(find_context(evaluation, status)), _find_waits(plan, status)
+    plan, context = evaluation.plan, find_context(evaluation, status)
+    common, stored = find_common_obstacle(context), _find_waits(plan, status)
+    approved = find_approved(plan, evaluation.inputs.memory, context.mode)
     fates = foretell(evaluation, status).begin({move.uid for move in moves if move.in_flight})
     fates = fates.hold(lambda eviction: stored.get(eviction.group) or common)
-    return Account(plan=plan, numbers=group_numbers(plan), fates=fates, moves=moves, common=common)
+    return Account(
+        plan=plan,
+        numbers=group_numbers(plan),
+        fates=fates,
+        moves=moves,
+        common=common,
+        approved=approved.components if approved is not None else None,
+    )
 
 
 def _find_waits(plan: Plan, status: StatusDocument) -> Mapping[str, Refusal]:

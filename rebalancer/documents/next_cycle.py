@@ -14,15 +14,15 @@ from rebalancer.admission.admit import (
     admit,
     find_approved,
     find_common_obstacle,
+    outlast_waits,
 )
 from rebalancer.admission.guards import GuardState
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import Rights
 from rebalancer.admission.written import NOT_READ, Written
 from rebalancer.documents.status import StatusDocument
-from rebalancer.documents.waits import WHOLE_CLUSTER, RepairWait
+from rebalancer.documents.waits import WHOLE_CLUSTER
 from rebalancer.engine import Evaluation
-from rebalancer.model.facts import End, Refusal
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import Fates, Waits
@@ -39,21 +39,6 @@ class _AsStored(Written, frozen=True, kw_only=True):
         return self.known
 
 
-class GuardsHold(Refusal):
-    """The guards let nothing go, as the controller says, who knows their answers: until then, or with that event."""
-
-    reason = Reason.AWAITING_GUARDS
-    message: str
-    until: datetime | None
-    event: str
-
-    def _end(self) -> End:
-        return End(at=self.until, event=self.event)
-
-    def __str__(self) -> str:
-        return self.message
-
-
 def foretell(evaluation: Evaluation, status: StatusDocument) -> Fates:
     """Return the fates of the evaluated plan; in mode Observe those of planning: the plan says what would be."""
     plan = evaluation.plan
@@ -65,11 +50,10 @@ def foretell(evaluation: Evaluation, status: StatusDocument) -> Fates:
     known = memory.proposal.hash if memory.proposal is not None else ""
     if admission.proposal is not None and admission.proposal.hash != known:
         fates = _await_proposal(fates)
-    guards = _find_guards_wait(status.waits)
-    common = find_common_obstacle(context)
-    approved = find_approved(plan, memory) if context.mode is Mode.APPROVE else None
-    fates = fates.hold(lambda _: guards)
-    return fates.outlast(lambda one: common or (approved.then(one) if approved is not None else None), plan.made_at)
+    # What the guards have answered only the controller knows.
+    guards = next((one.refusal for one in status.waits if one.reason == Reason.AWAITING_GUARDS), None)
+    approved = find_approved(plan, memory, context.mode)
+    return outlast_waits(fates.hold(lambda _: guards), find_common_obstacle(context), approved, plan.made_at)
 
 
 def find_context(evaluation: Evaluation, status: StatusDocument) -> AdmissionContext:
@@ -124,9 +108,3 @@ def _assume_good(guards: Guards) -> GuardState:
     since = -timedelta(days=365).total_seconds()
     good = dict.fromkeys((guard.name for guard in guards.queries), since)
     return GuardState(of=guards, asked_at=0.0, good_since=good, quiet_since=since)
-
-
-def _find_guards_wait(waits: Iterable[RepairWait]) -> Refusal | None:
-    """Return what the controller says of its guards where a repair waits for them."""
-    said = next((one for one in waits if one.reason == Reason.AWAITING_GUARDS), None)
-    return GuardsHold(said.message, said.until, said.ends_with) if said is not None else None

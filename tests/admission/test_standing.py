@@ -14,6 +14,7 @@ from rebalancer.admission.admit import (
     Admission,
     AdmissionContext,
     ApprovalUnread,
+    Approved,
     AwaitsApproval,
     BeyondApproval,
     NotProposedYet,
@@ -767,19 +768,25 @@ def test_never_more_than_approved_whatever_is_planned(data: st.DataObject) -> No
 
 def test_what_goes_by_an_approval_is_known() -> None:
     """Covered repairs whole, of a plan that is approved step by step its evictions; nobody has approved the rest."""
-    nobody = find_approved(PLAN, NO_MEMORY)
+    nobody = approved(NO_MEMORY)
     first, *others = PLAN.fates.evictions
     assert {str(nobody.then(one)) for one in PLAN.fates.evictions} == {str(NotProposedYet())}
     desk = a_desk(12, workloads=("shop/deployment/web",))
     desk.cycle()
-    covered = find_approved(PLAN, desk.memory)
+    covered = approved(desk.memory)
     mine = {one.workload.name for one in PLAN.fates.evictions if covered.then(one) is None}
     assert mine == {"web"}
     proposal = propose([first], POLICY, NOW)
     assert proposal is not None
-    waiting = find_approved(PLAN, structs.replace(NO_MEMORY, proposal=proposal))
+    waiting = approved(structs.replace(NO_MEMORY, proposal=proposal))
     assert waiting.then(first) == NotProposedYet()
-    approved = structs.replace(proposal, approved=True)
-    step = find_approved(PLAN, structs.replace(NO_MEMORY, proposal=approved))
+    step = approved(structs.replace(NO_MEMORY, proposal=structs.replace(proposal, approved=True)))
     assert step.then(first) is None
     assert {step.then(one) for one in others if one.pod.uid not in proposal.uids} == {NotProposedYet()}
+    assert find_approved(PLAN, desk.memory, Mode.EVICT) is None
+
+
+def approved(memory: Memory) -> Approved:
+    known = find_approved(PLAN, memory, Mode.APPROVE)
+    assert known is not None
+    return known
