@@ -18,8 +18,10 @@ from rebalancer.admission.admit import (
     AwaitsApproval,
     BeyondApproval,
     NotProposedYet,
+    Paused,
     admit,
     find_approved,
+    outlast_waits,
 )
 from rebalancer.admission.approval import propose
 from rebalancer.admission.memory import update_memory
@@ -37,6 +39,7 @@ from rebalancer.admission.written import NOT_READ, NOTHING_WRITTEN, WholeApprova
 from rebalancer.engine import evaluate
 from rebalancer.model.approvals import StandingApproval
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState, Reference, make_token
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
@@ -784,6 +787,23 @@ def test_what_goes_by_an_approval_is_known() -> None:
     assert step.then(first) is None
     assert {step.then(one) for one in others if one.pod.uid not in proposal.uids} == {NotProposedYet()}
     assert find_approved(PLAN, desk.memory, Mode.EVICT) is None
+
+
+def test_what_waits_goes_on_when_the_last_of_all_waits_is_over() -> None:
+    """What keeps everything back comes before an approval; what is approved waits as long as by itself."""
+    first = PLAN.fates.evictions[0]
+    wait = Waits(first, Paused("an incident", NOW + timedelta(minutes=5)))
+    later = Paused("another one", NOW + timedelta(minutes=9))
+    covered, nobody = Approved((), {first.pod.uid}), Approved((), ())
+
+    def outlasted(common: Refusal | None, known: Approved | None) -> object:
+        (row,) = outlast_waits(Fates((wait,)), common, known, NOW).rows
+        return row
+
+    assert outlasted(later, nobody) == Waits(first, later)
+    assert outlasted(None, nobody) == Waits(first, NotProposedYet())
+    for known in (covered, None):
+        assert outlasted(None, known) == wait
 
 
 def approved(memory: Memory) -> Approved:
