@@ -51,6 +51,12 @@ from rebalancer.tracking.holds import Holds, find_holds, find_next_probe
 from rebalancer.tracking.moves import ANSWER_TIMEOUT, find_undecided
 from rebalancer.tracking.windows import store_windows
 
+_FIELDS_OF_LASTING: Final[Mapping[Cause, str]] = {
+    Cause.SHARE_LIMIT_VIOLATED: "the limit's for",
+    Cause.ANTI_AFFINITY_VIOLATED: "antiAffinity.for",
+}
+"""Where the policy says how long a violation must last; else in spread.for."""
+
 _EXCESSES: Final[Mapping[BreakerCause, tuple[str, str]]] = {
     BreakerCause.UNREADY_NODES: ("uncordoned nodes not Ready", "unreadyNodes"),
     BreakerCause.UNREADY_ZONE: ("uncordoned nodes of zone {zone} not Ready", "unreadyInZone"),
@@ -816,8 +822,7 @@ class _Obstacles:
         required = eviction.repair.lasting
         violated_for = context.now - self._since.get(make_token(eviction.group), context.now)
         if violated_for < required and not context.at_once:
-            field = "the limit's for" if eviction.cause is Cause.SHARE_LIMIT_VIOLATED else "spread.for"
-            return NotLasting(violated_for, field, required)
+            return NotLasting(violated_for, _FIELDS_OF_LASTING.get(eviction.cause, "spread.for"), required)
         backoff = find_backoff(memory, eviction.group, context.now)
         if backoff is not None:
             return BackingOff(backoff.times, backoff.left)

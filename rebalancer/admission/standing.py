@@ -134,7 +134,8 @@ def _violations(component: ComponentPlan) -> tuple[str, ...]:
     """Return tokens of what a component violates."""
     groups = [group.spread.name for group in component.groups if group.violated]
     limits = [limit.name for limit in component.limits if limit.state is not State.SATISFIED]
-    return tuple(make_token(name) for name in (groups + limits) or [component.name])
+    terms = [term.name for term in component.component.terms]
+    return tuple(make_token(name) for name in (groups + limits + terms) or [component.name])
 
 
 def _preempted_workloads(evictions: Iterable[Eviction], snapshot: Snapshot) -> Iterator[str]:

@@ -15,7 +15,7 @@ from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.model.words import SHORT_KEYS, format_duration, format_rest, name_list, plural, short_key
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
-from rebalancer.planning.eviction import Eviction, ViolatedRequirement
+from rebalancer.planning.eviction import Eviction, ViolatedRequirement, ViolatedTerm
 from rebalancer.planning.expected_counts import expected_worst
 from rebalancer.planning.plan import ComponentPlan
 from rebalancer.planning.search.driver import Flaw
@@ -233,12 +233,23 @@ def eviction_text(eviction: Eviction) -> str:
                 f"{requirement.key} {domain} holds {plural(requirement.held[domain], 'pod')}, "
                 f"the emptiest domain {requirement.emptiest}, {_requirement_text(requirement)}"
             )
+    parts += filter(None, [_term_text(term, eviction.pod.node or "") for term in eviction.repair.apart])
     why = "; ".join(parts) or "a pending pod finds a node once this pod is evicted"
     why += preempted_text(eviction)
     grace = timedelta(seconds=eviction.pod.grace_seconds)
     if grace <= _LONG_GRACE:
         return why
     return f"{why}. The pod may take {format_duration(grace)} to end (terminationGracePeriodSeconds)"
+
+
+def _term_text(term: ViolatedTerm, node: str) -> str:
+    """Say which pods of a domain a term keeps apart; "" where the node has none."""
+    domain = term.domain.get(node)
+    pods = term.together.get(domain, ()) if domain is not None else ()
+    if not pods:
+        return ""
+    declared = name_list(map(str, term.declared))
+    return f"{term.key} {domain} holds {name_list(pods)}, which required podAntiAffinity of {declared} keeps apart"
 
 
 def preempted_text(eviction: Eviction) -> str:

@@ -32,6 +32,13 @@ class NodeAffinity(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True)
     preferred: tuple[PreferredNodeTerm, ...] = ()
 
 
+class TermKind(StrEnum):
+    """Whether a term must hold, or is only weighed by the scheduler."""
+
+    REQUIRED = "Required"
+    PREFERRED = "Preferred"
+
+
 class PodAffinityTerm(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """A term of pod affinity or anti-affinity.
 

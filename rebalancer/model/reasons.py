@@ -270,6 +270,7 @@ class Cause(StrEnum):
     SKEW_VIOLATED = "SkewViolated"
     SHARE_LIMIT_VIOLATED = "ShareLimitViolated"
     PLACEMENT_DEADLOCK = "PlacementDeadlock"
+    ANTI_AFFINITY_VIOLATED = "AntiAffinityViolated"
 
 
 class ViolationCause(StrEnum):

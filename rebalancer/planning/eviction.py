@@ -84,6 +84,23 @@ class ViolatedRequirement(Struct, frozen=True, kw_only=True, gc=False):
         return hash((self.key, self.limit, self.bound, self.emptiest))
 
 
+class ViolatedTerm(Struct, frozen=True, kw_only=True, gc=False):
+    """A violated term of podAntiAffinity, as far as it concerns the victims of a step.
+
+    `declared` are the workloads that declare it. `domain` are the domains of the victims' nodes, `together` the pods
+    that conflict there, by name.
+    """
+
+    key: str
+    declared: tuple[Reference, ...]
+    domain: Mapping[str, str]
+    together: Mapping[str, tuple[str, ...]]
+
+    def __hash__(self) -> int:
+        """Hash what it is, not the pods, which are in mappings: so evictions and plans can be hashed."""
+        return hash((self.key, self.declared))
+
+
 class Preempted(Struct, frozen=True, gc=False):
     """The pods of lower priority that kube-scheduler deletes if it takes this node for a replacement."""
 
@@ -97,8 +114,8 @@ class Repair(Struct, frozen=True, kw_only=True):
     `needed`: a prefix of the step is a step too if it has at least so many evictions. `forced`: the scheduler can only
     repay them; otherwise its scores predict that it does. `extra`: the step may take the one eviction above the minimum
     that a repair may take; it did if more than `goal` evictions are left after it. `lasting`: how long the violation
-    must have lasted before a pod is evicted. `violated` are the requirements that it repairs. `preempts` are the
-    outcomes of a repair by preemption, one of which will be; () of every other.
+    must have lasted before a pod is evicted. `violated` are the requirements that it repairs, `apart` the terms of
+    podAntiAffinity. `preempts` are the outcomes of a repair by preemption, one of which will be; () of every other.
     """
 
     step: int
@@ -111,6 +128,7 @@ class Repair(Struct, frozen=True, kw_only=True):
     lasting: timedelta = timedelta(0)
     outlook: Outlook | None = None
     violated: tuple[ViolatedRequirement, ...] = ()
+    apart: tuple[ViolatedTerm, ...] = ()
     preempts: tuple[Preempted, ...] = ()
 
     @property

@@ -1,7 +1,8 @@
 """From a component to a problem that can be solved, or the reason why the whole component is refused.
 
 A problem is single-class, so that counting is enough, where all pods are of one class, have equal hard constraints, and
-all requirements count the same pods over topology keys that nest. Everything else is multi-class.
+all requirements count the same pods over topology keys that nest. Everything else is multi-class, as are components
+with a term of podAntiAffinity that is repaired.
 """
 
 from collections import defaultdict
@@ -35,7 +36,7 @@ from rebalancer.planning.scope.capacity import (
     ReservedCapacity,
     has_countable_affinity,
 )
-from rebalancer.planning.scope.components import Component
+from rebalancer.planning.scope.components import Component, find_joined
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.forthcoming import Forthcoming, ForthcomingPod
 from rebalancer.planning.scope.movable import PodPartitioner, VolumePinned
@@ -50,6 +51,7 @@ from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.single_class.placement import Bounds
 from rebalancer.policy import Policy
+from rebalancer.scheduling.affinity_terms import find_namespaces
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
@@ -203,10 +205,10 @@ class ProblemBuilder:
         for capacity: no eviction repairs that.
         """
         requirements = self._requirements(component)
-        if not requirements:
+        if not requirements and not component.terms:
             return None
         refusals = [self._eligibility.refuse_controller(member) for member in component.members]
-        if len(component.groups) + len(component.limits) > 1:
+        if len(component.groups) + len(component.limits) + len(component.terms) > 1:
             concerned = {member.reference for member in self._find_concerned(component)}
             refusals = [
                 refusal or (None if member.reference in concerned else NotItsConstraint())
@@ -221,6 +223,8 @@ class ProblemBuilder:
         refusal = self._refuse_preempted(component) or self._refuse_uncertain(component)
         if refusal is not None:
             return refusal
+        if component.terms:
+            return self._multi_class(component, refusals, requirements)
         sample = only_class(component.members)
         levels = None
         if sample is not None and has_countable_affinity(sample, self.view):
@@ -237,6 +241,8 @@ class ProblemBuilder:
                 yield from group.spread.members
         for limit in component.limits:
             yield from (part.member for part in limit.parts)
+        for term in component.terms:
+            yield from find_joined(term)
 
     def refuse_eviction(self, pod: Pod, member: PodController) -> Refusal | None:
         """Return why a pod of an owner must not be evicted, whatever it were for; budgets may still hold it back."""
@@ -342,7 +348,7 @@ class ProblemBuilder:
         for fault in self.view.snapshot.faults:
             if fault.kind in OPTIONAL:  # it does not say where pods may be placed
                 continue
-            if fault.kind == "Node" or fault.namespace in {"", component.namespace}:
+            if fault.kind == "Node" or fault.namespace in {"", *component.namespaces}:
                 return ObjectUnreadable(str(fault))
         return None
 
@@ -378,20 +384,32 @@ class ProblemBuilder:
             if missing and template is not None and not snapshot.creates_no_pods(owner):
                 workload = reference_of(snapshot.top_of(owner))
                 refusal = OthersUncreated(str(owner))
-                found[owner.namespace].append(ForthcomingPod(owner.uid, template.labels, workload, refusal))
+                terms = template.spec.pod_affinity.anti_required
+                found[owner.namespace].append(ForthcomingPod(owner.uid, template.labels, workload, refusal, terms))
         for pod in snapshot.queued:
             workload = find_reference(pod, self.view)
-            found[pod.namespace].append(ForthcomingPod(pod.uid, pod.labels, workload, OthersPending(pod.name)))
+            terms = pod.spec.pod_affinity.anti_required
+            found[pod.namespace].append(ForthcomingPod(pod.uid, pod.labels, workload, OthersPending(pod.name), terms))
         return {namespace: Forthcoming(pods) for namespace, pods in found.items()}
 
     def _refuse_others_pending(self, component: Component, requirements: Sequence[Requirement]) -> Refusal | None:
         """Refuse while a pod of another workload is to come that would change the counts."""
-        forthcoming = self._forthcoming.get(component.namespace)
-        if forthcoming is None:
+        if not self._forthcoming:
             return None
         owners = {member.owner.uid for member in component.members if member.owner is not None}
-        own = {pod.uid for member in component.members for pod in member.pods}
-        return forthcoming.find_counted(requirements, owners | own)
+        own = owners.union(pod.uid for member in component.members for pod in member.pods)
+        known = self._forthcoming.get(component.namespace)
+        refusal = known.find_counted(requirements, own) if known is not None else None
+        return refusal or self._refuse_conflicting(component, own)
+
+    def _refuse_conflicting(self, component: Component, own: Collection[str]) -> Refusal | None:
+        """Refuse while a pod is to come that a term of the component keeps from a domain where it may be placed."""
+        for term in component.terms:
+            for namespace in find_namespaces(term.term, term.namespace, self.view) | {term.namespace}:
+                known = self._forthcoming.get(namespace)
+                if known is not None and (refusal := known.find_concerned(term, own, self.view)) is not None:
+                    return refusal
+        return None
 
     def _refuse_preempted(self, component: Component) -> Refusal | None:
         """Refuse while a pending pod of others is about to preempt one of the component's: it is not there to be moved.

@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.constraint_costs import TooCostly
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.model.affinity import TermKind
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import PlanningMemory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
@@ -19,7 +21,7 @@ from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.decision import decide
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.diagnosis.relaxation import Relaxations
-from rebalancer.planning.eviction import Eviction, Outlook, Repair, ViolatedRequirement
+from rebalancer.planning.eviction import Eviction, Outlook, Repair, ViolatedRequirement, ViolatedTerm
 from rebalancer.planning.fates import Fate, Fates, Goes, Never, Waits
 from rebalancer.planning.formulation import ProblemBuilder, only_class
 from rebalancer.planning.plan import ComponentPlan, Plan, PlanRefusal
@@ -32,6 +34,7 @@ from rebalancer.planning.scope.components import (
     Counts,
     current_counts,
     find_components,
+    find_joined,
     needs_repair,
     stuck_pods,
 )
@@ -58,6 +61,25 @@ class NotActedOn(Refusal):
         return "spread.actOn does not list the violated constraints"
 
 
+class TermNotActedOn(Refusal):
+    """The policy's antiAffinity.actOn does not list the kind of a violated term."""
+
+    reason = Reason.EXCLUDED
+    terms: TermKind
+
+    def __str__(self) -> str:
+        return f"antiAffinity.actOn does not list {self.terms}"
+
+
+class NobodyRecreates(Refusal):
+    """No owner that is known would create the pods again that a term keeps apart."""
+
+    reason = Reason.UNKNOWN_OWNER
+
+    def __str__(self) -> str:
+        return "no known owner would create the pods again that required podAntiAffinity keeps apart"
+
+
 def plan(
     view: View,
     assessment: Assessment,
@@ -72,7 +94,8 @@ def plan(
     With `only`, for those components alone that some of these workloads belong to.
     """
     stuck = stuck_pods(view)
-    components = find_components(assessment, stuck, policy.spread.act_on, only)
+    apart = TermKind.REQUIRED in policy.anti_affinity.act_on
+    components = find_components(assessment, stuck, policy.spread.act_on, only, apart=apart)
     namespaces = {component.namespace for component in components}
     planner = _Planner(view, assessment, policy, memory, SearchCache(limits), namespaces)
     for component in _in_turn(components, view, (limits or SearchLimits()).cells_of_namespace):
@@ -81,6 +104,7 @@ def plan(
     planner.preempt()
     planner.plan_held()
     planner.leave_costly(assessment.too_costly, only)
+    planner.leave_terms(assessment.anti_affinity, only, apart=apart)
     return planner.plan()
 
 
@@ -267,6 +291,18 @@ class _Planner:
             if only is None or workload in only
         ]
 
+    def leave_terms(self, terms: Iterable[EvaluatedTerm], only: Collection[Reference] | None, *, apart: bool) -> None:
+        """Record the workloads with violated terms that are not repaired: none are where not `apart`."""
+        for term in terms:
+            if not term.violated or (apart and find_joined(term)):
+                continue
+            refusal = NobodyRecreates() if apart else TermNotActedOn(TermKind.REQUIRED)
+            self._refusals += [
+                PlanRefusal(workload=workload, pod=None, refusal=refusal)
+                for workload in term.workloads
+                if only is None or workload in only
+            ]
+
     def _build_again(self, problem: Problem) -> Problem:
         """Return the problem of the same component with the capacity that the steps of others have reserved since."""
         built = self._builder.problem(problem.component)
@@ -347,6 +383,7 @@ class _Planner:
             return problem.landings(step, nodes)
 
         keys = [requirement.key for requirement in problem.requirements]
+        keys += [term.term.topology_key for term in problem.component.terms]
         refusal = self._leaving.refuse(keys, find_landings) or self._settling.refuse(problem.component, find_landings)
         if refusal is not None:
             return refusal
@@ -375,11 +412,14 @@ class _Planner:
             lasting=self._lasting(component, cause),
             outlook=outlook,
             violated=tuple(_violated(problem.requirements, step)),
+            apart=tuple(_find_apart(component.terms, step, self._view)),
             preempts=step.preempts,
         )
 
     def _lasting(self, component: Component, cause: Cause) -> timedelta:
         """Return how long the violation must have lasted."""
+        if cause is Cause.ANTI_AFFINITY_VIOLATED:
+            return self._policy.anti_affinity.for_
         if cause is not Cause.SHARE_LIMIT_VIOLATED:
             return self._policy.spread.for_
         return min(limit.for_ for limit in component.limits if limit.state is not State.SATISFIED)
@@ -472,6 +512,24 @@ def _violated(requirements: Sequence[Requirement], step: Step) -> Iterator[Viola
             )
 
 
+def _find_apart(terms: Sequence[EvaluatedTerm], step: Step, view: View) -> Iterator[ViolatedTerm]:
+    """Yield the violated terms, as far as they concern the victims of a step."""
+    for term in terms:
+        values = view.nodes.values(term.term.topology_key)
+        nodes = [victim.pod.node or "" for victim in step.victims]
+        domain = {node: values[node] for node in nodes if node in values}
+        yield ViolatedTerm(
+            key=term.term.topology_key,
+            declared=term.workloads,
+            domain=domain,
+            together={
+                conflict.domain: tuple(sorted(pod.name for side in conflict.sides for pod in side.pods))
+                for conflict in term.conflicts
+                if conflict.domain in domain.values()
+            },
+        )
+
+
 def _with_pending(blocked: Refusal, cause: Cause) -> Refusal:
     """Set `pending_is_one` where the pending pod that the repair would free uses up a group's maxInFlight."""
     if isinstance(blocked, GroupUnavailable) and cause is Cause.PLACEMENT_DEADLOCK:
@@ -492,4 +550,4 @@ def _cause(component: Component, requirements: Sequence[Requirement]) -> Cause:
             return Cause.SKEW_VIOLATED
     if any(limit.state is not State.SATISFIED for limit in component.limits):
         return Cause.SHARE_LIMIT_VIOLATED
-    return Cause.PLACEMENT_DEADLOCK
+    return Cause.ANTI_AFFINITY_VIOLATED if component.terms else Cause.PLACEMENT_DEADLOCK

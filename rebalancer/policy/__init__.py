@@ -25,7 +25,16 @@ from rebalancer.policy.notes import policy_notes
 from rebalancer.policy.prevention import Prevention, ScaleDownPrevention
 from rebalancer.policy.problems import PolicyError, PolicyProblem
 from rebalancer.policy.schema import json_schema, team_json_schema
-from rebalancer.policy.sections import Budgets, Eligibility, EligibleNamespaces, Nodes, Permission, Scheduler, Spread
+from rebalancer.policy.sections import (
+    AntiAffinity,
+    Budgets,
+    Eligibility,
+    EligibleNamespaces,
+    Nodes,
+    Permission,
+    Scheduler,
+    Spread,
+)
 from rebalancer.policy.selectors import Selector, parse_label_key
 from rebalancer.policy.shares import Share
 from rebalancer.policy.teams import NO_TEAM_POLICY, TeamBudgets, TeamPolicies, TeamPolicy, TeamRules
@@ -38,6 +47,7 @@ __all__ = [
     "NO_TEAM_POLICY",
     "WORKLOAD",
     "Amount",
+    "AntiAffinity",
     "Basis",
     "Breaker",
     "Budgets",

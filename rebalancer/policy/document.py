@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field
 
+from rebalancer.model.affinity import TermKind
 from rebalancer.model.modes import Mode
 from rebalancer.model.yaml_text import dump_yaml
 from rebalancer.policy.base import Section
@@ -17,7 +18,7 @@ from rebalancer.policy.durations import DAY, PositiveDuration, at_most
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.guards import Guards
 from rebalancer.policy.prevention import Prevention
-from rebalancer.policy.sections import Budgets, Eligibility, Nodes, Scheduler, Spread
+from rebalancer.policy.sections import AntiAffinity, Budgets, Eligibility, Nodes, Scheduler, Spread
 from rebalancer.policy.teams import NO_TEAM_RULES, TeamPolicies, TeamRules
 from rebalancer.policy.topology import Topology
 from rebalancer.policy.windows import Window
@@ -43,6 +44,8 @@ class Policy(Section):
     """The scheduler that places the replacements."""
     spread: Spread = Spread()
     """Which violated topologySpreadConstraints are repaired."""
+    anti_affinity: AntiAffinity = AntiAffinity()
+    """Which violated terms of podAntiAffinity are repaired."""
     groups: tuple[PolicyGroup, ...] = ()
     """Pods that belong together, across workloads, and their limits."""
     eligibility: Eligibility = Eligibility()
@@ -98,5 +101,6 @@ class Policy(Section):
 
 
 def default_policy() -> Policy:
-    """Return the default policy: it observes, and has one group with two limits."""
-    return Policy(api_version=API_VERSION, kind=KIND, groups=make_default_groups())
+    """Return the default policy: it observes, has one group with two limits, and knows required anti-affinity."""
+    apart = AntiAffinity(act_on=(TermKind.REQUIRED,))
+    return Policy(api_version=API_VERSION, kind=KIND, groups=make_default_groups(), anti_affinity=apart)

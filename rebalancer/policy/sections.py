@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rebalancer.model.affinity import TermKind
 from rebalancer.model.pods import LocalStorage
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.policy.amounts import LARGEST, Amount, AmountField
@@ -33,6 +34,15 @@ class Spread(Section):
 
     act_on: tuple[WhenUnsatisfiable, ...] = (WhenUnsatisfiable.DO_NOT_SCHEDULE,)
     """Constraints with these `whenUnsatisfiable` are repaired, none with []; all are reported."""
+    for_: Annotated[Duration, at_most(DAY)] = Field(default=timedelta(minutes=2), alias="for")
+    """How long a violation must last before anything is evicted for it."""
+
+
+class AntiAffinity(Section):
+    """Which terms of podAntiAffinity are repaired, and how long a violation must last."""
+
+    act_on: tuple[TermKind, ...] = ()
+    """Terms of these kinds are repaired, none with []; all are reported."""
     for_: Annotated[Duration, at_most(DAY)] = Field(default=timedelta(minutes=2), alias="for")
     """How long a violation must last before anything is evicted for it."""
 

@@ -159,6 +159,10 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
                 "for": durations,
             },
         ),
+        "antiAffinity": _section(
+            actOn=st.lists(st.sampled_from(["Required", "Preferred"]), max_size=2),
+            **{"for": durations},
+        ),
         "groups": st.lists(groups, max_size=2, unique_by=_name),
         "eligibility": _section(
             namespaces=_section(include=st.lists(globs, max_size=3), exclude=st.lists(globs, max_size=3)),

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 
 from rebalancer.assessment.anti_affinity.declared import DeclaredTerm, find_declared, find_workloads
 from rebalancer.assessment.anti_affinity.excess import Part, Share, count_excess, find_conflicting
-from rebalancer.assessment.anti_affinity.result import Conflict, EvaluatedTerm, Separation, Side
+from rebalancer.assessment.anti_affinity.result import Conflict, EvaluatedTerm, Participants, Separation, Side
 from rebalancer.assessment.anti_affinity.selected import SelectedPods
 from rebalancer.assessment.anti_affinity.separation import OwnPods, find_separation
 from rebalancer.assessment.constraint_costs import SHARE, names_a_value
-from rebalancer.assessment.controllers import find_reference
+from rebalancer.assessment.controllers import PodController, find_reference, members
 from rebalancer.model.labels import LabelSelector, SelectorRequirement
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -92,12 +92,15 @@ class _Terms:
             unknown = self._spend(namespace, self._count_pods(declared) // _PODS_OF_AN_OPERATION)
         if shared and not unknown:
             conflicts = tuple(self._find_conflicts(declared, shared))
+        participants = self._gather_participants(declared) if conflicts else ()
         return EvaluatedTerm(
             namespace=namespace,
             term=term,
             workloads=workloads,
             conflicts=conflicts,
             separation=self._find_separation(declared) if conflicts else None,
+            participants=participants,
+            members=tuple(self._find_members(participants)),
             unknown=unknown,
         )
 
@@ -146,15 +149,10 @@ class _Terms:
 
     def _find_conflicts(self, declared: DeclaredTerm, shared: Collection[str]) -> Iterator[Conflict]:
         """Yield the conflicts of these domains."""
-        namespace, term, declaring, _ = declared
-        selected = self._selected.find_runs(namespace, term)
-        chosen, runs = {id(run) for run in selected}, {id(run): run for run in (*declaring, *selected)}
-        own = {id(run) for run in declaring}
         by_domain: defaultdict[str, list[_Alike]] = defaultdict(list)
-        for name, run in runs.items():
-            part = Part.SELECTED if name not in own else Part.BOTH if name in chosen else Part.DECLARES
+        for part, run in self._find_runs(declared):
             owner, workload = self._find_owner(run)
-            for domain, pods in self._selected.divide(term.topology_key, run).items():
+            for domain, pods in self._selected.divide(declared.term.topology_key, run).items():
                 if domain in shared:
                     by_domain[domain].append(_Alike(Share(part, owner, workload, len(pods)), pods))
         for domain in sorted(by_domain):
@@ -163,6 +161,34 @@ class _Terms:
             if conflicting:
                 sides = self._find_sides([one for one in alike if one.share in conflicting])
                 yield Conflict(domain, count_excess(one.share for one in alike), sides)
+
+    def _find_runs(self, declared: DeclaredTerm) -> Iterator[tuple[Part, Run]]:
+        """Yield the runs of living pods that declare a term, that it selects, or both."""
+        selected = self._selected.find_runs(declared.namespace, declared.term)
+        chosen, own = {id(run) for run in selected}, {id(run) for run in declared.runs}
+        for run in {id(run): run for run in (*declared.runs, *selected)}.values():
+            yield Part.SELECTED if id(run) not in own else Part.BOTH if id(run) in chosen else Part.DECLARES, run
+
+    def _gather_participants(self, declared: DeclaredTerm) -> tuple[Participants, ...]:
+        """Return these pods by owner and part."""
+        gathered: defaultdict[tuple[str, str, Part], list[Pod]] = defaultdict(list)
+        for part, run in self._find_runs(declared):
+            owner = run.pods[0].owner
+            gathered[run.pods[0].namespace, owner.uid if owner is not None else "", part].extend(run.pods)
+        return tuple(
+            Participants(part, tuple(sorted(pods, key=lambda pod: pod.name)))
+            for (_, _, part), pods in sorted(gathered.items(), key=lambda entry: entry[0])
+        )
+
+    def _find_members(self, participants: Sequence[Participants]) -> Iterator[PodController]:
+        """Yield the owners of these pods, each once, as far as they are known."""
+        by_uid = self._view.memo(
+            "members by UID", lambda: {one.owner.uid: one for one in members(self._view) if one.owner is not None}
+        )
+        owners = (pods[0].owner for _, pods in participants)
+        for uid in dict.fromkeys(owner.uid for owner in owners if owner is not None):
+            if uid in by_uid:
+                yield by_uid[uid]
 
     def _find_owner(self, run: Run) -> tuple[str, Reference | None]:
         """Return the owner of some pods, and its workload: of several owners, if these are its ReplicaSets."""

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from rebalancer.assessment.anti_affinity.excess import Part
+from rebalancer.assessment.controllers import PodController
 from rebalancer.model.affinity import PodAffinityTerm
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.moves import Reference, make_token
@@ -40,11 +42,19 @@ class Separation(NamedTuple):
     free: int | None
 
 
+class Participants(NamedTuple):
+    """Living pods of one owner, or without one, that declare a term, are selected by it, or both, as `part` says."""
+
+    part: Part
+    pods: tuple[Pod, ...]
+
+
 class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
     """A required term of the pods of one namespace, with its conflicts, by domain.
 
     `workloads` have pods that declare it, in the order of their names. `separation` is None where the term selects none
-    of these pods, and where it is satisfied. `unknown` says why it is not evaluated.
+    of these pods, and where it is satisfied. `unknown` says why it is not evaluated. `participants` are all pods that
+    it concerns, in any domain, and `members` their owners; both are empty where it is satisfied.
     """
 
     namespace: str
@@ -52,6 +62,8 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
     workloads: tuple[Reference, ...]
     conflicts: tuple[Conflict, ...] = ()
     separation: Separation | None = None
+    participants: tuple[Participants, ...] = ()
+    members: tuple[PodController, ...] = ()
     unknown: str = ""
 
     @property
@@ -98,6 +110,12 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
         names = ",".join(f"{workload.kind}/{workload.name}" for workload in self.workloads)
         places = f"{','.join(term.namespaces)} {term.namespace_selector}"
         return make_token(f"antiAffinity {self.namespace} {names} {term.topology_key} {selector} {places}")
+
+    @property
+    def name(self) -> str:
+        """A name that stays the same from cycle to cycle: its workloads, its key and its token."""
+        names = ",".join(f"{workload.kind}/{workload.name}" for workload in self.workloads)
+        return f"{self.namespace} {names} antiAffinity {self.term.topology_key} {self.token}"
 
     @property
     def selected(self) -> str:

@@ -11,11 +11,13 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.controllers import PodController
 from rebalancer.model.facts import End, Refusal
+from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
-from rebalancer.model.words import plural
+from rebalancer.model.words import name_list, plural
 from rebalancer.planning.diagnosis.closed_nodes import ClosedDomains
 from rebalancer.planning.multi_class.classes import PodClass, PodClasses
 from rebalancer.planning.multi_class.solve import Solution, Unsolved, solve
@@ -109,6 +111,32 @@ class TooFewDomains(Refusal):
         )
 
 
+class TooFewDomainsApart(Refusal):
+    """More pods keep each other apart by a required term of podAntiAffinity than domains of its key admit them."""
+
+    reason = Reason.TOO_FEW_DOMAINS
+    key: str
+    workloads: tuple[Reference, ...]
+    pods: int
+    domains: int
+
+    def __str__(self) -> str:
+        admit = "admits" if self.domains == 1 else "admit"
+        pods, declared = plural(self.pods, "pod"), name_list(map(str, self.workloads))
+        return (
+            f"required podAntiAffinity of {declared} keeps {pods} apart, and only {plural(self.domains, 'domain')} of "
+            f"{self.key} {admit} them"
+        )
+
+
+def describe_outnumbered(term: EvaluatedTerm) -> TooFewDomainsApart:
+    """Return the numbers of a term whose pods outnumber the domains."""
+    needs = term.separation
+    assert needs is not None, "an infeasible term says how many domains it needs"
+    assert needs.domains is not None, "an infeasible term says how many domains there are"
+    return TooFewDomainsApart(term.term.topology_key, term.workloads, needs.pods, needs.domains)
+
+
 class NoPlacement(Refusal):
     """No placement of `pods` equal pods satisfies everything; `feasible` are the nearest numbers for which one does."""
 
@@ -198,6 +226,9 @@ def diagnose_multi_class(
         return State.UNFIXABLE, explain()
     if Unsolved.LIMIT_REACHED in {without_staying, with_capacity}:
         return limit_reached
+    outnumbered = next((term for term in classes.component.terms if term.state is State.INFEASIBLE), None)
+    if outnumbered is not None:
+        return State.INFEASIBLE, describe_outnumbered(outnumbered)
     proved = nearest is not None and nearest.evictions == nearest.bound
     cause = NoPlacementOfClasses(
         total,
@@ -213,6 +244,8 @@ def _unlimited(classes: PodClasses, pod_class: PodClass, total: int) -> dict[str
     assert classes.view is not None, "the nodes are those of the cluster"
     selected = admitted_by_labels(pod_class.sample.spec.node_affinity, classes.view)
     counting = {node for number in pod_class.requirements for node in classes.requirements[number].nodes}
+    if classes.component.terms:  # which concern every node
+        counting.update(classes.view.nodes.names)
     return dict.fromkeys(sorted({*pod_class.cap, *(counting & selected)}), total)
 
 

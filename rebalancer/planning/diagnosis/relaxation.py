@@ -125,6 +125,8 @@ class _Search:
 
     def least_replica_change(self) -> Change:
         """Return the least change of the numbers of replicas; empty where none was found."""
+        if not self._bare.requirements:  # of anti-affinity alone, whose refusal names the numbers
+            return {}
         if 2 * _columns(self._bare) > self._left:  # a change that cannot be checked is not returned
             self.limit_reached = True
             return {}

@@ -9,19 +9,18 @@ from msgspec import structs
 
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.spread_groups import PodController
-from rebalancer.model.affinity import PodAffinityTerm
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.reasons import Reason
+from rebalancer.planning.anti_affinity.exclusions import Exclusion, find_exclusions, find_part, find_terms
 from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition, PodPartitioner
 from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.planning.scope.victims import Allowed, Victim
 from rebalancer.planning.search.shares import CellShares
-from rebalancer.scheduling.affinity_terms import selects
 from rebalancer.scheduling.feasibility import admitted_by_labels, admitted_by_taints, is_on
 from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
 from rebalancer.scheduling.node_ports import NodePorts
@@ -74,15 +73,6 @@ class PodAffinityRequired(Refusal):
         return "its required affinity to pods changes the feasible nodes with every placement"
 
 
-class OneSidedAntiAffinity(Refusal):
-    """Some of its pods have anti-affinity to others that have none to them."""
-
-    reason = Reason.NOT_PREDICTABLE
-
-    def __str__(self) -> str:
-        return "some of its pods keep away from others that do not keep away from them"
-
-
 @dataclass(frozen=True, kw_only=True)
 class PodClass:
     """Pods that are alike for the scheduler and for every requirement.
@@ -124,14 +114,6 @@ class PodClass:
                 movable[node] = sorted(able, key=lambda victim: victim.allowed)
         fixed = {node: count - len(movable.get(node, ())) for node, count in self.counts.items()}
         return replace(self, movable=movable, fixed=fixed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exclusion:
-    """Pod classes of which at most one pod may be in each domain of a key."""
-
-    domain: Mapping[str, str]
-    classes: frozenset[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,6 +260,7 @@ class PodClassesBuilder:
     ) -> PodClasses | Refusal:
         """Divide a component's pods into classes, or return why their requirements are not modelled."""
         counting = _Counting(requirements)
+        terms = find_terms(component.terms, [one.next_pod for one in component.members]) if self._keeps_apart else ()
         drafts: dict[Hashable, _Draft] = {}
         for member, refusal in zip(component.members, refusals, strict=True):
             if member.owner is None:
@@ -285,7 +268,8 @@ class PodClassesBuilder:
             pod = member.next_pod
             if isinstance(pod, Unpredictable):
                 return WorkloadUnpredictable(member.reference, pod)
-            key = scheduling_terms(pod), counting.numbers(pod.labels, member.reference)
+            parts = tuple(find_part(*term, pod, self._view) for term in terms)
+            key = scheduling_terms(pod), counting.numbers(pod.labels, member.reference), parts
             by_reach = self._divide(member, component, requirements)
             for reach, pods in by_reach.items():
                 draft = drafts.setdefault((*key, reach), _Draft(pod, reach))
@@ -299,25 +283,31 @@ class PodClassesBuilder:
         costly = self._shares.take(component.namespace, component.name, cells)
         if costly is not None:
             return costly
-        everything = PodPartition()
+        everything, counted = PodPartition(), dict[str, int]()
         classes = []
-        for draft in drafts.values():
+        for number, draft in enumerate(drafts.values()):
+            kept = len(everything.refused)
             pod_class = self._pod_class(component, draft, counting, everything)
             if isinstance(pod_class, Refusal):
                 return pod_class
             classes.append(pod_class)
-        exclusions = self._exclusions(component, classes)
-        if isinstance(exclusions, Refusal):
-            return exclusions
+            counted.update((pod.uid, number) for pod, _, _ in everything.refused[kept:])
+            counted.update((one.pod.uid, number) for victims in pod_class.movable.values() for one in victims)
         return PodClasses(
             component=component,
             requirements=requirements,
             classes=tuple(classes),
-            exclusions=exclusions,
+            # Anti-affinity to other pods is in the capacities of the classes.
+            exclusions=find_exclusions(terms, component.terms, [one.sample for one in classes], counted, self._view),
             others=tuple(_others(number, requirement, classes) for number, requirement in enumerate(requirements)),
             view=self._view,
             pods=everything,
         )
+
+    @property
+    def _keeps_apart(self) -> bool:
+        """Whether the scheduler reads anti-affinity."""
+        return is_on(InterPodAffinity, self._view)
 
     def _admitting(self, sample: Pod) -> frozenset[str]:
         """Return the nodes whose labels and taints admit a pod."""
@@ -358,13 +348,16 @@ class PodClassesBuilder:
             within = draft.reach
             capacity = NodeCapacity({node: free for node, free in capacity.places.items() if node in within})
         only = None if draft.whole else frozenset(draft.only)
-        pods = self._partitioner.partition(
-            draft.members,
-            draft.refusals,
-            capacity.nodes,
-            lambda labels: counting.numbers(labels, workload) == mine,
-            only,
-        )
+        repaired = [(term.namespace, term.term) for term in component.terms]
+        parts = [find_part(*term, sample, self._view) for term in repaired]
+
+        def is_alike(labels: Labels) -> bool:
+            if counting.numbers(labels, workload) != mine:
+                return False
+            other = structs.replace(sample, labels=labels) if repaired and labels != sample.labels else sample
+            return parts == [find_part(*term, other, self._view) for term in repaired]
+
+        pods = self._partitioner.partition(draft.members, draft.refusals, capacity.nodes, is_alike, only)
         if isinstance(pods, Refusal):
             return pods
         everything.add(pods)
@@ -392,7 +385,7 @@ class PodClassesBuilder:
     ) -> Mapping[frozenset[str] | None, Sequence[str]]:
         """Divide the UIDs of an owner's pods by the nodes that their volumes reach; None: all, or only one domain.
 
-        A pod whose volumes reach one domain of each requirement stays.
+        A pod whose volumes reach one domain of each requirement and term stays.
         """
         pods, next_pod = member.pods, member.next_pod
         assert not isinstance(next_pod, Unpredictable)
@@ -400,35 +393,15 @@ class PodClassesBuilder:
             return {None: [pod.uid for pod in pods]}
         bare = structs.replace(next_pod, claims=())
         nodes = self._capacities.without_own(bare, component.pods).nodes
+        apart = [self._view.nodes.values(term.term.topology_key) for term in component.terms]
         # The other owners' pods share the volumes that the template names, and replacements have new names.
         alike = self._partitioner.reach(pods[0]) if not keeps_names(member) else None
         divided: dict[frozenset[str] | None, list[str]] = {}
         for pod in pods:
             reach = self._partitioner.reach(pod) if alike is None else alike
-            partly = not nodes <= reach and spans_domains(reach, requirements)
+            partly = not nodes <= reach and spans_domains(reach, requirements, apart)
             divided.setdefault(reach if partly else None, []).append(pod.uid)
         return divided
-
-    def _exclusions(self, component: Component, classes: Sequence[PodClass]) -> tuple[Exclusion, ...] | Refusal:
-        """Read the required anti-affinity among the classes; anti-affinity to other pods is in their capacities."""
-        terms: dict[PodAffinityTerm, set[int]] = {}
-        for number, pod_class in enumerate(classes) if is_on(InterPodAffinity, self._view) else ():
-            for term in pod_class.sample.spec.pod_affinity.anti_required:
-                terms.setdefault(term, set()).add(number)
-        exclusions = []
-        for term, carriers in terms.items():
-            avoided = {
-                number
-                for number, pod_class in enumerate(classes)
-                if selects(term, component.namespace, pod_class.sample, self._view)
-            }
-            if not avoided:
-                continue
-            if avoided != carriers:
-                return OneSidedAntiAffinity()
-            domain = self._view.nodes.values(term.topology_key)
-            exclusions.append(Exclusion(domain=domain, classes=frozenset(carriers)))
-        return tuple(exclusions)
 
 
 def keeps_names(member: PodController) -> bool:
@@ -437,11 +410,12 @@ def keeps_names(member: PodController) -> bool:
     return owner is not None and (owner.kind == "StatefulSet" or owner.keeps_pods)
 
 
-def spans_domains(reach: frozenset[str], requirements: Sequence[Requirement]) -> bool:
-    """Return whether these nodes are in several domains of some requirement."""
-    return any(
-        len({requirement.domain[node] for node in requirement.nodes & reach}) > 1 for requirement in requirements
-    )
+def spans_domains(
+    reach: frozenset[str], requirements: Sequence[Requirement], domains: Iterable[Mapping[str, str]] = ()
+) -> bool:
+    """Return whether these nodes are in several domains of some requirement, or of others, given by node."""
+    spans = (len({requirement.domain[node] for node in requirement.nodes & reach}) > 1 for requirement in requirements)
+    return any(spans) or any(len({domain[node] for node in reach if node in domain}) > 1 for domain in domains)
 
 
 def scheduling_terms(pod: Pod) -> Hashable:

@@ -101,7 +101,8 @@ class _CellRows:
         self._bounds = {cell: (program.lower[column], program.upper[column]) for cell, column in model.placed.items()}
         self.nodes = sorted({node for _, node in model.placed})
         cells = {column: cell for cell, column in model.placed.items()}
-        stay = set(model.stay.values())
+        stay = {*model.stay.values(), *model.sides}
+        self._sided = _SidedDomains(model)
         self._of: dict[Cell, list[tuple[int, float]]] = {cell: [] for cell in model.placed}
         self._limits: dict[int, tuple[float, float]] = {}
         self._level: dict[int, int] = {}
@@ -142,6 +143,8 @@ class _CellRows:
             low, high = self._bounds.get(cell, (0, 0))
             if not low <= placed.get(cell, 0) + by <= high:
                 return False
+        if not self._sided.hold(change, placed):
+            return False
         after = self.after(change, sums)
         levels = set()
         for number, total in after.items():
@@ -162,3 +165,30 @@ class _CellRows:
             least, most = self._limits[number]
             low, high = max(low, total - most), min(high, total - least)
         return low <= high + _CLOSE
+
+
+class _SidedDomains:
+    """The domains that hold one of several sides of an exclusion, whose rows choose which: they are counted instead."""
+
+    def __init__(self, model: PlacementModel) -> None:
+        self._exclusions = [one for one in model.classes.exclusions if not one.is_mutual]
+        self._cells: dict[tuple[int, str], list[Cell]] = {}
+        for index, exclusion in enumerate(self._exclusions):
+            for cell in model.placed:
+                if cell[0] in exclusion.parts and cell[1] in exclusion.domain:
+                    self._cells.setdefault((index, exclusion.domain[cell[1]]), []).append(cell)
+
+    def hold(self, change: Change, placed: Mapping[Cell, int]) -> bool:
+        """Return whether no pod is in excess after a change in the domains that it changes."""
+        for index, exclusion in enumerate(self._exclusions):
+            changed = {
+                exclusion.domain[node]
+                for number, node in change
+                if number in exclusion.parts and node in exclusion.domain
+            }
+            for domain in sorted(changed):
+                cells = self._cells.get((index, domain), [])
+                pods = ((*cell, placed.get(cell, 0) + change.get(cell, 0)) for cell in cells)
+                if exclusion.excess(exclusion.count(pods)):
+                    return False
+        return True

@@ -6,9 +6,10 @@ the row 0 <= x[0, a] + x[0, b] <= 2. Cost: a column for each class and node that
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import inf
 
+from rebalancer.assessment.anti_affinity.excess import Part
 from rebalancer.model.pods import Resources
 from rebalancer.planning.multi_class.classes import Cell, PodClass, PodClasses
 from rebalancer.planning.multi_class.milp import Program
@@ -32,10 +33,13 @@ class PlacementModel:
         self.stay: dict[Cell, int] = {}
         self.unplaced: list[int] = []
         self.over: list[tuple[int, int]] = []
+        self.sides: set[int] = set()
+        """The columns that choose which side of an exclusion a domain holds."""
         self._relaxed = relaxed
         self._total = total = classes.total
         self.weight_over = total + 1
-        self.weight_unplaced = self.weight_over * (total * max(1, len(classes.requirements)) + 1)
+        repaired = sum(exclusion.source is not None for exclusion in classes.exclusions)
+        self.weight_unplaced = self.weight_over * (total * max(1, len(classes.requirements) + repaired) + 1)
         for number, pod_class in enumerate(classes.classes):
             self._add_class(number, pod_class)
         self._add_requirements()
@@ -167,12 +171,36 @@ class PlacementModel:
             self.program.add_row(-inf, max(free, 0) / scale + held / scale, row)
 
     def _add_exclusions(self) -> None:
-        """Add the rows by which a domain holds at most one of the pods that exclude each other."""
+        """Add the rows by which a domain holds one side of each exclusion: only one pod of those that exclude all."""
         for exclusion in self.classes.exclusions:
-            rows: dict[str, dict[int, float]] = {}
-            for index in sorted(exclusion.classes):
+            columns: dict[str, dict[Part, dict[int, float]]] = {}
+            for index, part in sorted(exclusion.parts.items()):
                 for node, column in self._columns_of[index]:
                     if node in exclusion.domain:
-                        rows.setdefault(exclusion.domain[node], {})[column] = 1
-            for value in sorted(rows):
-                self.program.add_row(-inf, 1, rows[value])
+                        columns.setdefault(exclusion.domain[node], {}).setdefault(part, {})[column] = 1
+            for value in sorted(columns):
+                self._add_sides(columns[value], exclusion.find_sides(value), soft=exclusion.source is not None)
+
+    def _add_sides(self, columns: Mapping[Part, dict[int, float]], left: Sequence[Part], *, soft: bool) -> None:
+        """Add the rows of one domain; with `relaxed` those of a term that is repaired may be exceeded."""
+        program = self.program
+        several = len(columns.keys() & set(left)) > 1
+        choice: dict[int, float] = {}
+        for part, row in columns.items():
+            most = min(self._total, sum(program.upper[column] for column in row))
+            over: dict[int, float] = {}
+            if self._relaxed and soft:
+                column = program.add_column(0, most, self.weight_over)
+                self.over.append((column, 1))
+                over = {column: -1}
+            if part not in left:
+                program.add_row(-inf, 0, {**row, **over})
+            elif several:
+                side = program.add_column(0, 1)
+                self.sides.add(side)
+                choice[side] = 1
+                program.add_row(-inf, 0, {**row, **over, side: -1 if part is Part.BOTH else -most})
+            elif part is Part.BOTH:
+                program.add_row(-inf, 1, {**row, **over})
+        if choice:
+            program.add_row(-inf, 1, choice)

@@ -155,7 +155,9 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def outlook(self, step: Step) -> NodesOutlook:
         """Return the outlook of a step: the nodes that the search followed."""
         nodes = step.nodes or frozenset()
-        return NodesOutlook(self.requirements, nodes, self.view, self.cache.limits.expected_domains)
+        keys = [requirement.key for requirement in self.requirements]
+        keys += [term.term.topology_key for term in self.component.terms]
+        return NodesOutlook(keys, nodes, self.view, self.cache.limits.expected_domains)
 
 
 def _vagueness(refusal: ClosedReason) -> tuple[bool, bool]:

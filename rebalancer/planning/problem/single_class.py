@@ -189,7 +189,9 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     def outlook(self, step: Step) -> SingleClassOutlook | NodesOutlook:
         """Return the outlook of a step: by counting, or the nodes that the search followed."""
         if step.nodes is not None:
-            return NodesOutlook(self.requirements, step.nodes, self.view, self.cache.limits.expected_domains)
+            return NodesOutlook(
+                [one.key for one in self.requirements], step.nodes, self.view, self.cache.limits.expected_domains
+            )
         return self._counted_outlook(step)
 
     def _counted_outlook(self, step: Step) -> SingleClassOutlook:

@@ -1,18 +1,21 @@
-"""Components: groups and limits that must be planned together, because they count the same pods.
+"""Components: groups, limits and terms that must be planned together, because they concern the same pods.
 
 A group whose constraints count its own pods alone is one by itself; most are. Groups that count each other's pods, and
 groups whose pods a limit counts together, are one component, also where only one of them is violated: repairing it
-must not break the others.
+must not break the others. A violated term of podAntiAffinity that is acted on joins all that its pods belong to, also
+across namespaces.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Self
+from typing import Final, Self
 
 from msgspec import Struct
 
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
+from rebalancer.assessment.controllers import is_bound_to_nodes
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.spread_groups import PodController, workloads_of
 from rebalancer.model.labels import Labels
@@ -23,7 +26,7 @@ from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.scope.requirements import ActOn, is_acted_on
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.pod_topology_spread import DomainCounts
-from rebalancer.scheduling.unpredictable import unpredictable
+from rebalancer.scheduling.unpredictable import Unpredictable, unpredictable
 from rebalancer.scheduling.view import View
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -32,29 +35,41 @@ Counts = Mapping[str, Mapping[str, int]]
 _LONGEST_BACKOFF = timedelta(seconds=10)
 """The longest back-off of the scheduler's queue: after it, a pod is tried whenever something changes."""
 
+_MOST_JOINED: Final = 30
+"""Owners that a term may concern and be planned with all of them; beyond that, those of the pods that conflict are."""
+
 
 class Component(Struct, frozen=True, kw_only=True, gc=False):
-    """Groups and limits over the same pods, in a stable order; one of the two may be missing."""
+    """Groups, limits and violated terms over the same pods, in a stable order; some of the three may be missing."""
 
     groups: tuple[EvaluatedGroup, ...]
     limits: tuple[EvaluatedLimit, ...]
+    terms: tuple[EvaluatedTerm, ...] = ()
     members: tuple[PodController, ...]
     """The owners of all its pods, each once."""
     workloads: tuple[Reference, ...]
     """The workloads by name, sorted, each once."""
 
     @classmethod
-    def of(cls, groups: tuple[EvaluatedGroup, ...], limits: tuple[EvaluatedLimit, ...] = ()) -> Self:
-        """Put groups and limits together."""
-        if len(groups) == 1 and not limits:
+    def of(
+        cls,
+        groups: tuple[EvaluatedGroup, ...],
+        limits: tuple[EvaluatedLimit, ...] = (),
+        terms: tuple[EvaluatedTerm, ...] = (),
+    ) -> Self:
+        """Put groups, limits and terms together."""
+        if len(groups) == 1 and not limits and not terms:
             group = groups[0].spread
             return cls(groups=groups, limits=limits, members=group.members, workloads=group.workloads)
         by_identity = {_identity(member): member for evaluated in groups for member in evaluated.spread.members}
         for limit in limits:
             for part in limit.parts:
                 by_identity.setdefault(_identity(part.member), part.member)
+        for term in terms:
+            for member in find_joined(term):
+                by_identity.setdefault(_identity(member), member)
         members = tuple(by_identity.values())
-        return cls(groups=groups, limits=limits, members=members, workloads=workloads_of(members))
+        return cls(groups=groups, limits=limits, terms=terms, members=members, workloads=workloads_of(members))
 
     @property
     def pods(self) -> Sequence[Pod]:
@@ -65,8 +80,15 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def namespace(self) -> str:
-        """The namespace of its pods."""
-        return self.groups[0].spread.namespace if self.groups else self.limits[0].namespace
+        """The namespace of its pods; of those of several, the first one: what they cost is counted there."""
+        if self.groups:
+            return self.groups[0].spread.namespace
+        return self.limits[0].namespace if self.limits else self.terms[0].namespace
+
+    @property
+    def namespaces(self) -> Collection[str]:
+        """The namespaces of its pods: several where a term joins them."""
+        return {member.reference.namespace for member in self.members} if self.terms else (self.namespace,)
 
     @property
     def name(self) -> str:
@@ -77,6 +99,8 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
         for limit in self.limits:
             if limit.state is not State.SATISFIED:
                 return limit.name
+        for term in self.terms:
+            return term.name
         return self.groups[0].spread.name
 
     @property
@@ -88,6 +112,7 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
             for constraint in evaluated.hard
         ]
         over += [-limit.headroom for limit in self.limits]
+        over += [term.excess for term in self.terms]
         return -max(over, default=0), self.name
 
 
@@ -99,14 +124,20 @@ def _identity(member: PodController) -> tuple[Reference, str]:
 
 # Many branches: gathered by namespace, joined there, then those that need a repair; each with and without `only`.
 def find_components(
-    assessment: Assessment, stuck: frozenset[str], act_on: ActOn, only: Collection[Reference] | None = None
+    assessment: Assessment,
+    stuck: frozenset[str],
+    act_on: ActOn,
+    only: Collection[Reference] | None = None,
+    *,
+    apart: bool = False,
 ) -> tuple[Component, ...]:
     """Return the components that need a repair, the worst first. `stuck` are UIDs of pods that no node admits.
 
-    Violated hard constraints are among them whether they are acted on or not. `only` are workloads: then components
-    without any of them are left out.
+    Violated hard constraints are among them whether they are acted on or not, violated terms if `apart`. `only` are
+    workloads: then components without any of them are left out.
     """
-    near = {workload.namespace for workload in only or ()}
+    terms = [term for term in assessment.anti_affinity if find_joined(term)] if apart else []
+    near = _find_near({workload.namespace for workload in only or ()}, terms)
     acted = [limit for limit in assessment.limits if is_acted_on(limit) and (only is None or limit.namespace in near)]
     owners = {part.member.owner.uid for limit in acted for part in limit.parts if part.member.owner is not None}
     joined: list[Component] = []
@@ -118,14 +149,47 @@ def find_components(
         limits_in[limit.namespace].append(limit)
     for namespace in dict.fromkeys((*by_namespace, *limits_in)) if only is None else sorted(near):
         joined += _join(by_namespace[namespace], limits_in[namespace], owners)
+    if terms:
+        joined = _join_by_terms(joined, terms if only is None else [one for one in terms if one.namespace in near])
     every = (*act_on, WhenUnsatisfiable.DO_NOT_SCHEDULE)
     wanted = joined if only is None else [one for one in joined if not set(one.workloads).isdisjoint(only)]
     violated = [component for component in wanted if needs_repair(component, every, stuck)]
     return tuple(sorted(violated, key=lambda component: component.urgency))
 
 
+def find_joined(term: EvaluatedTerm) -> Sequence[PodController]:
+    """Return the owners that a violated term joins: those of all pods that it concerns, or of those that conflict.
+
+    Pods that belong to their nodes, and those whose next pod is not known, stay where they are, if others are known.
+    """
+    movable = [one for one in term.members if not is_bound_to_nodes(one)]
+    known = [one for one in movable if not isinstance(one.next_pod, Unpredictable)] or movable
+    if len(known) <= _MOST_JOINED:
+        return known
+    in_conflict = {
+        pod.owner.uid
+        for conflict in term.conflicts
+        for side in conflict.sides
+        for pod in side.pods
+        if pod.owner is not None
+    }
+    return [one for one in known if one.owner is not None and one.owner.uid in in_conflict]
+
+
+def _find_near(near: set[str], terms: Sequence[EvaluatedTerm]) -> set[str]:
+    """Return these namespaces and those that terms join with them."""
+    spans = [{term.namespace, *(member.reference.namespace for member in find_joined(term))} for term in terms]
+    while True:
+        more = near.union(*[span for span in spans if not span.isdisjoint(near)])
+        if more == near:
+            return near
+        near = more
+
+
 def needs_repair(component: Component, act_on: ActOn, stuck: frozenset[str]) -> bool:
-    """Return whether a constraint, a limit or a stuck pod of a component is to be repaired."""
+    """Return whether a constraint, a limit, a term or a stuck pod of a component is to be repaired."""
+    if component.terms:
+        return True
     if any(limit.state is not State.SATISFIED and limit.improvable for limit in component.limits):
         return True
     for evaluated in component.groups:
@@ -172,6 +236,46 @@ def _join(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], ow
         )
         for indices in together.values()
     ]
+
+
+def _join_by_terms(components: Sequence[Component], terms: Sequence[EvaluatedTerm]) -> list[Component]:
+    """Put the components together whose owners a term concerns, with the term and the owners of no component."""
+    place = {
+        member.owner.uid: index
+        for index, component in enumerate(components)
+        for member in component.members
+        if member.owner is not None
+    }
+    parent = list(range(len(components) + len(terms)))
+
+    def find(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    for number, term in enumerate(terms, start=len(components)):
+        for member in find_joined(term):
+            if member.owner is not None:
+                one, other = sorted((find(number), find(place.setdefault(member.owner.uid, number))))
+                parent[other] = one
+    together: defaultdict[int, list[int]] = defaultdict(list)
+    for index in range(len(parent)):
+        together[find(index)].append(index)
+    return [
+        components[indices[0]]
+        if len(indices) == 1 and indices[0] < len(components)
+        else _merge(
+            [components[index] for index in indices if index < len(components)],
+            tuple(terms[index - len(components)] for index in indices if index >= len(components)),
+        )
+        for indices in together.values()
+    ]
+
+
+def _merge(components: Sequence[Component], terms: tuple[EvaluatedTerm, ...]) -> Component:
+    groups = tuple(group for component in components for group in component.groups)
+    return Component.of(groups, tuple(limit for component in components for limit in component.limits), terms)
 
 
 def _counts_others(evaluated: EvaluatedGroup) -> bool:

@@ -12,19 +12,27 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
+from rebalancer.model.affinity import PodAffinityTerm
 from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.planning.scope.requirements import Requirement, workload_label
+from rebalancer.scheduling.affinity_terms import find_namespaces
+from rebalancer.scheduling.view import View
 
 
 class ForthcomingPod(NamedTuple):
-    """A pod that waits for a node, or one that `uid`, its owner, has still to create; `refusal` names it."""
+    """A pod that waits for a node, or one that `uid`, its owner, has still to create; `refusal` names it.
+
+    `terms` are its required podAntiAffinity.
+    """
 
     uid: str
     labels: Labels
     workload: Reference
     refusal: Refusal
+    terms: tuple[PodAffinityTerm, ...] = ()
 
 
 class Forthcoming:
@@ -42,6 +50,18 @@ class Forthcoming:
         counted = (self._find_first(requirement, own) for requirement in requirements)
         first = min((entry for entry in counted if entry is not None), key=lambda entry: entry[0], default=None)
         return None if first is None else first[1].refusal
+
+    def find_concerned(self, term: EvaluatedTerm, own: Collection[str], view: View) -> Refusal | None:
+        """Return what names the first pod that declares a term or is selected by it; `own` are left aside."""
+        for _, pod in self._pods:
+            if pod.uid in own:
+                continue
+            selector = term.term.selector
+            selected = selector is not None and selector.matches(pod.labels)
+            covered = pod.workload.namespace in find_namespaces(term.term, term.namespace, view)
+            if (selected and covered) or (pod.workload.namespace == term.namespace and term.term in pod.terms):
+                return pod.refusal
+        return None
 
     def _find_first(self, requirement: Requirement, own: Collection[str]) -> tuple[int, ForthcomingPod] | None:
         having = (self._having.get(label, ()) for label in requirement.required_labels())

@@ -19,6 +19,7 @@ from functools import cached_property
 
 from msgspec import structs
 
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.known_domains import DomainKnowledge
 from rebalancer.assessment.limits.evaluate import evaluate_limits
@@ -127,6 +128,8 @@ class _Changes:
                 return False
         if self._are_labels and not all(map(self._has_limit_lasted, component.limits)):
             return False
+        if self._are_labels and not all(map(self._has_term_lasted, component.terms)):
+            return False
         pods = (pod for pod in component.pods if pod.uid in stuck) if stuck else ()
         return not any(feasible(pod, before) for pod in pods for before in self._befores)
 
@@ -141,6 +144,13 @@ class _Changes:
 
     def _has_limit_lasted(self, limit: EvaluatedLimit) -> bool:
         return limit.state is State.SATISFIED or all(self._is_limit_violated(limit, view) for view in self._befores)
+
+    def _has_term_lasted(self, term: EvaluatedTerm) -> bool:
+        """Return whether the pods that conflict by a term were in the same domains."""
+        nodes = {pod.node or "" for conflict in term.conflicts for side in conflict.sides for pod in side.pods}
+        key = term.term.topology_key
+        now, befores = self._view.nodes.values(key), [before.nodes.values(key) for before in self._befores]
+        return all(now[node] == before.get(node) for node in nodes for before in befores)
 
     def _is_limit_violated(self, limit: EvaluatedLimit, view: View) -> bool:
         """Return whether a limit is violated in a view, too, by the same pods and no less than it is now."""

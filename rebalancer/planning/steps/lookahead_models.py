@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import cast
 
 from rebalancer.model.pods import Pod
+from rebalancer.planning.anti_affinity.exclusions import Counts, Exclusion
 from rebalancer.planning.multi_class.classes import Cell
 from rebalancer.planning.multi_class.local_search import LocalSearch
 from rebalancer.planning.multi_class.model import PlacementModel
@@ -106,6 +107,7 @@ class MultiClassModel:
         self._size = sum(len(pod_class.cap) for pod_class in classes.classes)
         self._target = target.placed if target is not None else {}
         self._now = [requirement.by_domain() for requirement in classes.requirements]
+        self._repaired = [exclusion for exclusion in classes.exclusions if exclusion.source is not None]
         self._shared = [
             exclusion for exclusion in classes.exclusions if len(set(exclusion.domain.values())) < len(exclusion.domain)
         ]
@@ -138,23 +140,44 @@ class MultiClassModel:
         return evictions is not None and evictions <= goal
 
     def sum_of_minima(self, deltas: Mapping[Hashable, int]) -> int:
-        """Return the sum of what each requirement needs by itself."""
-        return _Minima(self._counts(deltas)).total
+        """Return the sum of what each requirement, and each term that is repaired, needs by itself."""
+        return _Minima(self._counts(deltas)).total + sum(self._count_excess(deltas))
 
     def excess(self, deltas: Mapping[Hashable, int]) -> tuple[int, ...]:
-        """Return by how much each requirement is exceeded."""
-        return tuple(
+        """Return by how much each requirement is exceeded, and how many pods each term has in excess."""
+        exceeded = [
             requirement.bound.excess(
                 min(held.values(), default=0) if len(held) >= requirement.domains else 0,
                 max(held.values(), default=0),
             )
             for held, requirement in self._counts(deltas)
+        ]
+        return (*exceeded, *self._count_excess(deltas))
+
+    def _count_excess(self, deltas: Mapping[Hashable, int]) -> Sequence[int]:
+        """Return how many pods each term that is repaired has in excess in a state."""
+        if not self._repaired:
+            return ()
+        held = self._hold(cast("Mapping[Cell, int]", deltas))
+        return [exclusion.excess(exclusion.count(held)) for exclusion in self._repaired]
+
+    def _hold(self, changes: Mapping[Cell, int]) -> Sequence[tuple[int, str, int]]:
+        """Return class, node and number of the pods in a state."""
+        held = Counter(
+            {
+                (number, node): count
+                for number, pod_class in enumerate(self._classes.classes)
+                for node, count in pod_class.counts.items()
+            }
         )
+        held.update(changes)
+        return [(*cell, count) for cell, count in held.items()]
 
     def candidates(self, deltas: Mapping[Hashable, int], gone: frozenset[str]) -> Sequence[Victim]:
         """Return the cheapest pod of each cell, those that leave their cell in the target placement first."""
         ranked = []
         minima = _Minima(self._counts(deltas))
+        apart = _Apart(self._repaired, self._hold(cast("Mapping[Cell, int]", deltas))) if self._repaired else None
         for number, pod_class in enumerate(self._classes.classes):
             for node, victims in pod_class.movable.items():
                 victim = next((victim for victim in victims if victim.pod.uid not in gone), None)
@@ -162,7 +185,9 @@ class MultiClassModel:
                     cell = number, node
                     held = pod_class.counts[node] + deltas.get(cell, 0)
                     stays = held <= self._target.get(cell, 0)
-                    ranked.append((stays, minima.without(pod_class.requirements, node), victim.cost, node, victim))
+                    without = minima.without(pod_class.requirements, node)
+                    without -= apart.save(number, node) if apart is not None else 0
+                    ranked.append((stays, without, victim.cost, node, victim))
         ranked.sort(key=lambda candidate: candidate[:4])
         return [candidate[4] for candidate in ranked]
 
@@ -190,6 +215,7 @@ class MultiClassModel:
                 for requirement in self._classes.requirements
             ),
             tuple(exclusion.domain.get(node) for exclusion in self._shared),
+            tuple(node in exclusion.domain for exclusion in self._repaired),
             tuple(
                 (pod_class.counts.get(node, 0) + changes.get((number, node), 0), pod_class.cap.get(node, 0))
                 for number, pod_class in enumerate(self._classes.classes)
@@ -206,6 +232,27 @@ class MultiClassModel:
                 if number in self._classes.classes[pod_class].requirements and node in requirement.nodes:
                     held[requirement.domain[node]] += change
             yield held, requirement
+
+
+class _Apart:
+    """How many pods fewer would be in excess in one state without a pod."""
+
+    def __init__(self, exclusions: Sequence[Exclusion], pods: Sequence[tuple[int, str, int]]) -> None:
+        self._exclusions = [(exclusion, exclusion.count(pods)) for exclusion in exclusions]
+
+    def save(self, number: int, node: str) -> int:
+        """Return by how many fewer pods would be in excess without a pod of a class on a node."""
+        return sum(self._save_one(exclusion, held, number, node) for exclusion, held in self._exclusions)
+
+    def _save_one(self, exclusion: Exclusion, held: Mapping[str, Counts], number: int, node: str) -> int:
+        part = exclusion.parts.get(number)
+        if part is None or node not in exclusion.domain:
+            return 0
+        domain = exclusion.domain[node]
+        fewer = list(held[domain])
+        fewer[part] -= 1
+        left = exclusion.excess_in(domain, (fewer[0], fewer[1], fewer[2]))
+        return exclusion.excess_in(domain, held[domain]) - left
 
 
 class _Minima:

@@ -1,9 +1,8 @@
 """The outlook of a step that was searched on the real nodes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from rebalancer.model.moves import Target
-from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.scheduling.view import View
 
 
@@ -13,10 +12,8 @@ class NodesOutlook:
     A key is left out where these have more than `most_domains` domains, or one of them has none.
     """
 
-    def __init__(
-        self, requirements: Sequence[Requirement], nodes: frozenset[str], view: View, most_domains: int
-    ) -> None:
-        self._keys = tuple(dict.fromkeys(requirement.key for requirement in requirements))
+    def __init__(self, keys: Iterable[str], nodes: frozenset[str], view: View, most_domains: int) -> None:
+        self._keys = tuple(dict.fromkeys(keys))
         self._nodes = nodes
         self._view = view
         self._most_domains = most_domains

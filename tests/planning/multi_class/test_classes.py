@@ -17,7 +17,7 @@ from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.decision import FailedPredictions
 from rebalancer.planning.diagnosis.obstacles import NoPlacementOfClasses
-from rebalancer.planning.multi_class.classes import HostPortsOfSeveralClasses, OneSidedAntiAffinity, PodAffinityRequired
+from rebalancer.planning.multi_class.classes import HostPortsOfSeveralClasses, PodAffinityRequired
 from rebalancer.planning.scope.budgets import GroupSettling
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
@@ -196,14 +196,6 @@ def test_no_placement_satisfies_crossing_keys_of_several_classes() -> None:
                 )
             },
             PodAffinityRequired(),
-        ),
-        (
-            {
-                "pod_affinity": PodAffinity(
-                    anti_required=(PodAffinityTerm(topology_key=HOSTNAME, selector=LabelSelector.of({"cluster": "r"})),)
-                )
-            },
-            OneSidedAntiAffinity(),
         ),
     ],
 )

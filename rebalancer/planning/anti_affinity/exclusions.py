@@ -1,0 +1,138 @@
+"""Exclusions: a term of podAntiAffinity over the pod classes of one component, domain by domain.
+
+A pod of a class declares the term, is selected by it, or both. For the scheduler it does not matter who declares it. So
+the pods of the component that may share a domain are one side: all that only declare it, or all that are only selected,
+or one that does both. Pods of no class stay, so that they decide which sides are left:
+
+    a-0: 3 batch pods that declare it, 1 api pod that it selects     3 | 1 may stay: 1 is in excess
+    b-0: a pod without an owner that it selects, 3 batch pods        0 may stay: 3 are in excess
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rebalancer.assessment.anti_affinity.excess import Part
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
+from rebalancer.model.affinity import PodAffinityTerm
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.affinity_terms import selects
+from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.view import View
+
+Counts = tuple[int, int, int]
+"""Pods by `Part`."""
+
+NOBODY: Counts = (0, 0, 0)
+
+DeclaredBy = tuple[str, PodAffinityTerm]
+"""A term and the namespace of the pods that declare it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exclusion:
+    """A term over the pod classes that it concerns, by number.
+
+    `domain` maps the nodes with the key to their domains; others take any number. `staying` are pods of no class by
+    domain. `source` is the violated term that is repaired; None of one that only has to be kept.
+    """
+
+    key: str
+    domain: Mapping[str, str]
+    parts: Mapping[int, Part]
+    staying: Mapping[str, Counts] = field(default_factory=dict)
+    source: EvaluatedTerm | None = None
+
+    @property
+    def is_mutual(self) -> bool:
+        """Whether all of its pods exclude each other: a domain then holds at most one."""
+        return all(part is Part.BOTH for part in self.parts.values())
+
+    def find_sides(self, domain: str) -> Sequence[Part]:
+        """Return which sides the pods that stay leave of a domain."""
+        declaring, selected, both = self.staying.get(domain, NOBODY)
+        if both or (declaring and selected):
+            return ()
+        if declaring or selected:
+            return (Part.DECLARES if declaring else Part.SELECTED,)
+        return tuple(Part)
+
+    def count(self, pods: Iterable[tuple[int, str, int]]) -> Mapping[str, Counts]:
+        """Count pods, given by class, node and number, by domain; pods that stay are not among them."""
+        held: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+        for number, node, many in pods:
+            part = self.parts.get(number)
+            if part is not None and node in self.domain:
+                held[self.domain[node]][part] += many
+        return {domain: (counts[0], counts[1], counts[2]) for domain, counts in held.items()}
+
+    def excess(self, held: Mapping[str, Counts]) -> int:
+        """Return the fewest of the counted pods that would have to leave their domains."""
+        return sum(self.excess_in(domain, counts) for domain, counts in held.items())
+
+    def excess_in(self, domain: str, counts: Counts) -> int:
+        """Return the fewest of the pods of one domain that would have to leave it."""
+        kept = [min(counts[side], 1) if side is Part.BOTH else counts[side] for side in self.find_sides(domain)]
+        return sum(counts) - max(kept, default=0)
+
+
+def find_terms(violated: Iterable[EvaluatedTerm], pods: Iterable[Pod | Unpredictable]) -> Sequence[DeclaredBy]:
+    """Return the violated terms and those that next pods declare, each once."""
+    terms = dict.fromkeys((term.namespace, term.term) for term in violated)
+    for pod in pods:
+        if not isinstance(pod, Unpredictable):
+            terms.update(dict.fromkeys((pod.namespace, term) for term in pod.spec.pod_affinity.anti_required))
+    return tuple(terms)
+
+
+def find_exclusions(
+    terms: Iterable[DeclaredBy],
+    violated: Iterable[EvaluatedTerm],
+    samples: Sequence[Pod],
+    class_of: Mapping[str, int],
+    view: View,
+) -> tuple[Exclusion, ...]:
+    """Return the exclusions by these terms among pod classes, each given by its next pod.
+
+    `violated` are those that are to be repaired; `class_of` are the classes of the pods that they count, by UID.
+    """
+    sources = {(term.namespace, term.term): term for term in violated}
+    exclusions = []
+    for namespace, term in terms:
+        found = ((number, find_part(namespace, term, sample, view)) for number, sample in enumerate(samples))
+        parts = {number: part for number, part in found if part is not None}
+        source = sources.get((namespace, term))
+        if source is not None or _exclude(parts.values()):
+            domain = view.nodes.values(term.topology_key)
+            staying = _count_staying(source, parts, domain, class_of) if source is not None else {}
+            exclusion = Exclusion(key=term.topology_key, domain=domain, parts=parts, staying=staying, source=source)
+            exclusions.append(exclusion)
+    return tuple(exclusions)
+
+
+def find_part(namespace: str, term: PodAffinityTerm, pod: Pod, view: View) -> Part | None:
+    """Return what a pod has to do with a term of the pods of a namespace; None where it has nothing."""
+    declares = pod.namespace == namespace and term in pod.spec.pod_affinity.anti_required
+    if selects(term, namespace, pod, view):
+        return Part.BOTH if declares else Part.SELECTED
+    return Part.DECLARES if declares else None
+
+
+def _exclude(parts: Iterable[Part]) -> bool:
+    """Return whether pods of these parts keep each other away."""
+    known = set(parts)
+    return Part.BOTH in known or {Part.DECLARES, Part.SELECTED} <= known
+
+
+def _count_staying(
+    source: EvaluatedTerm, parts: Mapping[int, Part], domain: Mapping[str, str], class_of: Mapping[str, int]
+) -> Mapping[str, Counts]:
+    """Count the pods of a term by domain that are in no class, or of another part than their next pod is."""
+    staying: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for part, pods in source.participants:
+        for pod in pods:
+            where = domain.get(pod.node or "")
+            number = class_of.get(pod.uid)
+            if where is not None and (number is None or parts.get(number) is not part):
+                staying[where][part] += 1
+    return {where: (counts[0], counts[1], counts[2]) for where, counts in staying.items()}
