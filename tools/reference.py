@@ -77,6 +77,7 @@ STATES: Final[Mapping[State, str]] = {
 CAUSES: Final[Mapping[Cause, str]] = {
     Cause.SKEW_VIOLATED: "A spread constraint is violated: a hard one, or a soft one that `spread.actOn` lists.",
     Cause.SHARE_LIMIT_VIOLATED: "A limit with `action: Evict` is violated.",
+    Cause.ANTI_AFFINITY_VIOLATED: "Pods share a domain although required podAntiAffinity keeps them apart.",
     Cause.PLACEMENT_DEADLOCK: "The rules of a pending pod exclude each other; the eviction frees a node for it.",
 }
 EVENTS: Final[Mapping[EventReason, str]] = {

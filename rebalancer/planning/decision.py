@@ -197,6 +197,12 @@ MULTI_CLASS: Final[Methods[MultiClassProblem]] = Methods(
 """Where pods of several classes are placed follows only from the real nodes."""
 
 
+APART: Final[Methods[MultiClassProblem]] = Methods(
+    whole=(_forced_lookahead,), part=(_part_by_forced_lookahead,), prove_none=lambda _: None
+)
+"""Where a required term is violated, no landing is left to scores."""
+
+
 def decide(
     problem: Problem, view: View, context: ComponentContext, ledger: BudgetLedger, limits: SearchLimits
 ) -> Decision:
@@ -204,7 +210,8 @@ def decide(
     if isinstance(problem, SingleClassProblem):
         return _decide(Case(problem, view, context, ledger, limits), view, SINGLE_CLASS)
     assert isinstance(problem, MultiClassProblem), "pods are of one class or of several"
-    return _decide(Case(problem, view, context, ledger, limits), view, MULTI_CLASS)
+    methods = APART if problem.component.terms else MULTI_CLASS
+    return _decide(Case(problem, view, context, ledger, limits), view, methods)
 
 
 def _decide(case: Case[P], view: View, methods: Methods[P]) -> Decision:

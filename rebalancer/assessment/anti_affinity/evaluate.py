@@ -6,8 +6,10 @@ of a namespace may take is bounded, as for constraints.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+
+from msgspec import structs
 
 from rebalancer.assessment.anti_affinity.declared import DeclaredTerm, find_declared, find_workloads
 from rebalancer.assessment.anti_affinity.excess import Part, Share, count_excess, find_conflicting
@@ -75,10 +77,30 @@ class _Terms:
     def evaluate(self) -> Iterator[EvaluatedTerm]:
         """Yield the terms that concern a namespace whose workloads were read."""
         covers = self._view.snapshot.covers
-        for declared in find_declared(self._view):
-            evaluated = self._evaluate(declared)
-            if covers(evaluated.namespace) or any(covers(one.namespace) for one in evaluated.concerned):
-                yield evaluated
+        evaluated = [(declared, self._evaluate(declared)) for declared in find_declared(self._view)]
+        for one in self._relate(evaluated):
+            if covers(one.namespace) or any(covers(workload.namespace) for workload in one.concerned):
+                yield one
+
+    def _relate(self, evaluated: Sequence[tuple[DeclaredTerm, EvaluatedTerm]]) -> Iterator[EvaluatedTerm]:
+        """Add the participants to satisfied terms that concern pods of violated ones: these may have to make room."""
+        samples = {one.owner.uid: one.pods[0] for _, term in evaluated for one in term.members if one.owner is not None}
+        for declared, term in evaluated:
+            if not samples or term.violated or term.unknown or not self._concerns(declared, samples):
+                yield term
+                continue
+            participants = self._gather_participants(declared)
+            members = tuple(self._find_members(participants))
+            yield structs.replace(term, participants=participants, members=members)
+
+    def _concerns(self, declared: DeclaredTerm, samples: Mapping[str, Pod]) -> bool:
+        """Return whether some of these pods, by the UID of their owner, declare a term or are selected by it."""
+        if declared.term.selector is None:
+            return False
+        owners = (run.pods[0].owner for run in declared.runs)
+        if any(owner is not None and owner.uid in samples for owner in owners):
+            return True
+        return any(selects(declared.term, declared.namespace, pod, self._view) for pod in samples.values())
 
     def _evaluate(self, declared: DeclaredTerm) -> EvaluatedTerm:
         namespace, term = declared.namespace, declared.term

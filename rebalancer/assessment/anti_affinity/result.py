@@ -54,7 +54,8 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
 
     `workloads` have pods that declare it, in the order of their names. `separation` is None where the term selects none
     of these pods, and where it is satisfied. `unknown` says why it is not evaluated. `participants` are all pods that
-    it concerns, in any domain, and `members` their owners; both are empty where it is satisfied.
+    it concerns, in any domain, and `members` their owners; of satisfied terms they are there where pods of a violated
+    one are among them.
     """
 
     namespace: str

@@ -100,7 +100,8 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
             if limit.state is not State.SATISFIED:
                 return limit.name
         for term in self.terms:
-            return term.name
+            if term.violated:
+                return term.name
         return self.groups[0].spread.name
 
     @property
@@ -158,7 +159,7 @@ def find_components(
 
 
 def find_joined(term: EvaluatedTerm) -> Sequence[PodController]:
-    """Return the owners that a violated term joins: those of all pods that it concerns, or of those that conflict.
+    """Return the owners that a term joins: those of all pods that it concerns, or of those that conflict.
 
     Pods that belong to their nodes, and those whose next pod is not known, stay where they are, if others are known.
     """
@@ -188,7 +189,7 @@ def _find_near(near: set[str], terms: Sequence[EvaluatedTerm]) -> set[str]:
 
 def needs_repair(component: Component, act_on: ActOn, stuck: frozenset[str]) -> bool:
     """Return whether a constraint, a limit, a term or a stuck pod of a component is to be repaired."""
-    if component.terms:
+    if any(term.violated for term in component.terms):
         return True
     if any(limit.state is not State.SATISFIED and limit.improvable for limit in component.limits):
         return True

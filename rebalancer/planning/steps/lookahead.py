@@ -49,6 +49,10 @@ class LookaheadModel(Protocol):
         """Nodes among which the scheduler may choose for one pod; more are too many to follow."""
 
     @property
+    def may_wait(self) -> bool:
+        """Whether a replacement may wait for a node until another eviction of the repair frees one."""
+
+    @property
     def min_evictions(self) -> int | None:
         """The minimum of the component; None where no placement is within all bounds."""
 
@@ -284,6 +288,8 @@ class _Lookahead:
         """Search for an eviction that frees a stuck pod; return how many are then under way at once, or a flaw."""
         if flaw is not None:
             return flaw
+        if not self._model.may_wait:
+            return Flaw.PENDING
         limits = self._limits
         if any(pod.claims for pod in end.waiting):
             return Flaw.PENDING  # nothing is planned while a pod with volumes of its own has no node

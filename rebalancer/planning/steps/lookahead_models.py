@@ -27,6 +27,7 @@ class SingleClassModel:
         self.pods = pods
         self.min_evictions = fewest
         self.most_choices = cache.limits.single_class_choices
+        self.may_wait = True
         self._layout = layout
         self._cache = cache
 
@@ -99,6 +100,7 @@ class MultiClassModel:
         classes = model.classes
         self.pods = classes.pods
         self.most_choices = limits.multi_class_choices
+        self.may_wait = not any(exclusion.source is not None for exclusion in classes.exclusions)
         holds = target is not None and target.holds
         self.min_evictions = target.evictions if target is not None and holds else None
         self._classes = classes
