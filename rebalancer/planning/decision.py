@@ -118,6 +118,21 @@ class PredictionUnverified(Refusal):
         return "waiting until the last predicted move is verified"
 
 
+class DomainNotFree(Refusal):
+    """A terminating pod keeps replacements from its domain by required podAntiAffinity until it is gone."""
+
+    reason = Reason.GROUP_IN_FLIGHT
+    ends = "when pod {self.pod} is gone"
+    pod: str
+    node: str
+
+    def __str__(self) -> str:
+        return (
+            f"pod {self.pod} is terminating on node {self.node}, and required podAntiAffinity keeps replacements from "
+            "there until it is gone"
+        )
+
+
 P = TypeVar("P", bound=Problem)
 
 Search = Callable[[Case[P], Decision], Decision | None]
@@ -155,6 +170,21 @@ def _forced_lookahead(case: Case[P], proved: Decision) -> Decision | None:
             if decision is not None:
                 return decision
     return None
+
+
+def _forced_by_the_fewest(case: Case[P], proved: Decision) -> Decision | None:
+    """Search without an eviction above the minimum."""
+    for quick in (True, False):
+        decision = case.look_ahead(proved, StepGoal.FULL, forced=True, quick=quick)
+        if decision is not None:
+            return decision
+    return None
+
+
+def _await_terminating(case: Case[MultiClassProblem], refused: Decision) -> Decision | None:
+    """Wait for a terminating pod: a term keeps others from its domain until it is gone."""
+    pod = case.problem.find_terminating()
+    return None if pod is None else structs.replace(refused, refusal=DomainNotFree(pod.name, pod.node or ""))
 
 
 def _predicted_lookahead(case: Case[P], proved: Decision) -> Decision | None:
@@ -198,9 +228,11 @@ MULTI_CLASS: Final[Methods[MultiClassProblem]] = Methods(
 
 
 APART: Final[Methods[MultiClassProblem]] = Methods(
-    whole=(_forced_lookahead,), part=(_part_by_forced_lookahead,), prove_none=lambda _: None
+    whole=(_forced_by_the_fewest, _await_terminating),
+    part=(_part_by_forced_lookahead, _await_terminating),
+    prove_none=lambda _: None,
 )
-"""Where a required term is violated, no landing is left to scores."""
+"""Where a required term is violated, no landing is left to scores, and no eviction is spent on a detour."""
 
 
 def decide(

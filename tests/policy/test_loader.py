@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebalancer.policy import (
+    AntiAffinity,
     CapacityMode,
     Policy,
     PolicyError,
@@ -38,8 +39,8 @@ def refused(text: str | bytes) -> list[str]:
 
 
 def test_the_smallest_policy_means_the_default_one() -> None:
-    """Every field has a default but the two that name the format; the shipped policy adds its group."""
-    assert load(HEAD) == default_policy().model_copy(update={"groups": ()})
+    """Every field has a default but the two that name the format; the shipped policy adds its group and its terms."""
+    assert load(HEAD) == default_policy().model_copy(update={"groups": (), "anti_affinity": AntiAffinity()})
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)

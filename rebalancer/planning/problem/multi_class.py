@@ -7,7 +7,9 @@ from msgspec import Struct
 
 from rebalancer.model.facts import Refusal
 from rebalancer.model.nodes import HOSTNAME
+from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
+from rebalancer.planning.anti_affinity.exclusions import find_part
 from rebalancer.planning.diagnosis.closed_nodes import (
     ClosedDomains,
     ClosedNodes,
@@ -87,6 +89,21 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def pods(self) -> PodPartition:
         return self.classes.pods
+
+    def find_terminating(self) -> Pod | None:
+        """Return the first terminating pod that a term of the component keeps others from, None where there is none."""
+        terms = [(term.namespace, term.term) for term in self.component.terms]
+        return next(
+            (
+                pod
+                for run in self.view.snapshot.runs
+                for pod in run.pods
+                if pod.terminating
+                and pod.node is not None
+                and any(find_part(*term, pod, self.view) is not None for term in terms)
+            ),
+            None,
+        )
 
     def minimum(self) -> ProvedMinimum | Infeasible:
         """Return the minimum number of evictions, or why there is none and how near the nearest placement is."""
