@@ -5,6 +5,7 @@ from typing import Final
 
 from rebalancer.assessment.anti_affinity.result import Conflict, EvaluatedTerm
 from rebalancer.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
+from rebalancer.documents.state_reasons import StateReason, StateReasons
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import State
 
@@ -41,11 +42,12 @@ class ReportedConflict(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
-    """One required term of podAntiAffinity, as kube-scheduler reads it. It is reported and not repaired.
+    """One required term of podAntiAffinity, as kube-scheduler reads it.
 
     `workloads` declare it, `selects` says which pods it selects. `excess` is the fewest pods that would have to move
     for this term alone. `conflicts` lists the first domains in which pods conflict, `omittedDomains` counts the others.
-    `message` has the numbers of a violation, or says why the state is Unknown.
+    `message` has the numbers of a violation, or says why the state is Unknown; `reason` and `obstacle` say why a
+    violation is not repaired, null and empty where it is.
     """
 
     namespace: Text
@@ -57,17 +59,19 @@ class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
     omitted_domains: Number
     state: Text
     message: str
+    reason: str | None = None
+    obstacle: str = ""
 
 
 def report_anti_affinity(
-    evaluated: Iterable[EvaluatedTerm], chosen: Callable[[Reference], bool]
+    evaluated: Iterable[EvaluatedTerm], states: StateReasons, chosen: Callable[[Reference], bool]
 ) -> tuple[ReportedAntiAffinity, ...]:
     """Return the entries of the terms that concern the chosen workloads, violations first."""
-    rows = (_report_term(one) for one in evaluated if any(map(chosen, one.concerned)))
+    rows = (_report_term(one, states.for_term(one)) for one in evaluated if any(map(chosen, one.concerned)))
     return tuple(sorted(rows, key=lambda row: row.state == State.SATISFIED))
 
 
-def _report_term(one: EvaluatedTerm) -> ReportedAntiAffinity:
+def _report_term(one: EvaluatedTerm, state: StateReason) -> ReportedAntiAffinity:
     return ReportedAntiAffinity(
         namespace=one.namespace,
         workloads=tuple(map(workload_name, one.workloads)),
@@ -76,8 +80,10 @@ def _report_term(one: EvaluatedTerm) -> ReportedAntiAffinity:
         excess=one.excess,
         conflicts=tuple(map(_report_conflict, one.conflicts[:_MOST])),
         omitted_domains=max(0, len(one.conflicts) - _MOST),
-        state=one.state,
+        state=state.state,
         message=one.message,
+        reason=state.reason,
+        obstacle=state.message,
     )
 
 

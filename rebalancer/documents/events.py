@@ -66,7 +66,7 @@ from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token
 from rebalancer.assessment.deadlocks import Deadlock
 from rebalancer.capacity.requests import RequestChange, Result
-from rebalancer.documents.phrases import NOT_REPAIRED, conflict_text, domains_text
+from rebalancer.documents.phrases import conflict_text, domains_text
 from rebalancer.documents.waits import likely_domains
 from rebalancer.model.approvals import Proposal, StandingApproval
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
@@ -245,7 +245,7 @@ def _anti_affinity_events(occurrence: AntiAffinityViolated | AntiAffinityRecover
 def _describe_conflicts(evaluated: EvaluatedTerm) -> str:
     conflicts = "; ".join(map(conflict_text, evaluated.conflicts[:_MOST_CONFLICTS]))
     more = len(evaluated.conflicts) - _MOST_CONFLICTS
-    return f"{evaluated.message} ({conflicts}{f' and {more} more' if more > 0 else ''}). {NOT_REPAIRED}"
+    return f"{evaluated.message} ({conflicts}{f' and {more} more' if more > 0 else ''})"
 
 
 def _name_term(evaluated: EvaluatedTerm) -> str:

@@ -26,7 +26,6 @@ from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.documents.domain_counts import FEW, find_filled
 from rebalancer.documents.map import MapDocument
 from rebalancer.documents.phrases import (
-    NOT_REPAIRED,
     certainty,
     component_text,
     conflict_text,
@@ -130,14 +129,16 @@ def explain_pod(
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     node = view.nodes.by_name.get(pod.node or "")
     labels = node.labels if node is not None else {}
+    states = StateReasons(plan, details.relaxations)
     path = [
-        *_state_answers(groups, limits, labels, StateReasons(plan, details.relaxations)),
-        *_anti_affinity_answers(reference, assessment, labels),
+        *_state_answers(groups, limits, labels, states),
+        *_anti_affinity_answers(reference, assessment, labels, states),
         *_missing_domain_answers(reference, assessment),
         *_replacement_answers(pod, view),
     ]
     terms = find_terms_of(reference, assessment.anti_affinity)
-    otherwise = _why_not_needed(groups, limits, conflicts=any(one.conflicts_with_others(pod) for one in terms))
+    conflicts = [states.for_term(one) for one in terms if one.conflicts_with_others(pod)]
+    otherwise = _why_not_needed(groups, limits, conflicts)
     verdict, reason, answer = _eviction_answer(pod, reference, plan, view, details, otherwise)
     path += [
         answer,
@@ -159,9 +160,10 @@ def explain_workload(
 ) -> ExplanationDocument:
     """Explain a workload: its constraints and limits, what is planned for it, and why not more."""
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
+    states = StateReasons(plan, details.relaxations)
     path = [
-        *_state_answers(groups, limits, {}, StateReasons(plan, details.relaxations)),
-        *_anti_affinity_answers(reference, assessment, {}),
+        *_state_answers(groups, limits, {}, states),
+        *_anti_affinity_answers(reference, assessment, {}, states),
         *_missing_domain_answers(reference, assessment),
         *_repair_answers(reference, plan, snapshot),
     ]
@@ -311,7 +313,9 @@ def _state_answers(
         )
 
 
-def _anti_affinity_answers(reference: Reference, assessment: Assessment, labels: Mapping[str, str]) -> Iterator[Answer]:
+def _anti_affinity_answers(
+    reference: Reference, assessment: Assessment, labels: Mapping[str, str], states: StateReasons
+) -> Iterator[Answer]:
     """Yield the state of the required terms that the workload declares, and of those by which its pods conflict."""
     for one in find_terms_of(reference, assessment.anti_affinity):
         key = one.term.topology_key
@@ -321,7 +325,8 @@ def _anti_affinity_answers(reference: Reference, assessment: Assessment, labels:
             this_pod = f"; this pod is in {domain!r}" if domain is not None else ""
             shared = "; ".join(map(conflict_text, one.conflicts[:_MOST]))
             more = f" and {len(one.conflicts) - _MOST} more" if len(one.conflicts) > _MOST else ""
-            lines += [f"{shared}{more}{this_pod}", NOT_REPAIRED]
+            state = states.for_term(one)
+            lines += [f"{shared}{more}{this_pod}", *([f"{state.reason}: {state.message}"] if state.reason else [])]
         yield _answer(
             f"Is required podAntiAffinity over {key} to {one.selected} satisfied?",
             f"{one.state}: {one.message}" if one.message else str(one.state),
@@ -470,8 +475,10 @@ def _rejections(prediction: Prediction) -> str:
     return "; ".join(f"{plugin} rejects {name_list(sorted(names))}" for plugin, names in rejected.items())
 
 
-def _why_not_needed(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], *, conflicts: bool) -> str:
-    """Say why a pod that nothing refuses is not evicted."""
+def _why_not_needed(
+    groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], conflicts: Sequence[StateReason]
+) -> str:
+    """Say why a pod that nothing refuses is not evicted; `conflicts` are the states of the terms by which it does."""
     evicts = any(limit.state is State.VIOLATED and limit.action is LimitAction.EVICT for limit in limits)
     if evicts or any(group.violated for group in groups):
         return "the repair does not need this eviction"
@@ -482,8 +489,10 @@ def _why_not_needed(groups: Sequence[EvaluatedGroup], limits: Sequence[Evaluated
     ]
     if unsatisfied:
         return f"limit {name_list(unsatisfied)} is not repaired by eviction"
+    if any(one.reason is None for one in conflicts):
+        return "the repair does not need this eviction"
     if conflicts:
-        return "required podAntiAffinity of this pod, or to it, is violated, which is not repaired"
+        return f"required podAntiAffinity of this pod, or to it, is violated: {conflicts[0].message}"
     counted = [evaluated for group in groups for evaluated in (*group.hard, *group.soft)]
     if any(map(is_constraint_unknown, counted)) or any(map(is_limit_unknown, limits)):
         return f"whether all constraints and limits that count this pod are satisfied is {State.UNKNOWN}"

@@ -80,7 +80,7 @@ class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     """The numbers of a cycle: rows with rules and those that are violated; evictions that move, wait, cannot be made.
 
     `nextAt` is the first moment at which a wait ends, null where no such time is known. `violatedAntiAffinity` counts
-    required podAntiAffinity terms, which are not repaired: no other number has them.
+    required podAntiAffinity terms, `unplannedAntiAffinity` those of them that the policy does not act on.
     """
 
     workloads: Number
@@ -95,6 +95,7 @@ class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     unrepairable: Number
     blocked: Number
     violated_anti_affinity: Number = 0
+    unplanned_anti_affinity: Number = 0
 
 
 class FacetEntry(CamelCaseStruct, frozen=True, kw_only=True):
@@ -232,6 +233,9 @@ class Overview:
             unrepairable=_count_members(one for one in self._stuck if account.moving.keys().isdisjoint(one.members)),
             blocked=account.blocked,
             violated_anti_affinity=sum(one.violated for one in self._assessment.anti_affinity),
+            unplanned_anti_affinity=sum(
+                one.violated and not self._states.is_acted_on(one) for one in self._assessment.anti_affinity
+            ),
         )
 
     def select(

@@ -23,8 +23,6 @@ from rebalancer.planning.search.report import Method
 from rebalancer.scheduling.predict import Prediction
 from rebalancer.scheduling.preemption import describe_preemptions
 
-NOT_REPAIRED: Final = "Violations of podAntiAffinity are reported, not repaired."
-
 _MOST_NODES = 6
 """Up to this many candidate nodes are listed; the rest are counted."""
 

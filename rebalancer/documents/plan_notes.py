@@ -16,12 +16,12 @@ from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes
 from rebalancer.assessment.findings.domains import describe_source
 from rebalancer.capacity.decision import OF_CAPACITY
-from rebalancer.documents.phrases import NOT_REPAIRED
 from rebalancer.documents.state_reasons import is_constraint_unknown, is_limit_unknown, limit_workloads
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import LocalStorage
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.model.words import name_list, plural, short_key
+from rebalancer.planning.anti_affinity.unplanned import TermNotActedOn
 from rebalancer.planning.plan import Plan, PlanRefusal
 from rebalancer.planning.scope.eligibility import SAFE_TO_EVICT, LocalVolumes, local_storage_fields
 
@@ -67,13 +67,21 @@ class PlanNotes(NamedTuple):
 NO_NOTES: Final = PlanNotes()
 
 
-def anti_affinity_line(evaluated: Iterable[EvaluatedTerm], chosen: Collection[Reference] | None = None) -> str:
-    """Count the violated terms of podAntiAffinity that concern the `chosen` workloads, None for all; "" for none."""
-    number = sum(one.violated and (chosen is None or not one.concerned.isdisjoint(chosen)) for one in evaluated)
+def anti_affinity_line(
+    plan: Plan, evaluated: Iterable[EvaluatedTerm], chosen: Collection[Reference] | None = None
+) -> str:
+    """Count the violated terms of podAntiAffinity of the `chosen` workloads that are not planned, None for all."""
+    planned = {term.name for component in plan.components for term in component.component.terms}
+    number = sum(
+        one.violated and one.name not in planned and (chosen is None or not one.concerned.isdisjoint(chosen))
+        for one in evaluated
+    )
     if not number:
         return ""
     verb = "is" if number == 1 else "are"
-    return f"{plural(number, 'required podAntiAffinity term')} {verb} violated; see rebalancer report. {NOT_REPAIRED}"
+    text = f"{plural(number, 'required podAntiAffinity term')} {verb} violated and not repaired"
+    why = {str(row.refusal) for row in plan.refusals if isinstance(row.refusal, TermNotActedOn)}
+    return f"{text} ({name_list(sorted(why))}); see rebalancer report" if why else f"{text}; see rebalancer report"
 
 
 def find_notes(plan: Plan, assessment: Assessment, chosen: frozenset[Reference] | None = None) -> PlanNotes:
@@ -108,7 +116,7 @@ def find_notes(plan: Plan, assessment: Assessment, chosen: frozenset[Reference] 
         unknown=unknown,
         lines=(
             *([held] if held else []),
-            *filter(None, [anti_affinity_line(assessment.anti_affinity, chosen)]),
+            *filter(None, [anti_affinity_line(plan, assessment.anti_affinity, chosen)]),
             *missing_domain_lines(assessment.domains_without_nodes, chosen),
             *needed_capacity_lines(plan.refusals, chosen),
         ),

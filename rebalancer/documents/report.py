@@ -210,7 +210,7 @@ class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """How many domains these topology keys have in all; null without `--failures`."""
     map: MapDocument | None
     anti_affinity: tuple[ReportedAntiAffinity, ...] = ()
-    """Required terms of podAntiAffinity, which are not repaired."""
+    """Required terms of podAntiAffinity."""
 
 
 def every_workload(_: Reference) -> bool:
@@ -237,7 +237,8 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
 
     `causes`, `findings` and `relaxations` are the results of `find_causes`, `find_findings` and `find_relaxations`.
     """
-    rules = RuleReporter(StateReasons(plan, relaxations), causes, findings, dict(memory.seen))
+    states = StateReasons(plan, relaxations)
+    rules = RuleReporter(states, causes, findings, dict(memory.seen))
     return ReportDocument(
         generated_at=get_known_time(plan.made_at),
         constraints=_reported_constraints(assessment, rules, chosen),
@@ -259,7 +260,7 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
         failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
         failure_domains=lost.domains if lost is not None else None,
         map=drawn,
-        anti_affinity=report_anti_affinity(assessment.anti_affinity, chosen),
+        anti_affinity=report_anti_affinity(assessment.anti_affinity, states, chosen),
     )
 
 

@@ -1,12 +1,14 @@
-"""The state of a constraint or a limit with the planner's reason: planning knows more than the counts show."""
+"""The state of a constraint, a limit or a term with the planner's reason: planning knows more than the counts show."""
 
 from typing import NamedTuple
 
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.documents.phrases import component_text
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason, State
+from rebalancer.planning.anti_affinity.unplanned import NobodyRecreates, TermNotActedOn
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import ComponentPlan, Plan
 
@@ -31,6 +33,12 @@ class StateReasons:
         self._relaxations = relaxations
         self._groups = {group.spread.name: planned for planned in plan.components for group in planned.groups}
         self._limits = {limit.name: planned for planned in plan.components for limit in planned.limits}
+        self._terms = {term.name: planned for planned in plan.components for term in planned.component.terms}
+        self._left = {
+            row.workload: row.refusal
+            for row in plan.refusals
+            if isinstance(row.refusal, TermNotActedOn | NobodyRecreates)
+        }
 
     def for_constraint(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> StateReason:
         """Return the state and reason of one constraint of a group."""
@@ -47,6 +55,20 @@ class StateReasons:
         if limit.state is not State.VIOLATED:
             return StateReason(limit.state, limit.reason)
         return self._state_reason(self._limits.get(limit.name) if self._limits else None, limit.state)
+
+    def for_term(self, term: EvaluatedTerm) -> StateReason:
+        """Return the state and reason of a required term of podAntiAffinity."""
+        if not term.violated:
+            return StateReason(term.state)
+        planned = self._terms.get(term.name)
+        if planned is not None:
+            return self._state_reason(planned, term.state)
+        left = next((self._left[workload] for workload in term.workloads if workload in self._left), None)
+        return StateReason(term.state) if left is None else StateReason(term.state, left.reason, str(left))
+
+    def is_acted_on(self, term: EvaluatedTerm) -> bool:
+        """Return whether the policy has a violated term repaired."""
+        return not any(isinstance(self._left.get(workload), TermNotActedOn) for workload in term.workloads)
 
     def _state_reason(self, planned: ComponentPlan | None, otherwise: State) -> StateReason:
         if planned is None:

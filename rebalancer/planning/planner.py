@@ -16,6 +16,7 @@ from rebalancer.model.affinity import TermKind
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import PlanningMemory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
+from rebalancer.planning.anti_affinity.unplanned import NobodyRecreates, TermNotActedOn
 from rebalancer.planning.by_preemption import PreemptionPlanner
 from rebalancer.planning.case import ComponentContext, Decision
 from rebalancer.planning.decision import decide
@@ -59,25 +60,6 @@ class NotActedOn(Refusal):
 
     def __str__(self) -> str:
         return "spread.actOn does not list the violated constraints"
-
-
-class TermNotActedOn(Refusal):
-    """The policy's antiAffinity.actOn does not list the kind of a violated term."""
-
-    reason = Reason.EXCLUDED
-    terms: TermKind
-
-    def __str__(self) -> str:
-        return f"antiAffinity.actOn does not list {self.terms}"
-
-
-class NobodyRecreates(Refusal):
-    """No owner that is known would create the pods again that a term keeps apart."""
-
-    reason = Reason.UNKNOWN_OWNER
-
-    def __str__(self) -> str:
-        return "no known owner would create the pods again that required podAntiAffinity keeps apart"
 
 
 def plan(

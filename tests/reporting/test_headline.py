@@ -84,9 +84,15 @@ UNSAVED = HoldStatus(
         ({}, QUIET, Sign.GOOD, "Nothing is violated, nothing moves"),
         (
             {},
-            structs.replace(QUIET, violated_anti_affinity=2),
+            structs.replace(QUIET, violated_anti_affinity=2, unplanned_anti_affinity=2),
             Sign.NOTE,
-            "2 required podAntiAffinity terms are violated, which is reported and not repaired",
+            "2 required podAntiAffinity terms are violated, and antiAffinity.actOn does not list Required",
+        ),
+        (
+            {},
+            structs.replace(QUIET, violated_anti_affinity=1),
+            Sign.VIOLATED,
+            "1 required podAntiAffinity term is violated, nothing is planned",
         ),
         ({}, structs.replace(QUIET, workloads=0), Sign.NOTE, "No workload has a spread constraint or a limit yet"),
         ({}, None, Sign.NOTE, "The first cycle has not ended yet"),

@@ -1,7 +1,7 @@
 """A component of several pod classes: the requirements that count each class, its capacity, and exclusions."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.anti_affinity.exclusions import Exclusion, find_exclusions, find_part, find_terms
+from rebalancer.planning.anti_affinity.exclusions import DeclaredBy, Exclusion, find_exclusions, find_part, find_terms
 from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition, PodPartitioner
@@ -216,6 +216,7 @@ class _Counting:
     """Which requirements count a pod, by number; constraints with one selector are asked once."""
 
     def __init__(self, requirements: Sequence[Requirement]) -> None:
+        self.requirements = requirements
         self._alike: dict[Hashable, tuple[Requirement, list[int]]] = {}
         for number, requirement in enumerate(requirements):
             source = requirement.source
@@ -261,31 +262,16 @@ class PodClassesBuilder:
         """Divide a component's pods into classes, or return why their requirements are not modelled."""
         counting = _Counting(requirements)
         terms = find_terms(component.terms, [one.next_pod for one in component.members]) if self._keeps_apart else ()
-        drafts: dict[Hashable, _Draft] = {}
-        for member, refusal in zip(component.members, refusals, strict=True):
-            if member.owner is None:
-                continue
-            pod = member.next_pod
-            if isinstance(pod, Unpredictable):
-                return WorkloadUnpredictable(member.reference, pod)
-            parts = tuple(find_part(*term, pod, self._view) for term in terms)
-            key = scheduling_terms(pod), counting.numbers(pod.labels, member.reference), parts
-            by_reach = self._divide(member, component, requirements)
-            for reach, pods in by_reach.items():
-                draft = drafts.setdefault((*key, reach), _Draft(pod, reach))
-                draft.members.append(member)
-                draft.refusals.append(refusal)
-                draft.only.update(pods)
-                draft.whole = draft.whole and len(by_reach) == 1
-        if not drafts:
-            return NothingRecreates()
-        cells = sum(len(self._admitting(draft.sample)) for draft in drafts.values())
+        drafts = self._draft(component, refusals, counting, terms)
+        if isinstance(drafts, Refusal):
+            return drafts
+        cells = sum(len(self._admitting(draft.sample)) for draft in drafts)
         costly = self._shares.take(component.namespace, component.name, cells)
         if costly is not None:
             return costly
         everything, counted = PodPartition(), dict[str, int]()
         classes = []
-        for number, draft in enumerate(drafts.values()):
+        for number, draft in enumerate(drafts):
             kept = len(everything.refused)
             pod_class = self._pod_class(component, draft, counting, everything)
             if isinstance(pod_class, Refusal):
@@ -303,6 +289,33 @@ class PodClassesBuilder:
             view=self._view,
             pods=everything,
         )
+
+    def _draft(
+        self,
+        component: Component,
+        refusals: Sequence[Refusal | None],
+        counting: _Counting,
+        terms: Sequence[DeclaredBy],
+    ) -> Sequence[_Draft] | Refusal:
+        """Put the owners together whose next pods are alike for the scheduler, for every requirement and every term."""
+        drafts: dict[Hashable, _Draft] = {}
+        for member, refusal in zip(component.members, refusals, strict=True):
+            if member.owner is None:
+                continue
+            pod = member.next_pod
+            if isinstance(pod, Unpredictable):
+                return WorkloadUnpredictable(member.reference, pod)
+            parts = tuple(find_part(*term, pod, self._view) for term in terms)
+            where = pod.namespace if component.terms else ""  # by which others' terms may select them
+            key = scheduling_terms(pod), counting.numbers(pod.labels, member.reference), parts, where
+            by_reach = self._divide(member, component, counting.requirements)
+            for reach, pods in by_reach.items():
+                draft = drafts.setdefault((*key, reach), _Draft(pod, reach))
+                draft.members.append(member)
+                draft.refusals.append(refusal)
+                draft.only.update(pods)
+                draft.whole = draft.whole and len(by_reach) == 1
+        return list(drafts.values()) or NothingRecreates()
 
     @property
     def _keeps_apart(self) -> bool:
@@ -348,16 +361,14 @@ class PodClassesBuilder:
             within = draft.reach
             capacity = NodeCapacity({node: free for node, free in capacity.places.items() if node in within})
         only = None if draft.whole else frozenset(draft.only)
-        repaired = [(term.namespace, term.term) for term in component.terms]
-        parts = [find_part(*term, sample, self._view) for term in repaired]
-
-        def is_alike(labels: Labels) -> bool:
-            if counting.numbers(labels, workload) != mine:
-                return False
-            other = structs.replace(sample, labels=labels) if repaired and labels != sample.labels else sample
-            return parts == [find_part(*term, other, self._view) for term in repaired]
-
-        pods = self._partitioner.partition(draft.members, draft.refusals, capacity.nodes, is_alike, only)
+        plays_part = self._parts_of(sample, component)
+        pods = self._partitioner.partition(
+            draft.members,
+            draft.refusals,
+            capacity.nodes,
+            lambda labels: counting.numbers(labels, workload) == mine and plays_part(labels),
+            only,
+        )
         if isinstance(pods, Refusal):
             return pods
         everything.add(pods)
@@ -379,6 +390,22 @@ class PodClassesBuilder:
             requirements=mine,
             only=only,
         )
+
+    def _parts_of(self, sample: Pod, component: Component) -> Callable[[Labels], bool]:
+        """Return what says whether a pod with other labels has to do with each term of a component as the sample has.
+
+        One that has not stays: without it nothing else of its class changes.
+        """
+        terms = [(term.namespace, term.term) for term in component.terms]
+        parts = [find_part(*term, sample, self._view) for term in terms]
+
+        def plays_part(labels: Labels) -> bool:
+            if not terms or labels == sample.labels:
+                return True
+            other = structs.replace(sample, labels=labels)
+            return parts == [find_part(*term, other, self._view) for term in terms]
+
+        return plays_part
 
     def _divide(
         self, member: PodController, component: Component, requirements: Sequence[Requirement]

@@ -43,18 +43,30 @@ class BindingRequirement(Struct, frozen=True, gc=False):
         return f"{short_key(self.key)} (maxSkew {self.bound}){whose}"
 
 
+class BindingTerm(Struct, frozen=True, gc=False):
+    """A required term of podAntiAffinity that is repaired, of these workloads."""
+
+    key: str
+    workloads: tuple[Reference, ...]
+
+    def __str__(self) -> str:
+        """Return who declares it, and its key."""
+        return f"required podAntiAffinity of {name_list(map(str, self.workloads))} over {short_key(self.key)}"
+
+
 class MultiClassProof(Fact):
-    """What an integer program proved of the fewest evictions, and the requirements that bind in its placement."""
+    """What an integer program proved of the fewest evictions, and what binds in its placement."""
 
     evictions: int
     lower_bound: int
     binding: tuple[BindingRequirement, ...]
+    apart: tuple[BindingTerm, ...] = ()
 
     def __str__(self) -> str:
         text = f"an integer program proves that no placement takes fewer than {plural(self.lower_bound, 'eviction')}"
         if self.evictions > self.lower_bound:
             return f"{text}; the best placement that it found within its limits takes {self.evictions}"
-        what = " or ".join(map(str, self.binding)) or "the capacity of a node or an anti-affinity"
+        what = " or ".join(map(str, (*self.binding, *self.apart))) or "the capacity of a node or an anti-affinity"
         return f"{text}; undoing {'it' if self.evictions == 1 else 'one of them'} can violate {what}"
 
 
@@ -62,7 +74,9 @@ def prove(classes: PodClasses, solution: Solution) -> MultiClassProof:
     """Return the proof of a solution that satisfies all requirements."""
     numbers = (number for number in range(len(classes.requirements)) if _binds(classes, number, solution))
     binding = dict.fromkeys(_named(classes, number) for number in numbers)
-    return MultiClassProof(solution.evictions, solution.bound, tuple(binding))
+    violated = (one.source for one in classes.exclusions if one.source is not None and one.source.violated)
+    apart = dict.fromkeys(BindingTerm(term.term.topology_key, term.workloads) for term in violated)
+    return MultiClassProof(solution.evictions, solution.bound, tuple(binding), tuple(apart))
 
 
 def _named(classes: PodClasses, number: int) -> BindingRequirement:

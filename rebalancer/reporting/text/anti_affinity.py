@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebalancer.documents.anti_affinity import ConflictingPods, ReportedAntiAffinity, ReportedConflict
-from rebalancer.documents.phrases import NOT_REPAIRED, workload_names
+from rebalancer.documents.phrases import workload_names
 from rebalancer.model.reasons import State
 from rebalancer.model.words import plural, short_key
 from rebalancer.reporting.text.layout import STATE_STYLES, TextLayout, more_text
@@ -33,12 +33,12 @@ def anti_affinity_sections(
 
 def _summary(satisfied: int, total: int) -> str:
     verb = "is" if total == 1 else "are"
-    text = f"{satisfied} of {plural(total, 'required podAntiAffinity term')} {verb} satisfied."
-    return text if satisfied == total else f"{text} {NOT_REPAIRED}"
+    return f"{satisfied} of {plural(total, 'required podAntiAffinity term')} {verb} satisfied."
 
 
 def _note(term: ReportedAntiAffinity) -> str:
-    return f"{term.namespace}/{workload_names(term.workloads)}: {term.state}: {term.message}"
+    text = f"{term.namespace}/{workload_names(term.workloads)}: {term.state}: {term.message}"
+    return f"{text}. {term.reason}: {term.obstacle}" if term.reason else text
 
 
 def _row(term: ReportedAntiAffinity, layout: TextLayout) -> tuple[str, ...]:

@@ -53,9 +53,7 @@ def test_it_is_reported_when_it_becomes_violated_and_when_it_has_recovered() -> 
         "required podAntiAffinity of default/web (Deployment) over kubernetes.io/hostname to pods that match "
         "app=batch: 1 pod in excess (a-1: batch-"
     )
-    assert events[0].note.endswith(
-        " of default/web (Deployment)). Violations of podAntiAffinity are reported, not repaired."
-    )
+    assert events[0].note.endswith(" of default/web (Deployment))")
     assert find_anti_affinity_changes(reported, TOGETHER) == ([], reported)
     ended, left = find_anti_affinity_changes(reported, APART)
     assert [(event.reason, event.regarding.name) for event in about(ended)] == [
@@ -109,7 +107,7 @@ def test_of_many_conflicts_an_event_names_some() -> None:
     (violated,) = terms(places, places)
     (event, _) = about([AntiAffinityViolated(violated)])
     assert "; c-1: " in event.note
-    assert "and 2 more). " in event.note
+    assert "and 2 more)" in event.note
     assert "d-1: " not in event.note
 
 

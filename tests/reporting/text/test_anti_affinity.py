@@ -1,4 +1,4 @@
-"""Anti-affinity in the report, the plan and an explanation: who conflicts with whom, and that nobody repairs it."""
+"""Anti-affinity in the report, the plan and an explanation: who conflicts with whom, and why it is not repaired."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +13,7 @@ from rebalancer.model.labels import LabelSelector
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import AntiAffinity
 from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import plan_text
 from rebalancer.reporting.text.report import report_text
@@ -21,14 +22,15 @@ from tests.controller.simulated import eager
 from tests.reports import full_report
 
 WEB, BATCH = Reference("default", "Deployment", "web"), Reference("default", "Deployment", "batch")
-NOT_REPAIRED = "Violations of podAntiAffinity are reported, not repaired."
+NOT_ACTED_ON = "antiAffinity.actOn does not list Required"
 
 
 def evaluated(batch: int = 3, terms: Sequence[PodAffinityTerm] = (away_from("web"),)) -> Evaluation:
     """Return batch pods that avoid web, of which one is beside them."""
     builder = a_cluster("abc", 1, {"a-1": 1, "b-1": 1})
     builder.deployment("batch", on={"a-1": batch})
-    return evaluate(with_anti_affinity(builder.snapshot(), {"batch": terms}), eager())
+    rules = eager().model_copy(update={"anti_affinity": AntiAffinity()})
+    return evaluate(with_anti_affinity(builder.snapshot(), {"batch": terms}), rules)
 
 
 def report(evaluation: Evaluation) -> ReportDocument:
@@ -63,8 +65,9 @@ def test_the_violated_come_first_and_only_they_are_in_the_table() -> None:
     assert text.splitlines()[0].endswith("1 of 2 anti-affinity terms not satisfied.")
     (line,) = (line for line in text.splitlines() if "batch (Deployment)  node" in line and "app=web" in line)
     assert line.endswith(f"1       Violated  {pods}")
-    assert "default/batch (Deployment): Violated: 1 pod in excess\n" in text
-    assert text.endswith(f"\n1 of 2 required podAntiAffinity terms are satisfied. {NOT_REPAIRED}\n")
+    why = f"Violated: 1 pod in excess. Excluded: {NOT_ACTED_ON}"
+    assert f"default/batch (Deployment): {why}\n" in text
+    assert text.endswith("\n1 of 2 required podAntiAffinity terms are satisfied.\n")
     assert "app=nobody" not in text
 
 
@@ -126,7 +129,7 @@ def test_a_plan_says_that_it_is_violated_and_not_repaired() -> None:
     for chosen, number in ((None, 1), (frozenset({WEB}), 1), (frozenset({Reference("x", "Deployment", "y")}), 0)):
         notes = find_notes(evaluation.plan, evaluation.assessment, chosen)
         text = plan_text(plan_document(evaluation.plan, evaluation.view.snapshot, beside=notes, acting="mode Observe"))
-        line = f"1 required podAntiAffinity term is violated; see rebalancer report. {NOT_REPAIRED}"
+        line = f"1 required podAntiAffinity term is violated and not repaired ({NOT_ACTED_ON}); see rebalancer report"
         assert text.count(line) == number
 
 
@@ -140,7 +143,7 @@ def test_an_explanation_of_either_workload_has_the_term() -> None:
         assert "  Violated: 1 pod in excess\n  declared by default/batch (Deployment)\n" in text
         batch, web = names(snapshot, "batch", "a-1"), names(snapshot, "web", "a-1")
         assert f"  a-1: {batch} of default/batch (Deployment), {web} of default/web (Deployment)\n" in text
-        assert f"  {NOT_REPAIRED}\n" in text
+        assert f"  Excluded: {NOT_ACTED_ON}\n" in text
 
 
 def test_an_explanation_of_a_pod_says_that_its_conflict_is_not_repaired() -> None:
@@ -151,7 +154,7 @@ def test_an_explanation_of_a_pod_says_that_its_conflict_is_not_repaired() -> Non
         for pod in evaluation.view.snapshot.pods
         if pod.labels["app"] == "web"
     ]
-    sentence = "required podAntiAffinity of this pod, or to it, is violated, which is not repaired"
+    sentence = f"required podAntiAffinity of this pod, or to it, is violated: {NOT_ACTED_ON}"
     assert [sentence in text for text in texts] == [True, False]
     assert "; this pod is in 'a-1'" in texts[0]
 
@@ -160,7 +163,7 @@ def test_a_satisfied_term_is_explained_in_a_word() -> None:
     evaluation = evaluated(terms=[away_from("nobody")])
     text = explanation_text(explain_workload(BATCH, evaluation.assessment, evaluation.plan, evaluation.view.snapshot))
     assert "app=nobody satisfied?\n  Satisfied\n  declared by default/batch (Deployment)\n" in text
-    assert NOT_REPAIRED not in text
+    assert NOT_ACTED_ON not in text
 
 
 def test_without_nodes_the_state_is_not_known() -> None:
