@@ -7,7 +7,7 @@ from itertools import chain
 
 from msgspec import Struct
 
-from rebalancer.assessment.anti_affinity.evaluate import evaluate_anti_affinity
+from rebalancer.assessment.anti_affinity.evaluate import evaluate_anti_affinity, evaluate_preferred
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.constraint_costs import TooCostly, share_out
 from rebalancer.assessment.deadlocks import Deadlock, find_deadlocks
@@ -135,6 +135,8 @@ class Assessment:
     """Of the workloads that a HorizontalPodAutoscaler scales: which sizes have no placement."""
     anti_affinity: tuple[EvaluatedTerm, ...] = ()
     """Every required term of podAntiAffinity."""
+    preferred: tuple[EvaluatedTerm, ...] = ()
+    """Every preferred term of podAntiAffinity."""
 
     @property
     def violated(self) -> tuple[EvaluatedGroup, ...]:
@@ -166,6 +168,7 @@ def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
         too_large=tuple(find_too_large(view, policy.eligibility.max_terms)),
         sizes=find_sizes(groups, view, policy, knowledge),
         anti_affinity=evaluate_anti_affinity(view),
+        preferred=evaluate_preferred(view),
     )
 
 

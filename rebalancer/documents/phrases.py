@@ -247,7 +247,8 @@ def _term_text(term: ViolatedTerm, node: str) -> str:
     if not pods:
         return ""
     declared = name_list(map(str, term.declared))
-    return f"{term.key} {domain} holds {name_list(pods)}, which required podAntiAffinity of {declared} keeps apart"
+    kind = f"preferred podAntiAffinity (weight {term.weight})" if term.weight else "required podAntiAffinity"
+    return f"{term.key} {domain} holds {name_list(pods)}, which {kind} of {declared} keeps apart"
 
 
 def preempted_text(eviction: Eviction) -> str:

@@ -87,12 +87,13 @@ class ViolatedRequirement(Struct, frozen=True, kw_only=True, gc=False):
 class ViolatedTerm(Struct, frozen=True, kw_only=True, gc=False):
     """A violated term of podAntiAffinity, as far as it concerns the victims of a step.
 
-    `declared` are the workloads that declare it. `domain` are the domains of the victims' nodes, `together` the pods
-    that conflict there, by name.
+    `declared` are the workloads that declare it; `weight` is 0 for a required one. `domain` are the domains of the
+    victims' nodes, `together` the pods that conflict there, by name.
     """
 
     key: str
     declared: tuple[Reference, ...]
+    weight: int = 0
     domain: Mapping[str, str]
     together: Mapping[str, tuple[str, ...]]
 

@@ -14,18 +14,20 @@ from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.affinity import TermKind
 from rebalancer.model.facts import Refusal
-from rebalancer.model.moves import PlanningMemory, Reference
+from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, PlanningMemory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.planning.anti_affinity.unplanned import NobodyRecreates, TermNotActedOn
 from rebalancer.planning.by_preemption import PreemptionPlanner
 from rebalancer.planning.case import ComponentContext, Decision
-from rebalancer.planning.decision import decide
+from rebalancer.planning.decision import FailedPredictions, PredictionUnverified, decide
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.diagnosis.relaxation import Relaxations
 from rebalancer.planning.eviction import Eviction, Outlook, Repair, ViolatedRequirement, ViolatedTerm
 from rebalancer.planning.fates import Fate, Fates, Goes, Never, Waits
 from rebalancer.planning.formulation import ProblemBuilder, only_class
 from rebalancer.planning.plan import ComponentPlan, Plan, PlanRefusal
+from rebalancer.planning.preferred import find_better_place
+from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.problem.protocol import Problem, Step
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.budgets import BudgetLedger, GroupUnavailable, KeptPods, StepExceedsBudget
@@ -36,6 +38,7 @@ from rebalancer.planning.scope.components import (
     current_counts,
     find_components,
     find_joined,
+    find_preferring,
     needs_repair,
     stuck_pods,
 )
@@ -84,6 +87,8 @@ def plan(
         planner.consider(component, stuck)
     planner.look_ahead()
     planner.preempt()
+    if TermKind.PREFERRED in policy.anti_affinity.act_on:
+        planner.prefer(find_preferring(assessment, components, only, apart=apart))
     planner.plan_held()
     planner.leave_costly(assessment.too_costly, only)
     planner.leave_terms(assessment.anti_affinity, only, apart=apart)
@@ -264,6 +269,45 @@ class _Planner:
                 self._leave_component(problem.component, after)
             self._components[position] = self._components.pop()
 
+    def prefer(self, components: Sequence[Component]) -> None:
+        """Plan a move for each component whose preferred terms are honoured more by it; they share one budget.
+
+        Where it is not enough for all, the plan of the next minute begins with other ones.
+        """
+        limits, many = self._limits, max(1, len(components))
+        budget = SearchBudget(limits.preferred_nodes_of_plan)
+        first = self._view.clock.minute() % many if many * limits.lookahead_start > budget.left else 0
+        for component in (*components[first:], *components[:first]):
+            refusal = self._refuse_preferring(component) or self._recent.refuse(component, frozenset())
+            problem = self._builder.problem(component) if refusal is None else refusal
+            if problem is None or isinstance(problem, Refusal):
+                self._leave_unmoved(component, problem)
+                continue
+            assert isinstance(problem, MultiClassProblem), "a component with terms is planned as one of several classes"
+            if budget.left <= limits.lookahead_start:
+                break
+            decision = decide_within_budgets(
+                problem, lambda narrowed: find_better_place(narrowed, self._view, budget, limits), self._ledger
+            )
+            if decision.step is None:
+                self._leave_unmoved(component, decision.refusal)
+            else:
+                self._take(problem, decision, decision.step)
+
+    def _refuse_preferring(self, component: Component) -> Refusal | None:
+        """Return why nothing is predicted for a component: a move of it is under way, or predictions have failed."""
+        if component.name in self._moving:
+            return PredictionUnverified()
+        failed = self._failed.get(component.name, 0)
+        return FailedPredictions(failed) if failed >= MAX_FAILED_PREDICTIONS else None
+
+    def _leave_unmoved(self, component: Component, refusal: Refusal | None) -> None:
+        """Record why preferred terms are not honoured more: that is no violation, so that no component is left."""
+        if refusal is not None:
+            self._refusals += [
+                PlanRefusal(workload=workload, pod=None, refusal=refusal) for workload in component.workloads
+            ]
+
     def leave_costly(self, left: Iterable[TooCostly], only: Collection[Reference] | None) -> None:
         """Record the workloads whose constraints are not evaluated, as those of their namespace take too much."""
         self._refusals += [
@@ -365,7 +409,8 @@ class _Planner:
             return problem.landings(step, nodes)
 
         keys = [requirement.key for requirement in problem.requirements]
-        keys += [term.term.topology_key for term in problem.component.terms]
+        apart = (*problem.component.terms, *problem.component.preferred)
+        keys += [term.term.topology_key for term in apart]
         refusal = self._leaving.refuse(keys, find_landings) or self._settling.refuse(problem.component, find_landings)
         if refusal is not None:
             return refusal
@@ -394,7 +439,7 @@ class _Planner:
             lasting=self._lasting(component, cause),
             outlook=outlook,
             violated=tuple(_violated(problem.requirements, step)),
-            apart=tuple(_find_apart(component.terms, step, self._view)),
+            apart=tuple(_find_apart((*component.terms, *component.preferred), step, self._view)),
             preempts=step.preempts,
         )
 
@@ -503,6 +548,7 @@ def _find_apart(terms: Sequence[EvaluatedTerm], step: Step, view: View) -> Itera
         yield ViolatedTerm(
             key=term.term.topology_key,
             declared=term.workloads,
+            weight=term.weight,
             domain=domain,
             together={
                 conflict.domain: tuple(sorted(pod.name for side in conflict.sides for pod in side.pods))
@@ -532,4 +578,5 @@ def _cause(component: Component, requirements: Sequence[Requirement]) -> Cause:
             return Cause.SKEW_VIOLATED
     if any(limit.state is not State.SATISFIED for limit in component.limits):
         return Cause.SHARE_LIMIT_VIOLATED
-    return Cause.ANTI_AFFINITY_VIOLATED if component.terms else Cause.PLACEMENT_DEADLOCK
+    apart = component.terms or component.preferred
+    return Cause.ANTI_AFFINITY_VIOLATED if apart else Cause.PLACEMENT_DEADLOCK

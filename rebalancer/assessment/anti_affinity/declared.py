@@ -1,10 +1,10 @@
-"""The required terms that living pods declare, each once for the pods of a namespace that share it."""
+"""The terms that living pods declare, each once for the pods of a namespace that share it."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rebalancer.assessment.controllers import find_reference
-from rebalancer.model.affinity import PodAffinityTerm
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, TermKind
 from rebalancer.model.moves import Reference
 from rebalancer.model.runs import Run
 from rebalancer.scheduling.population import NO_AFFINITY
@@ -12,29 +12,43 @@ from rebalancer.scheduling.view import View
 
 
 class DeclaredTerm(NamedTuple):
-    """A term of the pods of a namespace, and the runs of living and of terminating pods that declare it."""
+    """A term of the pods of a namespace, and the runs of living and of terminating pods that declare it.
+
+    `weight` is that of a preferred term, 0 of a required one.
+    """
 
     namespace: str
     term: PodAffinityTerm
+    weight: int
     runs: list[Run]
     terminating: list[Run]
 
 
-def find_declared(view: View) -> Sequence[DeclaredTerm]:
-    """Return the terms that living pods declare, in the order of the pods."""
-    declared: dict[tuple[str, PodAffinityTerm], DeclaredTerm] = {}
+def find_declared(view: View, kind: TermKind) -> Sequence[DeclaredTerm]:
+    """Return the terms of a kind that living pods declare, in the order of the pods."""
+    declared: dict[tuple[str, PodAffinityTerm, int], DeclaredTerm] = {}
+    required = kind is TermKind.REQUIRED
     for run in view.snapshot.runs:
         pod = run.pods[0]
         affinity = pod.spec.pod_affinity
-        if affinity is NO_AFFINITY or not affinity.anti_required or pod.finished:
+        if affinity is NO_AFFINITY or pod.finished:
             continue
-        for term in dict.fromkeys(affinity.anti_required):
-            key = pod.namespace, term
+        if not (affinity.anti_required if required else affinity.anti_preferred):
+            continue
+        for term, weight in dict.fromkeys(_read_terms(affinity, required=required)):
+            key = pod.namespace, term, weight
             known = declared.get(key)
             if known is None:
                 known = declared[key] = DeclaredTerm(*key, [], [])
             (known.terminating if pod.terminating else known.runs).append(run)
     return [one for one in declared.values() if one.runs]
+
+
+def _read_terms(affinity: PodAffinity, *, required: bool) -> Iterator[tuple[PodAffinityTerm, int]]:
+    if required:
+        yield from ((term, 0) for term in affinity.anti_required)
+    else:
+        yield from ((one.term, one.weight) for one in affinity.anti_preferred if one.weight)
 
 
 def find_workloads(runs: Sequence[Run], view: View) -> tuple[Reference, ...]:

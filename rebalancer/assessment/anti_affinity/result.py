@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from rebalancer.assessment.anti_affinity.excess import Part
 from rebalancer.assessment.controllers import PodController
-from rebalancer.model.affinity import PodAffinityTerm
+from rebalancer.model.affinity import PodAffinityTerm, TermKind
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.moves import Reference, make_token
 from rebalancer.model.pods import Pod
@@ -49,13 +49,23 @@ class Participants(NamedTuple):
     pods: tuple[Pod, ...]
 
 
+class DeclaredBy(NamedTuple):
+    """A term, and the namespace of the pods that declare it; `weight` is 0 for a required one."""
+
+    namespace: str
+    term: PodAffinityTerm
+    weight: int = 0
+
+
 class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
-    """A required term of the pods of one namespace, with its conflicts, by domain.
+    """A term of the pods of one namespace, with its conflicts, by domain.
 
     `workloads` have pods that declare it, in the order of their names. `separation` is None where the term selects none
     of these pods, and where it is satisfied. `unknown` says why it is not evaluated. `participants` are all pods that
     it concerns, in any domain, and `members` their owners; of satisfied terms they are there where pods of a violated
-    one are among them.
+    one are among them. `weight` is that of a preferred term, 0 of a required one: its `cost` is the weights over the
+    ordered pairs of pods in one domain of which the first declares it and the second is selected, `least` is a lower
+    bound of it; it has conflicts only where it costs more.
     """
 
     namespace: str
@@ -66,6 +76,19 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
     participants: tuple[Participants, ...] = ()
     members: tuple[PodController, ...] = ()
     unknown: str = ""
+    weight: int = 0
+    cost: int = 0
+    least: int = 0
+
+    @property
+    def kind(self) -> TermKind:
+        """Whether it is required."""
+        return TermKind.PREFERRED if self.weight else TermKind.REQUIRED
+
+    @property
+    def declared(self) -> DeclaredBy:
+        """The term and the namespace of those that declare it."""
+        return DeclaredBy(self.namespace, self.term, self.weight)
 
     @property
     def excess(self) -> int:
@@ -78,13 +101,14 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def state(self) -> State:
-        """Infeasible: its pods outnumber the domains, whatever is moved."""
+        """Infeasible: the pods of a required term outnumber the domains, whatever is moved."""
         if self.unknown:
             return State.UNKNOWN
         if not self.conflicts:
             return State.SATISFIED
         needs = self.separation
-        if needs is not None and needs.domains is not None and needs.pods > needs.domains:
+        outnumber = needs is not None and needs.domains is not None and needs.pods > needs.domains
+        if outnumber and not self.weight:
             return State.INFEASIBLE
         return State.VIOLATED
 
@@ -116,7 +140,8 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
     def name(self) -> str:
         """A name that stays the same from cycle to cycle: its workloads, its key and its token."""
         names = ",".join(f"{workload.kind}/{workload.name}" for workload in self.workloads)
-        return f"{self.namespace} {names} antiAffinity {self.term.topology_key} {self.token}"
+        kind = f"preferred {self.weight} " if self.weight else ""
+        return f"{self.namespace} {names} {kind}antiAffinity {self.term.topology_key} {self.token}"
 
     @property
     def selected(self) -> str:
@@ -138,6 +163,8 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
             return self.unknown
         if not self.conflicts:
             return ""
+        if self.weight:
+            return f"the weights of its pairs in one domain add up to {self.cost}; the least possible is {self.least}"
         text = f"{plural(self.excess, 'pod')} in excess"
         needs = self.separation
         if needs is None or needs.domains is None or needs.free is None:

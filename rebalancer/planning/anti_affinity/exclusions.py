@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rebalancer.assessment.anti_affinity.excess import Part
-from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
+from rebalancer.assessment.anti_affinity.result import DeclaredBy, EvaluatedTerm
 from rebalancer.model.affinity import PodAffinityTerm
 from rebalancer.model.pods import Pod
 from rebalancer.scheduling.affinity_terms import selects
@@ -25,16 +25,14 @@ Counts = tuple[int, int, int]
 
 NOBODY: Counts = (0, 0, 0)
 
-DeclaredBy = tuple[str, PodAffinityTerm]
-"""A term and the namespace of the pods that declare it."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
     """A term over the pod classes that it concerns, by number.
 
     `domain` maps the nodes with the key to their domains; others take any number. `staying` are pods of no class by
-    domain. `source` is the violated term that is repaired; None of one that only has to be kept.
+    domain. `source` is the violated term that is repaired; None of one that only has to be kept. A preferred term, as
+    its source says, excludes nothing: its pairs in one domain cost their weight.
     """
 
     key: str
@@ -70,6 +68,16 @@ class Exclusion:
         """Return the fewest of the counted pods that would have to leave their domains."""
         return sum(self.excess_in(domain, counts) for domain, counts in held.items())
 
+    def cost(self, held: Mapping[str, Counts]) -> int:
+        """Return the weights over the ordered pairs in one domain, with those that stay."""
+        return sum(self.cost_in(domain, held.get(domain, NOBODY)) for domain in held.keys() | self.staying.keys())
+
+    def cost_in(self, domain: str, counts: Counts) -> int:
+        """Return the same of one domain."""
+        assert self.source is not None, "a preferred term has a source"
+        declaring, selected, both = map(sum, zip(counts, self.staying.get(domain, NOBODY), strict=True))
+        return self.source.weight * ((declaring + both) * (selected + both) - both)
+
     def excess_in(self, domain: str, counts: Counts) -> int:
         """Return the fewest of the pods of one domain that would have to leave it."""
         kept = [min(counts[side], 1) if side is Part.BOTH else counts[side] for side in self.find_sides(domain)]
@@ -78,10 +86,11 @@ class Exclusion:
 
 def find_terms(violated: Iterable[EvaluatedTerm], pods: Iterable[Pod | Unpredictable]) -> Sequence[DeclaredBy]:
     """Return the violated terms and those that next pods declare, each once."""
-    terms = dict.fromkeys((term.namespace, term.term) for term in violated)
+    terms = dict.fromkeys(term.declared for term in violated)
     for pod in pods:
         if not isinstance(pod, Unpredictable):
-            terms.update(dict.fromkeys((pod.namespace, term) for term in pod.spec.pod_affinity.anti_required))
+            declared = pod.spec.pod_affinity.anti_required
+            terms.update(dict.fromkeys(DeclaredBy(pod.namespace, term) for term in declared))
     return tuple(terms)
 
 
@@ -96,26 +105,34 @@ def find_exclusions(
 
     `violated` are those that are to be repaired; `class_of` are the classes of the pods that they count, by UID.
     """
-    sources = {(term.namespace, term.term): term for term in violated}
+    sources = {term.declared: term for term in violated}
     exclusions = []
-    for namespace, term in terms:
-        found = ((number, find_part(namespace, term, sample, view)) for number, sample in enumerate(samples))
+    for declared in terms:
+        found = ((number, find_part(declared, sample, view)) for number, sample in enumerate(samples))
         parts = {number: part for number, part in found if part is not None}
-        source = sources.get((namespace, term))
+        source = sources.get(declared)
         if source is not None or _exclude(parts.values()):
-            domain = view.nodes.values(term.topology_key)
+            key = declared.term.topology_key
+            domain = view.nodes.values(key)
             staying = _count_staying(source, parts, domain, class_of) if source is not None else {}
-            exclusion = Exclusion(key=term.topology_key, domain=domain, parts=parts, staying=staying, source=source)
-            exclusions.append(exclusion)
+            exclusions.append(Exclusion(key=key, domain=domain, parts=parts, staying=staying, source=source))
     return tuple(exclusions)
 
 
-def find_part(namespace: str, term: PodAffinityTerm, pod: Pod, view: View) -> Part | None:
+def find_part(declared: DeclaredBy, pod: Pod, view: View) -> Part | None:
     """Return what a pod has to do with a term of the pods of a namespace; None where it has nothing."""
-    declares = pod.namespace == namespace and term in pod.spec.pod_affinity.anti_required
+    namespace, term, weight = declared
+    declares = pod.namespace == namespace and _declares(pod, term, weight)
     if selects(term, namespace, pod, view):
         return Part.BOTH if declares else Part.SELECTED
     return Part.DECLARES if declares else None
+
+
+def _declares(pod: Pod, term: PodAffinityTerm, weight: int) -> bool:
+    affinity = pod.spec.pod_affinity
+    if not weight:
+        return term in affinity.anti_required
+    return any(one.weight == weight and one.term == term for one in affinity.anti_preferred)
 
 
 def _exclude(parts: Iterable[Part]) -> bool:

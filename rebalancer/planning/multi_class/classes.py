@@ -7,6 +7,7 @@ from functools import cached_property
 
 from msgspec import structs
 
+from rebalancer.assessment.anti_affinity.result import DeclaredBy
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.spread_groups import PodController
 from rebalancer.model.facts import Refusal
@@ -14,7 +15,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod, PodSpec
 from rebalancer.model.reasons import Reason
-from rebalancer.planning.anti_affinity.exclusions import DeclaredBy, Exclusion, find_exclusions, find_part, find_terms
+from rebalancer.planning.anti_affinity.exclusions import Exclusion, find_exclusions, find_part, find_terms
 from rebalancer.planning.scope.capacity import CapacityIndex, NodeCapacity, ReservedCapacity
 from rebalancer.planning.scope.components import Component
 from rebalancer.planning.scope.movable import PodPartition, PodPartitioner
@@ -124,6 +125,8 @@ class PodClasses:
     requirements: tuple[Requirement, ...]
     classes: tuple[PodClass, ...]
     exclusions: tuple[Exclusion, ...]
+    preferences: tuple[Exclusion, ...] = ()
+    """Preferred terms, whose pairs in one domain cost their weight."""
     others: tuple[Mapping[str, int], ...]
     """For each requirement, by node."""
     view: View | None
@@ -262,7 +265,8 @@ class PodClassesBuilder:
         """Divide a component's pods into classes, or return why their requirements are not modelled."""
         counting = _Counting(requirements)
         terms = find_terms(component.terms, [one.next_pod for one in component.members]) if self._keeps_apart else ()
-        drafts = self._draft(component, refusals, counting, terms)
+        preferred = [term.declared for term in component.preferred]
+        drafts = self._draft(component, refusals, counting, (*terms, *preferred))
         if isinstance(drafts, Refusal):
             return drafts
         cells = sum(len(self._admitting(draft.sample)) for draft in drafts)
@@ -279,12 +283,14 @@ class PodClassesBuilder:
             classes.append(pod_class)
             counted.update((pod.uid, number) for pod, _, _ in everything.refused[kept:])
             counted.update((one.pod.uid, number) for victims in pod_class.movable.values() for one in victims)
+        samples = [one.sample for one in classes]
         return PodClasses(
             component=component,
             requirements=requirements,
             classes=tuple(classes),
             # Anti-affinity to other pods is in the capacities of the classes.
-            exclusions=find_exclusions(terms, component.terms, [one.sample for one in classes], counted, self._view),
+            exclusions=find_exclusions(terms, component.terms, samples, counted, self._view),
+            preferences=find_exclusions(preferred, component.preferred, samples, counted, self._view),
             others=tuple(_others(number, requirement, classes) for number, requirement in enumerate(requirements)),
             view=self._view,
             pods=everything,
@@ -305,8 +311,9 @@ class PodClassesBuilder:
             pod = member.next_pod
             if isinstance(pod, Unpredictable):
                 return WorkloadUnpredictable(member.reference, pod)
-            parts = tuple(find_part(*term, pod, self._view) for term in terms)
-            where = pod.namespace if component.terms else ""  # by which others' terms may select them
+            parts = tuple(find_part(term, pod, self._view) for term in terms)
+            apart = component.terms or component.preferred
+            where = pod.namespace if apart else ""  # by which others' terms may select them
             key = scheduling_terms(pod), counting.numbers(pod.labels, member.reference), parts, where
             by_reach = self._divide(member, component, counting.requirements)
             for reach, pods in by_reach.items():
@@ -396,14 +403,14 @@ class PodClassesBuilder:
 
         One that has not stays: without it nothing else of its class changes.
         """
-        terms = [(term.namespace, term.term) for term in component.terms]
-        parts = [find_part(*term, sample, self._view) for term in terms]
+        terms = [term.declared for term in (*component.terms, *component.preferred)]
+        parts = [find_part(term, sample, self._view) for term in terms]
 
         def plays_part(labels: Labels) -> bool:
             if not terms or labels == sample.labels:
                 return True
             other = structs.replace(sample, labels=labels)
-            return parts == [find_part(*term, other, self._view) for term in terms]
+            return parts == [find_part(term, other, self._view) for term in terms]
 
         return plays_part
 
@@ -420,7 +427,8 @@ class PodClassesBuilder:
             return {None: [pod.uid for pod in pods]}
         bare = structs.replace(next_pod, claims=())
         nodes = self._capacities.without_own(bare, component.pods).nodes
-        apart = [self._view.nodes.values(term.term.topology_key) for term in component.terms]
+        terms = (*component.terms, *component.preferred)
+        apart = [self._view.nodes.values(term.term.topology_key) for term in terms]
         # The other owners' pods share the volumes that the template names, and replacements have new names.
         alike = self._partitioner.reach(pods[0]) if not keeps_names(member) else None
         divided: dict[frozenset[str] | None, list[str]] = {}

@@ -92,7 +92,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def find_terminating(self) -> Pod | None:
         """Return the first terminating pod that a term of the component keeps others from, None where there is none."""
-        terms = [(term.namespace, term.term) for term in self.component.terms]
+        terms = [term.declared for term in self.component.terms]
         return next(
             (
                 pod
@@ -100,7 +100,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
                 for pod in run.pods
                 if pod.terminating
                 and pod.node is not None
-                and any(find_part(*term, pod, self.view) is not None for term in terms)
+                and any(find_part(term, pod, self.view) is not None for term in terms)
             ),
             None,
         )
@@ -173,7 +173,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the outlook of a step: the nodes that the search followed."""
         nodes = step.nodes or frozenset()
         keys = [requirement.key for requirement in self.requirements]
-        keys += [term.term.topology_key for term in self.component.terms]
+        keys += [term.term.topology_key for term in (*self.component.terms, *self.component.preferred)]
         return NodesOutlook(keys, nodes, self.view, self.cache.limits.expected_domains)
 
 

@@ -45,6 +45,9 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
     groups: tuple[EvaluatedGroup, ...]
     limits: tuple[EvaluatedLimit, ...]
     terms: tuple[EvaluatedTerm, ...] = ()
+    """Required terms of podAntiAffinity."""
+    preferred: tuple[EvaluatedTerm, ...] = ()
+    """Preferred ones that cost more than they have to."""
     members: tuple[PodController, ...]
     """The owners of all its pods, each once."""
     workloads: tuple[Reference, ...]
@@ -56,20 +59,22 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
         groups: tuple[EvaluatedGroup, ...],
         limits: tuple[EvaluatedLimit, ...] = (),
         terms: tuple[EvaluatedTerm, ...] = (),
+        preferred: tuple[EvaluatedTerm, ...] = (),
     ) -> Self:
         """Put groups, limits and terms together."""
-        if len(groups) == 1 and not limits and not terms:
+        if len(groups) == 1 and not (limits or terms or preferred):
             group = groups[0].spread
             return cls(groups=groups, limits=limits, members=group.members, workloads=group.workloads)
         by_identity = {_identity(member): member for evaluated in groups for member in evaluated.spread.members}
         for limit in limits:
             for part in limit.parts:
                 by_identity.setdefault(_identity(part.member), part.member)
-        for term in terms:
+        for term in (*terms, *preferred):
             for member in find_joined(term):
                 by_identity.setdefault(_identity(member), member)
         members = tuple(by_identity.values())
-        return cls(groups=groups, limits=limits, terms=terms, members=members, workloads=workloads_of(members))
+        workloads = workloads_of(members)
+        return cls(groups=groups, limits=limits, terms=terms, preferred=preferred, members=members, workloads=workloads)
 
     @property
     def pods(self) -> Sequence[Pod]:
@@ -83,12 +88,13 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
         """The namespace of its pods; of those of several, the first one: what they cost is counted there."""
         if self.groups:
             return self.groups[0].spread.namespace
-        return self.limits[0].namespace if self.limits else self.terms[0].namespace
+        return self.limits[0].namespace if self.limits else (*self.terms, *self.preferred)[0].namespace
 
     @property
     def namespaces(self) -> Collection[str]:
         """The namespaces of its pods: several where a term joins them."""
-        return {member.reference.namespace for member in self.members} if self.terms else (self.namespace,)
+        apart = self.terms or self.preferred
+        return {member.reference.namespace for member in self.members} if apart else (self.namespace,)
 
     @property
     def name(self) -> str:
@@ -102,6 +108,8 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
         for term in self.terms:
             if term.violated:
                 return term.name
+        for term in self.preferred:
+            return term.name
         return self.groups[0].spread.name
 
     @property
@@ -138,6 +146,42 @@ def find_components(
     workloads: then components without any of them are left out.
     """
     terms = [term for term in assessment.anti_affinity if find_joined(term)] if apart else []
+    joined = _find_joined_components(assessment, terms, only)
+    every = (*act_on, WhenUnsatisfiable.DO_NOT_SCHEDULE)
+    wanted = joined if only is None else [one for one in joined if not set(one.workloads).isdisjoint(only)]
+    violated = [component for component in wanted if needs_repair(component, every, stuck)]
+    return tuple(sorted(violated, key=lambda component: component.urgency))
+
+
+def find_preferring(
+    assessment: Assessment,
+    repaired: Iterable[Component],
+    only: Collection[Reference] | None = None,
+    *,
+    apart: bool,
+) -> tuple[Component, ...]:
+    """Return the components with a preferred term that costs more than it has to, the heaviest terms first.
+
+    Those that share an owner with one that is to be repaired are left out: its repair comes first.
+    """
+    busy = {member.owner.uid for one in repaired for member in one.members if member.owner is not None}
+    terms = [term for term in assessment.anti_affinity if find_joined(term)] if apart else []
+    terms += [term for term in assessment.preferred if find_joined(term)]
+    joined = _find_joined_components(assessment, terms, only)
+    preferring = [
+        component
+        for component in joined
+        if component.preferred
+        and (only is None or not set(component.workloads).isdisjoint(only))
+        and busy.isdisjoint(member.owner.uid for member in component.members if member.owner is not None)
+    ]
+    return tuple(sorted(preferring, key=lambda one: (-max(term.weight for term in one.preferred), one.name)))
+
+
+def _find_joined_components(
+    assessment: Assessment, terms: Sequence[EvaluatedTerm], only: Collection[Reference] | None
+) -> Sequence[Component]:
+    """Return all components; with `only` those of the namespaces of these workloads, and what terms join with them."""
     near = _find_near({workload.namespace for workload in only or ()}, terms)
     acted = [limit for limit in assessment.limits if is_acted_on(limit) and (only is None or limit.namespace in near)]
     owners = {part.member.owner.uid for limit in acted for part in limit.parts if part.member.owner is not None}
@@ -150,12 +194,9 @@ def find_components(
         limits_in[limit.namespace].append(limit)
     for namespace in dict.fromkeys((*by_namespace, *limits_in)) if only is None else sorted(near):
         joined += _join(by_namespace[namespace], limits_in[namespace], owners)
-    if terms:
-        joined = _join_by_terms(joined, terms if only is None else [one for one in terms if one.namespace in near])
-    every = (*act_on, WhenUnsatisfiable.DO_NOT_SCHEDULE)
-    wanted = joined if only is None else [one for one in joined if not set(one.workloads).isdisjoint(only)]
-    violated = [component for component in wanted if needs_repair(component, every, stuck)]
-    return tuple(sorted(violated, key=lambda component: component.urgency))
+    if not terms:
+        return joined
+    return _join_by_terms(joined, terms if only is None else [one for one in terms if one.namespace in near])
 
 
 def find_joined(term: EvaluatedTerm) -> Sequence[PodController]:
@@ -276,7 +317,9 @@ def _join_by_terms(components: Sequence[Component], terms: Sequence[EvaluatedTer
 
 def _merge(components: Sequence[Component], terms: tuple[EvaluatedTerm, ...]) -> Component:
     groups = tuple(group for component in components for group in component.groups)
-    return Component.of(groups, tuple(limit for component in components for limit in component.limits), terms)
+    limits = tuple(limit for component in components for limit in component.limits)
+    required, preferred = (tuple(term for term in terms if bool(term.weight) is of) for of in (False, True))
+    return Component.of(groups, limits, required, preferred)
 
 
 def _counts_others(evaluated: EvaluatedGroup) -> bool:

@@ -122,6 +122,8 @@ class SearchLimits:
     """Nodes on which the repairs by preemption of one plan try it, and outcomes that are examined: 1 ms each."""
     refused_preemption_nodes_of_plan: int = 1_000
     """The same where the policy refuses such repairs, and it is only said that it could permit one."""
+    preferred_nodes_of_plan: int = 20_000
+    """Nodes that the searches of one plan examine to honour preferred terms more."""
     feasible_count_distance: int = 100
     """How far from the present number of pods a feasible one is searched."""
     expected_domains: int = 100

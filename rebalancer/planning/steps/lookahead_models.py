@@ -103,7 +103,7 @@ class MultiClassModel:
         self.may_wait = not any(exclusion.source is not None for exclusion in classes.exclusions)
         holds = target is not None and target.holds
         self.min_evictions = target.evictions if target is not None and holds else None
-        self._classes = classes
+        self.classes = classes
         self._budget = budget
         self._limits = limits
         self._size = sum(len(pod_class.cap) for pod_class in classes.classes)
@@ -118,7 +118,7 @@ class MultiClassModel:
 
     def cell(self, pod: Pod, node: str) -> Hashable:
         """Return the pod's class and the node."""
-        return self._classes.class_of(pod), node
+        return self.classes.class_of(pod), node
 
     def is_within(self, deltas: Mapping[Hashable, int], pending: Sequence[Pod], goal: int, *, quick: bool) -> bool:
         """Return whether a state with these pods pending needs at most `goal` evictions.
@@ -131,11 +131,11 @@ class MultiClassModel:
             return True
         if quick:
             return False
-        waiting = Counter(self._classes.class_of(pod) for pod in pending)
+        waiting = Counter(self.classes.class_of(pod) for pod in pending)
         key = tuple(sorted(deltas.items(), key=repr)), tuple(sorted(waiting.items()))
         if key not in self._solved:
             self._budget.spend(self._size)
-            supposed = self._classes.supposed(changes, waiting)
+            supposed = self.classes.supposed(changes, waiting)
             solution = solve(supposed, self._limits, work=self._limits.supposed_work)
             self._solved[key] = None if isinstance(solution, Unsolved) else solution.evictions
         evictions = self._solved[key]
@@ -160,15 +160,15 @@ class MultiClassModel:
         """Return how many pods each term that is repaired has in excess in a state."""
         if not self._repaired:
             return ()
-        held = self._hold(cast("Mapping[Cell, int]", deltas))
+        held = self.hold(cast("Mapping[Cell, int]", deltas))
         return [exclusion.excess(exclusion.count(held)) for exclusion in self._repaired]
 
-    def _hold(self, changes: Mapping[Cell, int]) -> Sequence[tuple[int, str, int]]:
+    def hold(self, changes: Mapping[Cell, int]) -> Sequence[tuple[int, str, int]]:
         """Return class, node and number of the pods in a state."""
         held = Counter(
             {
                 (number, node): count
-                for number, pod_class in enumerate(self._classes.classes)
+                for number, pod_class in enumerate(self.classes.classes)
                 for node, count in pod_class.counts.items()
             }
         )
@@ -179,8 +179,8 @@ class MultiClassModel:
         """Return the cheapest pod of each cell, those that leave their cell in the target placement first."""
         ranked = []
         minima = _Minima(self._counts(deltas))
-        apart = _Apart(self._repaired, self._hold(cast("Mapping[Cell, int]", deltas))) if self._repaired else None
-        for number, pod_class in enumerate(self._classes.classes):
+        apart = _Apart(self._repaired, self.hold(cast("Mapping[Cell, int]", deltas))) if self._repaired else None
+        for number, pod_class in enumerate(self.classes.classes):
             for node, victims in pod_class.movable.items():
                 victim = next((victim for victim in victims if victim.pod.uid not in gone), None)
                 if victim is not None:
@@ -195,7 +195,7 @@ class MultiClassModel:
 
     def has_capacity(self, pod: Pod, node: str) -> bool:
         """Return whether a node has capacity for one more pod beside the capacity that is reserved for others."""
-        pod_class = self._classes.classes[self._classes.class_of(pod)]
+        pod_class = self.classes.classes[self.classes.class_of(pod)]
         return pod_class.cap.get(node, 0) > pod_class.counts.get(node, 0) or pod_class.movable.get(node, ()) != ()
 
     def distinct_nodes(self, deltas: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
@@ -214,24 +214,24 @@ class MultiClassModel:
                 requirement.domain.get(node)
                 if node in requirement.nodes and requirement.domains < len(requirement.nodes)
                 else node in requirement.nodes
-                for requirement in self._classes.requirements
+                for requirement in self.classes.requirements
             ),
             tuple(exclusion.domain.get(node) for exclusion in self._shared),
             tuple(node in exclusion.domain for exclusion in self._repaired),
             tuple(
                 (pod_class.counts.get(node, 0) + changes.get((number, node), 0), pod_class.cap.get(node, 0))
-                for number, pod_class in enumerate(self._classes.classes)
+                for number, pod_class in enumerate(self.classes.classes)
             ),
-            tuple(others.get(node, 0) for others in self._classes.others),
+            tuple(others.get(node, 0) for others in self.classes.others),
         )
 
     def _counts(self, deltas: Mapping[Hashable, int]) -> Iterable[tuple[Mapping[str, int], Requirement]]:
         """Yield the pods by domain of each requirement in a state."""
         changes = cast("Mapping[Cell, int]", deltas)
-        for number, (requirement, now) in enumerate(zip(self._classes.requirements, self._now, strict=True)):
+        for number, (requirement, now) in enumerate(zip(self.classes.requirements, self._now, strict=True)):
             held = Counter(now)
             for (pod_class, node), change in changes.items():
-                if number in self._classes.classes[pod_class].requirements and node in requirement.nodes:
+                if number in self.classes.classes[pod_class].requirements and node in requirement.nodes:
                     held[requirement.domain[node]] += change
             yield held, requirement
 

@@ -1,0 +1,153 @@
+"""Moves for preferred podAntiAffinity: one pod at a time, where the scheduler itself puts its replacement better.
+
+Problem: nothing forces the scheduler to honour a preferred term: it is one score among others, so that a pod that is
+evicted may come back to where it was, for ever. Idea: a move is made only if on every node that all scores together
+put first the pairs in one domain weigh less than now, and no constraint, limit or required term is exceeded by more. So
+each move lowers the weight, none is made twice for the same gain, and at the least weight none is made at all.
+
+    nodes a: 2, b: 1, c: 0 pods that select each other     2 pairs now; with one of a on c none
+
+Example: a PreferNoSchedule taint on c outweighs the term. The replacement would be placed on a again: nothing is moved.
+
+Cost: as that of a prediction (`steps.lookahead`), from a budget that all such moves of a plan share.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import cast
+
+from msgspec import structs
+
+from rebalancer.assessment.anti_affinity.excess import Part
+from rebalancer.model.facts import Fact, Refusal
+from rebalancer.model.reasons import Reason
+from rebalancer.model.words import plural, short_key
+from rebalancer.planning.anti_affinity.exclusions import Counts, Exclusion
+from rebalancer.planning.case import Decision
+from rebalancer.planning.multi_class.classes import Cell, PodClasses
+from rebalancer.planning.plan import Proof
+from rebalancer.planning.problem.multi_class import MultiClassProblem
+from rebalancer.planning.problem.protocol import Step
+from rebalancer.planning.scope.victims import Victim
+from rebalancer.planning.search.driver import StepGoal
+from rebalancer.planning.search.limits import SearchBudget, SearchLimits
+from rebalancer.planning.steps.lookahead import lookahead_step
+from rebalancer.planning.steps.lookahead_models import MultiClassModel
+from rebalancer.scheduling.place import top_scoring
+from rebalancer.scheduling.view import View
+
+
+class NoBetterPlace(Refusal):
+    """The scheduler would put the replacement of none of its pods where preferred terms are honoured more."""
+
+    reason = Reason.NOT_FORCED
+
+    def __str__(self) -> str:
+        return (
+            "preferred podAntiAffinity could be honoured more, and by all of its scores kube-scheduler would place no "
+            "replacement so"
+        )
+
+
+class EvenSpread(Fact):
+    """Pods that prefer to be apart weigh least where their counts differ by one at most: so many are above that."""
+
+    key: str
+    pods: int
+    domains: int
+    above: int
+
+    def __str__(self) -> str:
+        over = f"{plural(self.pods, 'pod')} over {plural(self.domains, 'domain')} of {short_key(self.key)}"
+        return f"{over} are apart most where their counts differ by one at most: {self.above} above that must move"
+
+
+class _Weighing(MultiClassModel):
+    """The lookahead's questions, with the weight of the pairs in one domain in the place of what bounds require."""
+
+    def __init__(self, problem: MultiClassProblem, budget: SearchBudget, limits: SearchLimits) -> None:
+        super().__init__(problem.model, None, budget, limits)
+        self._preferences = problem.classes.preferences
+        self.may_wait = False
+
+    def sum_of_minima(self, deltas: Mapping[Hashable, int]) -> int:
+        """Return the weight of all pairs in a state."""
+        return sum(one.cost(held) for one, held in self._weigh(deltas))
+
+    def candidates(self, deltas: Mapping[Hashable, int], gone: frozenset[str]) -> Sequence[Victim]:
+        """Return the cheapest pod of each cell whose pairs weigh anything, the heaviest first."""
+        weighed = self._weigh(deltas)
+        ranked = []
+        for number, pod_class in enumerate(self.classes.classes):
+            for node, victims in pod_class.movable.items():
+                victim = next((victim for victim in victims if victim.pod.uid not in gone), None)
+                saved = sum(_save(one, held, number, node) for one, held in weighed)
+                if victim is not None and saved > 0:
+                    ranked.append((-saved, victim.cost, node, victim))
+        return [victim for _, _, _, victim in sorted(ranked, key=lambda one: one[:3])]
+
+    def distinct_nodes(self, deltas: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
+        """Return one node for each class of nodes that are equal for every bound and weigh the same."""
+        weighed = self._weigh(deltas)
+        by_weight: dict[Hashable, list[str]] = {}
+        for node in nodes:
+            held = tuple((node in one.domain, counts.get(one.domain.get(node, ""))) for one, counts in weighed)
+            by_weight.setdefault(held, []).append(node)
+        for alike in by_weight.values():
+            yield from super().distinct_nodes(deltas, alike)
+
+    def _weigh(self, deltas: Mapping[Hashable, int]) -> Sequence[tuple[Exclusion, Mapping[str, Counts]]]:
+        pods = self.hold(cast("Mapping[Cell, int]", deltas))
+        return [(one, one.count(pods)) for one in self._preferences]
+
+
+def _save(preference: Exclusion, held: Mapping[str, Counts], number: int, node: str) -> int:
+    """Return by how much less pairs would weigh without a pod of a class on a node."""
+    part = preference.parts.get(number)
+    if part is None or node not in preference.domain:
+        return 0
+    domain = preference.domain[node]
+    fewer = list(held[domain])
+    fewer[part] -= 1
+    return preference.cost_in(domain, held[domain]) - preference.cost_in(domain, (fewer[0], fewer[1], fewer[2]))
+
+
+def find_better_place(problem: MultiClassProblem, view: View, budget: SearchBudget, limits: SearchLimits) -> Decision:
+    """Decide about a component of which only preferred terms are to be honoured more."""
+    model = _Weighing(problem, budget, limits)
+    part = budget.part(limits.lookahead_nodes)
+    found, attempt = lookahead_step(view, model, StepGoal.PARTIAL, part, limits, choose=top_scoring, quick=True)
+    if found is None:
+        return Decision(refusal=NoBetterPlace(), attempts=(attempt,))
+    even = find_even_spread(problem.classes)
+    decision = Decision(
+        step=Step(victims=(found.victim,), concurrent=found.concurrent, nodes=found.nodes),
+        forced=False,
+        method=attempt.method,
+        attempts=(attempt,),
+        ranked=problem.pods.ranked,
+    )
+    if even is None:
+        return decision
+    proof = Proof(partial(structs.replace, even))
+    return structs.replace(decision, evictions=even.above, lower_bound=even.above, proved=proof)
+
+
+def find_even_spread(classes: PodClasses) -> EvenSpread | None:
+    """Return how many pods must move at least, of one class that prefers to be apart over one key; else None."""
+    if len(classes.classes) != 1 or len(classes.preferences) != 1:
+        return None
+    (preference,), (pod_class,) = classes.preferences, classes.classes
+    source = preference.source
+    assert source is not None, "a preferred term has a source"
+    domains = source.separation.domains if source.separation is not None else None
+    if preference.staying or preference.parts != {0: Part.BOTH} or domains is None:
+        return None
+    held = sorted((counts[Part.BOTH] for counts in preference.count(_cells(pod_class.counts)).values()), reverse=True)
+    even, more = divmod(sum(held), domains)
+    above = sum(max(0, many - even - (place < more)) for place, many in enumerate(held))
+    return EvenSpread(preference.key, sum(held), domains, above) if above else None
+
+
+def _cells(counts: Mapping[str, int]) -> Iterable[tuple[int, str, int]]:
+    return ((0, node, many) for node, many in counts.items())
