@@ -88,14 +88,15 @@ class _Terms:
 
     def evaluate_preferred(self) -> Iterator[EvaluatedTerm]:
         """Yield the preferred terms that concern such a namespace."""
-        return filter(self._is_covered, map(self._evaluate, find_declared(self._view, TermKind.PREFERRED)))
+        declared = find_declared(self._view, TermKind.PREFERRED)
+        return filter(self._is_covered, self._relate([(one, self._evaluate(one)) for one in declared]))
 
     def _is_covered(self, term: EvaluatedTerm) -> bool:
         covers = self._view.snapshot.covers
         return covers(term.namespace) or any(covers(workload.namespace) for workload in term.concerned)
 
     def _relate(self, evaluated: Sequence[tuple[DeclaredTerm, EvaluatedTerm]]) -> Iterator[EvaluatedTerm]:
-        """Add the participants to satisfied terms that concern pods of violated ones: these may have to make room."""
+        """Add the participants to satisfied terms that concern pods of violated ones: no move may cost them more."""
         samples = {one.owner.uid: one.pods[0] for _, term in evaluated for one in term.members if one.owner is not None}
         for declared, term in evaluated:
             if not samples or term.violated or term.unknown or not self._concerns(declared, samples):

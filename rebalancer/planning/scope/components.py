@@ -47,7 +47,7 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
     terms: tuple[EvaluatedTerm, ...] = ()
     """Required terms of podAntiAffinity."""
     preferred: tuple[EvaluatedTerm, ...] = ()
-    """Preferred ones that cost more than they have to."""
+    """Preferred ones."""
     members: tuple[PodController, ...]
     """The owners of all its pods, each once."""
     workloads: tuple[Reference, ...]
@@ -109,7 +109,8 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
             if term.violated:
                 return term.name
         for term in self.preferred:
-            return term.name
+            if term.violated:
+                return term.name
         return self.groups[0].spread.name
 
     @property
@@ -171,11 +172,13 @@ def find_preferring(
     preferring = [
         component
         for component in joined
-        if component.preferred
+        if any(term.violated for term in component.preferred)
         and (only is None or not set(component.workloads).isdisjoint(only))
         and busy.isdisjoint(member.owner.uid for member in component.members if member.owner is not None)
     ]
-    return tuple(sorted(preferring, key=lambda one: (-max(term.weight for term in one.preferred), one.name)))
+    return tuple(
+        sorted(preferring, key=lambda one: (-max(term.weight for term in one.preferred if term.violated), one.name))
+    )
 
 
 def _find_joined_components(

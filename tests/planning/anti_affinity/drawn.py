@@ -1,31 +1,38 @@
-"""Clusters that violate required anti-affinity, drawn, and an oracle of its own: pairs, placements and subsets.
+"""Clusters with anti-affinity that is not honoured, drawn, and an oracle of its own: pairs, placements and subsets.
 
 Nothing of the package is asked who conflicts with whom: a term is read by its labels and namespaces here once more.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from random import Random
 
-from rebalancer.model.affinity import PodAffinityTerm
+from msgspec import structs
+
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm, PreferredPodTerm
 from rebalancer.model.labels import LabelSelector
+from rebalancer.model.pods import PodSpec
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import with_anti_affinity
+from tests.build import change_specs
 
 APPS = "abc"
 
 
 @dataclass(frozen=True)
 class Term:
-    """A required term of the pods of an app: over a key, to the pods of another app, in some namespaces."""
+    """A term of the pods of an app: over a key, to the pods of another app, in some namespaces.
+
+    `weight` is that of a preferred one, 0 of a required one.
+    """
 
     app: str
     key: str
     to: str
     everywhere: bool
+    weight: int = 0
 
     @property
     def declared(self) -> PodAffinityTerm:
@@ -59,8 +66,15 @@ class Drawn:
                     on[node] = on.get(node, 0) + 1
             if on:
                 builder.deployment(app, on=on, namespace=namespace)
-        terms = {app: [term.declared for term in self.terms if term.app == app] for app in APPS}
-        return with_anti_affinity(builder.snapshot(), terms)
+        return change_specs(builder.snapshot(), self._declare)
+
+    def _declare(self, app: str, spec: PodSpec) -> PodSpec:
+        own = [term for term in self.terms if term.app == app]
+        affinity = PodAffinity(
+            anti_required=tuple(term.declared for term in own if not term.weight),
+            anti_preferred=tuple(PreferredPodTerm(term.weight, term.declared) for term in own if term.weight),
+        )
+        return structs.replace(spec, pod_affinity=affinity)
 
     def domain(self, node: str, key: str) -> str | None:
         """Return the domain of a node, None where it lacks the key."""
@@ -71,6 +85,8 @@ class Drawn:
         """The keys over which pods of two apps keep each other away, whoever declares it."""
         found: dict[tuple[str, str], list[str]] = {}
         for term in self.terms:
+            if term.weight:
+                continue
             if term.everywhere or self.namespaces[term.app] == self.namespaces[term.to]:
                 for pair in {(term.app, term.to), (term.to, term.app)}:
                     found.setdefault(pair, []).append(term.key)
@@ -87,6 +103,18 @@ class Drawn:
     def conflicts(self, pods: Sequence[tuple[str, str]]) -> bool:
         """Return whether any two of these do."""
         return any(self.conflict(one, other) for one, other in combinations(pods, 2))
+
+    def weigh(self, pods: Sequence[tuple[str, str]]) -> int:
+        """Return the weights over the ordered pairs in one domain of which the first prefers to avoid the second."""
+        return sum(
+            term.weight
+            for term in self.terms
+            for one, other in permutations(pods, 2)
+            if (one[0], other[0]) == (term.app, term.to)
+            and (term.everywhere or self.namespaces[term.app] == self.namespaces[term.to])
+            and self.domain(one[1], term.key) is not None
+            and self.domain(one[1], term.key) == self.domain(other[1], term.key)
+        )
 
     def minimum(self) -> int | None:
         """Return the fewest pods that are to move until none conflict; None where no placement has all apart."""
@@ -128,6 +156,17 @@ def draw(seed: int) -> Drawn:
         drawn = _draw(random)
         if drawn.conflicts(drawn.pods):
             return drawn
+
+
+def draw_preferring(seed: int) -> Drawn:
+    """Draw the same in which most terms are preferred, and what is required is satisfied."""
+    random = Random(seed)
+    while True:
+        drawn = _draw(random)
+        terms = [replace(term, weight=random.choice((0, 1, 10, 100, 100))) for term in drawn.terms]
+        preferring = replace(drawn, terms=tuple(terms))
+        if preferring.weigh(drawn.pods) and not preferring.conflicts(drawn.pods):
+            return preferring
 
 
 def _draw(random: Random) -> Drawn:
