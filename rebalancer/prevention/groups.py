@@ -1,7 +1,8 @@
 """The groups of pods that a scale-down may choose from, and what is required of those that remain.
 
 A group are the Ready pods of one ReplicaSet or ReplicationController: pods that are not Ready go before any cost. Its
-rules are the hard constraints of its next pod, and the policy's limits that count its pods. All other pods are fixed.
+rules are the hard constraints of its next pod, the policy's limits that count its pods, and the violated terms of
+podAntiAffinity that the policy acts on, so that pods that stand together go first. All other pods are fixed.
 Where constraints tell revisions apart (matchLabelKeys), the pods of an old ReplicaSet are not counted with the new
 ones, so that nothing is required of them.
 """
@@ -13,6 +14,8 @@ from typing import Final
 
 from msgspec import structs
 
+from rebalancer.assessment.anti_affinity.excess import Part
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint
 from rebalancer.assessment.controllers import PodController, members
 from rebalancer.assessment.known_domains import DomainKnowledge
@@ -73,6 +76,7 @@ def find_pod_groups(
         return
     constraints = _index_constraints(assessment, view)
     limits = _index_limits(view, assessment, policy, memory)
+    terms = _index_terms(assessment, policy)
     avoided = _find_avoided(assessment)
     relabelled = {change.node for change in memory.node_changes if change.event is NodeEvent.RELABELLED}
     for member in members(view):
@@ -81,14 +85,15 @@ def find_pod_groups(
             continue
         if workload is not None and member.reference != workload:
             continue
-        mine, meant = constraints.get(owner.uid, ()), limits.get(owner.uid, ())
-        if not mine and not meant:
+        mine, meant, apart = constraints.get(owner.uid, ()), limits.get(owner.uid, ()), terms.get(owner.uid, ())
+        if not mine and not meant and not apart:
             continue
         pods = tuple([pod for pod in member.pods if pod.ready and pod.node is not None])
         if len(pods) < 2:
             continue
         rules = [_constraint_rule(evaluated, member.pods, pods, view) for evaluated in mine]
         rules += [rule for limit in meant if (rule := _limit_rule(limit, pods, view)) is not None]
+        rules += [_term_rule(term, part, pods, view) for term, part in apart]
         if any(bound is not None and bound != FREE for rule in rules for bound in rule.bounds):
             skipped = tuple(f"{limit.group}/{limit.limit}" for limit in meant if _is_share_within(limit))
             yield PodGroup(
@@ -145,6 +150,38 @@ def _index_limits(
             if part.member.owner is not None and part.pods:
                 by_owner.setdefault(part.member.owner.uid, []).append(meant)
     return by_owner
+
+
+def _index_terms(assessment: Assessment, policy: Policy) -> Mapping[str, Sequence[tuple[EvaluatedTerm, Part]]]:
+    """Return the violated terms that are acted on, and what pods have to do with them, by their controller's UID."""
+    act_on = policy.anti_affinity.act_on
+    by_owner: dict[str, list[tuple[EvaluatedTerm, Part]]] = {}
+    for term in (*assessment.anti_affinity, *assessment.preferred):
+        for part, pods in term.participants if term.violated and term.kind in act_on else ():
+            if pods[0].owner is not None:
+                by_owner.setdefault(pods[0].owner.uid, []).append((term, part))
+    return by_owner
+
+
+def _term_rule(term: EvaluatedTerm, part: Part, pods: Sequence[Pod], view: View) -> Rule:
+    """Return what a term requires: one pod in a domain, or none beside those that it keeps away.
+
+    Pods that prefer to be apart are to be spread evenly.
+    """
+    key, mine = term.term.topology_key, {pod.uid for pod in pods}
+    values = view.nodes.values(key)
+    others = (Part.DECLARES, Part.SELECTED, Part.BOTH) if part is Part.BOTH else (Part(1 - part), Part.BOTH)
+    concerned = [pod for other, those in term.participants if other in others for pod in those if pod.uid not in mine]
+    beside = Counter(values[pod.node] for pod in concerned if pod.node is not None and pod.node in values)
+    domains = [values.get(pod.node or "") for pod in pods]
+    if part is not Part.BOTH:
+        domains = [domain if domain in beside else None for domain in domains]
+        bound, filled, many = Bound(cap=0), Counter(filter(None, domains)), len(beside)
+    else:
+        bound = Bound(max_skew=1) if term.weight else Bound(cap=1)
+        filled, many = beside + Counter(filter(None, domains)), len(view.nodes.groups(key))
+    own = Counter(filter(None, domains))
+    return _make_rule(key, domains, own, filled, many, (bound,) * (len(pods) + 1))
 
 
 def _may_begin(limit: Limit) -> bool:

@@ -18,7 +18,7 @@ from tests.cluster.controller import USER, Controller, install, policy
 from tests.control_plane.layout import Workload, lay_out, node, replica_set
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest
-from tests.planning.anti_affinity.drawn import Drawn, draw
+from tests.planning.anti_affinity.drawn import Drawn, draw, draw_preferring
 
 CYCLES: Final = 20
 """Cycles in which nothing is evicted any more."""
@@ -27,9 +27,9 @@ CYCLES: Final = 20
 class Laid:
     """A drawn state in namespaces and on nodes of its own."""
 
-    def __init__(self, seed: int) -> None:
-        self.drawn: Drawn = draw(seed)
-        self.name = f"aa{seed}"
+    def __init__(self, drawn: Drawn, name: str) -> None:
+        self.drawn = drawn
+        self.name = name
 
     def parts(self) -> Iterator[Manifest | Workload]:
         """Yield its nodes and its workloads."""
@@ -63,16 +63,23 @@ class Laid:
 
     def find_faults(self, evicted: int, placed: Sequence[tuple[str, str]]) -> list[str]:
         """Return what is not as it should be at the end; `placed` are its pods, by app and node, "" for none."""
-        least, start = self.drawn.minimum(), self.drawn.pods
+        drawn = self.drawn
         if any(not on for _, on in placed):
             return [f"{self.name}: a pod is pending: {placed}"]
+        if any(term.weight for term in drawn.terms):
+            before, after = drawn.weigh(drawn.pods), drawn.weigh(placed)
+            gained = after < before if evicted else after == before
+            return (
+                [] if gained else [f"{self.name}: {evicted} evictions, weight {before} to {after}: {placed}; {drawn}"]
+            )
+        least = drawn.minimum()
         if least is None:
             return []
-        is_safe = self.drawn.can_be_forced(start, least)
+        is_safe = drawn.can_be_forced(drawn.pods, least)
         faults = []
         if evicted != (least if is_safe else 0):
-            faults.append(f"{self.name}: {evicted} evictions, the least are {least}, safe: {is_safe}; {self.drawn}")
-        if is_safe and self.drawn.conflicts(placed):
+            faults.append(f"{self.name}: {evicted} evictions, the least are {least}, safe: {is_safe}; {drawn}")
+        if is_safe and drawn.conflicts(placed):
             faults.append(f"{self.name}: not repaired: {placed}")
         return faults
 
@@ -87,7 +94,7 @@ def repair(plane: ControlPlane, folder: Path, laid: Sequence[Laid]) -> list[str]
         interval="1s",
         budgets={**ALL_AT_ONCE, "slowStart": False},
         eligibility={"minAge": "0s", "minReplicas": 1},
-        antiAffinity={"actOn": ["Required"], "for": "0s"},
+        antiAffinity={"actOn": ["Required", "Preferred"], "for": "0s"},
         groups=[],
     )
     with Controller(plane, folder, text) as controller:
@@ -122,14 +129,22 @@ def placed(plane: ControlPlane, one: Laid) -> list[tuple[str, str]]:
     return found
 
 
+def draw_states(required: range, preferring: range) -> list[Laid]:
+    """Return drawn states, those that violate what is required and those that only prefer it."""
+    return [
+        *(Laid(draw(seed), f"aa{seed}") for seed in required),
+        *(Laid(draw_preferring(seed), f"ap{seed}") for seed in preferring),
+    ]
+
+
 def test_drawn_states_are_repaired_with_the_fewest_evictions(cluster: ControlPlane, tmp_path: Path) -> None:
-    """Twelve of them; then nothing is evicted for 20 cycles."""
-    faults = repair(cluster, tmp_path, [Laid(seed) for seed in range(12)])
+    """Twelve of them; then nothing is evicted for 20 cycles. Of preferred terms the weight falls."""
+    faults = repair(cluster, tmp_path, draw_states(range(8), range(4)))
     assert not faults, "\n".join(faults)
 
 
 @pytest.mark.thorough
 def test_forty_drawn_states_are(cluster: ControlPlane, tmp_path: Path) -> None:
-    """The same with forty others."""
-    faults = repair(cluster, tmp_path, [Laid(seed) for seed in range(100, 140)])
+    """The same with forty others that violate what is required, and twenty that only prefer it."""
+    faults = repair(cluster, tmp_path, draw_states(range(100, 140), range(100, 120)))
     assert not faults, "\n".join(faults)
