@@ -85,7 +85,7 @@ def test_two_revisions_share_a_selector() -> None:
     ("affinity", "reason"),
     [
         ({"anti_required": HOSTNAME}, None),
-        ({"anti_required": ZONE}, Reason.NO_ARRANGEMENT),
+        ({"anti_required": ZONE}, Reason.TOO_FEW_DOMAINS),
         ({"required": ZONE}, Reason.NOT_PREDICTABLE),
     ],
 )
