@@ -92,8 +92,7 @@ def find_pod_groups(
         if len(pods) < 2:
             continue
         rules = [_constraint_rule(evaluated, member.pods, pods, view) for evaluated in mine]
-        rules += [rule for limit in meant if (rule := _limit_rule(limit, pods, view)) is not None]
-        rules += [_term_rule(term, part, pods, view) for term, part in apart]
+        rules += [*_more_rules(meant, apart, pods, view)]
         if any(bound is not None and bound != FREE for rule in rules for bound in rule.bounds):
             skipped = tuple(f"{limit.group}/{limit.limit}" for limit in meant if _is_share_within(limit))
             yield PodGroup(
@@ -110,6 +109,14 @@ def find_pod_groups(
                 skipped=skipped,
                 relabelled=not relabelled.isdisjoint(pod.node for pod in pods),
             )
+
+
+def _more_rules(
+    limits: Iterable[EvaluatedLimit], terms: Iterable[tuple[EvaluatedTerm, Part]], pods: Sequence[Pod], view: View
+) -> Iterator[Rule]:
+    """Yield what limits require of pods, as far as it is modelled, and violated terms."""
+    yield from filter(None, (_limit_rule(limit, pods, view) for limit in limits))
+    yield from (_term_rule(term, part, pods, view) for term, part in terms)
 
 
 def _index_constraints(assessment: Assessment, view: View) -> Mapping[str, Sequence[EvaluatedConstraint]]:

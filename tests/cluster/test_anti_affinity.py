@@ -137,6 +137,7 @@ def draw_states(required: range, preferring: range) -> list[Laid]:
     ]
 
 
+@pytest.mark.invariant("anti-affinity-repair")
 def test_drawn_states_are_repaired_with_the_fewest_evictions(cluster: ControlPlane, tmp_path: Path) -> None:
     """Twelve of them; then nothing is evicted for 20 cycles. Of preferred terms the weight falls."""
     faults = repair(cluster, tmp_path, draw_states(range(8), range(4)))

@@ -78,6 +78,7 @@ class Followed:
         return 1 + max(map(self.most, after))
 
 
+@pytest.mark.invariant("anti-affinity-repair")
 @given(st.integers(0, 2**32))
 @examples(60)
 def test_the_fewest_evictions_repair_it_wherever_replacements_land(seed: int) -> None:
