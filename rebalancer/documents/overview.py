@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from rebalancer.account.account import Account, Repair
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.documents.bounds import constraint_bounds, count_above
+from rebalancer.documents.bounds import constraint_bounds, count_above, find_room
 from rebalancer.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.documents.phrases import key_text, why_no_fewer, workload_names
 from rebalancer.documents.report import ReportedConstraint, ReportedLimit, RuleReporter
@@ -399,13 +399,10 @@ def _count_members(entries: Iterable[_Entry]) -> int:
 
 def _room(entry: _Entry) -> int | None:
     """Return how many pods fit into the largest domain of the rule that has least room, None without a bound."""
-    rooms = [limit.headroom for limit in entry.limits if limit.counts]
-    for group in entry.spread:
-        for evaluated in group.hard:
-            most, held = constraint_bounds(evaluated.counts).max, evaluated.counts.by_domain.filled
-            if most is not None and held:
-                rooms.append(most - max(held.values()))
-    return min(rooms, default=None)
+    counted = [one.counts for group in entry.spread for one in group.hard]
+    rooms = [find_room(counts.by_domain.filled.values(), constraint_bounds(counts)) for counts in counted]
+    rooms += [limit.headroom for limit in entry.limits if limit.counts]
+    return min((room for room in rooms if room is not None), default=None)
 
 
 def _divide(rows: Sequence[_Row]) -> Facets:
