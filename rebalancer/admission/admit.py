@@ -39,7 +39,7 @@ from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moves import Memory, Move, StartWindow, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.words import format_duration, format_rest, plural
+from rebalancer.model.words import EVICT_RIGHT, format_duration, format_rest, plural
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import NO_FATES, Fates
 from rebalancer.planning.plan import Plan
@@ -297,8 +297,8 @@ class NotAllowed(Refusal):
     @property
     def timeless(self) -> str:
         return (
-            f"this account has no right to evict there: {self.message}. Install the form with that right "
-            "(deploy/evict, in the chart policy.mode), or set mode: Observe"
+            f"this account has no right to evict there: {self.message}. Apply {EVICT_RIGHT}, "
+            "which is that right alone (in the chart policy.mode), or set mode: Observe"
         )
 
 
