@@ -84,8 +84,8 @@ def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]]) -> Result:
     remedy = WAY_OUT
     if any(right.startswith("list") for right in missing):
         remedy = (
-            "apply deploy/base/cluster-role.yaml and deploy/base/workloads.yaml again: their ClusterRoles have them, and "
-            "nothing else is in these files"
+            "apply deploy/base/cluster-role.yaml and deploy/base/workloads.yaml again: these ClusterRoles have them, "
+            "and nothing else is in these files"
         )
     return Result("rights", Outcome.WRONG, f"the controller's account may not {'; '.join(lacks)}", remedy)
 
