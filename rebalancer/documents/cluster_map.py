@@ -307,7 +307,7 @@ class _Map:
             folded=dict(sorted(Counter(state for node, state in states.items() if node not in shown).items())),
             ready=sum(node.takes_pods for node in nodes),
             of=len(states) + (loss.unnamed if loss is not None else 0),
-            back=self._returns.get(domain_subject(self._key, name)),
+            back=self._find_return(name),
             unsettled_until=self._unsettled.get(DomainName(self._key, name)),
             lost=None
             if loss is None
@@ -324,11 +324,17 @@ class _Map:
     def _unsettled(self) -> Mapping[DomainName, datetime]:
         return {DomainName(one.motion.key, one.motion.value): one.until for one in self._assessment.unsettled_domains}
 
+    def _find_return(self, name: str) -> datetime | None:
+        """Return when a domain got nodes, None where it has lost some since then, or at the same time."""
+        subject, loss = domain_subject(self._key, name), self._losses.get(name)
+        back = self._changes.get((ViolationCause.DOMAIN_RETURNED, subject))
+        lost = [self._changes.get((ViolationCause.NODE_LOST, subject)), loss.lost.until if loss is not None else None]
+        return None if back is not None and any(at is not None and at >= back for at in lost) else back
+
     @cached_property
-    def _returns(self) -> Mapping[str, datetime]:
-        """When domains got nodes, the last time of each, by the subject of the change."""
-        returned = ViolationCause.DOMAIN_RETURNED
-        return {change.subject: change.at for change in self._memory.changes if change.cause is returned}
+    def _changes(self) -> Mapping[tuple[ViolationCause, str], datetime]:
+        """When what has changed did so the last time, by cause and subject."""
+        return {(change.cause, change.subject): change.at for change in self._memory.changes}
 
     # Moves
 

@@ -28,7 +28,7 @@ class NodeState(StrEnum):
     NOT_READY = "not ready"
     CORDONED = "cordoned"
     SETTLING = "settling"
-    """It, or a lost node near it, has changed lately, so that no replacement is to land on it yet."""
+    """It, a lost node near it, or its domain has changed lately, so that no replacement is to land on it yet."""
     READY = "ready"
 
 
@@ -89,7 +89,8 @@ class MapZone(CamelCaseStruct, frozen=True, kw_only=True):
     A zone that is `lost`, null unless it lacks nodes, keeps them: those that are gone are among its nodes in the state
     lost, unless they are in another zone now. Of `of` nodes, `ready` are Ready and not cordoned. `folded` counts the
     nodes that are not in `nodes`, by state.
-    `back` is when it got nodes, or lost ones back, within the last hour, as far as the controller has seen.
+    `back` is when it got nodes, or lost ones back, within the last hour, as far as the controller has seen; null where it
+    has lost nodes since then.
     `unsettledUntil` is when replacements may land in it again if nothing changes, null unless it loses nodes.
     """
 
