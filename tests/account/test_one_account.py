@@ -44,6 +44,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_rest
 from rebalancer.planning.fates import Fates, Never, UnderWay, Waits
 from rebalancer.policy import Mode, Policy
+from rebalancer.policy.sections import Nodes
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
@@ -113,6 +114,7 @@ class Run:
     lasting=st.sampled_from([0, 0, 60]),
     age=st.sampled_from([0, 0, 60]),
     overdue=st.sampled_from([False, False, True]),
+    settle=st.sampled_from([0, 60]),
     capacity=st.frozensets(st.integers(0, 3), max_size=2),
     events=st.lists(
         st.one_of(
@@ -132,6 +134,7 @@ def test_no_two_screens_say_different_things(
     lasting: int,
     age: int,
     overdue: bool,
+    settle: int,
     capacity: frozenset[int],
     events: Sequence[EvictionAnswer | Saved | Pause | int | None],
 ) -> None:
@@ -141,12 +144,16 @@ def test_no_two_screens_say_different_things(
     policy = policy.model_copy(update={"mode": mode, "spread": spread})
     created = snapshot.taken_at - timedelta(minutes=59)
     young = tuple(structs.replace(pod, created=created) for pod in snapshot.pods)
-    snapshot = replace(snapshot, pods=young)
+    joined = snapshot.taken_at - timedelta(seconds=10)
+    nodes = tuple(structs.replace(node, ready_since=joined) for node in snapshot.nodes)
+    snapshot = replace(snapshot, pods=young, nodes=nodes)
+    policy = policy.model_copy(update={"nodes": Nodes(settle=timedelta(seconds=settle))})
     eligibility = policy.eligibility.model_copy(update={"min_age": timedelta(minutes=age)})
     policy = policy.model_copy(update={"eligibility": eligibility})
     lost = move("lost", snapshot.taken_at, namespace="default", state=MoveState.EVICTED, uncreated="quota")
     run = Run(snapshot, policy, Memory(moves=(lost,) if overdue else ()))
     run.begin(capacity)
+    check_ends(run)
     if approves and run.state.memory.proposal is not None:
         run.take(ApprovalRead(approved=run.state.memory.proposal.hash))
         run.begin(capacity)
@@ -269,6 +276,22 @@ def check_waits(state: LoopState) -> None:
         if row.state is RowState.WAITING and row.wait is None:
             named = {Reference(row.namespace, one.kind, one.name) for one in row.workloads}
             assert row.needed or not named or named & under_way, "it goes now, or another's pod moves for it"
+
+
+def check_ends(run: Run) -> None:
+    """Nothing is said to go on, or to be waited for, that the budgets stop for ever once the nodes have settled."""
+    cycle = run.state.cycle
+    assert cycle is not None
+    policy, memory = run.state.in_force.policy, cycle.evaluation.inputs.memory
+    settled = evaluate_once(
+        run.snapshot, policy.model_copy(update={"nodes": Nodes(settle=timedelta())}), run.state.in_force.profile, memory
+    )
+    after = {one.name for one in settled.plan.components if one.reason is Reason.STEP_EXCEEDS_BUDGET}
+    for name, repair in find_account(run.state, cycle).repairs.items():
+        if name in after:
+            assert repair.component.state is State.UNFIXABLE
+            assert repair.wait is not None
+            assert (repair.wait.until, repair.wait.refusal.end.event) == (None, "")
 
 
 def check_lists(state: LoopState) -> None:

@@ -272,7 +272,9 @@ def test_each_node_has_its_worst_state_and_each_zone_what_became_of_it() -> None
 
 
 @given(
-    changes=st.lists(st.sampled_from(["lose", "return", "lose all", "return all", "cordon all"]), min_size=2, max_size=5),
+    changes=st.lists(
+        st.sampled_from(["lose", "return", "lose all", "return all", "cordon all"]), min_size=2, max_size=5
+    ),
     apart=st.integers(1, 90),
 )
 @examples(100)
