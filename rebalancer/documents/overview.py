@@ -5,7 +5,7 @@ moves in flight. What selects and sorts is made for all rows in one pass, once f
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -229,10 +229,15 @@ class Overview:
             moving=account.moving.total(),
             waiting=account.waiting,
             next_at=account.next_at,
-            unrepairable=_count_members(one for one in self._stuck if account.moving.keys().isdisjoint(one.members)),
+            unrepairable=len(self.find_stuck(account.moving.keys())),
             blocked=account.blocked,
             violated_anti_affinity=sum(one.violated for one in self._assessment.anti_affinity),
         )
+
+    def find_stuck(self, moving: Collection[Reference]) -> frozenset[Reference]:
+        """Return the workloads that cannot be repaired; what may come of `moving` ones is not known yet."""
+        stuck = (entry.members for entry in self._entries if entry.state is RowState.UNREPAIRABLE)
+        return frozenset[Reference]().union(*(members for members in stuck if members.isdisjoint(moving)))
 
     def select(
         self,
@@ -286,11 +291,6 @@ class Overview:
     @cached_property
     def _workloads(self) -> int:
         return _count_members(self._entries)
-
-    @cached_property
-    def _stuck(self) -> Sequence[_Entry]:
-        """Those that cannot be repaired."""
-        return [entry for entry in self._entries if entry.state is RowState.UNREPAIRABLE]
 
     @cached_property
     def _totals(self) -> tuple[Counter[State], Counter[State]]:

@@ -116,10 +116,10 @@ class Refusal(Fact):
 
 
 def find_last(first: Refusal, following: Iterable[Refusal], said: datetime) -> Refusal:
-    """Return which of the waits for the same thing ends last, as far as it is known when they are `said`.
+    """Return which of several waits for one thing ends last, as far as it is known when they are `said`.
 
-    One that does not end by itself is the last. Of those that end at a moment it is the latest. An event may come before
-    a moment, or after it: the first one stays, and its moment is the earliest.
+    One that does not end by itself is the last. Of those that end at a moment it is the latest. An event may come
+    before a moment, or after it: the first one stays, and its moment is the earliest.
     """
     last, until = first, first.end.until(said)
     rest = iter(following)

@@ -344,7 +344,7 @@ class _Planner:
         self._components.append(structs.replace(planned, first=first) if first is not blocked else planned)
 
     def _find_following(self, obstacles: Iterator[Refusal], step: Step) -> Iterator[Refusal]:
-        """Yield what else a step waits for that has an obstacle: the other ones, and the budgets, which are not spent."""
+        """Yield what else a step waits for that has an obstacle: the others, and the budgets, which are not spent."""
         yield from obstacles
         refused = self._ledger.refuse(step.victims, step.needed, step.concurrent)
         if refused is not None:

@@ -111,10 +111,8 @@ class Run:
     drawn=clusters(),
     mode=st.sampled_from([Mode.EVICT, Mode.EVICT, Mode.EVICT, Mode.APPROVE, Mode.OBSERVE]),
     approves=st.booleans(),
-    lasting=st.sampled_from([0, 0, 60]),
-    age=st.sampled_from([0, 0, 60]),
+    spans=st.tuples(st.sampled_from([0, 0, 60]), st.sampled_from([0, 0, 60]), st.sampled_from([0, 0, 60])),
     overdue=st.sampled_from([False, False, True]),
-    settle=st.sampled_from([0, 60]),
     capacity=st.frozensets(st.integers(0, 3), max_size=2),
     events=st.lists(
         st.one_of(
@@ -131,15 +129,13 @@ def test_no_two_screens_say_different_things(
     drawn: tuple[Snapshot, Policy],
     mode: Mode,
     approves: bool,
-    lasting: int,
-    age: int,
+    spans: tuple[int, int, int],
     overdue: bool,
-    settle: int,
     capacity: frozenset[int],
     events: Sequence[EvictionAnswer | Saved | Pause | int | None],
 ) -> None:
     """After a cycle and after each thing that happens: answers, pauses, a memory that is not saved, an approval."""
-    snapshot, policy = drawn
+    (snapshot, policy), (lasting, age, settle) = drawn, spans
     spread = policy.spread.model_copy(update={"for_": timedelta(seconds=lasting)})
     policy = policy.model_copy(update={"mode": mode, "spread": spread})
     created = snapshot.taken_at - timedelta(minutes=59)
@@ -180,6 +176,7 @@ def check(run: Run) -> None:
     check_past(run.state)
     check_foretold(run)
     check_words(run.state, run.now)
+    check_marks(run.state)
 
 
 def check_fates(state: LoopState) -> None:
@@ -359,6 +356,23 @@ _CONTRADICTIONS = {
     "what is violated is guaranteed": re.compile(r"Violated +\w+ +yes"),
 }
 """What no line of any screen may say, by what is wrong with it."""
+
+
+def check_marks(state: LoopState) -> None:
+    """Compare a map's marks of what cannot be repaired with the figures: no "x web" beside "0 cannot be repaired".
+
+    While a pod goes that may be requested or refused since, only that: the figures are newer than a stored map.
+    """
+    page, cycle = page_of(state), state.cycle
+    assert cycle is not None
+    assert page.overview is not None
+    assert page.map is not None
+    number = page.overview.figures.unrepairable
+    for drawn in (page.map, cycle.stored_map):
+        lanes = [lane for lane in drawn.lanes if lane.stuck] if drawn is not None else []
+        assert number or not lanes
+    if not find_account(state, cycle).fates.let_go and not state.memory.in_flight and not page.map.more:
+        assert bool(number) == any(lane.stuck for lane in page.map.lanes)
 
 
 def check_words(state: LoopState, now: datetime) -> None:

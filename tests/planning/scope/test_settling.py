@@ -261,7 +261,7 @@ def test_a_step_waits_for_what_ends_last_of_the_nodes_and_their_domain() -> None
     ],
 )
 def test_a_budget_that_never_opens_is_said_while_nodes_settle(memory: Memory, ages: Mapping[str, int]) -> None:
-    """What it waits for first ends, and then the budget keeps it for ever: it is not said to go on, nor counted as such.
+    """What it waits for first ends, and then the budget keeps it for ever: it is not said to go on.
 
     The wait for nodes is stored as before: it counts from now on whatever becomes of the budget.
     """
