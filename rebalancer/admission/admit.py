@@ -6,7 +6,7 @@ has approved in mode Approve. A step is admitted whole, as a prefix, or not at a
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -39,7 +39,7 @@ from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moves import Memory, Move, StartWindow, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.words import format_duration, format_rest, plural
+from rebalancer.model.words import EVICT_RIGHT, format_duration, format_rest, plural
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import NO_FATES, Fates
 from rebalancer.planning.plan import Plan
@@ -303,8 +303,8 @@ class NotAllowed(Refusal):
     @property
     def timeless(self) -> str:
         return (
-            f"this account has no right to evict there: {self.message}. Install the form with that right "
-            "(deploy/evict, in the chart policy.mode), or set mode: Observe"
+            f"this account has no right to evict there: {self.message}. Apply {EVICT_RIGHT}, "
+            "which is that right alone (in the chart policy.mode), or set mode: Observe"
         )
 
 
@@ -455,6 +455,7 @@ def admit(
     limits = _Limits(rates, windows, Canaries(memory, context.policy.budgets.canary, unplaceable), guards)
     approvals = _Approvals(plan, snapshot, memory, context, limits)
     fates, proposal, approved_by = approvals.decide(steps, current, whole.standing, allowance)
+    fates = fates.await_last(obstacles.find_own, context.now)
     waits = bool(windows.limited) or guards.state.wanted
     moments = [rates.frees_at, probe_at, *_find_changes(memory, fates, context, waits_for_arrivals=waits)]
     return Admission(
@@ -779,12 +780,20 @@ class _Obstacles:
 
     def find(self, step: Sequence[Eviction]) -> Refusal | None:
         """Return the obstacle of a step, None where there is none."""
-        return (
-            self._find_hold(step)
-            or self._find_missing_right(step)
-            or self._find_of_group(step[0])
-            or _find_undecided(step, self._memory)
-        )
+        return next(self._find_all(step), None)
+
+    def find_own(self, eviction: Eviction) -> Iterator[Refusal]:
+        """Yield what keeps an eviction back, but for what does all of them."""
+        return (one for one in self._find_all((eviction,)) if one is not self._common)
+
+    def _find_all(self, step: Sequence[Eviction]) -> Iterator[Refusal]:
+        """Yield the obstacles of a step, those first that say most."""
+        for find in (self._find_hold, self._find_missing_right):
+            if (obstacle := find(step)) is not None:
+                yield obstacle
+        yield from self._find_of_group(step[0])
+        if (undecided := _find_undecided(step, self._memory)) is not None:
+            yield undecided
 
     def _find_missing_right(self, step: Sequence[Eviction]) -> Refusal | None:
         """Return where this account may not evict, unless something else keeps everything back."""
@@ -809,24 +818,26 @@ class _Obstacles:
                 return misplaced_replacement(elsewhere, self._snapshot)
         return None
 
-    def _find_of_group(self, eviction: Eviction) -> Refusal | None:
-        """Return what keeps the repair of an eviction, the first of its step, from going on."""
+    def _find_of_group(self, eviction: Eviction) -> Iterator[Refusal]:
+        """Yield what keeps the repair of an eviction, the first of its step, from going on."""
         memory, context, common = self._memory, self._context, self._common
         refused = find_refusals(memory, eviction.group, context.now)
         message = context.forbidden.get(eviction.pod.namespace)
         if refused is not None and message is not None and (common is None or common.reason is Reason.BREAKER_OPEN):
             # Refused requests count for the breaker, too; that it is open would hide why.
-            return describe_refused_requests(refused, message, context.now)
+            yield describe_refused_requests(refused, message, context.now)
         if common is not None:
-            return common
+            yield common
+            return
         required = eviction.repair.lasting
         violated_for = context.now - self._since.get(make_token(eviction.group), context.now)
         if violated_for < required and not context.at_once:
-            return NotLasting(violated_for, _FIELDS_OF_LASTING.get(eviction.cause, "spread.for"), required)
+            yield NotLasting(violated_for, _FIELDS_OF_LASTING.get(eviction.cause, "spread.for"), required)
         backoff = find_backoff(memory, eviction.group, context.now)
         if backoff is not None:
-            return BackingOff(backoff.times, backoff.left)
-        return describe_refused_requests(refused, None, context.now) if refused is not None else None
+            yield BackingOff(backoff.times, backoff.left)
+        if refused is not None:
+            yield describe_refused_requests(refused, None, context.now)
 
 
 def describe_refused_requests(refused: RefusalWait, forbidden: str | None, said: datetime) -> Refusal:

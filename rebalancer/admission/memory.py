@@ -72,7 +72,8 @@ def _first_waits(
     """Return when each group under repair first waited for a node to settle; a further node does not change it."""
     first = dict(memory.settling)
     for group in plan.components:
-        if group.refusal is not None and _waits_for_nodes(group.refusal):
+        cause = group.first or group.refusal
+        if cause is not None and _waits_for_nodes(cause):
             first.setdefault(make_token(group.name), now)
     return tuple(sorted((token, min(now, first[token])) for token in map(make_token, repaired) if token in first))
 

@@ -7,15 +7,13 @@ from typing import Final
 
 from rebalancer.model.facts import Refusal
 from rebalancer.model.reasons import Reason
+from rebalancer.model.words import EVICT_RIGHT
 from rebalancer.planning.eviction import Eviction
 
 ASKED_AGAIN: Final = 10
 """Seconds after which a right that is missing is asked for again."""
 
-WAY_OUT: Final = (
-    "apply deploy/evict, which brings the shipped policy, too, or the right alone, "
-    "deploy/components/evict-rights/cluster-role.yaml (in the chart policy.mode)"
-)
+WAY_OUT: Final = f"apply {EVICT_RIGHT}, which is the right alone (in the chart policy.mode)"
 
 
 @dataclass(frozen=True, kw_only=True)

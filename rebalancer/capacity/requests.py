@@ -32,6 +32,8 @@ _PASSING: Final = frozenset(
         Reason.NODE_SETTLING,
         Reason.NODE_LEAVING,
         Reason.TOO_YOUNG,
+        Reason.ARRIVING,
+        Reason.STARTING,
     }
 )
 """Reasons for which a repair waits for something that often ends by itself."""

@@ -83,7 +83,10 @@ def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]]) -> Result:
     lacks = [f"{right}{f' in {name_list(spaces)}' if spaces else ''}" for right, spaces in missing.items()]
     remedy = WAY_OUT
     if any(right.startswith("list") for right in missing):
-        remedy = "apply deploy/ again: its ClusterRoles rebalancer and rebalancer-workloads have them"
+        remedy = (
+            "apply deploy/base/cluster-role.yaml and deploy/base/workloads.yaml again: these ClusterRoles have them, "
+            "and nothing else is in these files"
+        )
     return Result("rights", Outcome.WRONG, f"the controller's account may not {'; '.join(lacks)}", remedy)
 
 

@@ -187,7 +187,7 @@ class Cycle:
     @cached_property
     def stored_map(self) -> MapDocument | None:
         """The map that is stored with the status. Made once per cycle, too: what the cycle evicts is moving in it."""
-        return stored_map(self.evaluation, self.memory, self.fates)
+        return stored_map(self.evaluation, self.memory, self.fates, self.overview)
 
 
 def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> Cycle:

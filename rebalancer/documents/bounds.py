@@ -34,6 +34,12 @@ def count_above(held: Iterable[int], bounds: DomainBounds) -> int:
     return sum(pods - most for pods in held if pods > most) if most is not None else 0
 
 
+def find_room(held: Iterable[int], bounds: DomainBounds) -> int | None:
+    """Return how many more pods the fullest of the domains may hold, None where nothing bounds it, or it is empty."""
+    fullest = max(held, default=0)
+    return bounds.max - fullest if bounds.max is not None and fullest else None
+
+
 def constraint_bounds(counts: Counts) -> DomainBounds:
     """Return the bounds of each domain of a constraint."""
     pods, domains = sum(counts.by_domain.filled.values()), len(counts.by_domain)

@@ -37,6 +37,7 @@ from rebalancer.documents.map import (
     NodeState,
     move_kind,
 )
+from rebalancer.documents.overview import Overview
 from rebalancer.documents.plan import number_steps
 from rebalancer.documents.state_reasons import StateReasons, limit_workloads
 from rebalancer.engine import Evaluation
@@ -103,22 +104,33 @@ def map_document(
     chosen: Collection[Reference] | None = None,
     satisfied: bool = True,
     size: MapSize = WHOLE,
+    overview: Overview | None = None,
 ) -> MapDocument:
     """Draw the violated workloads and those with moves, or the `chosen` ones with all their rules.
 
     Without `satisfied` the violated ones among the chosen, and those with moves, with what they violate. `memory` has
     the moves in flight, and since when something is violated. Without `fates` what the plan would evict now
-    counts as moving, as in the plan.
+    counts as moving, as in the plan. `overview` is that of the evaluation; None: it is made here.
     """
     drawn = None if chosen is None else frozenset(chosen)
-    return _Map(evaluation, memory, fates, drawn, satisfied=satisfied and drawn is not None, size=size).document()
+    if overview is None:
+        overview = Overview(evaluation.assessment, evaluation.plan, StateReasons(evaluation.plan))
+    stuck = overview.find_stuck(_find_moving(memory, fates))
+    is_whole = satisfied and drawn is not None
+    return _Map(evaluation, memory, fates, drawn, stuck, satisfied=is_whole, size=size).document()
 
 
-def stored_map(evaluation: Evaluation, memory: Memory, fates: Fates) -> MapDocument | None:
+def _find_moving(memory: Memory, fates: Fates | None) -> frozenset[Reference]:
+    """Return the workloads of which a pod moves, or goes now."""
+    going = () if fates is None else fates.let_go
+    return frozenset([*(move.workload for move in memory.in_flight), *(eviction.workload for eviction in going)])
+
+
+def stored_map(evaluation: Evaluation, memory: Memory, fates: Fates, overview: Overview) -> MapDocument | None:
     """Draw the violated workloads, and those with moves, small enough to be stored; None where there are none."""
-    drawn = map_document(evaluation, memory, fates=fates, size=_STORED)
+    drawn = map_document(evaluation, memory, fates=fates, size=_STORED, overview=overview)
     if _is_large(drawn):
-        drawn = map_document(evaluation, memory, fates=fates, size=_STORED._replace(nodes=0))
+        drawn = map_document(evaluation, memory, fates=fates, size=_STORED._replace(nodes=0), overview=overview)
     while drawn.lanes and _is_large(drawn):
         drawn = msgspec.structs.replace(drawn, lanes=drawn.lanes[:-1], more=drawn.more + 1)
     return drawn if drawn.lanes else None
@@ -135,6 +147,7 @@ class _Map:
         memory: Memory,
         fates: Fates | None,
         chosen: frozenset[Reference] | None,
+        stuck: frozenset[Reference],
         *,
         satisfied: bool,
         size: MapSize,
@@ -143,7 +156,7 @@ class _Map:
         self._policy = evaluation.inputs.policy
         self._memory, self._size = memory, size
         self._fates = evaluation.plan.fates if fates is None else fates
-        self._satisfied = satisfied
+        self._satisfied, self._stuck = satisfied, stuck
         self._since = dict(memory.seen)
         self._states = StateReasons(self._plan)
         self._steps = number_steps(self._plan)
@@ -224,6 +237,7 @@ class _Map:
             domains=rule.domains,
             more_domains=rule.more_domains,
             since=rule.since,
+            stuck=not self._stuck.isdisjoint(lane.workloads),
             namespace=lane.workloads[0].namespace,
             workloads=tuple(map(workload_name, lane.workloads)),
             zones=zones,
@@ -307,7 +321,7 @@ class _Map:
             folded=dict(sorted(Counter(state for node, state in states.items() if node not in shown).items())),
             ready=sum(node.takes_pods for node in nodes),
             of=len(states) + (loss.unnamed if loss is not None else 0),
-            back=self._returns.get(domain_subject(self._key, name)),
+            back=self._find_return(name),
             unsettled_until=self._unsettled.get(DomainName(self._key, name)),
             lost=None
             if loss is None
@@ -324,11 +338,17 @@ class _Map:
     def _unsettled(self) -> Mapping[DomainName, datetime]:
         return {DomainName(one.motion.key, one.motion.value): one.until for one in self._assessment.unsettled_domains}
 
+    def _find_return(self, name: str) -> datetime | None:
+        """Return when a domain got nodes, None where it has lost some since then, or at the same time."""
+        subject, loss = domain_subject(self._key, name), self._losses.get(name)
+        back = self._changes.get((ViolationCause.DOMAIN_RETURNED, subject))
+        lost = [self._changes.get((ViolationCause.NODE_LOST, subject)), loss.lost.until if loss is not None else None]
+        return None if back is not None and any(at is not None and at >= back for at in lost) else back
+
     @cached_property
-    def _returns(self) -> Mapping[str, datetime]:
-        """When domains got nodes, the last time of each, by the subject of the change."""
-        returned = ViolationCause.DOMAIN_RETURNED
-        return {change.subject: change.at for change in self._memory.changes if change.cause is returned}
+    def _changes(self) -> Mapping[tuple[ViolationCause, str], datetime]:
+        """When what has changed did so the last time, by cause and subject."""
+        return {(change.cause, change.subject): change.at for change in self._memory.changes}
 
     # Moves
 

@@ -28,7 +28,7 @@ class NodeState(StrEnum):
     NOT_READY = "not ready"
     CORDONED = "cordoned"
     SETTLING = "settling"
-    """It, or a lost node near it, has changed lately, so that no replacement is to land on it yet."""
+    """It, a lost node near it, or its domain has changed lately, so that no replacement is to land on it yet."""
     READY = "ready"
 
 
@@ -89,7 +89,8 @@ class MapZone(CamelCaseStruct, frozen=True, kw_only=True):
     A zone that is `lost`, null unless it lacks nodes, keeps them: those that are gone are among its nodes in the state
     lost, unless they are in another zone now. Of `of` nodes, `ready` are Ready and not cordoned. `folded` counts the
     nodes that are not in `nodes`, by state.
-    `back` is when it got nodes, or lost ones back, within the last hour, as far as the controller has seen.
+    `back` is when it got nodes, or lost ones back, within the last hour, as far as the controller has seen; null where
+    it has lost nodes since then.
     `unsettledUntil` is when replacements may land in it again if nothing changes, null unless it loses nodes.
     """
 
@@ -158,7 +159,8 @@ class MapLane(MapRule, frozen=True, kw_only=True):
     `zones` are these pods by domain of the map's key, of all zones where the rule's own key is another; `nodes` those
     by node, of the nodes that the map lists. `moves` are in the order of the plan, those in flight first, thirty at
     most; `moreMoves` is the number of others. `others` are the other rules of the same workloads: of a map of chosen
-    workloads all, of another one none.
+    workloads all, of another one none. `stuck`: the figures count the workloads as ones that cannot be repaired; of one
+    that moves that is not known yet.
     """
 
     namespace: Text
@@ -168,6 +170,7 @@ class MapLane(MapRule, frozen=True, kw_only=True):
     moves: tuple[MapMove, ...]
     more_moves: Number
     others: tuple[MapRule, ...]
+    stuck: bool = False
 
 
 class MapDocument(CamelCaseStruct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.documents.cluster_map import node_state
 from rebalancer.documents.document import CamelCaseStruct, Number, Text
 from rebalancer.documents.map import NodeState
@@ -15,6 +16,7 @@ from rebalancer.engine import Evaluation
 from rebalancer.model.moves import Memory
 from rebalancer.model.nodes import ZONE, Node
 from rebalancer.planning.scope.settling import SettlingNodes
+from rebalancer.policy import Policy
 
 _MOST: Final = 100
 _ORDER: Final = {state: rank for rank, state in enumerate(NodeState)}
@@ -51,7 +53,8 @@ def nodes_document(evaluation: Evaluation, memory: Memory, search: str = "", onl
     """List the nodes whose name or zone has `search` in it, or the node of the name `only`."""
     view, wanted = evaluation.view, search.lower()
     policy = evaluation.inputs.policy
-    ends = SettlingNodes(view, policy, memory, evaluation.assessment).ends
+    settling = SettlingNodes(view, policy, memory, evaluation.assessment)
+    ends, held = settling.ends, settling.held
     states = {
         node.name: node_state(node, ends)
         for node in view.nodes.by_name.values()
@@ -65,8 +68,8 @@ def nodes_document(evaluation: Evaluation, memory: Memory, search: str = "", onl
                 name=name,
                 zone=view.nodes.by_name[name].labels.get(ZONE, ""),
                 state=states[name],
-                why=_why(view.nodes.by_name[name], states[name]),
-                since=ends[name] - policy.nodes.settle
+                why=_why(view.nodes.by_name[name], states[name], held.get(name)),
+                since=_settles_since(ends[name], held.get(name), policy)
                 if states[name] is NodeState.SETTLING
                 else _since(view.nodes.by_name[name]),
                 until=ends[name] if states[name] is NodeState.SETTLING else None,
@@ -78,7 +81,7 @@ def nodes_document(evaluation: Evaluation, memory: Memory, search: str = "", onl
     )
 
 
-def _why(node: Node, state: NodeState) -> str:
+def _why(node: Node, state: NodeState, held: UnsettledDomain | None) -> str:
     match state:
         case NodeState.NOT_READY:
             return "its Ready condition is not True"
@@ -86,10 +89,17 @@ def _why(node: Node, state: NodeState) -> str:
             return f"it is cordoned, and drained ({node.draining})"
         case NodeState.CORDONED:
             return f"it is cordoned by {node.cordoned_by}" if node.cordoned_by else "it is cordoned"
+        case NodeState.SETTLING if held is not None:
+            return held.sentence
         case NodeState.SETTLING:
             return "it, or a node of its zone, has changed lately (nodes.settle)"
         case NodeState.READY | NodeState.LOST:
             return ""
+
+
+def _settles_since(end: datetime, held: UnsettledDomain | None, policy: Policy) -> datetime:
+    """Return when what a node settles after began: its domain's motion, or the last change."""
+    return held.motion.since if held is not None else end - policy.nodes.settle
 
 
 def _since(node: Node) -> datetime | None:

@@ -5,7 +5,7 @@ moves in flight. What selects and sorts is made for all rows in one pass, once f
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from rebalancer.account.account import Account, Repair
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
-from rebalancer.documents.bounds import constraint_bounds, count_above
+from rebalancer.documents.bounds import constraint_bounds, count_above, find_room
 from rebalancer.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.documents.phrases import key_text, why_no_fewer, workload_names
 from rebalancer.documents.report import ReportedConstraint, ReportedLimit, RuleReporter
@@ -230,13 +230,18 @@ class Overview:
             moving=account.moving.total(),
             waiting=account.waiting,
             next_at=account.next_at,
-            unrepairable=_count_members(one for one in self._stuck if account.moving.keys().isdisjoint(one.members)),
+            unrepairable=len(self.find_stuck(account.moving.keys())),
             blocked=account.blocked,
             violated_anti_affinity=sum(one.violated for one in self._assessment.anti_affinity),
             unplanned_anti_affinity=sum(
                 one.violated and not self._states.is_acted_on(one) for one in self._assessment.anti_affinity
             ),
         )
+
+    def find_stuck(self, moving: Collection[Reference]) -> frozenset[Reference]:
+        """Return the workloads that cannot be repaired; what may come of `moving` ones is not known yet."""
+        stuck = (entry.members for entry in self._entries if entry.state is RowState.UNREPAIRABLE)
+        return frozenset[Reference]().union(*(members for members in stuck if members.isdisjoint(moving)))
 
     def select(
         self,
@@ -290,11 +295,6 @@ class Overview:
     @cached_property
     def _workloads(self) -> int:
         return _count_members(self._entries)
-
-    @cached_property
-    def _stuck(self) -> Sequence[_Entry]:
-        """Those that cannot be repaired."""
-        return [entry for entry in self._entries if entry.state is RowState.UNREPAIRABLE]
 
     @cached_property
     def _totals(self) -> tuple[Counter[State], Counter[State]]:
@@ -403,13 +403,10 @@ def _count_members(entries: Iterable[_Entry]) -> int:
 
 def _room(entry: _Entry) -> int | None:
     """Return how many pods fit into the largest domain of the rule that has least room, None without a bound."""
-    rooms = [limit.headroom for limit in entry.limits if limit.counts]
-    for group in entry.spread:
-        for evaluated in group.hard:
-            most, held = constraint_bounds(evaluated.counts).max, evaluated.counts.by_domain.filled
-            if most is not None and held:
-                rooms.append(most - max(held.values()))
-    return min(rooms, default=None)
+    counted = [one.counts for group in entry.spread for one in group.hard]
+    rooms = [find_room(counts.by_domain.filled.values(), constraint_bounds(counts)) for counts in counted]
+    rooms += [limit.headroom for limit in entry.limits if limit.counts]
+    return min((room for room in rooms if room is not None), default=None)
 
 
 def _divide(rows: Sequence[_Row]) -> Facets:

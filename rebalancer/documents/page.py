@@ -186,7 +186,8 @@ class PageSource:
             rows = shown.nearest if not shown.figures.moving else ()
         if rows or selection not in {EVERYTHING, VIOLATIONS}:
             chosen = [Reference(row.namespace, one.kind, one.name) for row in rows for one in row.workloads]
-        return map_document(self._evaluation, self._memory, fates=self._account.fates, chosen=chosen, size=size)
+        fates, overview = self._account.fates, self._overview
+        return map_document(self._evaluation, self._memory, fates=fates, chosen=chosen, size=size, overview=overview)
 
     @property
     def totals(self) -> Totals:

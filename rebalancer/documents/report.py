@@ -14,7 +14,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.sizes.find import WorkloadSizes
 from rebalancer.assessment.waiting_pods import find_waiting_pods
 from rebalancer.documents.anti_affinity import ReportedAntiAffinity, report_anti_affinity
-from rebalancer.documents.bounds import DomainBounds, constraint_bounds, limit_bounds
+from rebalancer.documents.bounds import DomainBounds, constraint_bounds, find_room, limit_bounds
 from rebalancer.documents.document import (
     API_VERSION,
     CamelCaseStruct,
@@ -33,6 +33,7 @@ from rebalancer.documents.state_reasons import StateReason, StateReasons, limit_
 from rebalancer.model.moves import NO_MEMORY, Memory, Reference, make_token
 from rebalancer.model.reasons import FindingKind, State, ViolationCause
 from rebalancer.model.snapshot import get_known_time
+from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import Plan
 from rebalancer.scheduling.view import View
@@ -69,6 +70,13 @@ class ReportedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
     since: datetime | None
     cause: str | None
     remedy: str
+
+    @property
+    def room(self) -> int | None:
+        """How many more pods its fullest domain may hold, None of a soft one and without a bound."""
+        bounds = next(iter(self.bounds.values()), None)
+        is_hard = self.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE
+        return find_room(self.counts.values(), bounds) if is_hard and bounds is not None else None
 
 
 class LargestShare(CamelCaseStruct, frozen=True, kw_only=True):
@@ -111,6 +119,11 @@ class ReportedLimit(CamelCaseStruct, frozen=True, kw_only=True):
     remedy: str
     guaranteed: bool
     severity: Text
+
+    @property
+    def room(self) -> int | None:
+        """How many more pods (minPods: fewer) its worst domain may hold, None where there is no domain."""
+        return self.headroom if self.counts else None
 
 
 class ReportedDeadlock(CamelCaseStruct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ fact defines it. Example, whole:
             return f"it has {plural(self.replicas, 'replica')}; eligibility.minReplicas is {self.least}"
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import ClassVar, Final, NamedTuple, dataclass_transform
 
@@ -59,6 +59,11 @@ class End(NamedTuple):
     at: datetime | None = None
     event: str = ""
     of_move: bool = False
+
+    @property
+    def is_never(self) -> bool:
+        """Whether it does not end by itself."""
+        return self.after is None and self.at is None and not self.event
 
     def until(self, said: datetime | None) -> datetime | None:
         """Return the moment, None where no time can be known; `said` is the time of the snapshot, None if unknown."""
@@ -108,3 +113,18 @@ class Refusal(Fact):
     def reason(self) -> Reason:
         """The value of the closed enum, on which scripts and dashboards rely."""
         raise NotImplementedError
+
+
+def find_last(first: Refusal, following: Iterable[Refusal], said: datetime) -> Refusal:
+    """Return which of several waits for one thing ends last, as far as it is known when they are `said`.
+
+    One that does not end by itself is the last. Of those that end at a moment it is the latest. An event may come
+    before a moment, or after it: the first one stays, and its moment is the earliest.
+    """
+    last, until = first, first.end.until(said)
+    rest = iter(following)
+    while not last.end.is_never and (one := next(rest, None)) is not None:
+        later = one.end.until(said)
+        if one.end.is_never or (until is not None and later is not None and later > until):
+            last, until = one, later
+    return last

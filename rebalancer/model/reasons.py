@@ -145,13 +145,9 @@ class Reason(StrEnum):
     UNKNOWN_OWNER = "UnknownOwner", "The owner is unknown, or its kind is not in `eligibility.owners`."
     OTHER_SCHEDULER = "OtherScheduler", "Another scheduler than `scheduler.name` places it."
     PRIORITY_TOO_HIGH = "PriorityTooHigh", "Its priority is not below `eligibility.priorityBelow`."
-    TOO_YOUNG = (
-        "TooYoung",
-        (
-            "It is younger than `eligibility.minAge`, or starting: never Ready within its owner's progress deadline, "
-            "or the replacement of an evicted pod."
-        ),
-    )
+    TOO_YOUNG = "TooYoung", "It is younger than `eligibility.minAge`."
+    ARRIVING = "Arriving", "It replaces an evicted pod, and is not Ready yet."
+    STARTING = "Starting", "It has never been Ready, and its owner's progress deadline is not over."
     TOO_FEW_REPLICAS = "TooFewReplicas", "The workload has fewer replicas than `eligibility.minReplicas`."
     POD_GROUP_DISRUPTION = "PodGroupDisruption", "Its PodGroup may be disrupted only as a whole, or is not known."
     ROLLOUT_IN_PROGRESS = (

@@ -9,6 +9,9 @@ from typing import Final
 _MOST_NAMED: Final = 5
 """So many names are listed; the rest is counted."""
 
+EVICT_RIGHT: Final = "deploy/components/evict-rights/cluster-role.yaml"
+"""What grants the right to evict and nothing else: deploy/evict would replace the policy, too."""
+
 SHORT_KEYS: Final = {
     "topology.kubernetes.io/zone": "zone",
     "topology.kubernetes.io/region": "region",

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import Refusal, find_last
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.eviction import Eviction
 
@@ -111,6 +111,17 @@ class Fates(Struct, frozen=True, dict=True):
                 if last is None or last > until:
                     rows[place] = Waits(fate.eviction, later)
         return Fates(tuple(rows))
+
+    def await_last(self, find_following: Callable[[Eviction], Iterable[Refusal]], said: datetime) -> "Fates":
+        """Let those that wait do so for what of this and of their own waits ends last; `said` is when that was."""
+        return Fates(
+            tuple(
+                Waits(fate.eviction, find_last(fate.refusal, find_following(fate.eviction), said))
+                if isinstance(fate, Waits) and not isinstance(fate, Never)
+                else fate
+                for fate in self.rows
+            )
+        )
 
     def begin(self, requested: Collection[str]) -> "Fates":
         """Note that those that go were requested whose pods have these UIDs."""

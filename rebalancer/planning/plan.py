@@ -43,7 +43,8 @@ class Proof:
 class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
     """The decision about one component: groups and limits that are repaired together.
 
-    `refusal` says why it is not repaired now, or only in part; None while it is. `evictions` is the number that the
+    `refusal` says why it is not repaired now, or only in part; None while it is. `first` is what it waits for before
+    that, where `refusal` ends later, else None. `evictions` is the number that the
     whole repair takes, `lower_bound` the least number that it can take, `optimal` whether the two are equal; `proved`
     says why no fewer are enough, `detour` why it may take more. `method` gave the step, None where there is none;
     `attempts` are all methods that were tried. `outlook` is where the step leads. `relaxable` has the relaxation of a
@@ -54,6 +55,7 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
     component: Component
     state: State
     refusal: Refusal | None
+    first: Refusal | None = None
     evictions: int
     lower_bound: int
     optimal: bool

@@ -13,7 +13,7 @@ from rebalancer.assessment.constraint_costs import TooCostly
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.affinity import TermKind
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import Refusal, find_last
 from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, PlanningMemory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.planning.anti_affinity.unplanned import NobodyRecreates, TermNotActedOn
@@ -382,10 +382,12 @@ class _Planner:
         """
         component, victims = problem.component, step.victims
         outlook = Outlook(problem.outlook(step))
-        blocked = held or self._evicted.refuse(victims) or self._refuse_landings(problem, step)
-        granted = 0
-        if blocked is None:
+        obstacles = self._find_obstacles(problem, step, held)
+        granted, first = 0, next(obstacles, None)
+        if first is None:
             granted, blocked = self._ledger.grant(victims, step.needed, step.concurrent)
+        else:
+            blocked = find_last(first, self._find_following(obstacles, step), self._now)
         self._steps += bool(granted)
         number = self._steps if granted else self._steps + 1
         repair = self._repair(problem, decision, number, outlook)
@@ -400,10 +402,20 @@ class _Planner:
             self._fates += [kept(eviction, blocked) for eviction in evictions[granted:]]
         # A repair whose first evictions go now is under way: what its next ones wait for is said of these.
         refusal = decision.refusal if granted else blocked or decision.refusal
-        self._components.append(_component_plan(component, decision, refusal, outlook))
+        planned = _component_plan(component, decision, refusal, outlook)
+        self._components.append(structs.replace(planned, first=first) if first is not blocked else planned)
 
-    def _refuse_landings(self, problem: Problem, step: Step) -> Refusal | None:
-        """Return why a step must not be taken because of the nodes on which its replacements may land; or None."""
+    def _find_following(self, obstacles: Iterator[Refusal], step: Step) -> Iterator[Refusal]:
+        """Yield what else a step waits for that has an obstacle: the others, and the budgets, which are not spent."""
+        yield from obstacles
+        refused = self._ledger.refuse(step.victims, step.needed, step.concurrent)
+        if refused is not None:
+            yield refused
+
+    def _find_obstacles(self, problem: Problem, step: Step, held: Refusal | None) -> Iterator[Refusal]:
+        """Yield why a step must not be taken: all of it is `held`, others evict, or for where replacements may land."""
+        evicted = self._evicted.refuse(step.victims)
+        yield from (one for one in (held, evicted) if one is not None)
 
         def find_landings(nodes: frozenset[str]) -> frozenset[str]:
             return problem.landings(step, nodes)
@@ -411,9 +423,10 @@ class _Planner:
         keys = [requirement.key for requirement in problem.requirements]
         apart = (*problem.component.terms, *problem.component.preferred)
         keys += [term.term.topology_key for term in apart]
-        refusal = self._leaving.refuse(keys, find_landings) or self._settling.refuse(problem.component, find_landings)
-        if refusal is not None:
-            return refusal
+        leaving = self._leaving.refuse(keys, find_landings)
+        if leaving is not None:
+            yield leaving
+        yield from self._settling.find_waits(problem.component, find_landings)
         preempting = frozenset(outcome.node for outcome in step.preempts)
         # A union with none would copy: thousands of steps share one set of thousands of nodes.
         places = [
@@ -422,7 +435,9 @@ class _Planner:
         ]
         # What replaces these has their claims.
         places += [(one.pod, self._view.nodes.names) for one in step.victims if one.pod.claims or one.pod.drivers]
-        return refuse_unable(places, self._view, find_landings)
+        unable = refuse_unable(places, self._view, find_landings)
+        if unable is not None:
+            yield unable
 
     def _repair(self, problem: Problem, decision: Decision, number: int, outlook: Outlook) -> Repair:
         component, step = problem.component, decision.step

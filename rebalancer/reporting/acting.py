@@ -16,7 +16,7 @@ from rebalancer.documents.status import (
 )
 from rebalancer.model.modes import Mode
 from rebalancer.model.reasons import Reason
-from rebalancer.model.words import format_rest, name_list
+from rebalancer.model.words import EVICT_RIGHT, format_rest, name_list
 
 _ACTING: Final = {
     Mode.OBSERVE: "mode Observe: the controller will not evict",
@@ -65,7 +65,7 @@ def find_hindrance(status: StatusDocument) -> str:
 
 def describe_missing_rights(namespaces: Sequence[str]) -> str:
     """Say where the account may not evict, and how it may."""
-    return f"no right to evict in {name_list(namespaces)}: apply deploy/evict"
+    return f"no right to evict in {name_list(namespaces)}: apply {EVICT_RIGHT}"
 
 
 def policy_source(status: StatusDocument) -> str:

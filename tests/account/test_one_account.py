@@ -44,6 +44,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_rest
 from rebalancer.planning.fates import Fates, Never, UnderWay, Waits
 from rebalancer.policy import Mode, Policy
+from rebalancer.policy.sections import Nodes
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
@@ -110,8 +111,7 @@ class Run:
     drawn=clusters(),
     mode=st.sampled_from([Mode.EVICT, Mode.EVICT, Mode.EVICT, Mode.APPROVE, Mode.OBSERVE]),
     approves=st.booleans(),
-    lasting=st.sampled_from([0, 0, 60]),
-    age=st.sampled_from([0, 0, 60]),
+    spans=st.tuples(st.sampled_from([0, 0, 60]), st.sampled_from([0, 0, 60]), st.sampled_from([0, 0, 60])),
     overdue=st.sampled_from([False, False, True]),
     capacity=st.frozensets(st.integers(0, 3), max_size=2),
     events=st.lists(
@@ -129,24 +129,27 @@ def test_no_two_screens_say_different_things(
     drawn: tuple[Snapshot, Policy],
     mode: Mode,
     approves: bool,
-    lasting: int,
-    age: int,
+    spans: tuple[int, int, int],
     overdue: bool,
     capacity: frozenset[int],
     events: Sequence[EvictionAnswer | Saved | Pause | int | None],
 ) -> None:
     """After a cycle and after each thing that happens: answers, pauses, a memory that is not saved, an approval."""
-    snapshot, policy = drawn
+    (snapshot, policy), (lasting, age, settle) = drawn, spans
     spread = policy.spread.model_copy(update={"for_": timedelta(seconds=lasting)})
     policy = policy.model_copy(update={"mode": mode, "spread": spread})
     created = snapshot.taken_at - timedelta(minutes=59)
     young = tuple(structs.replace(pod, created=created) for pod in snapshot.pods)
-    snapshot = replace(snapshot, pods=young)
+    joined = snapshot.taken_at - timedelta(seconds=10)
+    nodes = tuple(structs.replace(node, ready_since=joined) for node in snapshot.nodes)
+    snapshot = replace(snapshot, pods=young, nodes=nodes)
+    policy = policy.model_copy(update={"nodes": Nodes(settle=timedelta(seconds=settle))})
     eligibility = policy.eligibility.model_copy(update={"min_age": timedelta(minutes=age)})
     policy = policy.model_copy(update={"eligibility": eligibility})
     lost = move("lost", snapshot.taken_at, namespace="default", state=MoveState.EVICTED, uncreated="quota")
     run = Run(snapshot, policy, Memory(moves=(lost,) if overdue else ()))
     run.begin(capacity)
+    check_ends(run)
     if approves and run.state.memory.proposal is not None:
         run.take(ApprovalRead(approved=run.state.memory.proposal.hash))
         run.begin(capacity)
@@ -173,6 +176,7 @@ def check(run: Run) -> None:
     check_past(run.state)
     check_foretold(run)
     check_words(run.state, run.now)
+    check_marks(run.state)
 
 
 def check_fates(state: LoopState) -> None:
@@ -271,6 +275,22 @@ def check_waits(state: LoopState) -> None:
             assert row.needed or not named or named & under_way, "it goes now, or another's pod moves for it"
 
 
+def check_ends(run: Run) -> None:
+    """Nothing is said to go on, or to be waited for, that the budgets stop for ever once the nodes have settled."""
+    cycle = run.state.cycle
+    assert cycle is not None
+    policy, memory = run.state.in_force.policy, cycle.evaluation.inputs.memory
+    settled = evaluate_once(
+        run.snapshot, policy.model_copy(update={"nodes": Nodes(settle=timedelta())}), run.state.in_force.profile, memory
+    )
+    after = {one.name for one in settled.plan.components if one.reason is Reason.STEP_EXCEEDS_BUDGET}
+    for name, repair in find_account(run.state, cycle).repairs.items():
+        if name in after:
+            assert repair.component.state is State.UNFIXABLE
+            assert repair.wait is not None
+            assert (repair.wait.until, repair.wait.refusal.end.event) == (None, "")
+
+
 def check_lists(state: LoopState) -> None:
     """On the page each pod is in one list: it moves, is let go, or waits, there with the reason of its fate."""
     cycle = state.cycle
@@ -336,6 +356,23 @@ _CONTRADICTIONS = {
     "what is violated is guaranteed": re.compile(r"Violated +\w+ +yes"),
 }
 """What no line of any screen may say, by what is wrong with it."""
+
+
+def check_marks(state: LoopState) -> None:
+    """Compare a map's marks of what cannot be repaired with the figures: no "x web" beside "0 cannot be repaired".
+
+    While a pod goes that may be requested or refused since, only that: the figures are newer than a stored map.
+    """
+    page, cycle = page_of(state), state.cycle
+    assert cycle is not None
+    assert page.overview is not None
+    assert page.map is not None
+    number = page.overview.figures.unrepairable
+    for drawn in (page.map, cycle.stored_map):
+        lanes = [lane for lane in drawn.lanes if lane.stuck] if drawn is not None else []
+        assert number or not lanes
+    if not find_account(state, cycle).fates.let_go and not state.memory.in_flight and not page.map.more:
+        assert bool(number) == any(lane.stuck for lane in page.map.lanes)
 
 
 def check_words(state: LoopState, now: datetime) -> None:

@@ -30,7 +30,16 @@ from rebalancer.admission.slow_start import ReplacementNotCreated
 from rebalancer.assessment.assess import Assessment
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
-from rebalancer.model.moves import NO_MEMORY, ExtraEviction, Memory, MoveState, SentRequest, make_place, make_token
+from rebalancer.model.moves import (
+    NO_MEMORY,
+    ExtraEviction,
+    FailedPrediction,
+    Memory,
+    MoveState,
+    SentRequest,
+    make_place,
+    make_token,
+)
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
@@ -51,7 +60,7 @@ from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.backoff import record_failure, record_refusal
 from rebalancer.tracking.moves import ANSWER_TIMEOUT
-from tests.build import a_cluster, with_evictions, with_node
+from tests.build import a_cluster, with_evictions, with_node, with_nodes
 from tests.controller.simulated import eager
 from tests.tracking.build import move
 
@@ -90,6 +99,28 @@ def admitted(policy: Policy, memory: Memory = NO_MEMORY, *, later: int = 0, **fi
 
 def reasons(admission: Admission) -> set[Reason]:
     return {waiting_eviction.reason for waiting_eviction in admission.fates.kept}
+
+
+@pytest.mark.parametrize(
+    ("lasting", "failed", "said"),
+    [(0, 0, Reason.NODE_SETTLING), (3600, 0, Reason.NOT_PERSISTENT), (30, 0, Reason.NODE_SETTLING)]
+    + [(lasting, 3, Reason.BACK_OFF) for lasting in (0, 3600)],
+)
+def test_what_waits_for_nodes_waits_for_what_ends_last(lasting: int, failed: int, said: Reason) -> None:
+    """It is not said to go on when nodes have settled where the violation has to last longer, or nothing is tried."""
+    policy = rules(lasting=lasting)
+    policy = policy.model_copy(update={"nodes": Nodes(settle=timedelta(minutes=5))})
+    snapshot = skewed()
+    joined = {name: {"ready_since": snapshot.taken_at - timedelta(minutes=1)} for name in ("c-1", "c-2")}
+    evaluation = evaluate(with_nodes(snapshot, joined), policy)
+    made, now = evaluation.plan, snapshot.taken_at
+    names = [component.name for component in made.components]
+    failures = tuple(FailedPrediction(name, failed, now) for name in names if failed)
+    context = AdmissionContext(policy=policy, mode=policy.mode, now=now)
+    admission = admit(made, evaluation.inputs.snapshot, Memory(failed_predictions=failures), context)
+    assert {wait.reason for wait in made.fates.kept} == {Reason.NODE_SETTLING}
+    assert not admission.fates.going
+    assert reasons(admission) == {said}
 
 
 def test_everything_goes_where_nothing_speaks_against_it() -> None:

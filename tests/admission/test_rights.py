@@ -2,19 +2,23 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rebalancer.admission.admit import Admission
 from rebalancer.admission.pause import Pause
-from rebalancer.admission.rights import RightMissing, Rights
+from rebalancer.admission.rights import WAY_OUT, RightMissing, Rights
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.reasons import Reason
+from rebalancer.model.words import EVICT_RIGHT
 from rebalancer.policy import Mode
 from tests.admission.test_admit import admitted, reasons, rules
 from tests.admission.test_approval import NOW, cycle, proposal_of
 
+ROOT = Path(__file__).parents[2]
 ONE = Rights(everywhere=False, granted=frozenset({"one"}), missing={"two": NOW})
 
 
@@ -33,12 +37,19 @@ def test_what_is_not_allowed_waits_in_its_namespace() -> None:
     assert {waiting.refusal for waiting in admission.fates.kept} == {RightMissing("two", True)}
     assert reasons(admission) == {Reason.FORBIDDEN}
     (text,) = refusals(admission)
-    assert text.startswith("this account has no right to evict in two: apply deploy/evict")
+    assert text.startswith("this account has no right to evict in two: apply deploy/components/evict-rights/")
     unasked = admitted(rules(), rights=Rights(everywhere=False))
     assert refusals(unasked) == {
         f"the API server is being asked whether this account may evict in {name}" for name in ("one", "two")
     }
     assert spaces(admitted(rules(), rights=Rights())) == {"one", "two"}
+
+
+def test_the_way_out_grants_the_right_and_replaces_nothing_else() -> None:
+    """The policy of who applies it stays: the manifest that it names has no ConfigMap."""
+    manifest = ROOT / EVICT_RIGHT
+    assert EVICT_RIGHT in WAY_OUT
+    assert [one["kind"] for one in yaml.safe_load_all(manifest.read_text())] == ["ClusterRole", "ClusterRoleBinding"]
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,13 @@ def controller(lease: LeaseStatus) -> Result:
         (controller(LeaseStatus(error="forbidden")), Outcome.UNKNOWN, "forbidden", "kubectl get pods"),
         (controller(LeaseStatus(holder="another")), Outcome.WRONG, "another leads", "log of its pod"),
         (results.check_rights(Mode.EVICT, {}), Outcome.OK, "mode Evict", ""),
-        (results.check_rights(Mode.EVICT, {"evict": ["shop"]}), Outcome.WRONG, "evict in shop", "deploy/evict"),
-        (results.check_rights(Mode.OBSERVE, {"list pods": []}), Outcome.WRONG, "list pods", "apply deploy/ again"),
+        (results.check_rights(Mode.EVICT, {"evict": ["shop"]}), Outcome.WRONG, "evict in shop", "evict-rights/"),
+        (
+            results.check_rights(Mode.OBSERVE, {"list pods": []}),
+            Outcome.WRONG,
+            "list pods",
+            "deploy/base/cluster-role.yaml",
+        ),
         (results.check_policy("policy 1 (x)", "", NOBODY), Outcome.OK, "policy 1 (x)", ""),
         (
             results.check_policy("policy 1", "", Author(manager="helm", at=1_767_225_600)),

@@ -578,6 +578,22 @@ def test_where_nothing_is_violated_the_page_shows_what_is_closest_to_it(browser:
     assert "Closest to a bound" not in browser.text()
 
 
+def test_what_is_closest_to_a_bound_is_shown_by_the_rule_with_least_room(browser: Browser) -> None:
+    """Not by the one that is written first, nor by limits before constraints."""
+    blueprint = a_cluster("abc", 1)
+    blueprint.deployment("web", namespace="shop", on={"a-1": 2, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
+    blueprint.deployment("db", namespace="shop", on={"a-1": 3, "b-1": 1, "c-1": 1}, spread={ZONE: 5})
+    limits = "".join(
+        f"      - {{name: {name}, topologyKey: {ZONE}, maxPods: {most}}}\n" for name, most in (("wide", 9), ("near", 4))
+    )
+    policy = a_policy(f"groups:\n  - name: all\n    selector: {{}}\n    limits:\n{limits}")
+    browser.page.show(state_of(blueprint.snapshot(), policy=policy), ())
+    near = plain(browser.text()).partition("Closest to a bound")[2]
+    web, db = near.index("shop/web (Deployment)"), near.index("shop/db (Deployment)")
+    assert web < near.index("zone, maxSkew 1") < near.index("also limit all/near") < near.index("also limit all/wide")
+    assert db < near.index("limit all/near (maxPods 4 per zone)", db) < near.index("also zone, maxSkew 5")
+
+
 def test_a_workload_has_a_view_with_every_rule_its_proof_and_what_comes_next(browser: Browser) -> None:
     """Nothing of another workload is in it; its row of the overview leads there."""
     browser.page.show(state_of(shop(3), seconds=125), ())

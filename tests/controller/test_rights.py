@@ -133,8 +133,11 @@ def test_a_missing_right_is_the_headline() -> None:
     case.simulation.cycles(1, apart=1)
     status = status_document(case.state, "test", "test")
     assert status.missing_rights == ("one", "two")
-    assert case.headline() == "No right to evict in one, two: apply deploy/evict"
-    assert describe_status(status) == "mode Evict, but no right to evict in one, two: apply deploy/evict"
+    assert case.headline() == "No right to evict in one, two: apply deploy/components/evict-rights/cluster-role.yaml"
+    assert (
+        describe_status(status)
+        == "mode Evict, but no right to evict in one, two: apply deploy/components/evict-rights/cluster-role.yaml"
+    )
     assert {(hold.scope, hold.reason) for hold in status.holds} == {
         ("namespace one", "Forbidden"),
         ("namespace two", "Forbidden"),

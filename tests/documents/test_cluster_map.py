@@ -1,13 +1,14 @@
 """The map is the cluster counted by hand, with the numbers of the report and the plan."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.controller.cycle import Cycle
@@ -26,6 +27,7 @@ from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.policy import Mode
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import ClusterBuilder
+from rebalancer.tracking.track import track
 from tests.build import a_cluster, change_specs, with_labels, with_node, with_nodes
 from tests.controller.cycles import cycle_of
 from tests.drawing import examples
@@ -267,6 +269,31 @@ def test_each_node_has_its_worst_state_and_each_zone_what_became_of_it() -> None
     ]
     assert (a.ready, a.of, a.back, b.back, c.back) == (0, 2, None, None, young)
     assert (a.unsettled_until, b.unsettled_until) == (None, young + timedelta(minutes=5))
+
+
+@given(
+    changes=st.lists(
+        st.sampled_from(["lose", "return", "lose all", "return all", "cordon all"]), min_size=2, max_size=5
+    ),
+    apart=st.integers(1, 90),
+)
+@examples(100)
+def test_a_zone_is_said_to_be_back_only_where_it_has_lost_nothing_since(changes: Sequence[str], apart: int) -> None:
+    """However it loses nodes and gets them back: "lost 00:14, back 00:13" is said of none, as a whole or in part."""
+    snapshot = a_cluster("abc", 2, {"a-1": 3, "b-1": 1, "c-1": 1}, spread={ZONE: 1}).snapshot()
+    memory, before, last_loss = NO_MEMORY, snapshot, None
+    rules = policy().model_copy(update={"nodes": Nodes(settle=timedelta(minutes=5))})
+    for change in changes:
+        names = ("c-1", "c-2") if change.endswith("all") else ("c-1",)
+        state = {"ready": not change.startswith("lose"), "unschedulable": change.startswith("cordon")}
+        after = with_nodes(before, dict.fromkeys(names, state))
+        after = replace(after, taken_at=before.taken_at + timedelta(seconds=apart))
+        if sum(node.takes_pods for node in after.nodes) < sum(node.takes_pods for node in before.nodes):
+            last_loss = after.taken_at
+        memory = track(memory, before, after, rules, after.taken_at)
+        before = after
+        zone = next(one for one in map_document(evaluate(after, rules, memory=memory), memory).zones if one.name == "c")
+        assert zone.back is None or (zone.ready and (last_loss is None or last_loss < zone.back))
 
 
 def test_of_many_nodes_those_are_listed_that_a_lane_concerns() -> None:

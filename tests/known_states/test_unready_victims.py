@@ -126,7 +126,7 @@ def test_one_that_starts_says_how_long_it_may() -> None:
     assert outcome.evicted == []
     assert (
         "it has been starting for 3m and was never Ready; progressDeadlineSeconds of its owner gives it 10m"
-        in outcome.refusals[Reason.TOO_YOUNG]
+        in outcome.refusals[Reason.STARTING]
     )
 
 

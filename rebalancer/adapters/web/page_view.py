@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain, groupby, islice
+from math import inf
 from typing import Final, NamedTuple
 
 from rebalancer.adapters.web.bars import Bar, Bars, draw_bars
@@ -460,7 +461,7 @@ class PageView:
 
     def _row(self, row: WorkloadRow, why: Sequence[str]) -> RowView:
         every = _rules(row)
-        shown = [*_broken(row)] or every
+        shown = [*_broken(row)] or sorted(every, key=_rank_room)
         others = [f"also {_rule_name(rule)}" for rule in shown[1:_MOST_RULES]]
         rest = len(every) - 1 - len(others)
         return RowView(
@@ -867,6 +868,11 @@ def _repair_words(row: WorkloadRow) -> str:
 
 def _rules(row: WorkloadRow) -> Sequence[ReportedConstraint | ReportedLimit]:
     return [*row.limits, *row.constraints]
+
+
+def _rank_room(rule: ReportedConstraint | ReportedLimit) -> float:
+    """Return a sort key: the rule that is nearest to its bound first."""
+    return rule.room if rule.room is not None else inf
 
 
 def _why(row: WorkloadRow) -> Sequence[str]:

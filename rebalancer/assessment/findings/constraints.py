@@ -23,6 +23,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import PASSING
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import FindingKind
+from rebalancer.model.words import plural
 from rebalancer.model.workloads import Workload, reference_of
 from rebalancer.scheduling.feasibility import admitted_by_labels, admitted_by_taints
 from rebalancer.scheduling.node_index import required_part
@@ -133,7 +134,7 @@ def _message(key: str, action: str, carried: _Carriers, workloads: list[Referenc
     domains = len({least for _, least in carried.pods}) > 1
     parts = [
         f"maxSkew {skew}{f' and minDomains {least}' if domains else ''} "
-        f"({f'{number} pods' if number else 'the next pod'})"
+        f"({plural(number, 'pod') if number else 'the next pod'})"
         for (skew, least), number in sorted(carried.pods.items())
     ]
     return (

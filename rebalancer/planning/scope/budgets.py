@@ -414,6 +414,13 @@ class BudgetLedger:
                 return self._exceeded(victim, needed, most)
         return blocked or StepWaitsForBudget(needed)
 
+    def refuse(self, victims: Sequence[Victim], needed: int, concurrent: int) -> Refusal | None:
+        """Return why `grant` would let none of these go, None where it would; nothing is spent."""
+        granted, blocked = self.grant(victims, needed, concurrent)
+        for victim in victims[:granted]:
+            self.give_back(victim.pod, victim.member)
+        return None if granted else blocked
+
     def count_granted(self, victims: Sequence[Victim], needed: int, concurrent: int) -> int:
         """Return how many victims of a step `grant` would let go; nothing is spent."""
         granted, _ = self.grant(victims, needed, concurrent)

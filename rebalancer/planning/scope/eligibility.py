@@ -368,7 +368,7 @@ class TooYoung(Refusal):
 class Arriving(Refusal):
     """It replaces an evicted pod, and is not Ready yet: whether that move was right is not known before."""
 
-    reason = Reason.TOO_YOUNG
+    reason = Reason.ARRIVING
     ends = "when it is Ready"
     passes = True
 
@@ -379,7 +379,7 @@ class Arriving(Refusal):
 class Starting(Refusal):
     """It has never been Ready, and its owner's progress deadline is not over; `age` is since it came to its node."""
 
-    reason = Reason.TOO_YOUNG
+    reason = Reason.STARTING
     ends = "when it is Ready, or progressDeadlineSeconds of its owner are over"
     passes = True
     age: timedelta

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from rebalancer.assessment.assess import Assessment, UnsettledDomain
@@ -135,9 +136,23 @@ class SettlingNodes:
         newest = sorted(nodes, key=lambda wait: (wait.since, wait.node, wait.change is None), reverse=True)
         return [(wait, _divide(nodes[wait])) for wait in newest]
 
-    @property
+    @cached_property
     def ends(self) -> Mapping[str, datetime]:
-        """Until when each of the nodes settles that do, if nothing changes."""
+        """Until when each of the nodes settles that do, if nothing changes: it, and the domains that it is in."""
+        return self._own_ends | {name: domain.until for name, domain in self.held.items()}
+
+    @cached_property
+    def held(self) -> Mapping[str, UnsettledDomain]:
+        """The domain in motion that holds a node, of those that it holds longer than their own changes do."""
+        held: dict[str, UnsettledDomain] = {}
+        for domain, chunks in self._unsettled:
+            for name in chain.from_iterable(chunks):
+                if name not in held and domain.until >= self._own_ends.get(name, domain.until):
+                    held[name] = domain
+        return held
+
+    @cached_property
+    def _own_ends(self) -> dict[str, datetime]:
         now, settle = self._clock.now, self._settle
         return {
             name: min(now, wait.since) + settle for wait, chunks in self._waits for chunk in chunks for name in chunk
@@ -180,25 +195,25 @@ class SettlingNodes:
         nodes = (self._nodes.groups(one.motion.key).get(one.motion.value, ()) for one in last)
         return [(one, _divide(of)) for one, of in zip(last, nodes, strict=True)]
 
-    def refuse(
+    def find_waits(
         self, component: Component, find_landings: Callable[[frozenset[str]], Collection[str]]
-    ) -> Refusal | None:
-        """Return why a step waits; None where it need not.
+    ) -> Iterator[Refusal]:
+        """Yield what a step waits for, of each kind what ends last; nothing where it need not wait.
 
         `find_landings` returns those of some nodes on which one of its replacements may land.
         """
-        for name in sorted(find_landings(self._unready)) if self._unready else ():
-            return NodeNotReady(name)
+        for name in islice(sorted(find_landings(self._unready)) if self._unready else (), 1):
+            yield NodeNotReady(name)
         stuck = self._find_stuck(component) if self._without_starts else {}
-        for name in sorted(find_landings(frozenset(stuck))) if stuck else ():
-            return stuck[name]
-        for cause, nodes in self._unsettled:
-            if any(map(find_landings, nodes)):
-                return cause
-        for wait, nodes in self._waits:
-            if any(map(find_landings, nodes)):
-                return self._wait(component.name, wait)
-        return None
+        for name in islice(sorted(find_landings(frozenset(stuck))) if stuck else (), 1):
+            yield stuck[name]
+        domain = next((cause for cause, nodes in self._unsettled if any(map(find_landings, nodes))), None)
+        if domain is not None:
+            yield domain
+        wait = next((wait for wait, nodes in self._waits if any(map(find_landings, nodes))), None)
+        refusal = self._wait(component.name, wait) if wait is not None else None
+        if refusal is not None:
+            yield refusal
 
     def _find_stuck(self, component: Component) -> Mapping[str, Refusal]:
         """Return the nodes on which nothing starts, or none of the component's pods."""

@@ -42,7 +42,8 @@ _SHORTEST_PREFIX: Final = 3
 """A shorter common beginning of names is not left out."""
 
 _GAP: Final = " | "
-_MARKS: Final = {State.VIOLATED: "!", State.INFEASIBLE: "x", State.UNFIXABLE: "x"}
+_MARKS: Final = {State.VIOLATED: "!", State.UNFIXABLE: "x"}
+_NEVER: Final = frozenset({State.INFEASIBLE, State.UNFIXABLE})
 _NODE_SIGNS: Final = {
     NodeState.CORDONED: ("cord", "cordoned"),
     NodeState.NOT_READY: ("down", "not ready"),
@@ -172,7 +173,7 @@ class _MapText:
             lines.append(self._join(_Piece(""), states, blocks))
         for number, (lane, label) in enumerate(zip(self._document.lanes, self._labels, strict=True)):
             cells = [[column.cells[number] for column in block.columns] for block in blocks]
-            lines.append(self._join(_Piece(label, STATE_STYLES.get(State(lane.state))), cells, blocks))
+            lines.append(self._join(_Piece(label, STATE_STYLES.get(_lane_state(lane))), cells, blocks))
         return lines
 
     def _join(self, label: _Piece, rows: Sequence[Sequence[_Cell]], blocks: Sequence[_Block]) -> str:
@@ -200,7 +201,7 @@ class _MapText:
         for name, *notes in titles:
             lines += layout.wrap(f"{name}: {', '.join(notes)}", hang="  ") if notes else []
         for lane, label in zip(self._document.lanes, self._labels, strict=True):
-            lines += layout.wrap(layout.paint(label, STATE_STYLES.get(State(lane.state))))
+            lines += layout.wrap(layout.paint(label, STATE_STYLES.get(_lane_state(lane))))
             for zone, (name, *_) in zip(self._document.zones, titles, strict=True):
                 cell = self._paint(self._zone_cell(lane, zone, folded=True))
                 lines += layout.wrap(f"{name}: {cell}", "  ", "    ") if cell else []
@@ -305,8 +306,15 @@ def _make_labels(document: MapDocument) -> list[str]:
         more = f"+{len(lane.workloads) - 1}" if len(lane.workloads) > 1 else ""
         name = f"{lane.namespace}/{lane.workloads[0].name}" if several else lane.workloads[0].name
         key = f" ({short_key(lane.topology_key)})" if lane.topology_key != document.key else ""
-        labels.append(f"{_MARKS.get(State(lane.state), ' ')} {name}{more}{key}")
+        labels.append(f"{_MARKS.get(_lane_state(lane), ' ')} {name}{more}{key}")
     return labels
+
+
+def _lane_state(lane: MapLane) -> State:
+    """Return the state of a lane's workloads: what cannot be repaired is what the figures count so."""
+    if lane.stuck:
+        return State.UNFIXABLE
+    return State.VIOLATED if lane.state in _NEVER else State(lane.state)
 
 
 def _node_cell(lane: MapLane, node: str) -> _Cell:

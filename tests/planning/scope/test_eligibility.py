@@ -368,6 +368,25 @@ def test_a_replacement_is_not_evicted_before_it_is_ready() -> None:
     }
 
 
+def test_only_pods_that_are_younger_than_the_least_age_are_counted_as_too_young() -> None:
+    """Not a replacement of ours that is on its way, nor a pod that starts: each of these has its own reason."""
+    snapshot = returned()
+    arriving, starting, *others = (pod for pod in snapshot.pods if pod.node == snapshot.pods[0].node)
+    now = snapshot.taken_at
+
+    def change(pod: Pod) -> Pod:
+        if pod is starting:
+            return structs.replace(pod, ready=False, starting_since=now)
+        return structs.replace(pod, ready=pod is not arriving, created=now if pod in others else pod.created)
+
+    known = move("before", now, state=MoveState.PENDING, replacement=arriving.uid)
+    young = policy(eligibility=Eligibility(min_age=timedelta(minutes=1)))
+    plan = planned(pods(snapshot, change), young, memory=Memory(moves=(known,)))
+    counted = {row.pod: row.reason for row in plan.refusals if row.pod is not None}
+    expected = {pod.name: Reason.TOO_YOUNG for pod in others}
+    assert counted == {**expected, arriving.name: Reason.ARRIVING, starting.name: Reason.STARTING}
+
+
 @pytest.mark.parametrize(("first", "beyond"), [(0, 2), (2, 0), (1, 1), (5, 3)])
 def test_a_stateful_set_that_is_about_to_delete_pods_is_left_alone(first: int, beyond: int) -> None:
     """Six pods, as many as it wants, but two others are to come in place of those beyond its ordinals."""

@@ -348,7 +348,7 @@ def test_a_component_waits_for_nodes_that_are_lost_and_come_back_only_once() -> 
     held = planned(
         snapshot, RULES, structs.replace(memory, settling=((token, snapshot.taken_at - timedelta(seconds=290)),))
     )
-    assert held.components[0].refusal == CountsInMotion(row, SETTLE, snapshot.taken_at + timedelta(seconds=10))
+    assert held.components[0].first == CountsInMotion(row, SETTLE, snapshot.taken_at + timedelta(seconds=10))
     over = structs.replace(memory, settling=((token, snapshot.taken_at - SETTLE),))
     assert not waits(planned(snapshot, RULES, over), row)
     for change, stored in ((row, 1), (relabelled(snapshot, "a-1", "c"), 0)):

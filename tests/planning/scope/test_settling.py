@@ -13,14 +13,18 @@ from rebalancer.adapters.files import read_snapshot
 from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.assessment.starts import NothingStarts
+from rebalancer.documents.cluster_map import map_document
+from rebalancer.documents.map import NodeState
+from rebalancer.documents.nodes import nodes_document
 from rebalancer.engine import evaluate
-from rebalancer.model.cluster import NEWEST
-from rebalancer.model.labels import Labels
+from rebalancer.model.cluster import NEWEST, DisruptionBudget
+from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.motion import LONGEST_UNSETTLED, DomainMotion, NodeChange, NodeEvent
 from rebalancer.model.moves import NO_MEMORY, DomainName, Memory, make_token
 from rebalancer.model.pods import PodPhase
-from rebalancer.model.reasons import Reason
+from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.fates import Never
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.scope.settling import NodeChanged, NodeNotReady, NodeSettling, SettlingNodes
 from rebalancer.policy import default_policy
@@ -207,6 +211,84 @@ def test_each_node_that_settles_has_its_end() -> None:
     now = snapshot.taken_at
     neighbours = dict.fromkeys(("b-1", "b-2"), cordoned.at + SETTLE)
     assert ends == {"c-1": now - timedelta(seconds=30) + SETTLE, "a-3": now + SETTLE, **neighbours}
+
+
+def motion(value: str, seconds: int, *, key: str = ZONE, lasting: bool = False) -> DomainMotion:
+    """Return the motion of a domain that lost nodes so many seconds ago."""
+    at = zone_returned().taken_at - timedelta(seconds=seconds)
+    return DomainMotion(key=key, value=value, since=at, until=at, moved=at, lasting=lasting, had=2, lost=2)
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_no_node_has_settled_before_the_domain_that_it_is_in(lasting: bool) -> None:
+    """Nor is a node ready whose zone is closed; of a node that changed after its zone, its own end is the later one."""
+    snapshot = ready_since(zone_returned(), {"c-1": 290, "a-3": 30})
+    memory = Memory(domains_in_motion=(motion("c", 60, lasting=lasting), motion("a", 120)))
+    evaluation = evaluate(snapshot, RULES, memory=memory)
+    settling = SettlingNodes(evaluation.view, RULES, evaluation.inputs.memory, evaluation.assessment)
+    first, last = sorted(evaluation.assessment.unsettled_domains, key=lambda one: one.motion.value)
+    own = snapshot.taken_at - timedelta(seconds=30) + SETTLE
+    of_domains = {**dict.fromkeys(("a-1", "a-2"), first.until), **dict.fromkeys(("c-1", "c-2"), last.until)}
+    assert settling.ends == {**of_domains, "a-3": own}
+    assert {name: domain.until for name, domain in settling.held.items()} == of_domains
+    rows = {row.name: row for row in nodes_document(evaluation, memory).nodes}
+    assert (rows["c-1"].state, rows["c-1"].until) == (NodeState.SETTLING, last.until)
+    assert (rows["c-1"].since, rows["c-1"].why) == (last.motion.since, last.sentence)
+    assert (rows["a-3"].since, rows["a-3"].until) == (own - SETTLE, own)
+    assert "nodes.settle" in rows["a-3"].why
+    shown = {node.name: node.until for zone in map_document(evaluation, memory).zones for node in zone.nodes}
+    assert {name: until for name, until in shown.items() if until is not None} == settling.ends
+
+
+def test_a_step_waits_for_what_ends_last_of_the_nodes_and_their_domain() -> None:
+    """Zone c settles a while before its node does: the step goes on when the node has settled, not before."""
+    snapshot = ready_since(zone_returned(), {"c-1": 30})
+    earlier, later = (Memory(domains_in_motion=(motion("c", seconds),)) for seconds in (120, 10))
+    (waits,) = planned(snapshot, RULES, earlier).components
+    assert isinstance(waits.first, UnsettledDomain)
+    assert isinstance(waits.refusal, NodeSettling)
+    (waits,) = planned(snapshot, RULES, later).components
+    assert isinstance(waits.refusal, UnsettledDomain)
+    assert waits.first is None
+
+
+@pytest.mark.parametrize(
+    ("memory", "ages"),
+    [
+        (Memory(domains_in_motion=(motion("c", 60),)), {}),
+        (Memory(domains_in_motion=(motion("c", 60, lasting=True),)), {}),
+        (NO_MEMORY, {"c-1": 60}),
+    ],
+)
+def test_a_budget_that_never_opens_is_said_while_nodes_settle(memory: Memory, ages: Mapping[str, int]) -> None:
+    """What it waits for first ends, and then the budget keeps it for ever: it is not said to go on.
+
+    The wait for nodes is stored as before: it counts from now on whatever becomes of the budget.
+    """
+    snapshot = ready_since(zone_returned(), ages)
+    healthy = len(snapshot.pods)
+    closed = DisruptionBudget(
+        namespace="shop",
+        name="web",
+        selector=LabelSelector(),
+        min_available=healthy,
+        observed_generation=1,
+        current_healthy=healthy,
+        desired_healthy=healthy,
+        expected=healthy,
+    )
+    evaluation = evaluate(replace(snapshot, budgets=(closed,)), RULES, memory=memory)
+    (component,) = evaluation.plan.components
+    assert (component.state, component.reason) == (State.UNFIXABLE, Reason.STEP_EXCEEDS_BUDGET)
+    assert all(isinstance(fate, Never) for fate in evaluation.plan.fates.rows)
+    open_budget = evaluate(snapshot, RULES, memory=memory)
+    (waiting,) = open_budget.plan.components
+    assert (waiting.state, waiting.refusal) == (State.VIOLATED, component.first)
+    stored = [
+        update_memory(memory, one.assessment, one.causes, one.plan, snapshot.taken_at).settling
+        for one in (evaluation, open_budget)
+    ]
+    assert stored[0] == stored[1]
 
 
 def test_a_deleted_node_and_one_without_a_zone_delay_no_neighbour() -> None:

@@ -89,6 +89,7 @@ def lane(
         moves=moves,
         more_moves=0,
         others=(),
+        stuck=state in {"Infeasible", "Unfixable"},
     )
 
 
@@ -329,3 +330,13 @@ def test_a_map_fits_its_terminal_in_any_locale(cycle: Cycle, width: int) -> None
     assert all(len(line) <= width or " " not in line.strip() for line in plain)
     assert "".join(plain).isascii()
     assert [len(line) for line in plain] == [visible_width(line.rstrip()) for line in colored]
+
+
+def test_what_moves_is_not_marked_as_what_cannot_be_repaired() -> None:
+    """Its state may be Unfixable until the pod has arrived: the figures do not count it so, and so the map does not."""
+    document = repair()
+    moving = tuple(structs.replace(lane, stuck=False) for lane in document.lanes)
+    assert any(line.startswith("x cart") for line in drawn(document).splitlines())
+    lines = drawn(structs.replace(document, lanes=moving)).splitlines()
+    assert any(line.startswith("! cart") for line in lines)
+    assert not any(line.startswith("x cart") for line in lines)
