@@ -82,7 +82,9 @@ def read_lease(transport: Transport, namespace: str) -> LeaseStatus:
         return LeaseStatus()
     if _is_held(record, transport.now()):
         return _held_lease(record, transport.now())
-    return LeaseStatus(free_since=record.renewed + (_lifetime(record) if record.holder else timedelta(0)))
+    if not record.holder:
+        return LeaseStatus(free_since=record.renewed)
+    return LeaseStatus(last_holder=record.holder, renewed=record.renewed, free_since=record.renewed + _lifetime(record))
 
 
 def _held_lease(record: LeaseRecord, now: datetime) -> LeaseStatus:
@@ -93,7 +95,7 @@ def _held_lease(record: LeaseRecord, now: datetime) -> LeaseStatus:
     ahead = record.renewed - now if record.renewed is not None else timedelta(0)
     differs = LIKE_CLOCKS < ahead < _LONGEST_AHEAD or ahead < -_lifetime(record)
     seconds = round(ahead.total_seconds()) if differs else 0
-    return LeaseStatus(holder=record.holder, since=record.acquired, ahead_seconds=seconds)
+    return LeaseStatus(holder=record.holder, renewed=record.renewed, since=record.acquired, ahead_seconds=seconds)
 
 
 def _is_held(record: LeaseRecord, now: datetime) -> bool:
@@ -123,7 +125,8 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
     def describe() -> str:
         if unread:
             lease = read_lease(transport, namespace)
-            return f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread)
+            known = f"{describe_mode(mode)}; {unread}"
+            return known if lease.holder else describe_no_leader(lease, unread, transport.now())
         if status is None or status.last_cycle is None:
             return (
                 f"no controller has run in namespace {namespace}, and nothing is known of another one "

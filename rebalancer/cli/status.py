@@ -90,11 +90,17 @@ def _show_changes(transport: Transport, statuses: Iterator[StatusDocument], args
     for status in statuses:
         now = leaders_time(status, transport.now())
         at_work = status.lease is not None and status.lease.holder and not find_trouble(status, now)
-        shown = status, "" if at_work or args.output != "table" else describe_controller(status, now)
+        shown = _without_renewal(status), "" if at_work or args.output != "table" else describe_controller(status, now)
         if shown != last:
             sys.stdout.write(_show(status, now, args) + ("\n" if args.output == "table" else ""))
             sys.stdout.flush()
             last = shown
+
+
+def _without_renewal(status: StatusDocument) -> StatusDocument:
+    """Return a status without when the Lease was renewed, which says nothing new every two seconds."""
+    lease = status.lease
+    return structs.replace(status, lease=structs.replace(lease, renewed=None) if lease is not None else None)
 
 
 def _read(transport: Transport, namespace: str, args: argparse.Namespace) -> StatusDocument:

@@ -25,6 +25,9 @@ _ACTING: Final = {
 }
 
 
+_RENEWAL: Final = timedelta(seconds=5)
+"""A leader that runs renews the Lease more often than this, by default every 2 seconds."""
+
 _LATE_INTERVALS: Final = 5
 _LATE: Final = timedelta(minutes=2)
 """A leader is late whose last cycle is longer ago than this and than several intervals: planning takes time, too."""
@@ -85,7 +88,7 @@ def describe_controller(status: StatusDocument, now: datetime) -> str:
     invalid = "" if status.policy.valid else f"; a newer policy is invalid: {_first_line(status.policy.error)}"
     if lease is not None and not lease.holder:
         by = f" by {status.leader}" if last is not None and status.leader else ""
-        return f"{describe_no_leader(lease, ran + by)}{invalid}"
+        return f"{describe_no_leader(lease, ran + by, now)}{invalid}"
     leads = f"{_describe_leader(lease, now)}, " if lease is not None else ""
     return f"{leads}{ran}; {find_trouble(status, now) or describe_status(status)}{invalid}"
 
@@ -107,7 +110,9 @@ def _describe_leader(lease: LeaseStatus, now: datetime) -> str:
     ahead = timedelta(seconds=lease.ahead_seconds)
     behind = "behind" if ahead < timedelta(0) else "ahead of"
     clock = f" by its clock, which is {format_rest(abs(ahead))} {behind} the API server's" if ahead else ""
-    return f"{lease.holder} leads{since}{clock}"
+    is_silent = lease.renewed is not None and now - lease.renewed >= _RENEWAL
+    renewed = f", last renewed {ago(lease.renewed, now)}" if is_silent and lease.renewed is not None else ""
+    return f"{lease.holder} leads{since}{clock}{renewed}"
 
 
 def _first_line(text: str) -> str:
@@ -123,11 +128,12 @@ def slow_start_text(windows: SlowStartStatus) -> str:
     return f"Slow start: {', '.join(places)}. One that is full grows by one with each replacement that arrives."
 
 
-def describe_no_leader(lease: LeaseStatus, ran: str) -> str:
+def describe_no_leader(lease: LeaseStatus, ran: str, now: datetime) -> str:
     """Say in one line that nobody leads, or that this is not known; `ran` says when the last cycle was."""
     if lease.free_since is None and lease.error:
         return f"whether a controller runs is not known: {lease.error}; {ran}"
     known = " as far as this process knows" if lease.error else ""
     since = f" since {lease.free_since:%Y-%m-%d %H:%M:%SZ}" if lease.free_since is not None else ""
     why = f"; {lease.error}" if lease.error else ""
-    return f"no controller runs{known}: Lease free{since}, {ran}{why}"
+    held = f" (held by {lease.last_holder}, last renewed {ago(lease.renewed, now)})" if lease.renewed is not None else ""
+    return f"no controller runs{known}: Lease free{since}{held}, {ran}{why}"

@@ -94,11 +94,19 @@ def test_the_status_as_a_document(server: ApiServer, capsys: pytest.CaptureFixtu
     own = json.loads(text)
     assert own["lease"] is None
     assert entry.main(["status", "-o", "json"]) == Exit.FINE
-    held_lease = {"holder": "pod-1", "since": "2026-01-05T06:00:00Z", "freeSince": None, "aheadSeconds": 0, "error": ""}
+    held_lease = {
+        "holder": "pod-1",
+        "lastHolder": "",
+        "renewed": "2999-01-01T00:00:00Z",
+        "since": "2026-01-05T06:00:00Z",
+        "freeSince": None,
+        "aheadSeconds": 0,
+        "error": "",
+    }
     assert json.loads(capsys.readouterr().out) == {**own, "lease": held_lease}
     lead(server, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"})
     assert entry.main(["status", "-o", "json"]) == Exit.FINE
-    free = {"holder": "", "since": None, "freeSince": "2026-01-01T00:00:00Z", "aheadSeconds": 0, "error": ""}
+    free = {**held_lease, "holder": "", "renewed": None, "since": None, "freeSince": "2026-01-01T00:00:00Z"}
     assert json.loads(capsys.readouterr().out) == {**own, "lease": free}
     assert entry.main(["status", "-o", "yaml"]) == Exit.FINE
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "Status"
@@ -200,13 +208,15 @@ NOT_ALLOWED = (
         (
             [{**held(), "renewTime": "2026-01-05T09:00:00Z"}],
             -3700,
-            "no controller runs: Lease free since 2026-01-05 09:00:15Z, last cycle 1h ago by pod-1",
+            "no controller runs: Lease free since 2026-01-05 09:00:15Z (held by pod-1, last renewed)"
+            ", last cycle 1h ago by pod-1",
         ),
         *(
             (
                 [{**held(), "renewTime": "2026-01-05T09:00:00Z", "leaseDurationSeconds": written}],
                 -3700,
-                f"no controller runs: Lease free since 2026-01-05 {free}Z, last cycle 1h ago by pod-1",
+                f"no controller runs: Lease free since 2026-01-05 {free}Z (held by pod-1, last renewed)"
+                ", last cycle 1h ago by pod-1",
             )
             # As the processes that wait for it count: what is written up to ten minutes, else the usual 15 seconds.
             for written, free in ((600, "09:10:00"), (601, "09:00:15"), (2**31 - 1, "09:00:15"), (None, "09:00:15"))
@@ -243,7 +253,7 @@ def test_without_a_leader_no_controller_evicts_in_the_first_line(
     lead(server, *leases)
     assert entry.main(["status"]) == Exit.FINE
     shown = capsys.readouterr().out.splitlines()[0]
-    assert re.sub(r" \(\d+d ago\)", "", shown) == f"Controller: {line}"
+    assert re.sub(r" \(\d+d ago\)| \d+d ago(?=\))", "", shown) == f"Controller: {line}"
 
 
 def test_a_leader_that_renews_leads_whatever_this_machines_clock_says(
