@@ -35,6 +35,7 @@ class Acts:
     """The hash of the cluster policy in force."""
     policy_error: str = ""
     """Why the newest policy is not in force, "" if it is."""
+    policy_missing: bool = False
     policy_author: Author | None = NOBODY
     """None until it was read."""
 
@@ -99,7 +100,8 @@ def _find_others(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declare
     if following.policy != noted.policy or (noted.refused and not following.refused):
         yield Declared(EntryKind.POLICY_CHANGED, acts.policy_author or NOBODY, what=acts.policy)
     if following.refused and following.refused != noted.refused:
-        yield Declared(EntryKind.POLICY_REFUSED, acts.policy_author or NOBODY, what=acts.policy_error)
+        kind = EntryKind.POLICY_MISSING if acts.policy_missing else EntryKind.POLICY_REFUSED
+        yield Declared(kind, acts.policy_author or NOBODY, what=acts.policy_error)
 
 
 def _about(author: Author, of: str) -> Author:

@@ -212,6 +212,7 @@ def _find_declared(state: LoopState, event: LoopEvent, now: datetime) -> tuple[L
         written=in_force.written,
         policy=in_force.policy.cluster.hash,
         policy_error=in_force.policy_error,
+        policy_missing=in_force.policy_missing,
     )
     declared, noted = find_people(memory.noted, known, now)
     if noted != memory.noted:

@@ -132,6 +132,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
             hash=state.in_force.policy.cluster.hash,
             source=policy_source,
             valid=not state.in_force.policy_error,
+            missing=state.in_force.policy_missing,
             error=state.in_force.policy_error,
             interval_seconds=int(state.in_force.policy.interval.total_seconds()),
             teams_invalid=len(state.in_force.team_problems),

@@ -270,6 +270,7 @@ _TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
     EntryKind.APPROVED: lambda entry: f"plan {entry.what} approved by {_person(entry)}{_bounds(entry)}",
     EntryKind.POLICY_CHANGED: lambda entry: f"policy {entry.what} in force, changed by {_person(entry)}",
     EntryKind.POLICY_REFUSED: lambda entry: f"policy refused, changed by {_person(entry)}: {entry.what}",
+    EntryKind.POLICY_MISSING: lambda entry: f"no policy can be read, the last one stays in force: {entry.what}",
     EntryKind.LEADS: lambda entry: f"{entry.who} leads",
     EntryKind.ZONE_LOST: _zone_lost,
     EntryKind.ZONE_RETURNED: _returned,

@@ -85,12 +85,16 @@ class TeamPolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class PolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """The policy in force, without team policies. `valid` is false while a newer one is refused; `error` says why.
 
+    Then it is `missing` where there is no newer one, but none to be read any more. Where no controller runs, all that
+    is of the last cycle, and no policy is in force.
+
     `team_errors` are the first twenty namespaces whose team policy is not in force as written, of `teams_invalid`.
     """
 
     hash: Text
     source: str
     valid: bool
+    missing: bool = False
     error: str = ""
     interval_seconds: Number = 60
     teams_invalid: Number = 0
@@ -156,8 +160,8 @@ class RefusedEviction(CamelCaseStruct, frozen=True, kw_only=True):
 class LeaseStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """Who leads `since` when, by the Lease. `holder` is "" if nobody does, since `free_since`, or if that is not known.
 
-    `last_holder` is whose Lease has run out, "" where it was handed back. `renewed` is when the holder, or the last one,
-    has renewed it last, null where that is not known. `ahead_seconds` is by how much the leader's clock is ahead of the
+    `last_holder` is whose Lease has run out, "" where it was handed back. `renewed` is when the holder, or the last
+    one, has renewed it last, null where that is not known. `ahead_seconds` is by how much the leader's clock is ahead of the
     API server's, negative where it is behind. `error` says why the Lease cannot be read, or why this process does not
     lead, else "".
     """

@@ -36,6 +36,8 @@ class EntryKind(StrEnum):
     APPROVED = "Approved"
     POLICY_CHANGED = "PolicyChanged"
     POLICY_REFUSED = "PolicyRefused"
+    POLICY_MISSING = "PolicyMissing"
+    """There is no policy to read any more; the last one stays in force."""
     LEADS = "Leads"
     """A process began to lead."""
     ZONE_LOST = "ZoneLost"

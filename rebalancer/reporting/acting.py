@@ -76,6 +76,31 @@ def policy_source(status: StatusDocument) -> str:
     return status.policy.source if status.policy.valid else "the last valid one, kept in rebalancer-policy-valid"
 
 
+def runs(status: StatusDocument) -> bool:
+    """Return whether somebody leads, as far as that is known: else nothing goes on when a wait has ended."""
+    return status.lease is None or bool(status.lease.holder) or bool(status.lease.error)
+
+
+def _name_policy_problem(status: StatusDocument) -> str:
+    """Say in a few words what is wrong with the policy as written, or was in the last cycle."""
+    is_now = runs(status)
+    if status.policy.missing:
+        return "no policy can be read" if is_now else "no policy could be read in the last cycle"
+    return "a newer policy is invalid" if is_now else "a newer policy was invalid in the last cycle"
+
+
+def describe_policy_problem(status: StatusDocument) -> str:
+    """Say what is wrong with the policy as written, and which one is in force then; "" where it is that one."""
+    if status.policy.valid:
+        return ""
+    what = "No policy can be read" if status.policy.missing else "A newer policy is refused"
+    follows = "the last valid one stays in force"
+    if not runs(status):
+        what = "No policy could be read" if status.policy.missing else "A newer policy was refused"
+        what, follows = f"{what} in the last cycle", "no controller runs, and none starts without a valid one"
+    return f"{what}, {follows}: {status.policy.error}"
+
+
 def leaders_time(status: StatusDocument, now: datetime) -> datetime:
     """Return the time by the leader's clock, by which its status is; `now` is the API server's."""
     return now + timedelta(seconds=status.lease.ahead_seconds) if status.lease is not None else now
@@ -85,7 +110,7 @@ def describe_controller(status: StatusDocument, now: datetime) -> str:
     """Say in one line who leads and what the controller does: without a leader nothing happens."""
     lease, last = status.lease, status.last_cycle
     ran = f"last cycle {ago(last, now)}" if last is not None else "no cycle yet"
-    invalid = "" if status.policy.valid else f"; a newer policy is invalid: {_first_line(status.policy.error)}"
+    invalid = "" if status.policy.valid else f"; {_name_policy_problem(status)}: {_first_line(status.policy.error)}"
     if lease is not None and not lease.holder:
         by = f" by {status.leader}" if last is not None and status.leader else ""
         return f"{describe_no_leader(lease, ran + by, now)}{invalid}"
@@ -135,5 +160,7 @@ def describe_no_leader(lease: LeaseStatus, ran: str, now: datetime) -> str:
     known = " as far as this process knows" if lease.error else ""
     since = f" since {lease.free_since:%Y-%m-%d %H:%M:%SZ}" if lease.free_since is not None else ""
     why = f"; {lease.error}" if lease.error else ""
-    held = f" (held by {lease.last_holder}, last renewed {ago(lease.renewed, now)})" if lease.renewed is not None else ""
+    held = (
+        f" (held by {lease.last_holder}, last renewed {ago(lease.renewed, now)})" if lease.renewed is not None else ""
+    )
     return f"no controller runs{known}: Lease free{since}{held}, {ran}{why}"

@@ -194,6 +194,7 @@ def seen(line: str) -> str:
 
 
 FREE = {"holderIdentity": "", "leaseDurationSeconds": 1}
+LAPSED = " (held by pod-1, last renewed), last cycle 1h ago by pod-1"
 FREED = {**FREE, "renewTime": "2026-01-05T09:00:00Z"}
 NOT_ALLOWED = (
     "not allowed to get Lease rebalancer-system/rebalancer; the ClusterRole rebalancer-view has the right; "
@@ -208,15 +209,13 @@ NOT_ALLOWED = (
         (
             [{**held(), "renewTime": "2026-01-05T09:00:00Z"}],
             -3700,
-            "no controller runs: Lease free since 2026-01-05 09:00:15Z (held by pod-1, last renewed)"
-            ", last cycle 1h ago by pod-1",
+            "no controller runs: Lease free since 2026-01-05 09:00:15Z" + LAPSED,
         ),
         *(
             (
                 [{**held(), "renewTime": "2026-01-05T09:00:00Z", "leaseDurationSeconds": written}],
                 -3700,
-                f"no controller runs: Lease free since 2026-01-05 {free}Z (held by pod-1, last renewed)"
-                ", last cycle 1h ago by pod-1",
+                f"no controller runs: Lease free since 2026-01-05 {free}Z{LAPSED}",
             )
             # As the processes that wait for it count: what is written up to ten minutes, else the usual 15 seconds.
             for written, free in ((600, "09:10:00"), (601, "09:00:15"), (2**31 - 1, "09:00:15"), (None, "09:00:15"))

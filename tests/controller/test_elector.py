@@ -245,7 +245,9 @@ def test_a_lease_that_was_not_handed_back_is_waited_for_with_a_word() -> None:
     with capture_logs() as logs:
         for _ in range(3):
             candidate.take_part()
-    assert [(entry["event"], entry["holder"]) for entry in logs] == [("waiting for a Lease that was not handed back", "dead")]
+    assert [(entry["event"], entry["holder"]) for entry in logs] == [
+        ("waiting for a Lease that was not handed back", "dead")
+    ]
 
 
 def test_what_was_never_read_is_not_known() -> None:

@@ -33,7 +33,7 @@ from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.words import constraint_name, format_duration, limit_name, plural, shorten_keys
-from rebalancer.reporting.acting import policy_source, slow_start_text
+from rebalancer.reporting.acting import describe_policy_problem, policy_source, runs, slow_start_text
 from rebalancer.reporting.headline import (
     Headline,
     Sign,
@@ -41,7 +41,6 @@ from rebalancer.reporting.headline import (
     approval_title,
     headlines,
     hold_sentence,
-    runs,
 )
 from rebalancer.reporting.standing import standing_sentences, standing_title
 
@@ -350,11 +349,7 @@ class PageView:
         """What is wrong with the policy, the rights and replacements."""
         status = self._page.status
         return [
-            *(
-                f"A newer policy is refused, the last valid one stays in force: {status.policy.error}".split("\n")
-                if not status.policy.valid
-                else []
-            ),
+            *(describe_policy_problem(status).split("\n") if not status.policy.valid else []),
             *(
                 line
                 for team in status.policy.team_errors

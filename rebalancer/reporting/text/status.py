@@ -10,14 +10,19 @@ from rebalancer.model.moments import seconds_between
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, format_rest, plural
-from rebalancer.reporting.acting import describe_controller, policy_source, slow_start_text
+from rebalancer.reporting.acting import (
+    describe_controller,
+    describe_policy_problem,
+    policy_source,
+    runs,
+    slow_start_text,
+)
 from rebalancer.reporting.headline import (
     Sign,
     approval_sentences,
     approval_title,
     headlines,
     hold_sentence,
-    runs,
     wait_sentence,
 )
 from rebalancer.reporting.standing import standing_sentences, standing_title
@@ -126,7 +131,7 @@ def _problems(status: StatusDocument) -> Iterator[str]:
     if more > 0:
         yield f"Admission control refused {plural(more, 'more eviction')}; --output json lists them."
     if not status.policy.valid:
-        yield from f"A newer policy is refused, the last valid one stays in force: {status.policy.error}".split("\n")
+        yield from describe_policy_problem(status).split("\n")
     for team in status.policy.team_errors:
         yield from f"Team policy of {team.namespace}: {team.error}".split("\n")
     if status.forbidden_kinds:
