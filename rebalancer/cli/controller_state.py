@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -26,6 +27,7 @@ from rebalancer.reporting.acting import (
     describe_controller,
     describe_mode,
     describe_no_leader,
+    find_idle,
     leaders_time,
     runs,
 )
@@ -123,22 +125,28 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
     except (ClusterError, CliError):
         unread = "its status cannot be read"
 
+    @cache
+    def lease() -> LeaseStatus:
+        return read_lease(transport, namespace)
+
     def describe() -> str:
         if unread:
-            lease = read_lease(transport, namespace)
             by_mode = f"{describe_mode(mode)}; {unread}"
-            return by_mode if lease.holder else describe_no_leader(lease, unread, transport.now())
+            return by_mode if lease().holder else describe_no_leader(lease(), unread, transport.now())
         if status is None or status.last_cycle is None:
             return (
                 f"no controller has run in namespace {namespace}, and nothing is known of another one "
                 "(--controller-namespace says where it runs)"
             )
-        known = structs.replace(status, lease=read_lease(transport, namespace))
+        known = structs.replace(status, lease=lease())
         return describe_controller(known, leaders_time(known, transport.now()))
 
-    if status is None or unread:
-        return Acting(describe)
-    return Acting(describe, status, memory)
+    if unread:
+        return Acting(describe, find_idle=lambda: find_idle(mode, lease(), knows_approvals=False))
+    if status is None:
+        return Acting(describe, find_idle=lambda: "no controller runs")
+    own = Mode(status.mode)
+    return Acting(describe, status, memory, find_idle=lambda: find_idle(own, lease()))
 
 
 class MapPolicy(NamedTuple):

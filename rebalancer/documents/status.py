@@ -161,9 +161,9 @@ class LeaseStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """Who leads `since` when, by the Lease. `holder` is "" if nobody does, since `free_since`, or if that is not known.
 
     `last_holder` is whose Lease has run out, "" where it was handed back. `renewed` is when the holder, or the last
-    one, has renewed it last, null where that is not known. `ahead_seconds` is by how much the leader's clock is ahead of the
-    API server's, negative where it is behind. `error` says why the Lease cannot be read, or why this process does not
-    lead, else "".
+    one, has renewed it last, null where that is not known. `ahead_seconds` is by how much the leader's clock is ahead
+    of the API server's, negative where it is behind. `error` says why the Lease cannot be read, or why this process
+    does not lead, else "".
     """
 
     holder: str = ""

@@ -38,6 +38,19 @@ def describe_mode(mode: Mode) -> str:
     return _ACTING[mode]
 
 
+def find_idle(mode: Mode, lease: LeaseStatus | None = None, *, knows_approvals: bool = True) -> str:
+    """Say why a controller in a mode moves nothing of what a plan lets go, "" where it does.
+
+    Its stored status says what is approved; without that, or of a file of a cluster, nothing is known to be.
+    """
+    if lease is not None and not lease.holder:
+        is_unknown = lease.free_since is None and lease.error
+        return "whether a controller runs is not known" if is_unknown else "no controller runs"
+    if mode == Mode.APPROVE and not knows_approvals:
+        return "mode Approve moves only what is approved"
+    return "mode Observe moves none" if mode == Mode.OBSERVE else ""
+
+
 def describe_status(status: StatusDocument) -> str:
     """Say in one line what a controller with this status does, and what keeps it from evicting."""
     if status.paused is not None and status.paused.error:
