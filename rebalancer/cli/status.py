@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec import structs
 
-from rebalancer.adapters.kubernetes.configmaps import STATUS
+from rebalancer.adapters.kubernetes.configmaps import STATUS, ControlMap, find_pause
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.cli.controller_state import read_lease, read_status, warn_of_clock
 from rebalancer.cli.elsewhere import list_elsewhere, repeat_command
@@ -21,8 +21,8 @@ from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import find_layout
 from rebalancer.documents.document import to_json, to_yaml
-from rebalancer.documents.status import StatusDocument
-from rebalancer.reporting.acting import describe_controller, find_trouble, leaders_time
+from rebalancer.documents.status import StatusDocument, pause_status
+from rebalancer.reporting.acting import describe_controller, find_trouble, leaders_time, runs
 from rebalancer.reporting.text.status import status_lines, status_text
 
 _INTERVAL = 2.0
@@ -108,8 +108,24 @@ def _read(transport: Transport, namespace: str, args: argparse.Namespace) -> Sta
     if status is None:
         elsewhere = list_elsewhere(transport, STATUS, namespace, repeat_command(args, "status"))
         raise CliError(f"no controller has written a status in namespace {namespace}", *elsewhere)
-    status = structs.replace(status, lease=read_lease(transport, namespace))
+    status = _with_pause(transport, namespace, structs.replace(status, lease=read_lease(transport, namespace)))
     return structs.replace(status, page_command=find_page_command(transport, namespace, status, args))
+
+
+def _with_pause(transport: Transport, namespace: str, status: StatusDocument) -> StatusDocument:
+    """Return a status without a leader with the pause that stands now: the stored one is of the last cycle.
+
+    It is left as it is where the ConfigMap cannot be read.
+    """
+    if runs(status):
+        return status
+    try:
+        config_map = ControlMap(transport, namespace).read()
+    except ClusterError:
+        return status
+    pause = find_pause(config_map) if config_map is not None else None
+    stands = pause is not None and pause.holds(transport.now())
+    return structs.replace(status, paused=pause_status(pause if stands else None))
 
 
 def _show(status: StatusDocument, now: datetime, args: argparse.Namespace) -> str:

@@ -289,9 +289,10 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """The controller's status. `cluster` is what people call the cluster, "" where nobody has said it.
 
-    `leader` wrote it; `lease` says who leads now, null in the document that is stored. `page_port` is the port on which
-    the leader serves its page, null where it serves none; `page_command` opens it, "" where the leader is no pod of its
-    namespace, and in the document that is stored.
+    `paused` is the pause in force; where no controller runs, it is the one that stands for the next, as far as it can
+    be read. `leader` wrote it; `lease` says who leads now, null in the document that is stored. `page_port` is the port
+    on which the leader serves its page, null where it serves none; `page_command` opens it, "" where the leader is no
+    pod of its namespace, and in the document that is stored.
 
     `losses` are the first five zones that have lost nodes, whole zones first. `figures` are the numbers of the last
     cycle, null before it. `guards` is empty while no eviction waits for them.

@@ -188,6 +188,40 @@ def test_watching_shows_each_change_once(
 LEADS = "Controller: pod-1 leads since 2026-01-05 06:00:00Z, last cycle; "
 
 
+CONTROL = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-control"
+
+
+def test_without_a_leader_the_pause_is_that_which_stands(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """The stored one is of the last cycle: it may be over, and another may have been written since."""
+    stored = json.loads(written(working()))
+    show(server, json.dumps({**stored, "paused": {"until": None, "reason": "old", "by": "bob"}}))
+
+    def shown() -> tuple[str, object]:
+        assert entry.main(["status"]) == Exit.FINE
+        text = " ".join(capsys.readouterr().out.split())
+        assert entry.main(["status", "-o", "json"]) == Exit.FINE
+        return text, (json.loads(capsys.readouterr().out)["paused"] or {}).get("reason")
+
+    lead(server, FREED)
+    server.put(CONTROL, data={"pause.yaml": "reason: zone b\nby: alice\n"})
+    text, reason = shown()
+    said = "A pause by alice stands until somebody resumes (zone b): the next controller begins paused."
+    assert said in text
+    assert reason == "zone b"
+    server.put(CONTROL, data={})
+    text, reason = shown()
+    assert "ause" not in text
+    assert reason is None
+    server.put(CONTROL, data={"pause.yaml": "until: 2001-01-01T00:00:00Z\n"})
+    assert shown()[1] is None
+    server.answers["GET", CONTROL] = 403
+    assert shown()[1] == "old"
+    lead(server, held())
+    server.answers.pop(("GET", CONTROL))
+    server.put(CONTROL, data={})
+    assert shown()[1] == "old", "a controller that runs says itself what it has read"
+
+
 def seen(line: str) -> str:
     """Return a line without ages."""
     return re.sub(r" \(?\d+[smhd] ago\)?", "", line)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rebalancer.documents.phrases import ago, domains_text, proof_text
-from rebalancer.documents.status import ApprovalStatus, MoveEntry, StatusDocument
+from rebalancer.documents.status import ApprovalStatus, MoveEntry, PauseStatus, StatusDocument
 from rebalancer.model.moments import seconds_between
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
@@ -112,10 +112,19 @@ def _facts(status: StatusDocument) -> Iterator[str]:
         yield f"Rows left out, as the status would have been too large to store: {rows}."
     if status.slow_start is not None:
         yield slow_start_text(status.slow_start)
-    if status.paused is not None and status.paused.until is not None:
-        yield f"Paused until {status.paused.until:%Y-%m-%d %H:%M:%SZ}; rebalancer resume ends it."
-    elif status.paused is not None:
-        yield "Paused until somebody resumes; rebalancer resume ends it."
+    if status.paused is not None:
+        yield _pause_sentence(status.paused, is_led=runs(status))
+
+
+def _pause_sentence(pause: PauseStatus, *, is_led: bool) -> str:
+    """Say until when the pause lasts; where no controller runs, that it holds from the start of the next one."""
+    end = f"until {pause.until:%Y-%m-%d %H:%M:%SZ}" if pause.until is not None else "until somebody resumes"
+    if is_led:
+        return f"Paused {end}; rebalancer resume ends it."
+    by = f" by {pause.by}" if pause.by else ""
+    why = pause.error or pause.reason
+    stands = f"A pause{by} stands {end}{f' ({why})' if why else ''}"
+    return f"{stands}: the next controller begins paused. rebalancer resume ends it."
 
 
 def _problems(status: StatusDocument) -> Iterator[str]:
