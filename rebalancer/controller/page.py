@@ -114,7 +114,7 @@ class StatusPage:
             known = (
                 state if leads or lease is None or not lease.holder else replace(state, cycle=None, memory=NO_MEMORY)
             )
-            status = status_document(known, leader, self._identity.policy_source)
+            status = status_document(known, leader, self._identity.policy_source, self._now() if leads else None)
             source = self._find_source(state, findings) if leads else None
         status = structs.replace(status, lease=lease)
         if lease is not None and not lease.holder:  # the stored one is of the last cycle

@@ -64,14 +64,16 @@ _LEAST_STATUS: Final = 24 * 1024
 _log = structlog.get_logger("rebalancer")
 
 
-def status_documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:
+def status_documents(
+    state: LoopState, identity: str, policy_source: str, as_of: datetime | None = None
+) -> tuple[Document, ...]:
     """Return the documents to store, the most important first: the others are left out if there is no space.
 
     That is the memory, then a plan that a person is asked to approve. The status fits beside these: it loses its map
     before a plan is left out, then rows.
     """
     memory = Document(MEMORY_KEY, memory_text(state.memory))
-    cycle, status = state.cycle, status_document(state, identity, policy_source)
+    cycle, status = state.cycle, status_document(state, identity, policy_source, as_of)
     capacity = STATUS_BYTES - len(memory.text.encode())
     if cycle is None:
         return memory, Document(STATUS_KEY, fit_status(status, None, capacity))
@@ -99,8 +101,10 @@ def read_memory(text: str, policy: Policy, now: datetime) -> Memory:
     return structs.replace(NO_MEMORY, sent=(SentRequest(now),) * min(policy.budgets.per_minute.value, _MOST_SENT))
 
 
-def status_document(state: LoopState, identity: str, policy_source: str) -> StatusDocument:
-    """Return the status of a process by its loop's state."""
+def status_document(
+    state: LoopState, identity: str, policy_source: str, as_of: datetime | None = None
+) -> StatusDocument:
+    """Return the status of a process by its loop's state; `as_of` is now, None where that is not to be said."""
     cycle = state.cycle
     moves = state.memory.moves
     numbers = add_numbers(cycle.numbers.values()) if cycle else PlanNumbers()
@@ -111,6 +115,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         paused=pause_status(state.in_force.pause),
         leader=identity,
         page_port=state.process.page_port,
+        as_of=as_of,
         last_cycle=cycle.context.now if cycle else None,
         stale=cycle.context.stale if cycle else "",
         breaker=breaker_status(cycle.context.breaker if cycle else CLOSED, moves),

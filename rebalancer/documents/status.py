@@ -294,6 +294,9 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     on which the leader serves its page, null where it serves none; `page_command` opens it, "" where the leader is no
     pod of its namespace, and in the document that is stored.
 
+    It is what its process knew at `as_of`, null where that is not said: what has happened since, such as another cycle,
+    is not in it.
+
     `losses` are the first five zones that have lost nodes, whole zones first. `figures` are the numbers of the last
     cycle, null before it. `guards` is empty while no eviction waits for them.
     `waits` are the first twenty repairs that do not go on, those first that go on next; `holds` is what keeps evictions
@@ -315,6 +318,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     lease: LeaseStatus | None = None
     page_port: int | None = None
     page_command: str = ""
+    as_of: datetime | None = None
     last_cycle: datetime | None
     stale: str
     breaker: BreakerStatus

@@ -28,6 +28,9 @@ _ACTING: Final = {
 _RENEWAL: Final = timedelta(seconds=5)
 """A leader that runs renews the Lease more often than this, by default every 2 seconds."""
 
+_FRESH: Final = timedelta(seconds=3)
+"""What is not older than this is as of now to whoever reads it."""
+
 _LATE_INTERVALS: Final = 5
 _LATE: Final = timedelta(minutes=2)
 """A leader is late whose last cycle is longer ago than this and than several intervals: planning takes time, too."""
@@ -128,7 +131,9 @@ def describe_controller(status: StatusDocument, now: datetime) -> str:
         by = f" by {status.leader}" if last is not None and status.leader else ""
         return f"{describe_no_leader(lease, ran + by, now)}{invalid}"
     leads = f"{_describe_leader(lease, now)}, " if lease is not None else ""
-    return f"{leads}{ran}; {find_trouble(status, now) or describe_status(status)}{invalid}"
+    is_old = status.as_of is not None and now - status.as_of >= _FRESH
+    known = f", as of {ago(status.as_of, now)}" if is_old and status.as_of is not None else ""
+    return f"{leads}{ran}{known}; {find_trouble(status, now) or describe_status(status)}{invalid}"
 
 
 def find_trouble(status: StatusDocument, now: datetime) -> str:

@@ -156,6 +156,17 @@ def test_a_leader_that_is_silent_is_seen_to_be() -> None:
     assert text.startswith(f"Controller: no controller runs: {since}, last cycle 12s ago by {STATUS.leader}\n")
 
 
+def test_what_is_old_says_as_of_when_it_is() -> None:
+    """The controller may have ended another cycle since; without one, the last cycle is the age of all."""
+    for seconds, said in ((2, ""), (9, ", as of 9s ago")):
+        status = structs.replace(STATUS, as_of=NOW - timedelta(seconds=seconds))
+        led = structs.replace(status, lease=LeaseStatus(holder=STATUS.leader))
+        assert f"last cycle 12s ago{said}; mode Evict: the controller evicts" in status_text(led, NOW)
+    stored = structs.replace(STATUS, as_of=NOW - timedelta(seconds=9))
+    free = structs.replace(stored, lease=LeaseStatus(free_since=NOW))
+    assert f"last cycle 12s ago by {STATUS.leader}\n" in status_text(free, NOW)
+
+
 def test_each_wait_has_its_end_and_what_follows() -> None:
     """A time from now with its date, the event where no time can be known, or that it does not end by itself."""
     text = status_text(STATUS, NOW)
