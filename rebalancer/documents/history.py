@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName
+from rebalancer.documents.phrases import took_text
 from rebalancer.history.trend import Trend
 from rebalancer.model.history import UNKNOWN, Entry, EntryKind
 from rebalancer.model.moves import MoveState
@@ -39,13 +40,14 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     is Refused, one whose pod was gone before is Gone.
 
     Of a move, `to` are the domains in which its replacement was predicted, `replacementNode` is the node that it got,
-    and `outcome` the state in which the move has ended. `what` is what is violated, why it is not required any more,
-    the zone, the hash of the policy or plan, or the reason for a pause, which ends by itself at `until`. `who` leads or
-    has paused, resumed, approved or changed the policy: as declared by the command that did it, if `declared`, else a
-    process, the field manager that Kubernetes has noted of the change, or "unknown" where it has noted none. The field
-    manager is in `manager`, too, and `since` is the time that Kubernetes has noted. Of the approval of a whole plan
-    `number` and `until` are its bounds. In mode Approve `approval` is the hash of the plan by whose approval a move was
-    requested.
+    and `outcome` the state in which the move has ended; `readyAt` is when the replacement became Ready, until when the
+    move lasted, null where only the leader has observed it, maybe long after. `what` is what is violated, why it is not
+    required any more, the zone, the hash of the policy or plan, or the reason for a pause, which ends by itself at
+    `until`. `who` leads or has paused, resumed, approved or changed the policy: as declared by the command that did it,
+    if `declared`, else a process, the field manager that Kubernetes has noted of the change, or "unknown" where it has
+    noted none. The field manager is in `manager`, too, and `since` is the time that Kubernetes has noted. Of the
+    approval of a whole plan `number` and `until` are its bounds. In mode Approve `approval` is the hash of the plan by
+    whose approval a move was requested.
     """
 
     seq: Number
@@ -64,6 +66,7 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     replacement_node: str = ""
     outcome: str = ""
     since: datetime | None = None
+    ready_at: datetime | None = None
     seconds: Number | None = None
     until: datetime | None = None
     who: str = ""
@@ -145,7 +148,8 @@ def history_entry(entry: Entry) -> HistoryEntry:
         replacement_node=entry.replacement_node,
         outcome=entry.outcome,
         since=_moment(entry.since) if entry.since else None,
-        seconds=max(0, entry.at - entry.since) if entry.since and entry.kind in _LASTING else None,
+        ready_at=_moment(entry.ready) if entry.ready else None,
+        seconds=max(0, (entry.ready or entry.at) - entry.since) if entry.since and entry.kind in _LASTING else None,
         until=_moment(entry.until) if entry.until else None,
         who=_find_actor(entry),
         declared=_is_declared(entry),
@@ -182,7 +186,9 @@ def entry_text(entry: Entry) -> str:
 def _moved(entry: Entry) -> str:
     replacement = f" on {entry.replacement_node}" if entry.replacement_node else ""
     predicted = f" in {entry.to}" if entry.to else ""
-    after = f"after {_lasted(entry)}"
+    ready = _moment(entry.ready) if entry.ready else None
+    took = took_text(entry.outcome, _moment(entry.since), _moment(entry.at), ready)
+    after = f"after {took if entry.since else 'an unknown time'}"
     endings: Mapping[str, str] = {
         MoveState.VERIFIED: f"the replacement{replacement} is Ready as predicted{predicted}, {after}",
         MoveState.INEFFECTIVE: f"the replacement{replacement} is Ready, but not as predicted{predicted}, {after}",

@@ -57,8 +57,9 @@ class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """One move of the controller; `overdue` is why its replacement is missing or does not run, "" if it is not late.
 
     `to` are the domains that its replacement was predicted in, by topology key; `reason` is what the eviction repairs.
-    `requested_at` is when it began; it has ended in `since` where its state is an end. `usual` is how long the last
-    moves of the workload took, null of a move that has ended, or where nothing is known.
+    `requested_at` is when it began; that it has ended was seen at `since` where its state is an end, and `ready_at` is
+    when its replacement became Ready, null where that is not known. `usual` is how long the last moves of the workload
+    took, null of a move that has ended, or where nothing is known.
     """
 
     namespace: Text
@@ -72,6 +73,7 @@ class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
     to: Mapping[str, LikelyDomains] = {}
     reason: str = ""
     requested_at: datetime | None = None
+    ready_at: datetime | None = None
     usual: Usual | None = None
 
 
@@ -429,6 +431,7 @@ def move_entry(move: Move, usual: Usual | None = None) -> MoveEntry:
         to=likely_domains(move.targets),
         reason=move.cause,
         requested_at=move.requested_at,
+        ready_at=move.ready_at or None,
         usual=usual,
     )
 

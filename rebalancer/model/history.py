@@ -101,6 +101,8 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The state in which a move has ended."""
     since: int = field(default=0, name="b")
     """When what has ended began: a move was requested, a violation observed; 0 if that is not known."""
+    ready: int = field(default=0, name="i")
+    """Of a move: when its replacement became Ready, 0 where only a snapshot says that it is."""
     until: int = field(default=0, name="l")
     """When a pause, or the approval of a whole plan, ends by itself, 0 if it does not."""
     who: str = field(default="", name="a")

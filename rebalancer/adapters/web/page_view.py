@@ -24,7 +24,7 @@ from rebalancer.documents.map import NodeState
 from rebalancer.documents.nodes import NodeEntry
 from rebalancer.documents.overview import ROWS, VIOLATIONS, FacetEntry, RowState, WorkloadRow
 from rebalancer.documents.page import PageDocument
-from rebalancer.documents.phrases import ago, domains_text, from_now
+from rebalancer.documents.phrases import ago, domains_text, from_now, took_text
 from rebalancer.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.documents.status import MoveEntry
 from rebalancer.documents.waits import LikelyDomains, RepairWait, Usual, shorten
@@ -753,7 +753,8 @@ class PageView:
 
     def _past(self, move: MoveEntry) -> Past:
         good = move.state == MoveState.VERIFIED
-        took = format_duration(move.since - move.requested_at) if move.requested_at is not None else ""
+        began = move.requested_at
+        took = took_text(move.state, began, move.since, move.ready_at) if began is not None else ""
         what = f"{move.namespace}/{move.pod} {_route(move.node, move.to)}"
         detail = ", ".join(filter(None, (move.state, move.reason)))
         return Past(move.since, self._when(move.since), Sign.GOOD if good else Sign.NONE, what, detail, took)

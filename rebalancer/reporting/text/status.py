@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from rebalancer.documents.phrases import ago, domains_text, proof_text
+from rebalancer.documents.phrases import ago, domains_text, proof_text, took_text
 from rebalancer.documents.status import ApprovalStatus, MoveEntry, PauseStatus, StatusDocument
-from rebalancer.model.moments import seconds_between
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, format_rest, plural
@@ -158,7 +157,7 @@ def _move(move: MoveEntry, now: datetime) -> tuple[str, ...]:
     if move.usual is not None:
         age += f" (usually {format_duration(timedelta(seconds=move.usual.median))} in all)"
     elif move.requested_at is not None and move.state == MoveState.VERIFIED:
-        age += f", took {format_duration(timedelta(seconds=seconds_between(move.requested_at, move.since)))}"
+        age += f", took {took_text(move.state, move.requested_at, move.since, move.ready_at)}"
     to = domains_text(move.to) if move.to else ""
     return f"{move.namespace}/{move.pod}", workload, move.node, to, move.reason, state, age
 

@@ -37,6 +37,7 @@ def move(number: int, state: str, ago: timedelta) -> MoveEntry:
         to={"topology.kubernetes.io/zone": LikelyDomains(values=("c",))},
         reason="SkewViolated",
         requested_at=NOW - ago - timedelta(seconds=31),
+        ready_at=NOW - ago if state == "verified" else None,
         usual=Usual(low=20, median=31, high=40, of=4) if state == "pending" else None,
     )
 
