@@ -12,7 +12,14 @@ from rebalancer.model.moves import MoveState
 from rebalancer.model.words import format_duration, plural
 
 _BY_PEOPLE: Final = frozenset(
-    {EntryKind.PAUSED, EntryKind.RESUMED, EntryKind.APPROVED, EntryKind.POLICY_CHANGED, EntryKind.POLICY_REFUSED}
+    {
+        EntryKind.PAUSED,
+        EntryKind.RESUMED,
+        EntryKind.APPROVED,
+        EntryKind.APPROVAL_ENDED,
+        EntryKind.POLICY_CHANGED,
+        EntryKind.POLICY_REFUSED,
+    }
 )
 _NEVER_EVICTED: Final = frozenset({MoveState.REFUSED, MoveState.GONE})
 _LASTING: Final = frozenset(
@@ -46,8 +53,10 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     `until`. `who` leads or has paused, resumed, approved or changed the policy: as declared by the command that did it,
     if `declared`, else a process, the field manager that Kubernetes has noted of the change, or "unknown" where it has
     noted none. The field manager is in `manager`, too, and `since` is the time that Kubernetes has noted. Of the
-    approval of a whole plan `number` and `until` are its bounds. In mode Approve `approval` is the hash of the plan by
-    whose approval a move was requested.
+    approval of a whole plan `number` and `until` are its bounds. Of one that has ended, `cause` says why, `number` how
+    many evictions were left, and `who` is empty unless somebody has withdrawn it. Of a right to evict that is missing
+    or there again, `what` are namespaces and `number` counts them. In mode Approve `approval` is the hash of the plan
+    by whose approval a move was requested.
     """
 
     seq: Number
@@ -251,6 +260,12 @@ def _bounds(entry: Entry) -> str:
     return f" with its later steps: up to {plural(entry.number, 'eviction')} until {until}"
 
 
+def _approval_ended(entry: Entry) -> str:
+    by = f", by {_person(entry)}" if entry.who else ""
+    left = f"with {plural(entry.number, 'eviction')} left"
+    return f"the approval of plan {entry.what} with its later steps has ended, {left}: {entry.cause}{by}"
+
+
 def _zone_lost(entry: Entry) -> str:
     held = f": it had {plural(entry.number, 'node')} with {plural(entry.above, 'pod')}" if entry.number else ""
     return f"{entry.what} is lost{held}"
@@ -277,6 +292,9 @@ _TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
     EntryKind.POLICY_CHANGED: lambda entry: f"policy {entry.what} in force, changed by {_person(entry)}",
     EntryKind.POLICY_REFUSED: lambda entry: f"policy refused, changed by {_person(entry)}: {entry.what}",
     EntryKind.POLICY_MISSING: lambda entry: f"no policy can be read, the last one stays in force: {entry.what}",
+    EntryKind.APPROVAL_ENDED: _approval_ended,
+    EntryKind.RIGHT_MISSING: lambda entry: f"the controller has no right to evict in {entry.what}",
+    EntryKind.RIGHT_GRANTED: lambda entry: f"the controller may evict in {entry.what} again",
     EntryKind.LEADS: lambda entry: f"{entry.who} leads",
     EntryKind.ZONE_LOST: _zone_lost,
     EntryKind.ZONE_RETURNED: _returned,

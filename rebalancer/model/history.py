@@ -34,10 +34,16 @@ class EntryKind(StrEnum):
     PAUSED = "Paused"
     RESUMED = "Resumed"
     APPROVED = "Approved"
+    APPROVAL_ENDED = "ApprovalEnded"
+    """The approval of a whole plan has ended: withdrawn, over, used up, or by what has changed."""
     POLICY_CHANGED = "PolicyChanged"
     POLICY_REFUSED = "PolicyRefused"
     POLICY_MISSING = "PolicyMissing"
     """There is no policy to read any more; the last one stays in force."""
+    RIGHT_MISSING = "RightMissing"
+    """The controller's account may not evict where something is to be evicted."""
+    RIGHT_GRANTED = "RightGranted"
+    """It may again."""
     LEADS = "Leads"
     """A process began to lead."""
     ZONE_LOST = "ZoneLost"
@@ -88,7 +94,7 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     what: str = field(default="", name="m")
     """What is violated, why it is not required, the name of a zone, a policy's or plan's hash, or what is wrong."""
     cause: str = field(default="", name="y")
-    """What caused a violation, or why a pod was moved."""
+    """What caused a violation, why a pod was moved, or why an approval has ended."""
     pod: str = field(default="", name="p")
     uid: str = field(default="", name="u")
     node: str = field(default="", name="f")
@@ -111,7 +117,8 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     number: int = field(default=0, name="c")
     """How many workloads a violation concerns or are violated in a sample, entries were dropped, nodes a zone had.
 
-    Of the approval of a whole plan: how many evictions it allows.
+    Of the approval of a whole plan: how many evictions it allows, or at its end, allowed still. Of a right: how many
+    namespaces it is about.
     """
     above: int = field(default=0, name="h")
     """Of a sample: how many pods are above the bounds of their domains. Of a lost zone: how many pods it held."""
@@ -139,6 +146,8 @@ class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The identity of the approval of a whole plan that was written last."""
     policy: str = ""
     """The hash of the cluster policy in force."""
+    lacking: tuple[str, ...] = ()
+    """Namespaces in which the right to evict was missing, as reported."""
     refused: str = ""
     """A token of what is wrong with the newest policy, "" where it is in force."""
     open: tuple[tuple[str, int], ...] = ()

@@ -81,6 +81,8 @@ _PAST_SIGNS: Final[Mapping[str, Sign]] = {
     EntryKind.SATISFIED: Sign.GOOD,
     EntryKind.PAUSED: Sign.PAUSE,
     EntryKind.POLICY_REFUSED: Sign.NONE,
+    EntryKind.POLICY_MISSING: Sign.NONE,
+    EntryKind.RIGHT_MISSING: Sign.NONE,
     EntryKind.DROPPED: Sign.NONE,
 }
 """The sign of an entry of the history; a note of every other, but for a move, whose sign its outcome decides."""
