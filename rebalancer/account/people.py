@@ -113,7 +113,9 @@ def _find_pause(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declared
         )
     else:  # a pause that is still there has ended by its time
         ended_by = _about(author, noted.pause) if acts.pause is None else None
-        yield Declared(EntryKind.RESUMED, ended_by, since=noted.paused_at)
+        until = acts.pause.until if acts.pause is not None else None
+        ended_at = seconds_of(until) if until is not None else 0
+        yield Declared(EntryKind.RESUMED, ended_by, since=noted.paused_at, until=ended_at)
 
 
 def _find_others(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declared]:

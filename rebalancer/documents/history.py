@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName
-from rebalancer.documents.phrases import took_text
+from rebalancer.documents.phrases import SEEN_LATER
 from rebalancer.history.trend import Trend
 from rebalancer.model.history import UNKNOWN, Entry, EntryKind
 from rebalancer.model.moves import MoveState
@@ -39,24 +39,24 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """One thing that has happened, and `text`, which says it in a line.
 
     `seq` increases strictly over all leaders. `at` is when the leader observed it; what has ended lasted from `since`
-    until then, `seconds`. `namespace`, `workload`, `pod`, `uid`, `node` (that the pod left) and `cause` are what it
-    concerns; of a violation of several workloads `others` are those after the first, as many as an entry takes, and
-    `number` counts all.
+    until then, `seconds`. It may have ended before then where `atMost`: nobody led, and nothing says when. `namespace`,
+    `workload`, `pod`, `uid`, `node` (that the pod left) and `cause` are what it concerns; of a violation of several
+    workloads `others` are those after the first, as many as an entry takes, and `number` counts all.
 
     `kind` is Moved of an eviction that took place, by whatever outcome. A request that was refused or not carried out
     is Refused, one whose pod was gone before is Gone.
 
     Of a move, `to` are the domains in which its replacement was predicted, `replacementNode` is the node that it got,
     and `outcome` the state in which the move has ended; `readyAt` is when the replacement became Ready, until when the
-    move lasted, null where only the leader has observed it, maybe long after. `what` is what is violated, why it is not
-    required any more, the zone, the hash of the policy or plan, or the reason for a pause, which ends by itself at
-    `until`. `who` leads or has paused, resumed, approved or changed the policy: as declared by the command that did it,
-    if `declared`, else a process, the field manager that Kubernetes has noted of the change, or "unknown" where it has
-    noted none. The field manager is in `manager`, too, and `since` is the time that Kubernetes has noted. Of the
-    approval of a whole plan `number` and `until` are its bounds. Of one that has ended, `cause` says why, `number` how
-    many evictions were left, and `who` is empty unless somebody has withdrawn it. Of a right to evict that is missing
-    or there again, `what` are namespaces and `number` counts them. In mode Approve `approval` is the hash of the plan
-    by whose approval a move was requested.
+    move lasted, null where that is not known. `what` is what is violated, why it is not required any more, the zone,
+    the hash of the policy or plan, or the reason for a pause, which ends by itself at `until`. `who` leads or has
+    paused, resumed, approved or changed the policy: as declared by the command that did it, if `declared`, else a
+    process, the field manager that Kubernetes has noted of the change, or "unknown" where it has noted none. The field
+    manager is in `manager`, too, and `since` is the time that Kubernetes has noted. Of the approval of a whole plan
+    `number` and `until` are its bounds. Of one that has ended, `cause` says why, `number` how many evictions were left,
+    and `who` is empty unless somebody has withdrawn it. Of a right to evict that is missing or there again, `what` are
+    namespaces and `number` counts them. In mode Approve `approval` is the hash of the plan by whose approval a move was
+    requested.
     """
 
     seq: Number
@@ -77,6 +77,7 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     since: datetime | None = None
     ready_at: datetime | None = None
     seconds: Number | None = None
+    at_most: bool = False
     until: datetime | None = None
     who: str = ""
     declared: bool = False
@@ -158,7 +159,8 @@ def history_entry(entry: Entry) -> HistoryEntry:
         outcome=entry.outcome,
         since=_moment(entry.since) if entry.since else None,
         ready_at=_moment(entry.ready) if entry.ready else None,
-        seconds=max(0, (entry.ready or entry.at) - entry.since) if entry.since and entry.kind in _LASTING else None,
+        seconds=_seconds(entry) if entry.since and entry.kind in _LASTING else None,
+        at_most=_is_seen_late(entry),
         until=_moment(entry.until) if entry.until else None,
         who=_find_actor(entry),
         declared=_is_declared(entry),
@@ -195,9 +197,7 @@ def entry_text(entry: Entry) -> str:
 def _moved(entry: Entry) -> str:
     replacement = f" on {entry.replacement_node}" if entry.replacement_node else ""
     predicted = f" in {entry.to}" if entry.to else ""
-    ready = _moment(entry.ready) if entry.ready else None
-    took = took_text(entry.outcome, _moment(entry.since), _moment(entry.at), ready)
-    after = f"after {took if entry.since else 'an unknown time'}"
+    after = f"after {_lasted(entry)}"
     endings: Mapping[str, str] = {
         MoveState.VERIFIED: f"the replacement{replacement} is Ready as predicted{predicted}, {after}",
         MoveState.INEFFECTIVE: f"the replacement{replacement} is Ready, but not as predicted{predicted}, {after}",
@@ -323,5 +323,19 @@ def _person(entry: Entry) -> str:
     return f"field manager {entry.manager}{at}"
 
 
+def _seconds(entry: Entry) -> int:
+    """Return how long what has ended has lasted; at most where only its observation is known."""
+    is_over_by_itself = entry.kind == EntryKind.RESUMED and entry.until
+    return max(0, (entry.ready or (entry.until if is_over_by_itself else entry.at)) - entry.since)
+
+
+def _is_seen_late(entry: Entry) -> bool:
+    """Return whether an end may have come long before it was observed, and nothing says when."""
+    return entry.late or (entry.kind == EntryKind.MOVED and entry.outcome in SEEN_LATER and not entry.ready)
+
+
 def _lasted(entry: Entry) -> str:
-    return format_duration(timedelta(seconds=max(0, entry.at - entry.since))) if entry.since else "an unknown time"
+    if not entry.since:
+        return "an unknown time"
+    lasted = format_duration(timedelta(seconds=_seconds(entry)))
+    return f"at most {lasted}" if _is_seen_late(entry) else lasted

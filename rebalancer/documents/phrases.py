@@ -84,7 +84,7 @@ class _Likely(Protocol):
     def more(self) -> int: ...
 
 
-_SEEN_LATER: Final = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE, MoveState.OVERTAKEN})
+SEEN_LATER: Final = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE, MoveState.OVERTAKEN})
 """Ends of a move that a snapshot shows, maybe long after: no leader may have looked in between."""
 
 
@@ -93,7 +93,7 @@ def took_text(outcome: str, began: datetime, seen: datetime, ready: datetime | N
     if ready is not None:
         return format_duration(ready - began)
     took = format_duration(timedelta(seconds=seconds_between(began, seen)))
-    return f"at most {took}" if outcome in _SEEN_LATER else took
+    return f"at most {took}" if outcome in SEEN_LATER else took
 
 
 def ago(moment: datetime, now: datetime) -> str:

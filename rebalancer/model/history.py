@@ -109,8 +109,10 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """When what has ended began: a move was requested, a violation observed; 0 if that is not known."""
     ready: int = field(default=0, name="i")
     """Of a move: when its replacement became Ready, 0 where only a snapshot says that it is."""
+    late: bool = field(default=False, name="z")
+    """Whether a leader has observed this end when it began to lead: it may have come long before."""
     until: int = field(default=0, name="l")
-    """When a pause, or the approval of a whole plan, ends by itself, 0 if it does not."""
+    """When a pause, or the approval of a whole plan, ends by itself, or has, 0 if it does not."""
     who: str = field(default="", name="a")
     """The process that leads, or whoever has paused, resumed, approved, changed the policy: declared, or UNKNOWN."""
     manager: str = field(default="", name="r")

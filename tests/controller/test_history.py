@@ -88,6 +88,7 @@ def test_the_next_leader_repeats_nothing() -> None:
     assert stored.outbox == first.memory.outbox
     second = led(stored, "pod-2")
     assert kinds(second)[4:] == ["Leads", "Resumed"]
+    assert history_entry(second.memory.outbox[-1]).at_most, "it may have ended long before this process led"
     seqs = [entry.seq for entry in second.memory.outbox]
     assert seqs == sorted(set(seqs))
 
@@ -188,6 +189,25 @@ def test_a_zone_that_is_lost_and_comes_back() -> None:
     zones = [(entry.kind, entry.what, entry.at - entry.since) for entry in state.memory.outbox if "Zone" in entry.kind]
     assert [zone[:2] for zone in zones] == [("ZoneLost", "zone c"), ("ZoneReturned", "zone c")]
     assert zones[1][2] == 120
+    assert not history_entry(state.memory.outbox[-1]).at_most
+    now = START + timedelta(minutes=4)
+    state, _ = step(state, CycleDue(snapshot=replace(without, taken_at=now)), now)
+    following = led(parse_memory(memory_text(state.memory)), "pod-2")
+    later = now + timedelta(minutes=5)
+    following, _ = step(following, CycleDue(snapshot=replace(whole, taken_at=later)), later)
+    (back,) = [one for one in following.memory.outbox[-3:] if one.kind == "ZoneReturned"]
+    assert history_entry(back).text == "zone c is back, after at most 5m"
+
+
+def test_a_pause_that_ended_while_nobody_led_lasted_until_its_end() -> None:
+    pause = Pause(by="alice", until=START + timedelta(minutes=2))
+    first = after(led(), PauseRead(pause=pause, author=NOBODY))
+    later = START + timedelta(minutes=9)
+    state = LoopState(in_force=InForce(policy=POLICY, policy_since=START), process=ProcessFacts(history_name="pod-2"))
+    state, _ = step(state, PauseRead(pause=pause, author=NOBODY), later)
+    state, _ = step(state, Leading(leads=True, memory=first.memory), later)
+    ended = history_entry(state.memory.outbox[-1])
+    assert (ended.text, ended.at_most, ended.seconds) == ("the pause ended by itself after 2m", False, 120)
 
 
 LIMIT = """

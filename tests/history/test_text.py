@@ -106,4 +106,4 @@ def test_a_move_lasts_until_its_replacement_was_ready_and_not_until_somebody_loo
     assert (document.seconds, document.ready_at) == (4, datetime.fromtimestamp(AT + 33, UTC))
     unknown = history_entry(structs.replace(seen_late, ready=0))
     assert unknown.text.endswith("is Ready as predicted in zone c, after at most 31s")
-    assert (unknown.seconds, unknown.ready_at) == (31, None)
+    assert (unknown.seconds, unknown.ready_at, unknown.at_most, document.at_most) == (31, None, True, False)
