@@ -10,7 +10,7 @@ from msgspec import structs
 
 from rebalancer.account.numbers import PlanNumbers, add_numbers
 from rebalancer.controller.account import find_account
-from rebalancer.controller.state import LoopState, find_windows
+from rebalancer.controller.state import InForce, LoopState, find_windows
 from rebalancer.documents.losses import loss_status
 from rebalancer.documents.memory import memory_text, parse_memory
 from rebalancer.documents.status import (
@@ -133,21 +133,25 @@ def status_document(
         waits=find_waits(account) if account else (),
         holds=_find_holds(state),
         refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),
-        policy=PolicyStatus(
-            hash=state.in_force.policy.cluster.hash,
-            source=policy_source,
-            valid=not state.in_force.policy_error,
-            missing=state.in_force.policy_missing,
-            error=state.in_force.policy_error,
-            interval_seconds=int(state.in_force.policy.interval.total_seconds()),
-            teams_invalid=len(state.in_force.team_problems),
-            team_errors=team_errors(state.in_force.team_problems),
-        ),
+        policy=_policy_status(state.in_force, policy_source),
         prevention=prevention_status(state.reported.prevention),
         forbidden_kinds=tuple(sorted(cycle.snapshot.unknown & OPTIONAL)) if cycle else (),
         missing_rights=tuple(sorted(state.queue.rights.missing))[:_MOST_NAMESPACES]
         if state.mode is not Mode.OBSERVE
         else (),
+    )
+
+
+def _policy_status(in_force: InForce, source: str) -> PolicyStatus:
+    return PolicyStatus(
+        hash=in_force.policy.cluster.hash,
+        source=source,
+        valid=not in_force.policy_error,
+        missing=in_force.policy_missing,
+        error=in_force.policy_error,
+        interval_seconds=int(in_force.policy.interval.total_seconds()),
+        teams_invalid=len(in_force.team_problems),
+        team_errors=team_errors(in_force.team_problems),
     )
 
 
