@@ -28,7 +28,7 @@ class Election(Struct, frozen=True, kw_only=True):
     renewed_at: float | None = None
     read_at: float | None = None
     saw_renewal: bool = False
-    """Whether the Lease was written between two reads that were close together: about when it was seen."""
+    """Whether the Lease was renewed between two reads that were close together: about when that was seen."""
 
     def leads(self, at: float) -> bool:
         return self.renewed_at is not None and at - self.renewed_at < self.deadline
@@ -38,8 +38,8 @@ def observe_lease(election: Election, record: LeaseRecord | None, at: float) -> 
     """Record the lease that was read."""
     if record is not None and record == election.seen:
         return structs.replace(election, read_at=at)
-    close = election.read_at is not None and at - election.read_at <= election.duration - election.deadline
-    saw = close and election.seen is not None and record is not None
+    close = election.read_at is not None and at - election.read_at <= election.duration / 2
+    saw = close and election.seen is not None and record is not None and record.renewed != election.seen.renewed
     return structs.replace(election, seen=record, seen_at=at, read_at=at, saw_renewal=saw)
 
 
