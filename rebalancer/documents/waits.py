@@ -203,7 +203,7 @@ def find_next_end(refusals: Iterable[Refusal], said: datetime | None) -> datetim
 def find_usual(moves: Iterable[Move], workloads: Sequence[Reference]) -> Usual | None:
     """Return how long the last moves of some workloads took, None where none has succeeded."""
     took = [
-        seconds_between(move.requested_at, move.changed_at)
+        seconds_between(move.requested_at, move.ready_at or move.changed_at)
         for move in moves
         if move.state is MoveState.VERIFIED and move.workload in workloads
     ]
