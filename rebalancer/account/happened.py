@@ -16,6 +16,7 @@ from rebalancer.admission.guards import GuardAnswer, GuardState, Verdict
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import Rights
 from rebalancer.admission.standing import Outcome
+from rebalancer.admission.written import NOT_READ, Written
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup, UnsettledDomain
 from rebalancer.assessment.causes import Causes, limit_token
@@ -25,7 +26,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.capacity.decision import CapacityDecision
 from rebalancer.capacity.requests import RequestChange
 from rebalancer.model.approvals import Proposal, StandingApproval
-from rebalancer.model.history import Author, EntryKind
+from rebalancer.model.history import NOBODY, Author, EntryKind
 from rebalancer.model.losses import DomainLoss
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import (
@@ -259,10 +260,11 @@ class WholeApproved(NamedTuple):
 
 
 class WholeEnded(NamedTuple):
-    """Such an approval has ended."""
+    """Such an approval has ended; `author` is who has withdrawn it, None where nobody has."""
 
     standing: StandingApproval
     why: str
+    author: Author | None = None
 
 
 class ApprovalProblem(NamedTuple):
@@ -349,7 +351,8 @@ class PauseChanged(NamedTuple):
 class Declared(NamedTuple):
     """People have said something, which is told once, whoever leads, and when it is known who.
 
-    `author` is None where nobody has: a pause has ended by its time. Times are in seconds, 0 where there is none.
+    `author` is None where nobody has, as a pause has ended by its time, or nothing says who: of a right. Times are in
+    seconds, 0 where there is none.
     """
 
     kind: EntryKind
@@ -685,10 +688,17 @@ def find_approvals(
         yield Approved(after)
 
 
-def find_whole(before: Outcome, after: Outcome) -> Iterator[WholeApproved | WholeEnded | ApprovalProblem]:
-    """Yield what has become of the approval of a whole plan, and why the one that is written approves nothing."""
+def find_whole(
+    before: Outcome, after: Outcome, written: Written = NOT_READ, author: Author = NOBODY
+) -> Iterator[WholeApproved | WholeEnded | ApprovalProblem]:
+    """Yield what has become of the approval of a whole plan, and why the one that is written approves nothing.
+
+    `author` has written what stands there now.
+    """
     if after.ended is not None:
-        yield WholeEnded(*after.ended)
+        standing, why = after.ended
+        is_withdrawn = written.is_read and written.id != standing.id
+        yield WholeEnded(standing, why, author if is_withdrawn else None)
     if after.begun and after.standing is not None:
         yield WholeApproved(after.standing)
     if after.problem and after.problem != before.problem:

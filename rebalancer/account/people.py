@@ -7,16 +7,21 @@ the next leader.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from msgspec import structs
 
 from rebalancer.account.happened import Declared
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.rights import Rights
 from rebalancer.admission.written import NOT_READ, Written
 from rebalancer.model.history import NOBODY, Author, EntryKind, Noted
 from rebalancer.model.moments import seconds_of
 from rebalancer.model.moves import make_token
+
+NO_RIGHTS: Final = Rights(everywhere=False)
+"""Nothing is known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,11 +40,17 @@ class Acts:
     """The hash of the cluster policy in force."""
     policy_error: str = ""
     """Why the newest policy is not in force, "" if it is."""
+    policy_missing: bool = False
+    rights: Rights = NO_RIGHTS
+    """Where the account may evict: somebody grants that, or takes it away."""
     policy_author: Author | None = NOBODY
     """None until it was read."""
 
 
 NO_ACTS: Final = Acts()
+
+_MOST_LACKING: Final = 50
+"""Namespaces without the right to evict that are stored."""
 
 
 def pause_token(pause: Pause) -> str:
@@ -53,11 +64,29 @@ def find_people(noted: Noted, acts: Acts, now: datetime) -> tuple[Sequence[Decla
         _note_pause(noted, acts, now),
         approved=acts.approved or noted.approved,  # an approval that is not read yet has not been withdrawn
         whole=acts.written.id or noted.whole,
+        lacking=_note_rights(noted, acts.rights),
     )
     if acts.policy_author is not None:
         refused = make_token(acts.policy_error) if acts.policy_error else ""
         following = structs.replace(following, policy=acts.policy, refused=refused)
-    return (*_find_pause(noted, following, acts), *_find_others(noted, following, acts)), following
+    found = _find_pause(noted, following, acts), _find_others(noted, following, acts), _find_rights(noted, following)
+    return tuple(chain(*found)), following
+
+
+def _note_rights(noted: Noted, rights: Rights) -> tuple[str, ...]:
+    """Return the namespaces without the right: of those known before, all but where it is known to be there again."""
+    known = [name for name in noted.lacking if not rights.allows(name)]
+    return tuple(sorted({*known, *rights.missing}))[:_MOST_LACKING]
+
+
+def _find_rights(noted: Noted, following: Noted) -> Iterator[Declared]:
+    before, after = set(noted.lacking), set(following.lacking)
+    for kind, names in (
+        (EntryKind.RIGHT_MISSING, sorted(after - before)),
+        (EntryKind.RIGHT_GRANTED, sorted(before - after)),
+    ):
+        if names:
+            yield Declared(kind, None, what=", ".join(names), number=len(names))
 
 
 def _note_pause(noted: Noted, acts: Acts, now: datetime) -> Noted:
@@ -84,7 +113,9 @@ def _find_pause(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declared
         )
     else:  # a pause that is still there has ended by its time
         ended_by = _about(author, noted.pause) if acts.pause is None else None
-        yield Declared(EntryKind.RESUMED, ended_by, since=noted.paused_at)
+        until = acts.pause.until if acts.pause is not None else None
+        ended_at = seconds_of(until) if until is not None else 0
+        yield Declared(EntryKind.RESUMED, ended_by, since=noted.paused_at, until=ended_at)
 
 
 def _find_others(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declared]:
@@ -99,7 +130,8 @@ def _find_others(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declare
     if following.policy != noted.policy or (noted.refused and not following.refused):
         yield Declared(EntryKind.POLICY_CHANGED, acts.policy_author or NOBODY, what=acts.policy)
     if following.refused and following.refused != noted.refused:
-        yield Declared(EntryKind.POLICY_REFUSED, acts.policy_author or NOBODY, what=acts.policy_error)
+        kind = EntryKind.POLICY_MISSING if acts.policy_missing else EntryKind.POLICY_REFUSED
+        yield Declared(kind, acts.policy_author or NOBODY, what=acts.policy_error)
 
 
 def _about(author: Author, of: str) -> Author:

@@ -741,24 +741,28 @@ def outlast_waits(fates: Fates, common: Refusal | None, approved: Approved | Non
 
 def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
     """Return what keeps every eviction from being admitted: what people have decided first, then what will pass."""
+    return next(find_common_obstacles(context), None)
+
+
+def find_common_obstacles(context: AdmissionContext) -> Iterator[Refusal]:
+    """Yield all that does, in this order."""
     if context.pause is not None and context.pause.holds(context.now):
-        return Paused(context.pause.message, context.pause.until)
+        yield Paused(context.pause.message, context.pause.until)
     if context.mode is Mode.OBSERVE:
-        return ModeObserves()
+        yield ModeObserves()
     if context.stale:
-        return Stale(context.stale)
+        yield Stale(context.stale)
     if context.unsaved:
-        return MemoryUnsaved(context.unsaved)
+        yield MemoryUnsaved(context.unsaved)
     if context.overload is not None and (left := context.overload.left(context.read_at)):
-        return ServerOverloaded(left)
+        yield ServerOverloaded(left)
     opening = find_opening(context.policy.windows, context.now)
     if opening is not None:
         window = opening.window
-        return OutsideWindow(opening.at, window.schedule, window.time_zone)
+        yield OutsideWindow(opening.at, window.schedule, window.time_zone)
     if context.breaker.is_open:
         clear_after = context.policy.breaker.clear_after
-        return BreakerOpen(context.breaker.causes, context.now, clear_after)
-    return None
+        yield BreakerOpen(context.breaker.causes, context.now, clear_after)
 
 
 class _Obstacles:

@@ -66,7 +66,7 @@ def check_controller(status: StatusDocument | None, lease: LeaseStatus, namespac
         return Result("controller", Outcome.WRONG, f"none has run in namespace {namespace}", remedy)
     if not lease.holder:
         outcome = Outcome.UNKNOWN if lease.error and lease.free_since is None else Outcome.WRONG
-        text = describe_no_leader(lease, f"last cycle {status.last_cycle:%Y-%m-%d %H:%M:%SZ}")
+        text = describe_no_leader(lease, f"last cycle {status.last_cycle:%Y-%m-%d %H:%M:%SZ}", now)
         return Result("controller", outcome, text, f"see kubectl get pods -n {namespace}, and kubectl logs of its pods")
     outcome = Outcome.WRONG if find_trouble(status, now) else Outcome.OK
     remedy = "see the log of its pod" if outcome is Outcome.WRONG else ""

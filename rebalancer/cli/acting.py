@@ -16,12 +16,14 @@ class Acting:
     """What the controller does with a plan, and what it does not send, as far as that is known.
 
     `status` is what it has stored of itself, None where none can be read. `memory` is what it knows of nodes that have
-    changed, and of evictions by others: nothing in the cluster says so.
+    changed, and of evictions by others: nothing in the cluster says so. `find_idle` says why it moves nothing of what a
+    plan lets go, "" where it does.
     """
 
     describe: Callable[[], str]
     status: StatusDocument | None = None
     memory: Memory = NO_MEMORY
+    find_idle: Callable[[], str] = str
 
     @property
     def blocked(self) -> Sequence[BlockedNamespace]:
@@ -36,3 +38,8 @@ class Acting:
     def line(self) -> str:
         """What it does, in one line. Reads the Lease, which may take seconds: only for whoever prints it."""
         return self.describe()
+
+    @cached_property
+    def idle(self) -> str:
+        """Why it moves nothing of what the plan lets go, "" where it does. Reads the Lease, too."""
+        return self.find_idle()

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,7 +16,7 @@ from rebalancer.cli.acting import Acting
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.refusals import VIEW
 from rebalancer.documents.memory import parse_memory
-from rebalancer.documents.status import LeaseStatus, StatusDocument
+from rebalancer.documents.status import LeaseStatus, PolicyStatus, StatusDocument
 from rebalancer.locations import ConfigMapPolicy, parse_policy_location
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.words import format_rest
@@ -26,7 +27,9 @@ from rebalancer.reporting.acting import (
     describe_controller,
     describe_mode,
     describe_no_leader,
+    find_idle,
     leaders_time,
+    runs,
 )
 
 _LEASE_SECONDS: Final = 5.0
@@ -82,7 +85,9 @@ def read_lease(transport: Transport, namespace: str) -> LeaseStatus:
         return LeaseStatus()
     if _is_held(record, transport.now()):
         return _held_lease(record, transport.now())
-    return LeaseStatus(free_since=record.renewed + (_lifetime(record) if record.holder else timedelta(0)))
+    if not record.holder:
+        return LeaseStatus(free_since=record.renewed)
+    return LeaseStatus(last_holder=record.holder, renewed=record.renewed, free_since=record.renewed + _lifetime(record))
 
 
 def _held_lease(record: LeaseRecord, now: datetime) -> LeaseStatus:
@@ -93,7 +98,7 @@ def _held_lease(record: LeaseRecord, now: datetime) -> LeaseStatus:
     ahead = record.renewed - now if record.renewed is not None else timedelta(0)
     differs = LIKE_CLOCKS < ahead < _LONGEST_AHEAD or ahead < -_lifetime(record)
     seconds = round(ahead.total_seconds()) if differs else 0
-    return LeaseStatus(holder=record.holder, since=record.acquired, ahead_seconds=seconds)
+    return LeaseStatus(holder=record.holder, renewed=record.renewed, since=record.acquired, ahead_seconds=seconds)
 
 
 def _is_held(record: LeaseRecord, now: datetime) -> bool:
@@ -120,21 +125,28 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
     except (ClusterError, CliError):
         unread = "its status cannot be read"
 
+    @cache
+    def lease() -> LeaseStatus:
+        return read_lease(transport, namespace)
+
     def describe() -> str:
         if unread:
-            lease = read_lease(transport, namespace)
-            return f"{describe_mode(mode)}; {unread}" if lease.holder else describe_no_leader(lease, unread)
+            by_mode = f"{describe_mode(mode)}; {unread}"
+            return by_mode if lease().holder else describe_no_leader(lease(), unread, transport.now())
         if status is None or status.last_cycle is None:
             return (
                 f"no controller has run in namespace {namespace}, and nothing is known of another one "
                 "(--controller-namespace says where it runs)"
             )
-        known = structs.replace(status, lease=read_lease(transport, namespace))
+        known = structs.replace(status, lease=lease())
         return describe_controller(known, leaders_time(known, transport.now()))
 
-    if status is None or unread:
-        return Acting(describe)
-    return Acting(describe, status, memory)
+    if unread:
+        return Acting(describe, find_idle=lambda: find_idle(mode, lease(), knows_approvals=False))
+    if status is None:
+        return Acting(describe, find_idle=lambda: "no controller runs")
+    own = Mode(status.mode)
+    return Acting(describe, status, memory, find_idle=lambda: find_idle(own, lease()))
 
 
 class MapPolicy(NamedTuple):
@@ -174,7 +186,8 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
     """Return the policy in force: that of the ConfigMap that the controller names, or of the one that is mounted.
 
     A mounted ConfigMap is a file for the controller, and reaches it up to a minute late: that it is the same is seen by
-    the hash. While what is written there is refused, it is the last valid one, which the controller has stored. A
+    the hash. While what is written there is refused, it is the last valid one, which the controller has stored. Where
+    no controller runs, none is in force: what is written, if that is valid, is what the next one begins with. A
     ClusterError is raised only where the cluster does not answer at all.
     """
     status, unread = None, ""
@@ -186,31 +199,42 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
         unread = f"what the controller says of its policy cannot be read: {error}"
     place = _find_policy_map(status, namespace)
     found, problem = _read_written(transport, place)
-    if status is not None and (found is None or not status.policy.valid):
+    used = found.policy if found is not None else default_policy()
+    sure = status is not None and status.policy.hash == used.hash and not problem
+    if status is not None and not (sure and status.policy.valid):  # who leads decides what is said; it may take seconds
+        status = structs.replace(status, lease=read_lease(transport, namespace))
+    is_led = status is None or runs(status)
+    if status is not None and (found is None or (is_led and not status.policy.valid)):
         last = _find_last_valid(transport, namespace, place, status.policy.hash)
         if last is not None:
             doubt = _doubt_written(status, place, problem)
             return PolicyInForce(ConfigMapPolicy(namespace, VALID_POLICY_MAP), last, doubt, sure=True)
-    used = found.policy if found is not None else default_policy()
-    sure = status is not None and status.policy.hash == used.hash and not problem
     doubt = unread
     if problem:
-        doubt = f"the policy in force, {place}, cannot be read: {problem}"
+        whose = "in force" if is_led else "of the next controller"
+        doubt = f"the policy {whose}, {place}, cannot be read: {problem}"
     elif status is not None and not sure:
-        acts = f"the controller acts by policy {status.policy.hash} ({status.policy.source})"
-        why = (
-            "which it has not read yet or refuses, see rebalancer status" if found is not None else "which is not there"
-        )
-        doubt = f"{acts}, not by {place}, {why}"
+        doubt = _doubt_other(status.policy, place, is_led=is_led, is_written=found is not None)
     if doubt and found is None:
         doubt += "; the shipped policy is used: give the controller's with --policy"
     return PolicyInForce(place, found, doubt, sure)
 
 
+def _doubt_other(acts_by: PolicyStatus, place: ConfigMapPolicy, *, is_led: bool, is_written: bool) -> str:
+    """Say that the controller has another policy than the one that is taken, "" where the next one begins with that."""
+    if is_written and not is_led:
+        return ""
+    why = "which it has not read yet or refuses, see rebalancer status" if is_written else "which is not there"
+    acts = "the controller acts" if is_led else "no controller runs; the last one acted"
+    return f"{acts} by policy {acts_by.hash} ({acts_by.source}), not by {place}, {why}"
+
+
 def _doubt_written(status: StatusDocument, place: ConfigMapPolicy, problem: str) -> str:
-    """Say why what people have written is not used, but what the controller has stored."""
+    """Say why what people have written is not used, but what the controller has stored; `status` has who leads."""
     written = f"the policy in {place} cannot be read ({problem})" if problem else f"there is no policy in {place}"
-    if not status.policy.valid:
+    if not runs(status):
+        return f"{written}, and no controller runs; the last valid one is used here, as a controller has stored it"
+    if not (status.policy.valid or status.policy.missing):
         written = f"the controller refuses the policy in {place} ({problem or status.policy.error})"
     return f"{written}; the last valid one is in force, and used here, as the controller has stored it"
 

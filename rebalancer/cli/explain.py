@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         claims=find_claim_recipe(workload, evaluation.view, evaluation.assessment, evaluation.plan)
         if workload is not None
         else None,
+        find_idle=lambda: cluster.acting.idle,
     )
     if isinstance(target, Pod):
         document = explain_pod(target, evaluation.view, evaluation.assessment, evaluation.plan, details)

@@ -87,7 +87,7 @@ class ReadPolicy:
     def __str__(self) -> str:
         """Say which it is."""
         place = self.location or (f"shipped, none is in namespace {self.looked_in}" if self.looked_in else "shipped")
-        return f"{place}, in force in this cluster" if self.in_force else place
+        return f"{place}, the controller's" if self.in_force else place
 
 
 def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str | None = None) -> ReadPolicy:

@@ -25,8 +25,8 @@ from rebalancer.locations import own_namespace
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
-from rebalancer.policy import Policy, select_team_namespaces
-from rebalancer.reporting.acting import describe_mode
+from rebalancer.policy import Mode, Policy, select_team_namespaces
+from rebalancer.reporting.acting import describe_mode, find_idle
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 
 if TYPE_CHECKING:
@@ -128,10 +128,16 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
     with progress("reading the cluster"):
         snapshot, cluster = _load(options)
         mode = options.policy.mode
-        acting = Acting(partial(describe_mode, mode)) if cluster is None else cluster.read_acting(mode)
+        acting = _act_on_file(mode) if cluster is None else cluster.read_acting(mode)
     with progress("planning"):
         memory = None if cluster is None else acting.memory
         return _plan(options, _with_team_maps(snapshot, options, cluster), profile, acting, memory)
+
+
+def _act_on_file(mode: Mode) -> Acting:
+    """Return what a controller in a mode would do with the plan of a file of a cluster."""
+    idle = partial(find_idle, mode, knows_approvals=False)
+    return Acting(partial(describe_mode, mode), find_idle=idle)
 
 
 def _plan(

@@ -4,6 +4,7 @@ import argparse
 from datetime import UTC, datetime
 
 from rebalancer.admission.pause import KEY, Pause, format_pause, to_one_line
+from rebalancer.cli.controller_state import read_lease
 from rebalancer.cli.elsewhere import list_elsewhere
 from rebalancer.cli.errors import Exit, UsageError, warn
 from rebalancer.cli.parsing import Parser
@@ -14,9 +15,9 @@ from rebalancer.model.words import format_duration
 
 _EPILOG = (
     "It writes the key pause.yaml of the ConfigMap rebalancer-control, which the controller watches: evictions stop "
-    "within a second. In a namespace without that ConfigMap, where no controller is, it writes nothing. Pods evicted "
-    "before still get their replacements. Reports, metrics and plans continue. "
-    "`rebalancer resume` ends the pause; pausing again replaces it."
+    "within a second; where none runs, the next one begins paused. In a namespace without that ConfigMap, where no "
+    "controller is, it writes nothing. Pods evicted before still get their replacements. Reports, metrics and plans "
+    "continue. `rebalancer resume` ends the pause; pausing again replaces it."
 )
 
 
@@ -55,10 +56,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _describe_effect(target: Target) -> str:
-    """Say what the pause stops: where no controller has ever led, the one that starts there."""
+    """Say what the pause stops: where no controller runs, the one that starts there next.
+
+    The Lease is read after the pause was written: one that nobody renews takes seconds to read.
+    """
     if target.led is False:
         return (
             f"No controller has led in namespace {target.control.namespace} yet: the pause holds for one that starts "
             "there, and for no other."
         )
-    return "Evictions stop within a second; `rebalancer resume` ends the pause."
+    ends = "`rebalancer resume` ends the pause."
+    lease = read_lease(target.transport, target.control.namespace)
+    if lease.holder:
+        return f"Evictions stop within a second; {ends}"
+    if lease.error and lease.free_since is None:
+        return f"Where a controller runs, evictions stop within a second; whether one runs is not known. {ends}"
+    return f"No controller runs, so nothing is evicted: the pause holds from the start of the next one. {ends}"

@@ -45,9 +45,16 @@ def run(args: argparse.Namespace) -> int:
     if options.output == "name":
         write_lines(_name_pods(made.fates.going))
     if options.output != "name" or args.out:
-        notes, acting = find_notes(made, cluster.evaluation.assessment, workloads), cluster.acting.line
-        relaxations, source = find_relaxations(made), cluster.source
-        document = plan_document(made, cluster.snapshot, relaxations, notes, acting=acting, policy_source=source)
+        notes, acting = find_notes(made, cluster.evaluation.assessment, workloads), cluster.acting
+        document = plan_document(
+            made,
+            cluster.snapshot,
+            find_relaxations(made),
+            notes,
+            acting=acting.line,
+            idle=acting.idle,
+            policy_source=cluster.source,
+        )
         _write(document, args, options)
     has_evictions = plan_totals(made).evictions > 0
     return Exit.SOMETHING if args.detailed_exitcode and has_evictions else Exit.FINE

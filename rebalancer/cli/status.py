@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec import structs
 
-from rebalancer.adapters.kubernetes.configmaps import STATUS
+from rebalancer.adapters.kubernetes.configmaps import STATUS, ControlMap, find_pause
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.cli.controller_state import read_lease, read_status, warn_of_clock
 from rebalancer.cli.elsewhere import list_elsewhere, repeat_command
@@ -21,8 +21,8 @@ from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import find_layout
 from rebalancer.documents.document import to_json, to_yaml
-from rebalancer.documents.status import StatusDocument
-from rebalancer.reporting.acting import describe_controller, find_trouble, leaders_time
+from rebalancer.documents.status import StatusDocument, pause_status
+from rebalancer.reporting.acting import describe_controller, find_trouble, leaders_time, runs
 from rebalancer.reporting.text.status import status_lines, status_text
 
 _INTERVAL = 2.0
@@ -33,7 +33,8 @@ def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
     parser.epilog = (
         "It reads the ConfigMap rebalancer-status and the Lease. The controller writes it at the end of a cycle; "
-        "where only times have changed, 15 seconds later, so that its last cycle may be more recent than what is shown."
+        "where only times have changed, 15 seconds later, so that its last cycle may be more recent than "
+        "what is shown. The first line says as of when that is."
     )
     parser.add_argument(
         "--watch",
@@ -90,11 +91,17 @@ def _show_changes(transport: Transport, statuses: Iterator[StatusDocument], args
     for status in statuses:
         now = leaders_time(status, transport.now())
         at_work = status.lease is not None and status.lease.holder and not find_trouble(status, now)
-        shown = status, "" if at_work or args.output != "table" else describe_controller(status, now)
+        shown = _without_renewal(status), "" if at_work or args.output != "table" else describe_controller(status, now)
         if shown != last:
             sys.stdout.write(_show(status, now, args) + ("\n" if args.output == "table" else ""))
             sys.stdout.flush()
             last = shown
+
+
+def _without_renewal(status: StatusDocument) -> StatusDocument:
+    """Return a status without when the Lease was renewed, which says nothing new every two seconds."""
+    lease = status.lease
+    return structs.replace(status, lease=structs.replace(lease, renewed=None) if lease is not None else None)
 
 
 def _read(transport: Transport, namespace: str, args: argparse.Namespace) -> StatusDocument:
@@ -102,8 +109,24 @@ def _read(transport: Transport, namespace: str, args: argparse.Namespace) -> Sta
     if status is None:
         elsewhere = list_elsewhere(transport, STATUS, namespace, repeat_command(args, "status"))
         raise CliError(f"no controller has written a status in namespace {namespace}", *elsewhere)
-    status = structs.replace(status, lease=read_lease(transport, namespace))
+    status = _with_pause(transport, namespace, structs.replace(status, lease=read_lease(transport, namespace)))
     return structs.replace(status, page_command=find_page_command(transport, namespace, status, args))
+
+
+def _with_pause(transport: Transport, namespace: str, status: StatusDocument) -> StatusDocument:
+    """Return a status without a leader with the pause that stands now: the stored one is of the last cycle.
+
+    It is left as it is where the ConfigMap cannot be read.
+    """
+    if runs(status):
+        return status
+    try:
+        config_map = ControlMap(transport, namespace).read()
+    except ClusterError:
+        return status
+    pause = find_pause(config_map) if config_map is not None else None
+    stands = pause is not None and pause.holds(transport.now())
+    return structs.replace(status, paused=pause_status(pause if stands else None))
 
 
 def _show(status: StatusDocument, now: datetime, args: argparse.Namespace) -> str:

@@ -45,7 +45,7 @@ from rebalancer.planning.fates import Fates
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.ports import ReplicaCount, count_pods
-from rebalancer.reporting.acting import describe_mode
+from rebalancer.reporting.acting import describe_mode, find_idle
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.evicted import SeenEviction, note_evictions
@@ -157,8 +157,9 @@ class Cycle:
         """
         proposal = self.memory.proposal
         if proposal is None:
-            notes, acting = find_notes(self.plan, self.assessment), describe_mode(self.context.mode)
-            document = plan_document(self.plan, self.snapshot, self.relaxations, notes, acting=acting)
+            notes, mode = find_notes(self.plan, self.assessment), self.context.mode
+            acting, idle = describe_mode(mode), find_idle(mode)
+            document = plan_document(self.plan, self.snapshot, self.relaxations, notes, acting=acting, idle=idle)
             return fit_plan(document, _MOST_OF_PLAN)
         document = proposal_document(self.plan, proposal, expires_at(proposal, self.context.policy), self.snapshot)
         return to_json(document).decode()

@@ -26,6 +26,9 @@ class Election(Struct, frozen=True, kw_only=True):
     seen: LeaseRecord | None = None
     seen_at: float = 0.0
     renewed_at: float | None = None
+    read_at: float | None = None
+    saw_renewal: bool = False
+    """Whether the Lease was renewed between two reads that were close together: about when that was seen."""
 
     def leads(self, at: float) -> bool:
         return self.renewed_at is not None and at - self.renewed_at < self.deadline
@@ -34,8 +37,10 @@ class Election(Struct, frozen=True, kw_only=True):
 def observe_lease(election: Election, record: LeaseRecord | None, at: float) -> Election:
     """Record the lease that was read."""
     if record is not None and record == election.seen:
-        return election
-    return structs.replace(election, seen=record, seen_at=at)
+        return structs.replace(election, read_at=at)
+    close = election.read_at is not None and at - election.read_at <= election.duration / 2
+    saw = close and election.seen is not None and record is not None and record.renewed != election.seen.renewed
+    return structs.replace(election, seen=record, seen_at=at, read_at=at, saw_renewal=saw)
 
 
 def has_expired(election: Election, at: float) -> bool:
@@ -44,10 +49,10 @@ def has_expired(election: Election, at: float) -> bool:
     One without a duration, or with one beyond LONGEST_LEASE, has the candidate's own: whatever somebody has written
     into it, the lease of a leader that is gone can be taken.
     """
-    return at - election.seen_at >= _patience(election)
+    return at - election.seen_at >= patience(election)
 
 
-def _patience(election: Election) -> float:
+def patience(election: Election) -> float:
     """Return after how many seconds without a renewal the lease that was seen can be taken."""
     return election.duration if election.seen is None else election.seen.expires_after(election.duration)
 
@@ -60,7 +65,18 @@ def free_since(election: Election, at: float) -> float | None:
     if seen.holder == election.identity:
         renewed_at = election.seen_at if election.renewed_at is None else election.renewed_at
         return None if election.leads(at) else renewed_at + election.deadline
-    return election.seen_at + _patience(election) if has_expired(election, at) else None
+    return election.seen_at + patience(election) if has_expired(election, at) else None
+
+
+def renewed_ago(election: Election, at: float, now: datetime) -> float:
+    """Return how many seconds ago another holder has renewed the Lease, to be shown: no decision goes by it.
+
+    Of a renewal that this process has not seen, only the Lease says when it was, by the holder's clock.
+    """
+    seen, own = election.seen, at - election.seen_at
+    if seen is None or seen.renewed is None or election.saw_renewal:
+        return own
+    return max(own, (now - seen.renewed).total_seconds())
 
 
 def next_record(election: Election, at: float, now: datetime) -> LeaseRecord | None:

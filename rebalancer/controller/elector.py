@@ -3,7 +3,7 @@
 import random
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -12,8 +12,10 @@ from rebalancer.controller.election import (
     free_since,
     next_record,
     observe_lease,
+    patience,
     record_renewal,
     release_record,
+    renewed_ago,
 )
 from rebalancer.controller.state import Clocks, Leading, LoopEvent
 from rebalancer.documents.status import LeaseStatus
@@ -51,7 +53,7 @@ class Elector:
         self._find_remaining = find_remaining
         self._announced: LeaseRecord | None = None
         self._term = 0
-        self._holder_logged = ""
+        self._logged = LeaseStatus()
         self._has_read = False
         self._releases = True
         self._stopping = threading.Event()
@@ -95,10 +97,15 @@ class Elector:
         return seen.holder if seen is not None else ""
 
     def describe_lease(self) -> LeaseStatus:
-        """Return who leads as far as this process knows, by its own clocks; called by any thread."""
+        """Return who leads as far as this process knows, by its own clocks; called by any thread.
+
+        Of a Lease that ran out before this process looked nobody is said to lead, though it is not to be taken yet.
+        """
         election, at, problem = self._election, self._clocks.monotonic(), self.problem
         if not self._has_read:
             return LeaseStatus(error=problem or "the Lease has not been read yet")
+        if election.seen is not None and election.seen.holder not in {"", election.identity}:
+            return _describe_other(election, election.seen, at, self._clocks.now(), problem)
         since = free_since(election, at)
         if since is not None and (election.seen is not None or not problem):
             return LeaseStatus(free_since=self._clocks.now() - timedelta(seconds=max(0.0, at - since)), error=problem)
@@ -135,11 +142,15 @@ class Elector:
         return max(0.0, wait)
 
     def _log_holder(self) -> None:
-        """Say once of each other holder that this process waits for it."""
-        if self.holder != self._holder_logged:
-            self._holder_logged = self.holder
-            if self.holder and not self._holds_lease():
-                _log.info("another process leads", holder=self.holder)
+        """Say once of each other holder that this process waits for it, and whether it leads."""
+        lease, logged = self.describe_lease(), self._logged
+        if (lease.holder, lease.last_holder) == (logged.holder, logged.last_holder):
+            return
+        self._logged = lease
+        if lease.holder and not self._holds_lease():
+            _log.info("another process leads", holder=lease.holder)
+        elif lease.last_holder and lease.last_holder != logged.holder:
+            _log.info("waiting for a Lease that was not handed back", holder=lease.last_holder)
 
     def _attempt(self) -> str:
         """Take or renew the lease; return what went wrong, "" if nothing did."""
@@ -203,6 +214,15 @@ class Elector:
             self._lease.write(record)
         except Exception as error:  # noqa: BLE001  # it runs out by itself
             _log.warning("lease not released", error=str(error))
+
+
+def _describe_other(election: Election, seen: LeaseRecord, at: float, now: datetime, problem: str) -> LeaseStatus:
+    """Say that another process leads, or, where its Lease has run out, that nobody does."""
+    renewed = now - timedelta(seconds=renewed_ago(election, at, now))
+    out = renewed + timedelta(seconds=patience(election))
+    if now >= out:
+        return LeaseStatus(last_holder=seen.holder, renewed=renewed, free_since=out, error=problem)
+    return LeaseStatus(holder=seen.holder, renewed=renewed, since=seen.acquired, error=problem)
 
 
 def _is_same_term(announced: LeaseRecord, held: LeaseRecord | None) -> bool:

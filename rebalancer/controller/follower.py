@@ -122,7 +122,8 @@ class Follower:
             evaluated = None if problem else self._evaluate(stored, in_force)
         status = stored.status
         made_at = evaluated.evaluation.inputs.snapshot.taken_at if evaluated is not None else None
-        follows = FollowedStatus(leader=status.leader, as_of=status.last_cycle, evaluated_at=made_at, problem=problem)
+        as_of = status.as_of or status.last_cycle
+        follows = FollowedStatus(leader=status.leader, as_of=as_of, evaluated_at=made_at, problem=problem)
         return Followed(status, evaluated.source if evaluated is not None else None, follows)
 
     def _read(self) -> None:

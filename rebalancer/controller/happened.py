@@ -131,7 +131,7 @@ def _find_of_cycle(before: LoopState, cycle: Cycle, after: LoopState) -> Iterato
     proposals = before.memory.proposal, cycle.memory.proposal
     yield from find_approvals(*proposals, cycle.plan, cycle.context.policy, cycle.context.now)
     whole = before.cycle.admission.whole if before.cycle is not None else NO_OUTCOME
-    yield from find_whole(whole, cycle.admission.whole)
+    yield from find_whole(whole, cycle.admission.whole, after.in_force.written, after.acts.written_author)
 
 
 def _find_zones(before: Memory, cycle: Cycle, after: Memory) -> Iterator[Occurrence]:
@@ -212,6 +212,8 @@ def _find_declared(state: LoopState, event: LoopEvent, now: datetime) -> tuple[L
         written=in_force.written,
         policy=in_force.policy.cluster.hash,
         policy_error=in_force.policy_error,
+        policy_missing=in_force.policy_missing,
+        rights=state.queue.rights,
     )
     declared, noted = find_people(memory.noted, known, now)
     if noted != memory.noted:

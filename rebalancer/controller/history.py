@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from msgspec import structs
 
@@ -20,6 +21,10 @@ from rebalancer.history.zones import zone_entries
 from rebalancer.model.history import NAME_LIMIT, Entry, EntryKind, Noted
 from rebalancer.model.moments import seconds_of
 from rebalancer.model.moves import Memory
+
+_ENDS: Final = frozenset(
+    {EntryKind.SATISFIED, EntryKind.NO_LONGER_REQUIRED, EntryKind.ZONE_RETURNED, EntryKind.RESUMED}
+)
 
 
 def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: datetime) -> LoopState:
@@ -40,15 +45,24 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
         memory = structs.replace(memory, noted=structs.replace(memory.noted, violated=-1))
         who = cut(after.process.history_name, NAME_LIMIT)
         entries.append(Entry(seq=0, at=seconds_of(now), kind=EntryKind.LEADS, who=who))
-    entries += people_entries(after.happened, now)
+    said = people_entries(after.happened, now)
+    is_new = isinstance(event, Leading) or before.cycle is None  # nothing was observed yet in this term
+    entries += map(_note_late, said) if is_new else said
     entries += move_entries(after.happened, after.cycle.snapshot if after.cycle is not None else None)
     if after.cycle is not None and after.cycle is not before.cycle:
         noted = structs.replace(memory.noted, open=still_open(known, memory, after.happened))
         sample, noted = note_sample(noted, after.cycle.assessment, after.cycle.overview.violated, now)
         memory = _with_noted(memory, noted)
-        entries += (*zone_entries(after.happened, now), *violation_entries(after.happened, now), *sample)
+        seen = (*zone_entries(after.happened, now), *violation_entries(after.happened, now))
+        entries += map(_note_late, seen) if is_new else seen
+        entries += sample
     memory = add_entries(memory, entries)
     return after if memory is after.memory else replace(after, memory=memory)
+
+
+def _note_late(entry: Entry) -> Entry:
+    """Return an entry of what a new leader finds: what has ended may have done so while nobody led."""
+    return structs.replace(entry, late=True) if entry.kind in _ENDS and not entry.until else entry
 
 
 def _with_noted(memory: Memory, noted: Noted) -> Memory:

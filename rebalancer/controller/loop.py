@@ -107,7 +107,8 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
         case PolicyLoaded():
             return _handle_policy(state, event, now), ()
         case PolicyRefused():
-            return replace(state, in_force=replace(state.in_force, policy_error=event.message)), ()
+            in_force = replace(state.in_force, policy_error=event.message, policy_missing=event.missing)
+            return replace(state, in_force=in_force), ()
         case PolicyAuthorRead():
             return state, ()  # `note_happened` takes it
         case TeamPoliciesRead():
@@ -246,9 +247,8 @@ def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> Loop
     known = event.policy.hash == state.in_force.policy.cluster.hash
     if known and not state.in_force.policy_error:
         return replace(state, in_force=replace(state.in_force, profile=event.profile))
-    following = replace(
-        state, in_force=replace(state.in_force, profile=event.profile, policy_error="", policy_since=now)
-    )
+    in_force = replace(state.in_force, profile=event.profile, policy_error="", policy_missing=False, policy_since=now)
+    following = replace(state, in_force=in_force)
     return _put_in_force(following, event.policy, state.in_force.teams, now)
 
 

@@ -27,7 +27,7 @@ from rebalancer.documents.page import (
     find_commands,
     page_document,
 )
-from rebalancer.documents.status import LeaseStatus, StatusDocument
+from rebalancer.documents.status import LeaseStatus, StatusDocument, pause_status
 from rebalancer.locations import OUTSIDE_NAMESPACE, Address
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.reporting.acting import describe_controller
@@ -114,9 +114,13 @@ class StatusPage:
             known = (
                 state if leads or lease is None or not lease.holder else replace(state, cycle=None, memory=NO_MEMORY)
             )
-            status = status_document(known, leader, self._identity.policy_source)
+            status = status_document(known, leader, self._identity.policy_source, self._now() if leads else None)
             source = self._find_source(state, findings) if leads else None
         status = structs.replace(status, lease=lease)
+        if lease is not None and not lease.holder:  # the stored one is of the last cycle
+            pause = state.in_force.pause
+            stands = pause is not None and pause.holds(self._now())
+            status = structs.replace(status, paused=pause_status(pause if stands else None))
         document = page_document(
             acting=self._describe(status, lease, leads=leads, follows=followed is not None),
             leads=leads,

@@ -202,7 +202,7 @@ class PolicyWatcher(PollingThread):
         if data == self._last:
             return
         if isinstance(data, str):
-            self._tell(PolicyRefused(message=data))
+            self._tell(PolicyRefused(message=data, missing=True))
         else:
             self._tell_policy(data)
         self._last = data

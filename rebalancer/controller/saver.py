@@ -66,7 +66,8 @@ class Saver:
 
     def save(self, state: LoopState) -> SaveAnswer | None:
         """Store memory and status; None where nothing new would be stored, and nothing waits for it."""
-        documents, term = status_documents(state, self._identity, self._policy_source), state.leadership.term
+        documents = status_documents(state, self._identity, self._policy_source, self._clocks.now())
+        term = state.leadership.term
         shape, now = _find_shape(state, documents), self._clocks.monotonic()
         stored = self._stored
         is_awaited = state.queue.evictions or state.capacity.to_create or state.leadership.stopping

@@ -127,6 +127,8 @@ class PolicyRefused:
 
     message: str
     author: Author | None = NOBODY
+    missing: bool = False
+    """Whether there is none, or it cannot be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,6 +324,8 @@ class InForce:
     """The scheduler profile that the policy names."""
     policy_error: str = ""
     """Why the newest policy is not in force, "" if it is."""
+    policy_missing: bool = False
+    """Whether that is because there is no policy to read any more."""
     teams: Mapping[str, TeamReading] = field(default_factory=dict)
     """The last reading of each team policy, by namespace."""
     team_problems: Mapping[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from rebalancer.account.numbers import PlanNumbers, add_numbers
 from rebalancer.controller.account import find_account
-from rebalancer.controller.state import LoopState, find_windows
+from rebalancer.controller.state import InForce, LoopState, find_windows
 from rebalancer.documents.losses import loss_status
 from rebalancer.documents.memory import memory_text, parse_memory
 from rebalancer.documents.status import (
@@ -64,14 +64,16 @@ _LEAST_STATUS: Final = 24 * 1024
 _log = structlog.get_logger("rebalancer")
 
 
-def status_documents(state: LoopState, identity: str, policy_source: str) -> tuple[Document, ...]:
+def status_documents(
+    state: LoopState, identity: str, policy_source: str, as_of: datetime | None = None
+) -> tuple[Document, ...]:
     """Return the documents to store, the most important first: the others are left out if there is no space.
 
     That is the memory, then a plan that a person is asked to approve. The status fits beside these: it loses its map
     before a plan is left out, then rows.
     """
     memory = Document(MEMORY_KEY, memory_text(state.memory))
-    cycle, status = state.cycle, status_document(state, identity, policy_source)
+    cycle, status = state.cycle, status_document(state, identity, policy_source, as_of)
     capacity = STATUS_BYTES - len(memory.text.encode())
     if cycle is None:
         return memory, Document(STATUS_KEY, fit_status(status, None, capacity))
@@ -99,8 +101,10 @@ def read_memory(text: str, policy: Policy, now: datetime) -> Memory:
     return structs.replace(NO_MEMORY, sent=(SentRequest(now),) * min(policy.budgets.per_minute.value, _MOST_SENT))
 
 
-def status_document(state: LoopState, identity: str, policy_source: str) -> StatusDocument:
-    """Return the status of a process by its loop's state."""
+def status_document(
+    state: LoopState, identity: str, policy_source: str, as_of: datetime | None = None
+) -> StatusDocument:
+    """Return the status of a process by its loop's state; `as_of` is now, None where that is not to be said."""
     cycle = state.cycle
     moves = state.memory.moves
     numbers = add_numbers(cycle.numbers.values()) if cycle else PlanNumbers()
@@ -111,6 +115,7 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         paused=pause_status(state.in_force.pause),
         leader=identity,
         page_port=state.process.page_port,
+        as_of=as_of,
         last_cycle=cycle.context.now if cycle else None,
         stale=cycle.context.stale if cycle else "",
         breaker=breaker_status(cycle.context.breaker if cycle else CLOSED, moves),
@@ -128,20 +133,25 @@ def status_document(state: LoopState, identity: str, policy_source: str) -> Stat
         waits=find_waits(account) if account else (),
         holds=_find_holds(state),
         refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),
-        policy=PolicyStatus(
-            hash=state.in_force.policy.cluster.hash,
-            source=policy_source,
-            valid=not state.in_force.policy_error,
-            error=state.in_force.policy_error,
-            interval_seconds=int(state.in_force.policy.interval.total_seconds()),
-            teams_invalid=len(state.in_force.team_problems),
-            team_errors=team_errors(state.in_force.team_problems),
-        ),
+        policy=_policy_status(state.in_force, policy_source),
         prevention=prevention_status(state.reported.prevention),
         forbidden_kinds=tuple(sorted(cycle.snapshot.unknown & OPTIONAL)) if cycle else (),
         missing_rights=tuple(sorted(state.queue.rights.missing))[:_MOST_NAMESPACES]
         if state.mode is not Mode.OBSERVE
         else (),
+    )
+
+
+def _policy_status(in_force: InForce, source: str) -> PolicyStatus:
+    return PolicyStatus(
+        hash=in_force.policy.cluster.hash,
+        source=source,
+        valid=not in_force.policy_error,
+        missing=in_force.policy_missing,
+        error=in_force.policy_error,
+        interval_seconds=int(in_force.policy.interval.total_seconds()),
+        teams_invalid=len(in_force.team_problems),
+        team_errors=team_errors(in_force.team_problems),
     )
 
 

@@ -3,7 +3,7 @@
 The answers come from the assessment, the plan and the scheduler model that the controller uses itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -90,6 +90,7 @@ def _answer(question: str, answer: str, *evidence: str) -> Answer:
 class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """An explanation. `verdict` is Moves, Waits or Stays, `reason` from the closed list where there is one.
 
+    `idle` says why the controller does not move what Moves by the plan, "" where it does, or for another verdict.
     `map` is that of a workload with all its rules, null of a pod and of a workload without constraints and limits.
     """
 
@@ -98,6 +99,7 @@ class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
     object: Text
     verdict: Text
     reason: str | None
+    idle: str = ""
     path: tuple[Answer, ...]
     map: MapDocument | None = None
 
@@ -105,6 +107,7 @@ class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
 class ExplanationDetails(NamedTuple):
     """Details: relaxations of infeasible groups, the methods that the planner tried, what scale-downs would leave.
 
+    `find_idle` says why the controller moves nothing of what the plan lets go, "" where it does; it may take seconds.
     `blocked` is why the controller evicts nothing in the namespace of what is explained, None if it does. `claims` is
     what repairs a StatefulSet that its volumes pin, None where that is not asked. `drawn` is the workload's map.
     """
@@ -115,6 +118,7 @@ class ExplanationDetails(NamedTuple):
     blocked: Refusal | None = None
     claims: ClaimRecipe | NoClaimRecipe | None = None
     drawn: MapDocument | None = None
+    find_idle: Callable[[], str] = str
 
 
 NO_DETAILS = ExplanationDetails()
@@ -148,7 +152,8 @@ def explain_pod(
         *_method_answers(reference, plan, details),
     ]
     path += _constraint_suggestions(reference, groups, limits, plan)
-    return ExplanationDocument(object=f"pod {pod}", verdict=verdict, reason=reason, path=tuple(path))
+    idle = details.find_idle() if verdict == MOVES else ""
+    return ExplanationDocument(object=f"pod {pod}", verdict=verdict, reason=reason, idle=idle, path=tuple(path))
 
 
 def explain_workload(
@@ -167,7 +172,7 @@ def explain_workload(
         *_missing_domain_answers(reference, assessment),
         *_repair_answers(reference, plan, snapshot),
     ]
-    planned = _WorkloadPlan(reference, plan, details.relaxations)
+    planned = _WorkloadPlan(reference, plan, details)
     path += [
         *planned.answers(),
         *_refusal_answers(reference, plan),
@@ -182,6 +187,7 @@ def explain_workload(
         object=str(reference),
         verdict=verdict,
         reason=planned.reason,
+        idle=planned.idle,
         path=tuple(path),
         map=details.drawn if details.drawn is not None and details.drawn.lanes else None,
     )
@@ -197,13 +203,14 @@ def _blocked_answers(details: ExplanationDetails) -> Iterator[Answer]:
 class _WorkloadPlan:
     """What is planned for the pods of one workload."""
 
-    def __init__(self, reference: Reference, plan: Plan, relaxations: Relaxations) -> None:
+    def __init__(self, reference: Reference, plan: Plan, details: ExplanationDetails) -> None:
         self.going = [eviction for eviction in plan.fates.going if eviction.workload == reference]
         self.waiting = [wait for wait in plan.fates.waiting if wait.eviction.workload == reference]
         self._obstacles = [
             group for group in plan.components if reference in group.workloads and group.reason is not None
         ]
-        self._relaxations = relaxations
+        self._relaxations = details.relaxations
+        self.idle = details.find_idle() if self.going else ""
         self._made_at = plan.made_at
 
     @property
@@ -216,7 +223,7 @@ class _WorkloadPlan:
     def answers(self) -> Iterator[Answer]:
         """Yield which pods are evicted now, which wait and why, and why not more are."""
         names = [eviction.pod.name for eviction in self.going or [wait.eviction for wait in self.waiting]]
-        answer = f"{len(self.going)} now, {len(self.waiting)} waiting"
+        answer = f"{len(self.going)} now, {len(self.waiting)} waiting{f'; {self.idle}' if self.idle else ''}"
         yield _answer("Which of its pods are evicted?", answer, name_list(names))
         yield from _waiting_answers(self.waiting, self._made_at)
         question = "Why is only part of it repaired?" if names else "Why is it not repaired now?"
@@ -506,7 +513,9 @@ def _eviction_answer(
     question = "Is it evicted?"
     for eviction in plan.fates.going:
         if eviction.pod.uid == pod.uid:
-            return MOVES, eviction.cause, _answer(question, "now", eviction_text(eviction), _target_text(eviction))
+            idle = details.find_idle()
+            now = f"it would be now; {idle}" if idle else "now"
+            return MOVES, eviction.cause, _answer(question, now, eviction_text(eviction), _target_text(eviction))
     for waiting in plan.fates.kept:
         if waiting.eviction.pod.uid == pod.uid:
             end = f"It {wait_end(waiting.refusal, plan.made_at)}."

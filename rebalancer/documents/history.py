@@ -5,13 +5,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName
+from rebalancer.documents.phrases import SEEN_LATER
 from rebalancer.history.trend import Trend
 from rebalancer.model.history import UNKNOWN, Entry, EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.model.words import format_duration, plural
 
 _BY_PEOPLE: Final = frozenset(
-    {EntryKind.PAUSED, EntryKind.RESUMED, EntryKind.APPROVED, EntryKind.POLICY_CHANGED, EntryKind.POLICY_REFUSED}
+    {
+        EntryKind.PAUSED,
+        EntryKind.RESUMED,
+        EntryKind.APPROVED,
+        EntryKind.APPROVAL_ENDED,
+        EntryKind.POLICY_CHANGED,
+        EntryKind.POLICY_REFUSED,
+    }
 )
 _NEVER_EVICTED: Final = frozenset({MoveState.REFUSED, MoveState.GONE})
 _LASTING: Final = frozenset(
@@ -31,20 +39,23 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """One thing that has happened, and `text`, which says it in a line.
 
     `seq` increases strictly over all leaders. `at` is when the leader observed it; what has ended lasted from `since`
-    until then, `seconds`. `namespace`, `workload`, `pod`, `uid`, `node` (that the pod left) and `cause` are what it
-    concerns; of a violation of several workloads `others` are those after the first, as many as an entry takes, and
-    `number` counts all.
+    until then, `seconds`. It may have ended before then where `atMost`: nobody led, and nothing says when. `namespace`,
+    `workload`, `pod`, `uid`, `node` (that the pod left) and `cause` are what it concerns; of a violation of several
+    workloads `others` are those after the first, as many as an entry takes, and `number` counts all.
 
     `kind` is Moved of an eviction that took place, by whatever outcome. A request that was refused or not carried out
     is Refused, one whose pod was gone before is Gone.
 
     Of a move, `to` are the domains in which its replacement was predicted, `replacementNode` is the node that it got,
-    and `outcome` the state in which the move has ended. `what` is what is violated, why it is not required any more,
-    the zone, the hash of the policy or plan, or the reason for a pause, which ends by itself at `until`. `who` leads or
-    has paused, resumed, approved or changed the policy: as declared by the command that did it, if `declared`, else a
+    and `outcome` the state in which the move has ended; `readyAt` is when the replacement became Ready, until when the
+    move lasted, null where that is not known. `what` is what is violated, why it is not required any more, the zone,
+    the hash of the policy or plan, or the reason for a pause, which ends by itself at `until`. `who` leads or has
+    paused, resumed, approved or changed the policy: as declared by the command that did it, if `declared`, else a
     process, the field manager that Kubernetes has noted of the change, or "unknown" where it has noted none. The field
     manager is in `manager`, too, and `since` is the time that Kubernetes has noted. Of the approval of a whole plan
-    `number` and `until` are its bounds. In mode Approve `approval` is the hash of the plan by whose approval a move was
+    `number` and `until` are its bounds. Of one that has ended, `cause` says why, `number` how many evictions were left,
+    and `who` is empty unless somebody has withdrawn it. Of a right to evict that is missing or there again, `what` are
+    namespaces and `number` counts them. In mode Approve `approval` is the hash of the plan by whose approval a move was
     requested.
     """
 
@@ -64,7 +75,9 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     replacement_node: str = ""
     outcome: str = ""
     since: datetime | None = None
+    ready_at: datetime | None = None
     seconds: Number | None = None
+    at_most: bool = False
     until: datetime | None = None
     who: str = ""
     declared: bool = False
@@ -145,7 +158,9 @@ def history_entry(entry: Entry) -> HistoryEntry:
         replacement_node=entry.replacement_node,
         outcome=entry.outcome,
         since=_moment(entry.since) if entry.since else None,
-        seconds=max(0, entry.at - entry.since) if entry.since and entry.kind in _LASTING else None,
+        ready_at=_moment(entry.ready) if entry.ready else None,
+        seconds=_seconds(entry) if entry.since and entry.kind in _LASTING else None,
+        at_most=_is_seen_late(entry),
         until=_moment(entry.until) if entry.until else None,
         who=_find_actor(entry),
         declared=_is_declared(entry),
@@ -245,6 +260,12 @@ def _bounds(entry: Entry) -> str:
     return f" with its later steps: up to {plural(entry.number, 'eviction')} until {until}"
 
 
+def _approval_ended(entry: Entry) -> str:
+    by = f", by {_person(entry)}" if entry.who else ""
+    left = f"with {plural(entry.number, 'eviction')} left"
+    return f"the approval of plan {entry.what} with its later steps has ended, {left}: {entry.cause}{by}"
+
+
 def _zone_lost(entry: Entry) -> str:
     held = f": it had {plural(entry.number, 'node')} with {plural(entry.above, 'pod')}" if entry.number else ""
     return f"{entry.what} is lost{held}"
@@ -270,6 +291,10 @@ _TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
     EntryKind.APPROVED: lambda entry: f"plan {entry.what} approved by {_person(entry)}{_bounds(entry)}",
     EntryKind.POLICY_CHANGED: lambda entry: f"policy {entry.what} in force, changed by {_person(entry)}",
     EntryKind.POLICY_REFUSED: lambda entry: f"policy refused, changed by {_person(entry)}: {entry.what}",
+    EntryKind.POLICY_MISSING: lambda entry: f"no policy can be read, the last one stays in force: {entry.what}",
+    EntryKind.APPROVAL_ENDED: _approval_ended,
+    EntryKind.RIGHT_MISSING: lambda entry: f"the controller has no right to evict in {entry.what}",
+    EntryKind.RIGHT_GRANTED: lambda entry: f"the controller may evict in {entry.what} again",
     EntryKind.LEADS: lambda entry: f"{entry.who} leads",
     EntryKind.ZONE_LOST: _zone_lost,
     EntryKind.ZONE_RETURNED: _returned,
@@ -298,5 +323,19 @@ def _person(entry: Entry) -> str:
     return f"field manager {entry.manager}{at}"
 
 
+def _seconds(entry: Entry) -> int:
+    """Return how long what has ended has lasted; at most where only its observation is known."""
+    is_over_by_itself = entry.kind == EntryKind.RESUMED and entry.until
+    return max(0, (entry.ready or (entry.until if is_over_by_itself else entry.at)) - entry.since)
+
+
+def _is_seen_late(entry: Entry) -> bool:
+    """Return whether an end may have come long before it was observed, and nothing says when."""
+    return entry.late or (entry.kind == EntryKind.MOVED and entry.outcome in SEEN_LATER and not entry.ready)
+
+
 def _lasted(entry: Entry) -> str:
-    return format_duration(timedelta(seconds=max(0, entry.at - entry.since))) if entry.since else "an unknown time"
+    if not entry.since:
+        return "an unknown time"
+    lasted = format_duration(timedelta(seconds=_seconds(entry)))
+    return f"at most {lasted}" if _is_seen_late(entry) else lasted

@@ -73,7 +73,7 @@ _MAP_BELOW_ZONES: Final = _MAP._replace(lanes=6)
 class FollowedStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """Where a page has its content from whose process does not lead.
 
-    `status` is what `leader` has stored, after its cycle `as_of`. All else was evaluated by this process, with what the
+    `status` is what `leader` has stored `as_of` a moment. All else was evaluated by this process, with what the
     leader has stored of its moves, `evaluated_at` then; null where it was not, and `problem` says why.
     """
 

@@ -10,6 +10,8 @@ from rebalancer.assessment.anti_affinity.result import Conflict
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.documents.domain_counts import FEW, ListedCounts, list_counts
 from rebalancer.model.facts import Refusal
+from rebalancer.model.moments import seconds_between
+from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
@@ -78,6 +80,18 @@ class _Likely(Protocol):
 
     @property
     def more(self) -> int: ...
+
+
+SEEN_LATER: Final = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE, MoveState.OVERTAKEN})
+"""Ends of a move that a snapshot shows, maybe long after: no leader may have looked in between."""
+
+
+def took_text(outcome: str, began: datetime, seen: datetime, ready: datetime | None) -> str:
+    """Say how long a move took until its replacement was Ready; else at most until that was seen."""
+    if ready is not None:
+        return format_duration(ready - began)
+    took = format_duration(timedelta(seconds=seconds_between(began, seen)))
+    return f"at most {took}" if outcome in SEEN_LATER else took
 
 
 def ago(moment: datetime, now: datetime) -> str:

@@ -71,10 +71,11 @@ class PlannedLimit(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=Tru
 class Totals(CamelCaseStruct, frozen=True, kw_only=True):
     """Numbers of evictions: `now` + `waiting` + `later` = `evictions` of what can be repaired.
 
-    `now` may be sent, `waiting` are decided and held by a budget or the order, `later` are needed and not decided yet.
-    `blocked` are needed for violations that cannot be repaired now. `partial` of `now` and `waiting` repair a violation
-    only in part. `lowerBound` is the proved minimum of `evictions`, `blockedLowerBound` that of `blocked`; `optimal`:
-    `evictions` is its minimum. `nextAt` is the first moment at which a wait ends, null where no such time is known.
+    `now` may be sent, unless `idle` of the plan says why nothing is, `waiting` are decided and held by a budget or the
+    order, `later` are needed and not decided yet. `blocked` are needed for violations that cannot be repaired now.
+    `partial` of `now` and `waiting` repair a violation only in part. `lowerBound` is the proved minimum of `evictions`,
+    `blockedLowerBound` that of `blocked`; `optimal`: `evictions` is its minimum. `nextAt` is the first moment at which
+    a wait ends, null where no such time is known.
     """
 
     evictions: Number
@@ -226,9 +227,10 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     Of the `unknown` workloads nobody can say from what was read whether they satisfy their constraints and limits; of
     the others outside of the plan `satisfied` do, and `unplanned` violate only what evictions do not repair. `notes`
     are lines about pods that stay for their volumes, about domains without nodes and about capacity that is needed.
-    `acting` says what the controller does with the plan, `policy_source` which policy it is made by, "" if that needs
-    no words. `unread` are kinds without which nothing is known of what is to be repaired, and that were not read.
-    `left_out` counts the rows that lists of a stored plan have lost, which would have been too large.
+    `acting` says what the controller does with the plan, `idle` why it moves nothing of what goes now, "" where it
+    does; then `now` and `evictions` are what would be moved now. `policy_source` says which policy it is made by, "" if
+    that needs no words. `unread` are kinds without which nothing is known of what is to be repaired, and that were not
+    read. `left_out` counts the rows that lists of a stored plan have lost, which would have been too large.
     """
 
     api_version: str = API_VERSION
@@ -248,6 +250,7 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     unplanned: Number = 0
     notes: tuple[str, ...] = ()
     acting: str = ""
+    idle: str = ""
     policy_source: str = ""
     unread: tuple[Text, ...] = ()
     left_out: LeftOut = msgspec.field(default_factory=dict)
@@ -272,6 +275,7 @@ def plan_document(
     beside: PlanNotes = NO_NOTES,
     *,
     acting: str = "",
+    idle: str = "",
     policy_source: str = "",
 ) -> PlanDocument:
     """Convert a plan to its document; `relaxations` say what would make infeasible groups feasible."""
@@ -296,6 +300,7 @@ def plan_document(
         unplanned=beside.unplanned,
         notes=beside.lines,
         acting=acting,
+        idle=idle,
         policy_source=policy_source,
         unread=tuple(sorted(snapshot.unknown & _NEEDED)),
     )

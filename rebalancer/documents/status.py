@@ -57,8 +57,9 @@ class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """One move of the controller; `overdue` is why its replacement is missing or does not run, "" if it is not late.
 
     `to` are the domains that its replacement was predicted in, by topology key; `reason` is what the eviction repairs.
-    `requested_at` is when it began; it has ended in `since` where its state is an end. `usual` is how long the last
-    moves of the workload took, null of a move that has ended, or where nothing is known.
+    `requested_at` is when it began; that it has ended was seen at `since` where its state is an end, and `ready_at` is
+    when its replacement became Ready, null where that is not known. `usual` is how long the last moves of the workload
+    took, null of a move that has ended, or where nothing is known.
     """
 
     namespace: Text
@@ -72,6 +73,7 @@ class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
     to: Mapping[str, LikelyDomains] = {}
     reason: str = ""
     requested_at: datetime | None = None
+    ready_at: datetime | None = None
     usual: Usual | None = None
 
 
@@ -85,12 +87,16 @@ class TeamPolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class PolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """The policy in force, without team policies. `valid` is false while a newer one is refused; `error` says why.
 
+    Then it is `missing` where there is no newer one, but none to be read any more. Where no controller runs, all that
+    is of the last cycle, and no policy is in force.
+
     `team_errors` are the first twenty namespaces whose team policy is not in force as written, of `teams_invalid`.
     """
 
     hash: Text
     source: str
     valid: bool
+    missing: bool = False
     error: str = ""
     interval_seconds: Number = 60
     teams_invalid: Number = 0
@@ -156,11 +162,15 @@ class RefusedEviction(CamelCaseStruct, frozen=True, kw_only=True):
 class LeaseStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """Who leads `since` when, by the Lease. `holder` is "" if nobody does, since `free_since`, or if that is not known.
 
-    `ahead_seconds` is by how much the leader's clock is ahead of the API server's, negative where it is behind.
-    `error` says why the Lease cannot be read, or why this process does not lead, else "".
+    `last_holder` is whose Lease has run out, "" where it was handed back. `renewed` is when the holder, or the last
+    one, has renewed it last, null where that is not known. `ahead_seconds` is by how much the leader's clock is ahead
+    of the API server's, negative where it is behind. `error` says why the Lease cannot be read, or why this process
+    does not lead, else "".
     """
 
     holder: str = ""
+    last_holder: str = ""
+    renewed: datetime | None = None
     since: datetime | None = None
     free_since: datetime | None = None
     ahead_seconds: int = 0
@@ -281,9 +291,13 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """The controller's status. `cluster` is what people call the cluster, "" where nobody has said it.
 
-    `leader` wrote it; `lease` says who leads now, null in the document that is stored. `page_port` is the port on which
-    the leader serves its page, null where it serves none; `page_command` opens it, "" where the leader is no pod of its
-    namespace, and in the document that is stored.
+    `paused` is the pause in force; where no controller runs, it is the one that stands for the next, as far as it can
+    be read. `leader` wrote it; `lease` says who leads now, null in the document that is stored. `page_port` is the port
+    on which the leader serves its page, null where it serves none; `page_command` opens it, "" where the leader is no
+    pod of its namespace, and in the document that is stored.
+
+    It is what its process knew at `as_of`, null where that is not said: what has happened since, such as another cycle,
+    is not in it.
 
     `losses` are the first five zones that have lost nodes, whole zones first. `figures` are the numbers of the last
     cycle, null before it. `guards` is empty while no eviction waits for them.
@@ -306,6 +320,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     lease: LeaseStatus | None = None
     page_port: int | None = None
     page_command: str = ""
+    as_of: datetime | None = None
     last_cycle: datetime | None
     stale: str
     breaker: BreakerStatus
@@ -416,6 +431,7 @@ def move_entry(move: Move, usual: Usual | None = None) -> MoveEntry:
         to=likely_domains(move.targets),
         reason=move.cause,
         requested_at=move.requested_at,
+        ready_at=move.ready_at or None,
         usual=usual,
     )
 

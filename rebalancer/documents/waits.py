@@ -16,7 +16,7 @@ from rebalancer.admission.admit import (
     AdmissionContext,
     BreakerOpen,
     ModeObserves,
-    find_common_obstacle,
+    find_common_obstacles,
 )
 from rebalancer.admission.misplaced import misplaced_replacement
 from rebalancer.admission.rights import RightMissing, Rights
@@ -203,7 +203,7 @@ def find_next_end(refusals: Iterable[Refusal], said: datetime | None) -> datetim
 def find_usual(moves: Iterable[Move], workloads: Sequence[Reference]) -> Usual | None:
     """Return how long the last moves of some workloads took, None where none has succeeded."""
     took = [
-        seconds_between(move.requested_at, move.changed_at)
+        seconds_between(move.requested_at, move.ready_at or move.changed_at)
         for move in moves
         if move.state is MoveState.VERIFIED and move.workload in workloads
     ]
@@ -222,10 +222,10 @@ def find_holds(
     `namespaces` are those in which nothing is evicted, each since when and why.
     """
     said, holds = context.now, []
-    common = find_common_obstacle(context)
-    if common is not None and not isinstance(common, ModeObserves):
-        opened = [known.since for known in context.breaker.causes] if isinstance(common, BreakerOpen) else []
-        holds.append(_hold(WHOLE_CLUSTER, common, min(opened, default=None), said))
+    for common in find_common_obstacles(context):
+        if not isinstance(common, ModeObserves):
+            opened = [known.since for known in context.breaker.causes] if isinstance(common, BreakerOpen) else []
+            holds.append(_hold(WHOLE_CLUSTER, common, min(opened, default=None), said))
     holds += [
         _hold(f"namespace {namespace}", refusal, since, said) for namespace, (since, refusal) in namespaces.items()
     ]

@@ -36,6 +36,7 @@ def move_entries(happened: Iterable[Occurrence], snapshot: Snapshot | None) -> I
                 replacement_node=(replacement.node or "") if replacement is not None else "",
                 outcome=move.state,
                 since=seconds_of(move.requested_at),
+                ready=seconds_of(move.ready_at) if move.ready_at else 0,
                 approval=move.approval or "",
             )
 

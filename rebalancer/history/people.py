@@ -5,24 +5,37 @@ from datetime import datetime
 
 from msgspec import structs
 
-from rebalancer.account.happened import Declared, Occurrence
+from rebalancer.account.happened import Declared, Occurrence, WholeEnded
 from rebalancer.history.words import cut
-from rebalancer.model.history import UNKNOWN, Entry
+from rebalancer.model.history import UNKNOWN, Author, Entry, EntryKind
 from rebalancer.model.moments import seconds_of
 
 
 def people_entries(happened: Iterable[Occurrence], now: datetime) -> Iterator[Entry]:
     """Yield the entries; the field manager stands in for a person whom nothing names."""
     for said in happened:
-        if not isinstance(said, Declared):
-            continue
-        entry = Entry(
-            seq=0, at=seconds_of(now), kind=said.kind, what=cut(said.what), until=said.until, number=said.number
-        )
-        entry = structs.replace(entry, since=said.since)
-        author = said.author
-        if author is not None:
-            entry = structs.replace(entry, who=cut(author.who or UNKNOWN))
-            if not author.who:
-                entry = structs.replace(entry, manager=cut(author.manager), since=said.since or author.at)
-        yield entry
+        if isinstance(said, Declared):
+            entry = Entry(
+                seq=0, at=seconds_of(now), kind=said.kind, what=cut(said.what), until=said.until, number=said.number
+            )
+            yield _with_author(structs.replace(entry, since=said.since), said.author)
+        elif isinstance(said, WholeEnded):
+            standing = said.standing
+            entry = Entry(
+                seq=0,
+                at=seconds_of(now),
+                kind=EntryKind.APPROVAL_ENDED,
+                what=standing.plan,
+                cause=cut(said.why),
+                number=standing.left,
+            )
+            yield _with_author(entry, said.author)
+
+
+def _with_author(entry: Entry, author: Author | None) -> Entry:
+    if author is None:
+        return entry
+    entry = structs.replace(entry, who=cut(author.who or UNKNOWN))
+    if author.who:
+        return entry
+    return structs.replace(entry, manager=cut(author.manager), since=entry.since or author.at)

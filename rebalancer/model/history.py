@@ -34,8 +34,16 @@ class EntryKind(StrEnum):
     PAUSED = "Paused"
     RESUMED = "Resumed"
     APPROVED = "Approved"
+    APPROVAL_ENDED = "ApprovalEnded"
+    """The approval of a whole plan has ended: withdrawn, over, used up, or by what has changed."""
     POLICY_CHANGED = "PolicyChanged"
     POLICY_REFUSED = "PolicyRefused"
+    POLICY_MISSING = "PolicyMissing"
+    """There is no policy to read any more; the last one stays in force."""
+    RIGHT_MISSING = "RightMissing"
+    """The controller's account may not evict where something is to be evicted."""
+    RIGHT_GRANTED = "RightGranted"
+    """It may again."""
     LEADS = "Leads"
     """A process began to lead."""
     ZONE_LOST = "ZoneLost"
@@ -86,7 +94,7 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     what: str = field(default="", name="m")
     """What is violated, why it is not required, the name of a zone, a policy's or plan's hash, or what is wrong."""
     cause: str = field(default="", name="y")
-    """What caused a violation, or why a pod was moved."""
+    """What caused a violation, why a pod was moved, or why an approval has ended."""
     pod: str = field(default="", name="p")
     uid: str = field(default="", name="u")
     node: str = field(default="", name="f")
@@ -99,15 +107,20 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The state in which a move has ended."""
     since: int = field(default=0, name="b")
     """When what has ended began: a move was requested, a violation observed; 0 if that is not known."""
+    ready: int = field(default=0, name="i")
+    """Of a move: when its replacement became Ready, 0 where only a snapshot says that it is."""
+    late: bool = field(default=False, name="z")
+    """Whether a leader has observed this end when it began to lead: it may have come long before."""
     until: int = field(default=0, name="l")
-    """When a pause, or the approval of a whole plan, ends by itself, 0 if it does not."""
+    """When a pause, or the approval of a whole plan, ends by itself, or has, 0 if it does not."""
     who: str = field(default="", name="a")
     """The process that leads, or whoever has paused, resumed, approved, changed the policy: declared, or UNKNOWN."""
     manager: str = field(default="", name="r")
     number: int = field(default=0, name="c")
     """How many workloads a violation concerns or are violated in a sample, entries were dropped, nodes a zone had.
 
-    Of the approval of a whole plan: how many evictions it allows.
+    Of the approval of a whole plan: how many evictions it allows, or at its end, allowed still. Of a right: how many
+    namespaces it is about.
     """
     above: int = field(default=0, name="h")
     """Of a sample: how many pods are above the bounds of their domains. Of a lost zone: how many pods it held."""
@@ -135,6 +148,8 @@ class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The identity of the approval of a whole plan that was written last."""
     policy: str = ""
     """The hash of the cluster policy in force."""
+    lacking: tuple[str, ...] = ()
+    """Namespaces in which the right to evict was missing, as reported."""
     refused: str = ""
     """A token of what is wrong with the newest policy, "" where it is in force."""
     open: tuple[tuple[str, int], ...] = ()

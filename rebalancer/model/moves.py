@@ -163,6 +163,8 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     """
     approval: str | UnsetType = UNSET
     """In mode Approve the hash of the plan whose approval it was sent by."""
+    ready_at: Moment | UnsetType = UNSET
+    """When its replacement became Ready, as that says, which may be long before a snapshot shows it to a leader."""
 
     @property
     def in_flight(self) -> bool:

@@ -99,16 +99,15 @@ def find_pod_groups(
                 member=member,
                 owner=owner,
                 pods=pods,
-                problem=ScaleDown(
-                    size=len(pods),
-                    rules=tuple(_sort_rules(rule for rule in rules if _matters(rule))),
-                    avoided=frozenset([number for number, pod in enumerate(pods) if pod.uid in avoided])
-                    if avoided
-                    else frozenset(),
-                ),
+                problem=_make_problem(rules, pods, avoided),
                 skipped=skipped,
                 relabelled=not relabelled.isdisjoint(pod.node for pod in pods),
             )
+
+
+def _make_problem(rules: Iterable[Rule], pods: Sequence[Pod], avoided: frozenset[str]) -> ScaleDown:
+    kept = frozenset([number for number, pod in enumerate(pods) if pod.uid in avoided]) if avoided else frozenset[int]()
+    return ScaleDown(size=len(pods), rules=tuple(_sort_rules(rule for rule in rules if _matters(rule))), avoided=kept)
 
 
 def _more_rules(

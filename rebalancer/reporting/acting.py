@@ -25,6 +25,12 @@ _ACTING: Final = {
 }
 
 
+_RENEWAL: Final = timedelta(seconds=5)
+"""A leader that runs renews the Lease more often than this, by default every 2 seconds."""
+
+_FRESH: Final = timedelta(seconds=3)
+"""What is not older than this is as of now to whoever reads it."""
+
 _LATE_INTERVALS: Final = 5
 _LATE: Final = timedelta(minutes=2)
 """A leader is late whose last cycle is longer ago than this and than several intervals: planning takes time, too."""
@@ -33,6 +39,19 @@ _LATE: Final = timedelta(minutes=2)
 def describe_mode(mode: Mode) -> str:
     """Say what the controller does with a plan in a mode."""
     return _ACTING[mode]
+
+
+def find_idle(mode: Mode, lease: LeaseStatus | None = None, *, knows_approvals: bool = True) -> str:
+    """Say why a controller in a mode moves nothing of what a plan lets go, "" where it does.
+
+    Its stored status says what is approved; without that, or of a file of a cluster, nothing is known to be.
+    """
+    if lease is not None and not lease.holder:
+        is_unknown = lease.free_since is None and lease.error
+        return "whether a controller runs is not known" if is_unknown else "no controller runs"
+    if mode == Mode.APPROVE and not knows_approvals:
+        return "mode Approve moves only what is approved"
+    return "mode Observe moves none" if mode == Mode.OBSERVE else ""
 
 
 def describe_status(status: StatusDocument) -> str:
@@ -73,6 +92,31 @@ def policy_source(status: StatusDocument) -> str:
     return status.policy.source if status.policy.valid else "the last valid one, kept in rebalancer-policy-valid"
 
 
+def runs(status: StatusDocument) -> bool:
+    """Return whether somebody leads, as far as that is known: else nothing goes on when a wait has ended."""
+    return status.lease is None or bool(status.lease.holder) or bool(status.lease.error)
+
+
+def _name_policy_problem(status: StatusDocument) -> str:
+    """Say in a few words what is wrong with the policy as written, or was in the last cycle."""
+    is_now = runs(status)
+    if status.policy.missing:
+        return "no policy can be read" if is_now else "no policy could be read in the last cycle"
+    return "a newer policy is invalid" if is_now else "a newer policy was invalid in the last cycle"
+
+
+def describe_policy_problem(status: StatusDocument) -> str:
+    """Say what is wrong with the policy as written, and which one is in force then; "" where it is that one."""
+    if status.policy.valid:
+        return ""
+    what = "No policy can be read" if status.policy.missing else "A newer policy is refused"
+    follows = "the last valid one stays in force"
+    if not runs(status):
+        what = "No policy could be read" if status.policy.missing else "A newer policy was refused"
+        what, follows = f"{what} in the last cycle", "no controller runs, and none starts without a valid one"
+    return f"{what}, {follows}: {status.policy.error}"
+
+
 def leaders_time(status: StatusDocument, now: datetime) -> datetime:
     """Return the time by the leader's clock, by which its status is; `now` is the API server's."""
     return now + timedelta(seconds=status.lease.ahead_seconds) if status.lease is not None else now
@@ -82,12 +126,14 @@ def describe_controller(status: StatusDocument, now: datetime) -> str:
     """Say in one line who leads and what the controller does: without a leader nothing happens."""
     lease, last = status.lease, status.last_cycle
     ran = f"last cycle {ago(last, now)}" if last is not None else "no cycle yet"
-    invalid = "" if status.policy.valid else f"; a newer policy is invalid: {_first_line(status.policy.error)}"
+    invalid = "" if status.policy.valid else f"; {_name_policy_problem(status)}: {_first_line(status.policy.error)}"
     if lease is not None and not lease.holder:
         by = f" by {status.leader}" if last is not None and status.leader else ""
-        return f"{describe_no_leader(lease, ran + by)}{invalid}"
+        return f"{describe_no_leader(lease, ran + by, now)}{invalid}"
     leads = f"{_describe_leader(lease, now)}, " if lease is not None else ""
-    return f"{leads}{ran}; {find_trouble(status, now) or describe_status(status)}{invalid}"
+    is_old = status.as_of is not None and now - status.as_of >= _FRESH
+    known = f", as of {ago(status.as_of, now)}" if is_old and status.as_of is not None else ""
+    return f"{leads}{ran}{known}; {find_trouble(status, now) or describe_status(status)}{invalid}"
 
 
 def find_trouble(status: StatusDocument, now: datetime) -> str:
@@ -107,7 +153,9 @@ def _describe_leader(lease: LeaseStatus, now: datetime) -> str:
     ahead = timedelta(seconds=lease.ahead_seconds)
     behind = "behind" if ahead < timedelta(0) else "ahead of"
     clock = f" by its clock, which is {format_rest(abs(ahead))} {behind} the API server's" if ahead else ""
-    return f"{lease.holder} leads{since}{clock}"
+    is_silent = lease.renewed is not None and now - lease.renewed >= _RENEWAL
+    renewed = f", last renewed {ago(lease.renewed, now)}" if is_silent and lease.renewed is not None else ""
+    return f"{lease.holder} leads{since}{clock}{renewed}"
 
 
 def _first_line(text: str) -> str:
@@ -123,11 +171,14 @@ def slow_start_text(windows: SlowStartStatus) -> str:
     return f"Slow start: {', '.join(places)}. One that is full grows by one with each replacement that arrives."
 
 
-def describe_no_leader(lease: LeaseStatus, ran: str) -> str:
+def describe_no_leader(lease: LeaseStatus, ran: str, now: datetime) -> str:
     """Say in one line that nobody leads, or that this is not known; `ran` says when the last cycle was."""
     if lease.free_since is None and lease.error:
         return f"whether a controller runs is not known: {lease.error}; {ran}"
     known = " as far as this process knows" if lease.error else ""
     since = f" since {lease.free_since:%Y-%m-%d %H:%M:%SZ}" if lease.free_since is not None else ""
     why = f"; {lease.error}" if lease.error else ""
-    return f"no controller runs{known}: Lease free{since}, {ran}{why}"
+    held = (
+        f" (held by {lease.last_holder}, last renewed {ago(lease.renewed, now)})" if lease.renewed is not None else ""
+    )
+    return f"no controller runs{known}: Lease free{since}{held}, {ran}{why}"

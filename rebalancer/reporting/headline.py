@@ -163,11 +163,6 @@ def _violated(figures: Figures) -> str:
     return f"{plural(figures.violated, 'workload')} violated"
 
 
-def runs(status: StatusDocument) -> bool:
-    """Return whether somebody leads, as far as that is known: else nothing goes on when a wait has ended."""
-    return status.lease is None or bool(status.lease.holder) or bool(status.lease.error)
-
-
 def hold_sentence(hold: HoldStatus, now: datetime, *, goes_on: bool = True) -> str:
     """Say what is held, since when and why, and where the controller `goes_on`, until when."""
     since = f" since {hold.since:%Y-%m-%d %H:%M:%SZ} ({ago(hold.since, now)})" if hold.since is not None else ""

@@ -32,6 +32,7 @@ from typing import Final
 import msgspec
 
 from rebalancer.model.moves import NEVER_GRANTED, Memory, Move, MoveState, Reference
+from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.arrivals import note_arrival, note_victim
 from rebalancer.tracking.misplaced import find_misplaced
@@ -50,7 +51,7 @@ REPLACEMENT_TIMEOUT = timedelta(minutes=10)
 _PENDING_FOR: Final = timedelta(minutes=1)
 """The default of `breaker.pendingFor`."""
 
-_TIMES: Final = ("requested_at", "changed_at", "awaited_since", "bound_since", "victim_seen")
+_TIMES: Final = ("requested_at", "changed_at", "awaited_since", "bound_since", "victim_seen", "ready_at")
 """Every time that is stored of a move."""
 
 ENDED_MOVES_STORED = 20
@@ -192,7 +193,7 @@ def overlays(move: Move, snapshot: Snapshot) -> bool:
 def _without_future(move: Move, now: datetime) -> Move:
     """Return the move with no time after `now`: a clock that was set back must not delay its end."""
     times = {name: getattr(move, name) for name in _TIMES}
-    late = {name: now for name, moment in times.items() if moment is not None and moment > now}
+    late = {name: now for name, moment in times.items() if moment and moment > now}
     return msgspec.structs.replace(move, **late) if late else move
 
 
@@ -270,11 +271,18 @@ def _advance_once(move: Move, replacements: Replacements, snapshot: Snapshot, no
                 return advance_move(move, MoveEvent.VANISHED, now)
             if arrived.ready and arrived.node is not None:
                 there = _is_as_predicted(move, arrived.node, snapshot)
+                move = msgspec.structs.replace(move, ready_at=_find_ready(move, arrived, now))
                 return advance_move(move, MoveEvent.READY_THERE if there else MoveEvent.READY_ELSEWHERE, now)
     since = max(move.changed_at, move.victim_seen or move.changed_at)
     if now - since >= REPLACEMENT_TIMEOUT and not _is_in_grace(move, snapshot, now):
         return advance_move(move, MoveEvent.OVERDUE, now)
     return move
+
+
+def _find_ready(move: Move, replacement: Pod, now: datetime) -> datetime | msgspec.UnsetType:
+    """Return when a replacement became Ready, UNSET where it does not say so or the time cannot be: clocks differ."""
+    since = replacement.ready_since
+    return since if since is not None and move.requested_at <= since <= now else msgspec.UNSET
 
 
 def _is_in_grace(move: Move, snapshot: Snapshot, now: datetime) -> bool:

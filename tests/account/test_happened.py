@@ -22,6 +22,7 @@ from rebalancer.account.happened import (
     RequestAnswered,
     ViolationBegan,
     ViolationEnded,
+    WholeEnded,
     ZoneLost,
     ZoneReturned,
 )
@@ -67,6 +68,7 @@ RECORDED = {
     ViolationEnded: EntryKind.SATISFIED,
     ZoneLost: EntryKind.ZONE_LOST,
     ZoneReturned: EntryKind.ZONE_RETURNED,
+    WholeEnded: EntryKind.APPROVAL_ENDED,
 }
 DECLARED = (
     EntryKind.PAUSED,
@@ -74,6 +76,9 @@ DECLARED = (
     EntryKind.APPROVED,
     EntryKind.POLICY_CHANGED,
     EntryKind.POLICY_REFUSED,
+    EntryKind.POLICY_MISSING,
+    EntryKind.RIGHT_MISSING,
+    EntryKind.RIGHT_GRANTED,
 )
 
 

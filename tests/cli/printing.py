@@ -54,7 +54,12 @@ def repairing_status(now: datetime) -> StatusDocument:
 
     def moved(moves: Sequence[MoveEntry]) -> tuple[MoveEntry, ...]:
         return tuple(
-            structs.replace(move, since=move.since + late, requested_at=move.requested_at + late)
+            structs.replace(
+                move,
+                since=move.since + late,
+                requested_at=move.requested_at + late,
+                ready_at=move.ready_at + late if move.ready_at is not None else None,
+            )
             for move in moves
             if move.requested_at is not None
         )

@@ -70,7 +70,7 @@ def test_a_pod_is_explained_constraint_by_constraint_and_node_by_node(
     landing = answers["Where would kube-scheduler place that?"]
     assert "kube-scheduler picks b-0" in landing.answer
     assert landing.evidence == "PodTopologySpread rejects a-0"
-    assert answers["Is it evicted?"].answer == "now"
+    assert answers["Is it evicted?"].answer == "it would be now; mode Observe moves none"
     assert document.verdict == "Moves"
 
 

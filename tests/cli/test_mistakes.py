@@ -289,6 +289,8 @@ def test_a_live_plan_does_not_say_that_a_controller_acts_that_does_not_lead(
     server.put(MAP, data={"status.json": json.dumps(status)})
     _, out, _ = run(capsys, "plan")
     assert out.splitlines()[0] == f"Plan (dry run; {line})"
+    known = "no controller runs" if line.startswith("no controller") else "whether a controller runs is not known"
+    assert json.loads(run(capsys, "plan", "-o", "json")[1])["idle"] == known
 
 
 READS = [

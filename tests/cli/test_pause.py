@@ -25,7 +25,7 @@ def switch(data: dict[str, str] | None = None) -> ApiServer:
     """Return an API server as far as the switch needs one: `data` of the ConfigMap."""
     made = ApiServer()
     made.answers["POST", REVIEW] = 201, {"status": {"userInfo": {"username": "alice"}}}
-    made.put(LEASE, spec={})
+    made.put(LEASE, spec={"holderIdentity": "one", "leaseDurationSeconds": 15, "renewTime": "2999-01-01T00:00:00Z"})
     made.put(MAP, metadata={"namespace": "rebalancer-system"}, data=data or {})
     return made
 
@@ -119,6 +119,22 @@ def test_before_the_first_start_it_holds_for_one_that_starts(
     server.answers["GET", LEASE] = 403
     assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
     assert capsys.readouterr().err == "", "who may not read leases is not warned of what is not known"
+
+
+def test_where_no_controller_runs_it_holds_for_the_next_one(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One has led before: it was stopped, or has died. That evictions stop is said of one that runs."""
+    ended = {"renewTime": "2026-01-05T09:00:00Z"}
+    for spec in ({"holderIdentity": "", **ended}, {"holderIdentity": "dead", "leaseDurationSeconds": 15, **ended}):
+        server.put(LEASE, spec=spec)
+        assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "Evictions stop" not in shown
+        assert "No controller runs, so nothing is evicted: the pause holds from the start of the next one." in shown
+    server.answers["GET", LEASE] = 403
+    assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
+    assert "whether one runs is not known" in " ".join(capsys.readouterr().out.split())
 
 
 def written(server: ApiServer) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from tests.adapters.kubernetes.fake_server import ApiServer, reachable
 from tests.build import HEAD
 from tests.cli.files import write_policy
 from tests.cli.test_mistakes import POLICY, STATUS, run
-from tests.cli.test_status import MAP, running
+from tests.cli.test_status import FREED, MAP, lead, running
 
 OWN = f"{HEAD}groups: []\nmode: Evict\n"
 HASH = load_policy(OWN.encode(), source="").hash
@@ -54,10 +54,10 @@ def test_it_is_taken_and_named(server: ApiServer, capsys: pytest.CaptureFixture[
     acts_by(server, HASH)
     code, out, err = run(capsys, "plan")
     assert (code, err) == (Exit.FINE, "")
-    assert f", policy {HASH} ({PLACE}, in force in this cluster). Nothing was changed." in out
+    assert f", policy {HASH} ({PLACE}, the controller's). Nothing was changed." in out
     _, out, err = run(capsys, "report")
     assert out.splitlines()[0].startswith("Controller: one leads since 2026-01-05 06:00:00Z")
-    assert out.splitlines()[1] == f"Policy {HASH} ({PLACE}, in force in this cluster)"
+    assert out.splitlines()[1] == f"Policy {HASH} ({PLACE}, the controller's)"
     assert err == ""
 
 
@@ -80,7 +80,7 @@ def test_it_is_that_which_the_controller_names(server: ApiServer, capsys: pytest
     server.put("/api/v1/namespaces/ops/configmaps/mine", data={"policy.yaml": OWN})
     acts_by(server, HASH, "configmap:ops/mine", "/api/v1/namespaces/ops/configmaps/rebalancer-status")
     _, out, err = run(capsys, "plan", "--controller-namespace", "ops")
-    assert "(configmap:ops/mine, in force in this cluster)" in out
+    assert "(configmap:ops/mine, the controller's)" in out
     assert err == ""
 
 
@@ -122,7 +122,7 @@ def test_where_it_may_be_another_it_is_said(
     warnings = [line.removeprefix("warning: ") for line in err.splitlines() if "polic" in line]
     assert [line[: len(doubt)] for line in warnings][:1] == ([doubt] if doubt else [])
     if command[0] in {"plan", "report"}:
-        assert ("in force in this cluster" in out) == (acts is not None and not doubt)
+        assert (", the controller's)" in out) == (acts is not None and not doubt)
 
 
 VALID = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-policy-valid"
@@ -146,9 +146,40 @@ def test_while_what_is_written_is_refused_the_last_valid_one_is_taken(
     assert f"warning: the controller refuses the policy in {PLACE} (" in err
     assert "the last valid one is in force, and used here" in err
     if command[0] in {"plan", "report"}:
-        assert f"olicy {HASH} ({PLACE}-valid, in force in this cluster)" in out
+        assert f"olicy {HASH} ({PLACE}-valid, the controller's)" in out
     if written is not None:
         assert "mode: found 1" in err
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_where_no_controller_runs_no_policy_is_said_to_be_in_force(
+    command: list[str], server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next controller begins with what is written, whatever the last one thought of that."""
+    lead(server, FREED)
+    server.put(VALID, data={"policy.yaml": OWN})
+    acts_by(server, HASH, valid=False)
+    _, out, err = run(capsys, *command)
+    assert f"warning: there is no policy in {PLACE}, and no controller runs; the last valid one is used here" in err
+    assert "in force" not in out + err
+    server.put(POLICY, data={"policy.yaml": f"{HEAD}mode: 1\n"})
+    assert "in force" not in "".join(map(str, run(capsys, *command)[1:]))
+    server.put(POLICY, data={"policy.yaml": f"{OWN}interval: 5m\n"})
+    assert "polic" not in run(capsys, *command)[2]
+    server.put(VALID, data={"policy.yaml": f"{HEAD}mode: 1\n"})
+    server.put(POLICY, data={"policy.yaml": f"{HEAD}mode: 1\n"})
+    assert f"warning: the policy of the next controller, {PLACE}, cannot be read: " in run(capsys, *command)[2]
+
+
+def test_a_policy_that_is_gone_is_not_called_refused(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.put(VALID, data={"policy.yaml": OWN})
+    gone = "configmap:rebalancer-system/rebalancer-policy: there is no such ConfigMap"
+    policy = {"hash": HASH, "source": PLACE, "valid": False, "missing": True, "error": gone}
+    server.put(MAP, data={"status.json": json.dumps({**STATUS, "policy": policy})})
+    said = f"there is no policy in {PLACE}; the last valid one is in force, and used here"
+    assert f"warning: {said}" in run(capsys, "plan")[2]
+    assert f"No policy can be read, the last valid one stays in force: {gone}" in run(capsys, "status")[1]
+    assert f"no policy can be read: {gone}" in run(capsys, "status")[1].splitlines()[0]
 
 
 def test_what_is_stored_as_valid_counts_only_if_the_controller_acts_by_it(

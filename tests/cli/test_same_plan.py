@@ -17,7 +17,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.policy import Capacity, CapacityMode, Mode, Policy, Topology, default_policy, load_policy
-from rebalancer.reporting.acting import describe_mode
+from rebalancer.reporting.acting import describe_mode, find_idle
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
 from rebalancer.simulator import ZONE
 from tests.capacity.test_gate import placeholder
@@ -39,7 +39,8 @@ def printed(snapshot: Snapshot, policy: Policy) -> str:
     evaluation = evaluate_once(snapshot, policy, DEFAULT_PROFILE)
     made = evaluation.plan
     notes, acting = find_notes(made, evaluation.assessment), describe_mode(policy.mode)
-    document = plan_document(made, evaluation.inputs.snapshot, find_relaxations(made), notes, acting=acting)
+    idle = find_idle(policy.mode)
+    document = plan_document(made, evaluation.inputs.snapshot, find_relaxations(made), notes, acting=acting, idle=idle)
     return "".join(json_chunks(document))
 
 

@@ -94,11 +94,19 @@ def test_the_status_as_a_document(server: ApiServer, capsys: pytest.CaptureFixtu
     own = json.loads(text)
     assert own["lease"] is None
     assert entry.main(["status", "-o", "json"]) == Exit.FINE
-    held_lease = {"holder": "pod-1", "since": "2026-01-05T06:00:00Z", "freeSince": None, "aheadSeconds": 0, "error": ""}
+    held_lease = {
+        "holder": "pod-1",
+        "lastHolder": "",
+        "renewed": "2999-01-01T00:00:00Z",
+        "since": "2026-01-05T06:00:00Z",
+        "freeSince": None,
+        "aheadSeconds": 0,
+        "error": "",
+    }
     assert json.loads(capsys.readouterr().out) == {**own, "lease": held_lease}
     lead(server, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"})
     assert entry.main(["status", "-o", "json"]) == Exit.FINE
-    free = {"holder": "", "since": None, "freeSince": "2026-01-01T00:00:00Z", "aheadSeconds": 0, "error": ""}
+    free = {**held_lease, "holder": "", "renewed": None, "since": None, "freeSince": "2026-01-01T00:00:00Z"}
     assert json.loads(capsys.readouterr().out) == {**own, "lease": free}
     assert entry.main(["status", "-o", "yaml"]) == Exit.FINE
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "Status"
@@ -180,12 +188,47 @@ def test_watching_shows_each_change_once(
 LEADS = "Controller: pod-1 leads since 2026-01-05 06:00:00Z, last cycle; "
 
 
+CONTROL = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-control"
+
+
+def test_without_a_leader_the_pause_is_that_which_stands(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """The stored one is of the last cycle: it may be over, and another may have been written since."""
+    stored = json.loads(written(working()))
+    show(server, json.dumps({**stored, "paused": {"until": None, "reason": "old", "by": "bob"}}))
+
+    def shown() -> tuple[str, object]:
+        assert entry.main(["status"]) == Exit.FINE
+        text = " ".join(capsys.readouterr().out.split())
+        assert entry.main(["status", "-o", "json"]) == Exit.FINE
+        return text, (json.loads(capsys.readouterr().out)["paused"] or {}).get("reason")
+
+    lead(server, FREED)
+    server.put(CONTROL, data={"pause.yaml": "reason: zone b\nby: alice\n"})
+    text, reason = shown()
+    said = "A pause by alice stands until somebody resumes (zone b): the next controller begins paused."
+    assert said in text
+    assert reason == "zone b"
+    server.put(CONTROL, data={})
+    text, reason = shown()
+    assert "ause" not in text
+    assert reason is None
+    server.put(CONTROL, data={"pause.yaml": "until: 2001-01-01T00:00:00Z\n"})
+    assert shown()[1] is None
+    server.answers["GET", CONTROL] = 403
+    assert shown()[1] == "old"
+    lead(server, held())
+    server.answers.pop(("GET", CONTROL))
+    server.put(CONTROL, data={})
+    assert shown()[1] == "old", "a controller that runs says itself what it has read"
+
+
 def seen(line: str) -> str:
     """Return a line without ages."""
     return re.sub(r" \(?\d+[smhd] ago\)?", "", line)
 
 
 FREE = {"holderIdentity": "", "leaseDurationSeconds": 1}
+LAPSED = " (held by pod-1, last renewed), last cycle 1h ago by pod-1"
 FREED = {**FREE, "renewTime": "2026-01-05T09:00:00Z"}
 NOT_ALLOWED = (
     "not allowed to get Lease rebalancer-system/rebalancer; the ClusterRole rebalancer-view has the right; "
@@ -200,13 +243,13 @@ NOT_ALLOWED = (
         (
             [{**held(), "renewTime": "2026-01-05T09:00:00Z"}],
             -3700,
-            "no controller runs: Lease free since 2026-01-05 09:00:15Z, last cycle 1h ago by pod-1",
+            "no controller runs: Lease free since 2026-01-05 09:00:15Z" + LAPSED,
         ),
         *(
             (
                 [{**held(), "renewTime": "2026-01-05T09:00:00Z", "leaseDurationSeconds": written}],
                 -3700,
-                f"no controller runs: Lease free since 2026-01-05 {free}Z, last cycle 1h ago by pod-1",
+                f"no controller runs: Lease free since 2026-01-05 {free}Z{LAPSED}",
             )
             # As the processes that wait for it count: what is written up to ten minutes, else the usual 15 seconds.
             for written, free in ((600, "09:10:00"), (601, "09:00:15"), (2**31 - 1, "09:00:15"), (None, "09:00:15"))
@@ -243,7 +286,7 @@ def test_without_a_leader_no_controller_evicts_in_the_first_line(
     lead(server, *leases)
     assert entry.main(["status"]) == Exit.FINE
     shown = capsys.readouterr().out.splitlines()[0]
-    assert re.sub(r" \(\d+d ago\)", "", shown) == f"Controller: {line}"
+    assert re.sub(r" \(\d+d ago\)| \d+d ago(?=\))", "", shown) == f"Controller: {line}"
 
 
 def test_a_leader_that_renews_leads_whatever_this_machines_clock_says(

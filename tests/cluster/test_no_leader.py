@@ -17,7 +17,9 @@ from tests.control_plane.api import wait_until
 from tests.control_plane.plane import ControlPlane
 
 EVICTS = "mode Evict: the controller evicts"
-NONE = re.compile(r"no controller runs: Lease free since (\S+ \S+), last cycle (\d+)s ago by \S+")
+NONE = re.compile(
+    r"no controller runs: Lease free since (\S+ \S+)(?: \(held by [^)]+\))?, last cycle (\d+)s ago by \S+"
+)
 QUICK = ("--lease-duration=6s", "--renew-deadline=3s", "--retry-period=1s")
 
 

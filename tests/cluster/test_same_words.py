@@ -111,4 +111,4 @@ def check_same(plane: ControlPlane, controller: Controller, acting: str) -> None
     waits = {(wait["namespace"], wait["workloads"][0]["name"]): wait for wait in read(plane, "status.json")["waits"]}
     explained = ask(plane, "explain", "deployment/web", "-n", "shop")
     assert waits["shop", "web"]["reason"] in explained
-    assert "in force in this cluster" in explained
+    assert ", the controller's)" in explained

@@ -184,16 +184,70 @@ def test_it_knows_who_leads_and_since_when_nobody_does() -> None:
         return candidate.describe_lease()
 
     lease.store.record = LeaseRecord(holder="other", duration=5, renewed=datetime.max.replace(tzinfo=UTC))
-    assert known(0) == LeaseStatus(holder="other")
+    assert known(0) == LeaseStatus(holder="other", renewed=start)
     lease.broken = True
-    assert known(4.9) == LeaseStatus(holder="other", error="no answer")
-    assert known(9) == LeaseStatus(free_since=start + timedelta(seconds=5), error="no answer")
+    assert known(4.9) == LeaseStatus(holder="other", renewed=start, error="no answer")
+    ended = start + timedelta(seconds=5)
+    assert known(9) == LeaseStatus(last_holder="other", renewed=start, free_since=ended, error="no answer")
     lease.broken = False
     since = start + timedelta(seconds=20)
     assert known(20) == LeaseStatus(holder="me", since=since)
     lease.broken = True
     assert known(29.9) == LeaseStatus(holder="me", since=since, error="no answer")
     assert known(60) == LeaseStatus(free_since=start + timedelta(seconds=30), error="no answer")
+
+
+def test_of_a_lease_that_ran_out_before_it_looked_nobody_is_said_to_lead() -> None:
+    """It takes the Lease only when it has seen it unchanged for its duration; meanwhile it says what is so."""
+    lease, seconds = Shaky(), [1000.0]
+    start = datetime(2026, 1, 5, 9, tzinfo=UTC)
+    candidate = Elector(
+        lease=lease,
+        election=Election(identity="me", duration=15.0, deadline=10.0),
+        retry=2.0,
+        clocks=Clocks(now=lambda: start + timedelta(seconds=seconds[0] - 1000), monotonic=lambda: seconds[0]),
+        load_memory=lambda: NO_MEMORY,
+        tell=lambda _: None,
+    )
+
+    def known(after: float) -> LeaseStatus:
+        seconds[0] = 1000 + after
+        candidate.take_part()
+        return candidate.describe_lease()
+
+    def write(holder: str, renewed: datetime) -> None:
+        lease.store.record = LeaseRecord(holder=holder, duration=15, renewed=renewed)
+
+    died = start - timedelta(seconds=12)
+    write("dead", died)
+    ended = died + timedelta(seconds=15)
+    with capture_logs() as logs:
+        assert known(0) == LeaseStatus(holder="dead", renewed=died)
+        assert known(2.9) == LeaseStatus(holder="dead", renewed=died)
+        assert known(3) == LeaseStatus(last_holder="dead", renewed=died, free_since=ended)
+        assert known(14.9) == LeaseStatus(last_holder="dead", renewed=died, free_since=ended)
+        assert known(15).holder == "me"
+    assert [entry["event"] for entry in logs] == ["another process leads", "leading"]
+    write("slow", start - timedelta(minutes=1))
+    assert known(17).holder == "slow", "its clock is behind: it has just renewed the Lease"
+    assert known(31.9).holder == "slow"
+    lease.broken = True
+    known(32)
+    write("late", start)
+    lease.broken = False
+    assert known(90) == LeaseStatus(last_holder="late", renewed=start, free_since=start + timedelta(seconds=15))
+
+
+def test_a_lease_that_was_not_handed_back_is_waited_for_with_a_word() -> None:
+    lease = Shaky()
+    lease.store.record = LeaseRecord(holder="dead", duration=15, renewed=datetime.now(UTC) - timedelta(seconds=20))
+    candidate = elector(lease, [])
+    with capture_logs() as logs:
+        for _ in range(3):
+            candidate.take_part()
+    assert [(entry["event"], entry["holder"]) for entry in logs] == [
+        ("waiting for a Lease that was not handed back", "dead")
+    ]
 
 
 def test_what_was_never_read_is_not_known() -> None:

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from rebalancer.account.people import pause_token
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.rights import Rights
 from rebalancer.controller.history_writer import MOST_SHOWN, HistoryWriter
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import (
@@ -24,6 +25,8 @@ from rebalancer.controller.state import (
     PolicyLoaded,
     PolicyRefused,
     ProcessFacts,
+    Queue,
+    RightsRead,
 )
 from rebalancer.documents.events import EventObjects, events_of
 from rebalancer.documents.history import history_entry
@@ -85,6 +88,7 @@ def test_the_next_leader_repeats_nothing() -> None:
     assert stored.outbox == first.memory.outbox
     second = led(stored, "pod-2")
     assert kinds(second)[4:] == ["Leads", "Resumed"]
+    assert history_entry(second.memory.outbox[-1]).at_most, "it may have ended long before this process led"
     seqs = [entry.seq for entry in second.memory.outbox]
     assert seqs == sorted(set(seqs))
 
@@ -185,6 +189,25 @@ def test_a_zone_that_is_lost_and_comes_back() -> None:
     zones = [(entry.kind, entry.what, entry.at - entry.since) for entry in state.memory.outbox if "Zone" in entry.kind]
     assert [zone[:2] for zone in zones] == [("ZoneLost", "zone c"), ("ZoneReturned", "zone c")]
     assert zones[1][2] == 120
+    assert not history_entry(state.memory.outbox[-1]).at_most
+    now = START + timedelta(minutes=4)
+    state, _ = step(state, CycleDue(snapshot=replace(without, taken_at=now)), now)
+    following = led(parse_memory(memory_text(state.memory)), "pod-2")
+    later = now + timedelta(minutes=5)
+    following, _ = step(following, CycleDue(snapshot=replace(whole, taken_at=later)), later)
+    (back,) = [one for one in following.memory.outbox[-3:] if one.kind == "ZoneReturned"]
+    assert history_entry(back).text == "zone c is back, after at most 5m"
+
+
+def test_a_pause_that_ended_while_nobody_led_lasted_until_its_end() -> None:
+    pause = Pause(by="alice", until=START + timedelta(minutes=2))
+    first = after(led(), PauseRead(pause=pause, author=NOBODY))
+    later = START + timedelta(minutes=9)
+    state = LoopState(in_force=InForce(policy=POLICY, policy_since=START), process=ProcessFacts(history_name="pod-2"))
+    state, _ = step(state, PauseRead(pause=pause, author=NOBODY), later)
+    state, _ = step(state, Leading(leads=True, memory=first.memory), later)
+    ended = history_entry(state.memory.outbox[-1])
+    assert (ended.text, ended.at_most, ended.seconds) == ("the pause ended by itself after 2m", False, 120)
 
 
 LIMIT = """
@@ -403,3 +426,33 @@ def test_the_end_of_the_process_writes_once_more() -> None:
         writing.store.problem = ""
         writing.writer.finish(5.0)
     assert len(writing.store.writes) == 2
+
+
+def test_a_right_that_is_lost_and_comes_back() -> None:
+    """Each once, whoever leads then; what is not known yet is no return."""
+    missing = Rights(everywhere=False, missing={"bank": START, "shop": START})
+    state = after(led(), RightsRead(rights=missing), RightsRead(rights=missing))
+    part = Rights(everywhere=False, granted=frozenset({"shop"}), missing={"bank": START})
+    state = after(state, RightsRead(rights=part))
+    stored = parse_memory(memory_text(state.memory))
+    unasked = LoopState(
+        in_force=InForce(policy=POLICY, policy_since=START),
+        process=ProcessFacts(history_name="pod-2"),
+        queue=Queue(rights=Rights(everywhere=False)),
+    )
+    following = after(unasked, PauseRead(pause=None, author=NOBODY), Leading(leads=True, memory=stored))
+    following = after(following, RightsRead(rights=part), RightsRead(rights=Rights()))
+    texts = [history_entry(one).text for one in following.memory.outbox if one.kind.startswith("Right")]
+    assert texts == [
+        "the controller has no right to evict in bank, shop",
+        "the controller may evict in shop again",
+        "the controller may evict in bank again",
+    ]
+
+
+def test_a_policy_that_is_gone_was_refused_by_nobody() -> None:
+    state = after(led(), PolicyRefused(message="configmap:a/b: there is no such ConfigMap", missing=True))
+    last = history_entry(state.memory.outbox[-1])
+    said = "no policy can be read, the last one stays in force: configmap:a/b: there is no such ConfigMap"
+    assert (last.kind, last.text) == ("PolicyMissing", said)
+    assert "PolicyChanged" in kinds(after(state, PolicyLoaded(policy=POLICY)))[2:]

@@ -317,6 +317,15 @@ def test_it_says_who_leads_before_the_loop_knows(lease: LeaseStatus, leads: bool
     assert (document.overview is not None) is leads
 
 
+def test_without_a_leader_it_shows_the_pause_that_stands() -> None:
+    """A replica that waits reads the kill switch: the next leader begins with what that says."""
+    for until, stands in ((None, True), (START - timedelta(hours=1), False)):
+        state = state_of(shop())
+        pause = Pause(until=until, reason="zone b", by="ada")
+        paused = replace(state, leadership=Leadership(), in_force=replace(state.in_force, pause=pause))
+        assert (shown(paused, LeaseStatus(free_since=ENDED)).status.paused is not None) is stands
+
+
 @pytest.mark.parametrize(
     ("lease", "helped"),
     [(LeaseStatus(free_since=ENDED, error="HTTP 403"), True), (LeaseStatus(holder="leader-2"), False)],

@@ -15,6 +15,7 @@ from rebalancer.controller.elector import Elector
 from rebalancer.controller.saver import MOST_ATTEMPTS, SAME_AGAIN, Saver
 from rebalancer.controller.state import Clocks, LoopState
 from rebalancer.documents.memory import parse_memory
+from rebalancer.documents.status import StatusDocument
 from rebalancer.model.moves import SentRequest
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY
 from rebalancer.simulator import SimulatedCluster
@@ -216,3 +217,17 @@ def test_a_new_term_begins_with_what_it_has_read(server: ApiServer, one: Process
     assert one.save(stopping) != ""
     one.map.load(MEMORY_KEY)
     assert one.save(replace(stopping, leadership=replace(stopping.leadership, term=2))) == ""
+
+
+def test_what_is_stored_says_as_of_when(one: Process) -> None:
+    """What differs in that alone is not stored again before its time: a reader sees how old it is."""
+    one.save()
+    stored = msgspec.json.decode(one.map.load(STATUS_KEY), type=StatusDocument)
+    assert stored.as_of == NOW
+    one.time = SAME_AGAIN - 1
+    one.elector.take_part()
+    assert one.save() is None
+    one.time = SAME_AGAIN
+    one.save()
+    stored = msgspec.json.decode(one.map.load(STATUS_KEY), type=StatusDocument)
+    assert stored.as_of == NOW + timedelta(seconds=SAME_AGAIN)

@@ -21,7 +21,9 @@ from rebalancer.admission.written import NOTHING_WRITTEN, WholeApproval, format_
 from rebalancer.controller.evictions import queue_evictions, request_evictions
 from rebalancer.controller.state import ApprovalRead, Evict, PauseRead
 from rebalancer.controller.status import status_document
+from rebalancer.documents.history import history_entry
 from rebalancer.model.approvals import StandingApproval
+from rebalancer.model.history import NOBODY, Author
 from rebalancer.model.moves import Move
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Mode
@@ -184,6 +186,36 @@ def test_after_it_is_withdrawn_only_the_request_under_way_is_carried_out() -> No
     assert (cluster.asked, simulation.evictions) == (2, 2)
     assert standing_of(simulation) is None
     assert len(simulation.runner.state.memory.moves) == 2
+
+
+def test_its_end_is_in_the_history() -> None:
+    """Who has withdrawn it, where that is known; where nobody has, why it ended."""
+    ends: dict[str, str] = {}
+    for author in (Author(manager="kubectl-edit", at=1_767_225_600), NOBODY, None):
+        simulation, person = a_simulation(SimulatedCluster(lopsided().snapshot(), seed=1))
+        process = replace(simulation.runner.state.process, history_name="pod")
+        simulation.runner.state = replace(simulation.runner.state, process=process)
+        simulation.cycles(1)
+        approval = person.approve(9, timedelta(minutes=1))
+        simulation.cycles(1)
+        if author is None:
+            simulation.cluster.advance(120)
+        else:
+            simulation.runner.tell(ApprovalRead(approved="", written_author=author))
+        simulation.cycles(2)
+        entries = [history_entry(entry) for entry in simulation.runner.state.memory.outbox]
+        (end,) = [entry for entry in entries if entry.kind == "ApprovalEnded"]
+        before, _, why = end.text.partition(": ")
+        assert re.fullmatch(
+            rf"the approval of plan {approval.plan} with its later steps has ended, with \d evictions left", before
+        )
+        ends[end.who] = why
+    gone = "it is withdrawn: approval.yaml was removed"
+    assert ends.pop("").startswith("its time was over at ")
+    assert ends == {
+        "kubectl-edit": f"{gone}, by field manager kubectl-edit at 2026-01-01 00:00:00Z",
+        "unknown": f"{gone}, by unknown",
+    }
 
 
 def test_what_is_forgotten_before_it_was_requested_is_not_charged() -> None:

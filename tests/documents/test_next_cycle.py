@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from rebalancer.admission.admit import AdmissionContext
 from rebalancer.admission.approval import propose
+from rebalancer.admission.pause import Pause
 from rebalancer.controller.status import status_document
 from rebalancer.documents.next_cycle import foretell
 from rebalancer.documents.status import PauseStatus, StatusDocument
-from rebalancer.documents.waits import WHOLE_CLUSTER, HoldStatus, RepairWait
+from rebalancer.documents.waits import WHOLE_CLUSTER, HoldStatus, RepairWait, find_holds
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moves import NO_MEMORY, Memory
@@ -88,3 +90,10 @@ def test_only_a_plan_that_the_controller_has_proposed_has_a_name() -> None:
     assert proposal is not None
     fates = foretold(a_status(Mode.APPROVE), Memory(proposal=proposal))
     assert all(f"plan {proposal.hash} " in str(fate.refusal) for fate in fates.kept)
+
+
+def test_all_that_keeps_everything_back_is_stored_not_the_first_alone() -> None:
+    """When a short pause is over, a command still knows that the memory is not saved."""
+    pause = Pause(until=LATER, reason="drill", by="alice")
+    context = AdmissionContext(policy=rules(), mode=Mode.EVICT, now=NOW, pause=pause, unsaved="no space left")
+    assert [hold.reason for hold in find_holds(context, (), {})] == [Reason.PAUSED, Reason.MEMORY_NOT_SAVED]

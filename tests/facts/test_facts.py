@@ -126,6 +126,7 @@ STAYS = frozenset(
         "NotActedOn",
         "NotReplaced",
         "NotSelected",
+        "NoBetterPlace",
         "NobodyRecreates",
         "NothingRecreates",
         "ObjectUnreadable",

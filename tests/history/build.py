@@ -27,6 +27,8 @@ def moved(after: int, outcome: MoveState, **fields: Any) -> Entry:
         "to": "zone c",
         "since": AT + after - 31,
     }
+    if outcome in {MoveState.VERIFIED, MoveState.INEFFECTIVE}:
+        common["ready"] = AT + after
     return entry(EntryKind.MOVED, after, outcome=outcome, **{**common, **fields})
 
 

@@ -1,5 +1,9 @@
 """Each entry is one line that can be read alone; the document has all that the entry has."""
 
+from datetime import UTC, datetime
+
+from msgspec import structs
+
 from rebalancer.documents.history import (
     HistoryDocument,
     TrendDocument,
@@ -36,7 +40,7 @@ TEXTS = [
     f"{EVICTED} the replacement on node-c-2 is Ready as predicted in zone c, after 31s",
     f"{EVICTED} the replacement on node-b-1 is Ready, but not as predicted in zone c, after 31s",
     f"{EVICTED} no replacement was Ready after 31s",
-    f"{EVICTED} the workload wanted no replacement any more after 31s",
+    f"{EVICTED} the workload wanted no replacement any more after at most 31s",
     f"{CART}: the eviction of cart-7d4b9c6f5-8xk2f from node-a-1 to repair SkewViolated was refused or not carried out",
     f"{CART}: cart-7d4b9c6f5-8xk2f on node-a-1 was gone before it was evicted",
     f"{CART}: satisfied again after 2m20s",
@@ -92,3 +96,14 @@ def test_the_trend_as_a_table() -> None:
     """A line for each sample."""
     text = trend_text(TrendDocument(samples=(TrendSample(at=START, violated=2, above=4, skew=6),)))
     assert text.splitlines()[1].split() == ["2026-01-05", "08:00:00Z", "2", "4", "6"]
+
+
+def test_a_move_lasts_until_its_replacement_was_ready_and_not_until_somebody_looked() -> None:
+    """The next leader may look long after; of an entry without that time, the time it was seen is the most."""
+    seen_late = structs.replace(moved(60, MoveState.VERIFIED), ready=AT + 33)
+    document = history_entry(seen_late)
+    assert document.text.endswith("is Ready as predicted in zone c, after 4s")
+    assert (document.seconds, document.ready_at) == (4, datetime.fromtimestamp(AT + 33, UTC))
+    unknown = history_entry(structs.replace(seen_late, ready=0))
+    assert unknown.text.endswith("is Ready as predicted in zone c, after at most 31s")
+    assert (unknown.seconds, unknown.ready_at, unknown.at_most, document.at_most) == (31, None, True, False)

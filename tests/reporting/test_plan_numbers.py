@@ -10,12 +10,13 @@ from msgspec import structs
 
 from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.controller.cycle import Cycle
-from rebalancer.documents.explanation import explain_workload
+from rebalancer.documents.explanation import MOVES, ExplanationDetails, explain_pod, explain_workload
 from rebalancer.documents.plan import PlanDocument, plan_document
 from rebalancer.model.labels import Labels
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Policy, load_policy
+from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import plan_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.cycles import cycle_of
@@ -92,11 +93,29 @@ def nonzero(numbers: PlanNumbers) -> Mapping[str, int]:
 def summary_numbers(line: str) -> Mapping[str, int]:
     """Return what the summary says: evictions now, those that follow, and those that are blocked."""
     matches = {
-        "now": re.search(r"^(\d+) pods? to move now", line),
+        "now": re.search(r"^(?:Would move )?(\d+) pods? (?:to move )?now", line),
         "following": re.search(r"(\d+) more in later cycles", line),
         "blocked": re.search(r"(\d+) blocked \(", line),
     }
     return {name: int(match[1]) for name, match in matches.items() if match is not None}
+
+
+def check_idle(cycle: Cycle) -> None:
+    """Check that nothing is said to move where the controller moves nothing, and that the numbers stay."""
+    plan, snapshot, idle = cycle.plan, cycle.snapshot, "mode Observe moves none"
+    acts, rests = (plan_text(plan_document(plan, snapshot, acting="mode", idle=one)) for one in ("", idle))
+    assert "moves now" not in rests
+    for before, after in zip(acts.splitlines()[1:2], rests.splitlines()[1:2], strict=True):
+        assert summary_numbers(before) == summary_numbers(after)
+        assert (idle in after) == bool(plan_numbers(plan).now) == ("to move now" in before and before != after)
+    details = ExplanationDetails(find_idle=lambda: idle)
+    for workload in {workload for group in plan.components for workload in group.workloads}:
+        explained = explain_workload(workload, cycle.assessment, plan, snapshot, details)
+        assert (explained.idle == idle) == (explained.verdict == MOVES)
+        assert explanation_text(explained).count(f"{workload}: Moves") == 0
+    for eviction in plan.fates.going:
+        answers = explain_pod(eviction.pod, cycle.view, cycle.assessment, plan, details)
+        assert [one.answer for one in answers.path if one.question == "Is it evicted?"] == [f"it would be now; {idle}"]
 
 
 def check_plan(cycle: Cycle) -> None:
@@ -116,6 +135,7 @@ def check_plan(cycle: Cycle) -> None:
         expected = {"now": numbers.now, "following": following, "blocked": numbers.blocked}
         shown = summary_numbers(text.splitlines()[1])
         assert shown == {name: number for name, number in expected.items() if number or name == "now"}
+    check_idle(cycle)
     heads = [line for line in text.splitlines() if line.startswith(("! ", "x "))]
     assert Counter(frozenset(numbers_in(line.rpartition("): ")[2]).items()) for line in heads) == Counter(
         frozenset(nonzero(one).items()) for one in groups.values()

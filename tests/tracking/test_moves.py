@@ -369,3 +369,23 @@ def test_an_unexecuted_move_holds_the_other_pods_of_its_workload_and_group() -> 
     assert find_undecided(memory, "new", web, "another group") is unexecuted
     assert find_undecided(memory, "new", other, "group") is unexecuted
     assert find_undecided(memory, "new", other, "another group") is None
+
+
+@pytest.mark.parametrize(
+    ("ready", "known"),
+    [
+        (NOW + timedelta(seconds=4), True),
+        (LATER, True),
+        (None, False),
+        (NOW - timedelta(seconds=1), False),
+        (LATER + timedelta(seconds=1), False),
+    ],
+)
+@pytest.mark.parametrize("there", ["n2", "n1"])
+def test_a_replacement_says_itself_when_it_was_ready(ready: datetime | None, known: bool, there: str) -> None:
+    """A leader may see it long after. A time before the request, or to come, is of another clock."""
+    evicted = structs.replace(MOVE, state=MoveState.EVICTED)
+    (after,) = observe_moves((evicted,), BEFORE, seen(new(ready_since=ready, node=there)), LATER)
+    assert after.state in {MoveState.VERIFIED, MoveState.INEFFECTIVE}
+    assert (after.ready_at or None) == (ready if known else None)
+    assert after.changed_at == LATER

@@ -25,7 +25,7 @@ from rebalancer.documents.map import NodeState
 from rebalancer.documents.nodes import NodeEntry
 from rebalancer.documents.overview import ROWS, VIOLATIONS, FacetEntry, RowState, WorkloadRow
 from rebalancer.documents.page import PageDocument
-from rebalancer.documents.phrases import ago, domains_text, from_now
+from rebalancer.documents.phrases import ago, domains_text, from_now, took_text
 from rebalancer.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.documents.status import MoveEntry
 from rebalancer.documents.waits import LikelyDomains, RepairWait, Usual, shorten
@@ -34,7 +34,7 @@ from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.words import constraint_name, format_duration, limit_name, plural, shorten_keys
-from rebalancer.reporting.acting import policy_source, slow_start_text
+from rebalancer.reporting.acting import describe_policy_problem, policy_source, runs, slow_start_text
 from rebalancer.reporting.headline import (
     Headline,
     Sign,
@@ -42,7 +42,6 @@ from rebalancer.reporting.headline import (
     approval_title,
     headlines,
     hold_sentence,
-    runs,
 )
 from rebalancer.reporting.standing import standing_sentences, standing_title
 
@@ -83,6 +82,8 @@ _PAST_SIGNS: Final[Mapping[str, Sign]] = {
     EntryKind.SATISFIED: Sign.GOOD,
     EntryKind.PAUSED: Sign.PAUSE,
     EntryKind.POLICY_REFUSED: Sign.NONE,
+    EntryKind.POLICY_MISSING: Sign.NONE,
+    EntryKind.RIGHT_MISSING: Sign.NONE,
     EntryKind.DROPPED: Sign.NONE,
 }
 """The sign of an entry of the history; a note of every other, but for a move, whose sign its outcome decides."""
@@ -351,11 +352,7 @@ class PageView:
         """What is wrong with the policy, the rights and replacements."""
         status = self._page.status
         return [
-            *(
-                f"A newer policy is refused, the last valid one stays in force: {status.policy.error}".split("\n")
-                if not status.policy.valid
-                else []
-            ),
+            *(describe_policy_problem(status).split("\n") if not status.policy.valid else []),
             *(
                 line
                 for team in status.policy.team_errors
@@ -759,7 +756,8 @@ class PageView:
 
     def _past(self, move: MoveEntry) -> Past:
         good = move.state == MoveState.VERIFIED
-        took = format_duration(move.since - move.requested_at) if move.requested_at is not None else ""
+        began = move.requested_at
+        took = took_text(move.state, began, move.since, move.ready_at) if began is not None else ""
         what = f"{move.namespace}/{move.pod} {_route(move.node, move.to)}"
         detail = ", ".join(filter(None, (move.state, move.reason)))
         return Past(move.since, self._when(move.since), Sign.GOOD if good else Sign.NONE, what, detail, took)

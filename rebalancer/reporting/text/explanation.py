@@ -12,8 +12,9 @@ _STYLES: Final = {MOVES: Style.MOVING, WAITS: Style.CAUTION, STAYS: Style.HEADIN
 
 def explanation_text(document: ExplanationDocument, layout: TextLayout = PLAIN, *, foot: Sequence[str] = ()) -> str:
     """Show an explanation, of a workload with its map; `foot` says of which controller and by which policy."""
-    reason = f" ({document.reason})" if document.reason else ""
-    verdict = layout.paint(f"{document.verdict}{reason}", _STYLES[document.verdict])
+    reason = "; ".join(filter(None, (document.reason, document.idle)))
+    shown = f"Would move ({reason})" if document.idle else document.verdict + (f" ({reason})" if reason else "")
+    verdict = layout.paint(shown, _STYLES[document.verdict])
     lines = layout.wrap(f"{layout.heading(document.object)}: {verdict}", hang="  ")
     if document.map is not None:
         lines += ["", *map_lines(document.map, layout), "", *rule_lines(document.map, layout)]

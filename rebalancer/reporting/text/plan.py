@@ -42,6 +42,7 @@ _EXPLAINED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 
 _NOW, _WAITS, _STAYS = ">", "~", "x"
 _LEGEND: Final = f"{_NOW} moves now   {_WAITS} waits   {_STAYS} stays"
+_WOULD_LEGEND: Final = f"{_NOW} would move now   {_WAITS} waits   {_STAYS} stays"
 _STYLES: Final = {_NOW: Style.MOVING, _WAITS: Style.CAUTION, _STAYS: Style.STUCK}
 
 
@@ -113,7 +114,7 @@ class _PlanText:
         numbers, groups = self._plan.totals, self._plan.groups
         if not groups:
             return self._nothing_planned()
-        parts = [f"{plural(numbers.now, 'pod')} to move now"]
+        parts = [self._now()]
         following = numbers.waiting + numbers.later
         if following:
             which = f" ({numbers.waiting} waiting, {numbers.later} not decided yet)" if numbers.later else ""
@@ -122,6 +123,11 @@ class _PlanText:
         if blocked:
             parts.append(f"{numbers.blocked} blocked ({_reasons(blocked)})")
         return ", ".join((*parts, *self._without_number()))
+
+    def _now(self) -> str:
+        """Say how many pods move now, or would, and why they do not."""
+        pods, idle = plural(self._plan.totals.now, "pod"), self._plan.idle
+        return f"Would move {pods} now ({idle})" if idle and self._plan.totals.now else f"{pods} to move now"
 
     def _nothing_planned(self) -> str:
         unread = self._plan.unread
@@ -145,7 +151,7 @@ class _PlanText:
     def _closing(self, has_groups: bool) -> Iterator[str]:
         satisfied, unplanned, unknown = self._plan.satisfied, self._plan.unplanned, len(self._plan.unknown)
         if has_groups:
-            yield self._layout.paint(_LEGEND, Style.QUIET)
+            yield self._layout.paint(_WOULD_LEGEND if self._plan.idle else _LEGEND, Style.QUIET)
         if satisfied:
             verb = "satisfies" if satisfied == 1 else "satisfy"
             yield f"{plural(satisfied, 'other workload')} {verb} all constraints and limits."

@@ -4,20 +4,24 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from rebalancer.documents.phrases import ago, domains_text, proof_text
-from rebalancer.documents.status import ApprovalStatus, MoveEntry, StatusDocument
-from rebalancer.model.moments import seconds_between
+from rebalancer.documents.phrases import ago, domains_text, proof_text, took_text
+from rebalancer.documents.status import ApprovalStatus, MoveEntry, PauseStatus, StatusDocument
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_duration, format_rest, plural
-from rebalancer.reporting.acting import describe_controller, policy_source, slow_start_text
+from rebalancer.reporting.acting import (
+    describe_controller,
+    describe_policy_problem,
+    policy_source,
+    runs,
+    slow_start_text,
+)
 from rebalancer.reporting.headline import (
     Sign,
     approval_sentences,
     approval_title,
     headlines,
     hold_sentence,
-    runs,
     wait_sentence,
 )
 from rebalancer.reporting.standing import standing_sentences, standing_title
@@ -107,10 +111,19 @@ def _facts(status: StatusDocument) -> Iterator[str]:
         yield f"Rows left out, as the status would have been too large to store: {rows}."
     if status.slow_start is not None:
         yield slow_start_text(status.slow_start)
-    if status.paused is not None and status.paused.until is not None:
-        yield f"Paused until {status.paused.until:%Y-%m-%d %H:%M:%SZ}; rebalancer resume ends it."
-    elif status.paused is not None:
-        yield "Paused until somebody resumes; rebalancer resume ends it."
+    if status.paused is not None:
+        yield _pause_sentence(status.paused, is_led=runs(status))
+
+
+def _pause_sentence(pause: PauseStatus, *, is_led: bool) -> str:
+    """Say until when the pause lasts; where no controller runs, that it holds from the start of the next one."""
+    end = f"until {pause.until:%Y-%m-%d %H:%M:%SZ}" if pause.until is not None else "until somebody resumes"
+    if is_led:
+        return f"Paused {end}; rebalancer resume ends it."
+    by = f" by {pause.by}" if pause.by else ""
+    why = pause.error or pause.reason
+    stands = f"A pause{by} stands {end}{f' ({why})' if why else ''}"
+    return f"{stands}: the next controller begins paused. rebalancer resume ends it."
 
 
 def _problems(status: StatusDocument) -> Iterator[str]:
@@ -126,7 +139,7 @@ def _problems(status: StatusDocument) -> Iterator[str]:
     if more > 0:
         yield f"Admission control refused {plural(more, 'more eviction')}; --output json lists them."
     if not status.policy.valid:
-        yield from f"A newer policy is refused, the last valid one stays in force: {status.policy.error}".split("\n")
+        yield from describe_policy_problem(status).split("\n")
     for team in status.policy.team_errors:
         yield from f"Team policy of {team.namespace}: {team.error}".split("\n")
     if status.forbidden_kinds:
@@ -144,7 +157,7 @@ def _move(move: MoveEntry, now: datetime) -> tuple[str, ...]:
     if move.usual is not None:
         age += f" (usually {format_duration(timedelta(seconds=move.usual.median))} in all)"
     elif move.requested_at is not None and move.state == MoveState.VERIFIED:
-        age += f", took {format_duration(timedelta(seconds=seconds_between(move.requested_at, move.since)))}"
+        age += f", took {took_text(move.state, move.requested_at, move.since, move.ready_at)}"
     to = domains_text(move.to) if move.to else ""
     return f"{move.namespace}/{move.pod}", workload, move.node, to, move.reason, state, age
 

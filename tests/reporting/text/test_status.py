@@ -37,6 +37,7 @@ def move(number: int, state: str, ago: timedelta) -> MoveEntry:
         to={"topology.kubernetes.io/zone": LikelyDomains(values=("c",))},
         reason="SkewViolated",
         requested_at=NOW - ago - timedelta(seconds=31),
+        ready_at=NOW - ago if state == "verified" else None,
         usual=Usual(low=20, median=31, high=40, of=4) if state == "pending" else None,
     )
 
@@ -130,6 +131,41 @@ def test_the_last_valid_policy_is_not_the_refused_one() -> None:
     invalid = structs.replace(STATUS.policy, valid=False, error="line 3")
     text = status_text(structs.replace(STATUS, policy=invalid), NOW)
     assert "Policy 6a7f08fea03efa75 (the last valid one, kept in rebalancer-policy-valid), last cycle" in text
+
+
+def test_where_no_controller_runs_no_policy_stays_in_force() -> None:
+    """What was wrong with it was so in the last cycle; the next controller begins with what is written then."""
+    for missing, first, last in (
+        (False, "a newer policy was invalid in the last cycle", "A newer policy was refused in the last cycle"),
+        (True, "no policy could be read in the last cycle", "No policy could be read in the last cycle"),
+    ):
+        policy = structs.replace(STATUS.policy, valid=False, missing=missing, error="line 3")
+        text = status_text(structs.replace(STATUS, policy=policy, lease=LeaseStatus(free_since=NOW)), NOW)
+        assert f"; {first}: line 3\n" in text
+        assert text.endswith(f"\n{last}, no controller runs, and none starts without a valid one: line 3\n")
+
+
+def test_a_leader_that_is_silent_is_seen_to_be() -> None:
+    """A leader that died holds its Lease until that runs out: what is known of it is when it was renewed."""
+    for silent, said in ((2, ""), (7, ", last renewed 7s ago")):
+        lease = LeaseStatus(holder=STATUS.leader, renewed=NOW - timedelta(seconds=silent))
+        text = status_text(structs.replace(STATUS, lease=lease), NOW)
+        assert text.startswith(f"Controller: {STATUS.leader} leads{said}, last cycle 12s ago; mode Evict: ")
+    lease = LeaseStatus(last_holder="dead", renewed=NOW - timedelta(seconds=20), free_since=NOW - timedelta(seconds=5))
+    text = status_text(structs.replace(STATUS, lease=lease), NOW)
+    since = "Lease free since 2026-01-05 08:59:55Z (held by dead, last renewed 20s ago)"
+    assert text.startswith(f"Controller: no controller runs: {since}, last cycle 12s ago by {STATUS.leader}\n")
+
+
+def test_what_is_old_says_as_of_when_it_is() -> None:
+    """The controller may have ended another cycle since; without one, the last cycle is the age of all."""
+    for seconds, said in ((2, ""), (9, ", as of 9s ago")):
+        status = structs.replace(STATUS, as_of=NOW - timedelta(seconds=seconds))
+        led = structs.replace(status, lease=LeaseStatus(holder=STATUS.leader))
+        assert f"last cycle 12s ago{said}; mode Evict: the controller evicts" in status_text(led, NOW)
+    stored = structs.replace(STATUS, as_of=NOW - timedelta(seconds=9))
+    free = structs.replace(stored, lease=LeaseStatus(free_since=NOW))
+    assert f"last cycle 12s ago by {STATUS.leader}\n" in status_text(free, NOW)
 
 
 def test_each_wait_has_its_end_and_what_follows() -> None:
