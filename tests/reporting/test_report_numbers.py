@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from html import unescape
+from math import inf
 from typing import Any
 
 from hypothesis import given
@@ -235,7 +236,7 @@ def check_page(cycle: Cycle) -> None:
 
 
 def first_rules(row: WorkloadRow) -> Iterable[ReportedConstraint | ReportedLimit]:
-    """Return the rule of a row whose bars are drawn: the first that is violated, limits first."""
+    """Return the rule of a row whose bars are drawn: the first that is violated, limits first, or has least room."""
     every: list[ReportedConstraint | ReportedLimit] = [*row.limits, *row.constraints]
     broken = [rule for rule in every if rule.state in {"Violated", "Infeasible", "Unfixable"}]
-    return (broken or every)[:1]
+    return (broken or sorted(every, key=lambda rule: inf if rule.room is None else rule.room))[:1]
