@@ -38,6 +38,7 @@ def update_memory(
     since = dict(memory.seen)
     names = {group.spread.name for group in assessment.violated} | {group.name for group in plan.components}
     names |= {limit.name for limit in assessment.limits if limit.state is not State.SATISFIED}
+    names |= {term.name for term in assessment.anti_affinity if term.violated}
     repaired = names | {move.group for move in (*memory.in_flight, *memory.unexecuted)}
     return msgspec.structs.replace(
         memory,

@@ -1,12 +1,14 @@
 """The terms of podAntiAffinity in the Report document: who declared one, whom it selects, who conflicts with whom."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Final
 
 from rebalancer.assessment.anti_affinity.result import Conflict, EvaluatedTerm
+from rebalancer.documents.bounds import DomainBounds
 from rebalancer.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
-from rebalancer.documents.state_reasons import StateReason, StateReasons
-from rebalancer.model.moves import Reference
+from rebalancer.documents.state_reasons import StateReasons
+from rebalancer.model.moves import Reference, make_token
 from rebalancer.model.reasons import State
 
 _MOST: Final = 12
@@ -47,7 +49,8 @@ class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
     `workloads` declare it, `selects` says which pods it selects. `excess` is the fewest pods that would have to move
     for this term alone. `conflicts` lists the first domains in which pods conflict, `omittedDomains` counts the others.
     `message` has the numbers of a violation, or says why the state is Unknown; `reason` and `obstacle` say why a
-    violation is not repaired, null and empty where it is.
+    violation is not repaired, null and empty where it is. `since`
+    is from when on it has been seen to be violated, null where nothing is stored about it.
     """
 
     namespace: Text
@@ -61,17 +64,37 @@ class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
     message: str
     reason: str | None = None
     obstacle: str = ""
+    since: datetime | None = None
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The pods that conflict in each listed domain."""
+        return {
+            conflict.domain: sum(len(one.pods) + one.omitted for one in conflict.workloads)
+            for conflict in self.conflicts
+        }
+
+    @property
+    def bounds(self) -> Mapping[str, DomainBounds]:
+        """How many of these may stay."""
+        counts = self.counts
+        return {one.domain: DomainBounds(min=0, max=counts[one.domain] - one.excess) for one in self.conflicts}
 
 
 def report_anti_affinity(
-    evaluated: Iterable[EvaluatedTerm], states: StateReasons, chosen: Callable[[Reference], bool]
+    evaluated: Iterable[EvaluatedTerm],
+    states: StateReasons,
+    chosen: Callable[[Reference], bool],
+    seen: Mapping[str, datetime],
 ) -> tuple[ReportedAntiAffinity, ...]:
     """Return the entries of the terms that concern the chosen workloads, violations first."""
-    rows = (_report_term(one, states.for_term(one)) for one in evaluated if any(map(chosen, one.concerned)))
+    rows = (report_term(one, states, seen) for one in evaluated if any(map(chosen, one.concerned)))
     return tuple(sorted(rows, key=lambda row: row.state == State.SATISFIED))
 
 
-def _report_term(one: EvaluatedTerm, state: StateReason) -> ReportedAntiAffinity:
+def report_term(one: EvaluatedTerm, states: StateReasons, seen: Mapping[str, datetime]) -> ReportedAntiAffinity:
+    """Return the entry of one term; `seen` is since when violations have been seen, by token."""
+    state = states.for_term(one)
     return ReportedAntiAffinity(
         namespace=one.namespace,
         workloads=tuple(map(workload_name, one.workloads)),
@@ -84,6 +107,7 @@ def _report_term(one: EvaluatedTerm, state: StateReason) -> ReportedAntiAffinity
         message=one.message,
         reason=state.reason,
         obstacle=state.message,
+        since=seen.get(make_token(one.name)) if seen and one.violated else None,
     )
 
 

@@ -4,7 +4,7 @@ A row joins what a cycle says of the same workloads: their constraints and limit
 moves in flight. What selects and sorts is made for all rows in one pass, once for a cycle; rows are for those shown.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -13,8 +13,10 @@ from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from rebalancer.account.account import Account, Repair
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.documents.anti_affinity import ReportedAntiAffinity
 from rebalancer.documents.bounds import constraint_bounds, count_above, find_room
 from rebalancer.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.documents.phrases import key_text, why_no_fewer, workload_names
@@ -43,7 +45,7 @@ class RowState(StrEnum):
     WAITING = "waiting"
     UNREPAIRABLE = "unrepairable"
     REPORTED = "reported"
-    """Nothing is planned for the violation: of a soft constraint, or a limit with `action: Alert`."""
+    """Nothing is planned: of a soft constraint, a limit with `action: Alert`, a term that is not acted on."""
     SATISFIED = "satisfied"
     UNKNOWN = "unknown"
 
@@ -68,6 +70,8 @@ class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
     above: Number
     constraints: tuple[ReportedConstraint, ...]
     limits: tuple[ReportedLimit, ...]
+    anti_affinity: tuple[ReportedAntiAffinity, ...] = ()
+    """Its required terms of podAntiAffinity that are violated."""
     moving: Number
     needed: Number
     lower_bound: Number
@@ -80,7 +84,7 @@ class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     """The numbers of a cycle: rows with rules and those that are violated; evictions that move, wait, cannot be made.
 
     `nextAt` is the first moment at which a wait ends, null where no such time is known. `violatedAntiAffinity` counts
-    required podAntiAffinity terms, `unplannedAntiAffinity` those of them that the policy does not act on.
+    required podAntiAffinity terms.
     """
 
     workloads: Number
@@ -95,7 +99,6 @@ class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     unrepairable: Number
     blocked: Number
     violated_anti_affinity: Number = 0
-    unplanned_anti_affinity: Number = 0
 
 
 class FacetEntry(CamelCaseStruct, frozen=True, kw_only=True):
@@ -179,9 +182,11 @@ class _Entry(NamedTuple):
     """The workloads, also of a limit on pods that labels name."""
     spread: Sequence[EvaluatedGroup]
     limits: Sequence[EvaluatedLimit]
+    terms: Sequence[EvaluatedTerm]
     constraints: Counter[State]
     """How many have which state, likewise below."""
     limit_states: Counter[State]
+    term_states: Counter[State]
     state: RowState
     """While nothing moves."""
     above: int
@@ -191,7 +196,19 @@ class _Entry(NamedTuple):
     @property
     def violated(self) -> bool:
         """Whether a rule is violated."""
-        return not _BROKEN.isdisjoint((*self.constraints, *self.limit_states))
+        return not _BROKEN.isdisjoint((*self.constraints, *self.limit_states, *self.term_states))
+
+
+_Key = tuple[str, tuple[Reference, ...], str]
+"""The namespace of a row, its workloads, and what else it is of."""
+
+
+class _Rules(NamedTuple):
+    """The rules of a row."""
+
+    groups: list[EvaluatedGroup]
+    limits: list[EvaluatedLimit]
+    terms: list[EvaluatedTerm]
 
 
 class _Row(NamedTuple):
@@ -233,9 +250,6 @@ class Overview:
             unrepairable=len(self.find_stuck(account.moving.keys())),
             blocked=account.blocked,
             violated_anti_affinity=sum(one.violated for one in self._assessment.anti_affinity),
-            unplanned_anti_affinity=sum(
-                one.violated and not self._states.is_acted_on(one) for one in self._assessment.anti_affinity
-            ),
         )
 
     def find_stuck(self, moving: Collection[Reference]) -> frozenset[Reference]:
@@ -307,25 +321,22 @@ class Overview:
 
     @cached_property
     def _entries(self) -> Sequence[_Entry]:
-        found: dict[tuple[str, tuple[Reference, ...], str], tuple[list[EvaluatedGroup], list[EvaluatedLimit]]] = {}
+        found: defaultdict[_Key, _Rules] = defaultdict(lambda: _Rules([], [], []))
         for group in self._assessment.groups:
-            found.setdefault((group.spread.namespace, group.spread.workloads, ""), ([], []))[0].append(group)
+            found[group.spread.namespace, group.spread.workloads, ""].groups.append(group)
         for limit in self._assessment.limits:
             kind, _, name = limit.key.get(_WORKLOAD, "").partition("/")
             workloads = (Reference(limit.namespace, kind, name),) if name else ()
             of = "" if name else f"{limit.group} {key_text(limit.key)}".strip()
-            found.setdefault((limit.namespace, workloads, of), ([], []))[1].append(limit)
-        entries = [self._entry(*key, *parts) for key, parts in found.items()]
+            found[limit.namespace, workloads, of].limits.append(limit)
+        for term in self._assessment.anti_affinity:
+            if term.violated:
+                found[term.namespace, term.workloads, ""].terms.append(term)
+        entries = [self._entry(*key, parts) for key, parts in found.items()]
         return sorted(entries, key=lambda one: (not one.violated, -one.above, one.namespace, one.of))
 
-    def _entry(
-        self,
-        namespace: str,
-        workloads: tuple[Reference, ...],
-        of: str,
-        spread: Sequence[EvaluatedGroup],
-        limits: Sequence[EvaluatedLimit],
-    ) -> _Entry:
+    def _entry(self, namespace: str, workloads: tuple[Reference, ...], of: str, rules: _Rules) -> _Entry:
+        spread, limits, terms = rules
         members = frozenset(workloads).union(*(map(limit_workloads, limits) if of else ()))
         planned = (
             (self._groups_of_limits.get(limit.name) for limit in limits) if of else map(self._groups.get, workloads)
@@ -333,12 +344,25 @@ class Overview:
         group = next((one for one in planned if one is not None), None)
         constraints = Counter(state for one in spread for state in self._constraint_states(one))
         states = Counter(self._states.for_limit(limit).state for limit in limits)
-        state = _resting_state({*constraints, *states}, group)
-        is_violated = not _BROKEN.isdisjoint((*constraints, *states))
-        above = max((*map(_above_limit, limits), *map(_above_skew, spread)), default=0) if is_violated else 0
-        repaired = group if is_violated else None
-        name = of or workload_names(workloads)
-        return _Entry(namespace, name, workloads, members, spread, limits, constraints, states, state, above, repaired)
+        apart = Counter(self._states.for_term(term).state for term in terms)
+        known = {*constraints, *states, *apart}
+        is_violated = not _BROKEN.isdisjoint(known)
+        above = [*map(_above_limit, limits), *map(_above_skew, spread), *(term.excess for term in terms)]
+        return _Entry(
+            namespace=namespace,
+            of=of or workload_names(workloads),
+            workloads=workloads,
+            members=members,
+            spread=spread,
+            limits=limits,
+            terms=terms,
+            constraints=constraints,
+            limit_states=states,
+            term_states=apart,
+            state=_resting_state(known, group),
+            above=max(above, default=0) if is_violated else 0,
+            group=group if is_violated else None,
+        )
 
     def _constraint_states(self, group: EvaluatedGroup) -> Iterator[State]:
         return (self._states.for_constraint(group, evaluated).state for evaluated in (*group.hard, *group.soft))
@@ -360,6 +384,7 @@ def _show(row: _Row, account: Account, rules: RuleReporter) -> WorkloadRow:
         above=entry.above,
         constraints=tuple(shown for one in entry.spread for shown in rules.constraints(one)),
         limits=tuple(map(rules.limit, entry.limits)),
+        anti_affinity=tuple(map(rules.term, entry.terms)),
         moving=row.moving,
         needed=repair.needed if repair is not None else 0,
         lower_bound=max(0, repair.numbers.lower_bound - repair.under_way) if repair is not None else 0,

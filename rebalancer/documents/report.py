@@ -6,6 +6,7 @@ from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta
 
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.domain_failures import DomainFailure, DomainFailures
@@ -13,7 +14,7 @@ from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.sizes.find import WorkloadSizes
 from rebalancer.assessment.waiting_pods import find_waiting_pods
-from rebalancer.documents.anti_affinity import ReportedAntiAffinity, report_anti_affinity
+from rebalancer.documents.anti_affinity import ReportedAntiAffinity, report_anti_affinity, report_term
 from rebalancer.documents.bounds import DomainBounds, constraint_bounds, find_room, limit_bounds
 from rebalancer.documents.document import (
     API_VERSION,
@@ -273,7 +274,7 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
         failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
         failure_domains=lost.domains if lost is not None else None,
         map=drawn,
-        anti_affinity=report_anti_affinity(assessment.anti_affinity, states, chosen),
+        anti_affinity=report_anti_affinity(assessment.anti_affinity, states, chosen, dict(memory.seen)),
     )
 
 
@@ -390,6 +391,10 @@ class RuleReporter:
             cause = self._causes.get(constraint_token(group, evaluated))
             standing = self._states.for_constraint(group, evaluated)
             yield _reported_constraint(group, evaluated, standing, cause, zero, failed, since)
+
+    def term(self, term: EvaluatedTerm) -> ReportedAntiAffinity:
+        """Return the entry of a required term of podAntiAffinity."""
+        return report_term(term, self._states, self._seen)
 
     def limit(self, limit: EvaluatedLimit) -> ReportedLimit:
         """Return the entry of a limit."""

@@ -66,10 +66,6 @@ class StateReasons:
         left = next((self._left[workload] for workload in term.workloads if workload in self._left), None)
         return StateReason(term.state) if left is None else StateReason(term.state, left.reason, str(left))
 
-    def is_acted_on(self, term: EvaluatedTerm) -> bool:
-        """Return whether the policy has a violated term repaired."""
-        return not any(isinstance(self._left.get(workload), TermNotActedOn) for workload in term.workloads)
-
     def _state_reason(self, planned: ComponentPlan | None, otherwise: State) -> StateReason:
         if planned is None:
             return StateReason(otherwise)

@@ -143,12 +143,6 @@ def _rest(figures: Figures) -> Headline:
         return Headline(Sign.UNREPAIRABLE, f"{_violated(figures)} and cannot be repaired")
     if figures.violated:
         return Headline(Sign.VIOLATED, f"{_violated(figures)}, nothing is planned")
-    if figures.violated_anti_affinity:
-        terms = plural(figures.violated_anti_affinity, "required podAntiAffinity term")
-        verb = "is" if figures.violated_anti_affinity == 1 else "are"
-        if figures.violated_anti_affinity > figures.unplanned_anti_affinity:
-            return Headline(Sign.VIOLATED, f"{terms} {verb} violated, nothing is planned")
-        return Headline(Sign.NOTE, f"{terms} {verb} violated, and antiAffinity.actOn does not list Required")
     if not figures.workloads:
         return Headline(Sign.NOTE, "No workload has a spread constraint or a limit yet")
     return Headline(Sign.GOOD, "Nothing is violated, nothing moves")

@@ -82,18 +82,6 @@ UNSAVED = HoldStatus(
         ({}, structs.replace(STILL, violated=1), Sign.UNREPAIRABLE, "1 workload violated and cannot be repaired"),
         ({}, structs.replace(STILL, violated=2), Sign.VIOLATED, "2 workloads violated, nothing is planned"),
         ({}, QUIET, Sign.GOOD, "Nothing is violated, nothing moves"),
-        (
-            {},
-            structs.replace(QUIET, violated_anti_affinity=2, unplanned_anti_affinity=2),
-            Sign.NOTE,
-            "2 required podAntiAffinity terms are violated, and antiAffinity.actOn does not list Required",
-        ),
-        (
-            {},
-            structs.replace(QUIET, violated_anti_affinity=1),
-            Sign.VIOLATED,
-            "1 required podAntiAffinity term is violated, nothing is planned",
-        ),
         ({}, structs.replace(QUIET, workloads=0), Sign.NOTE, "No workload has a spread constraint or a limit yet"),
         ({}, None, Sign.NOTE, "The first cycle has not ended yet"),
         ({"approval": APPROVAL}, BUSY, Sign.WAITING, "A plan of 4 evictions waits for approval until 09:15:00 UTC"),

@@ -20,6 +20,7 @@ from rebalancer.adapters.web.sentences import (
 )
 from rebalancer.adapters.web.trend_drawing import RANGES, Trend, draw_trend
 from rebalancer.adapters.web.zones_drawing import ZonesDrawing, ZonesTable, draw_zone_panels, tabulate_zones
+from rebalancer.documents.anti_affinity import ReportedAntiAffinity
 from rebalancer.documents.history import HistoryEntry
 from rebalancer.documents.map import NodeState
 from rebalancer.documents.nodes import NodeEntry
@@ -33,7 +34,7 @@ from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import Reason, State, ViolationCause
-from rebalancer.model.words import constraint_name, format_duration, limit_name, plural, shorten_keys
+from rebalancer.model.words import constraint_name, format_duration, limit_name, plural, short_key, shorten_keys
 from rebalancer.reporting.acting import describe_policy_problem, policy_source, runs, slow_start_text
 from rebalancer.reporting.headline import (
     Headline,
@@ -117,6 +118,9 @@ class Figure(NamedTuple):
     number: int
     detail: str
     link: str
+
+
+Rule = ReportedConstraint | ReportedLimit | ReportedAntiAffinity
 
 
 class RuleView(NamedTuple):
@@ -805,7 +809,7 @@ def _detail(row: WorkloadRow) -> Detail:
     )
 
 
-def _is_broken(rule: ReportedConstraint | ReportedLimit) -> bool:
+def _is_broken(rule: Rule) -> bool:
     return rule.state in _BROKEN
 
 
@@ -826,21 +830,25 @@ def _route(node: str, to: Mapping[str, LikelyDomains]) -> str:
     return f"{node or 'no node'} \N{RIGHTWARDS ARROW} {domains_text(to)}"
 
 
-def _rule_view(rule: ReportedConstraint | ReportedLimit) -> RuleView:
+def _rule_view(rule: Rule) -> RuleView:
     bounds = rule.bounds
     bars = [Bar(domain, count, bounds[domain].min, bounds[domain].max) for domain, count in rule.counts.items()]
     drawn = draw_bars(bars, whole_names=rule.topology_key != HOSTNAME)
     if isinstance(rule, ReportedLimit):
         share = f"{rule.largest.count} of {rule.total} ({rule.largest.share:.0%})" if rule.largest else "no pods"
         state = f"{share}, headroom {plural(rule.headroom, 'pod')}"
+    elif isinstance(rule, ReportedAntiAffinity):
+        state = rule.message
     else:
         state = f"skew {rule.skew}, at most {rule.max_skew}"
     return RuleView(_rule_name(rule), rule.state, state, _RULE_SIGNS[State(rule.state)], drawn)
 
 
-def _rule_name(rule: ReportedConstraint | ReportedLimit) -> str:
+def _rule_name(rule: Rule) -> str:
     if isinstance(rule, ReportedLimit):
         return limit_name(f"{rule.group}/{rule.limit}", rule.bound, rule.topology_key)
+    if isinstance(rule, ReportedAntiAffinity):
+        return f"required anti-affinity over {short_key(rule.topology_key)} to {rule.selects}"
     return constraint_name(rule.topology_key, rule.max_skew, hard=rule.when_unsatisfiable == _HARD)
 
 
@@ -864,13 +872,13 @@ def _repair_words(row: WorkloadRow) -> str:
     return f"{plural(row.blocked, 'eviction')} would repair it" if row.blocked else ""
 
 
-def _rules(row: WorkloadRow) -> Sequence[ReportedConstraint | ReportedLimit]:
-    return [*row.limits, *row.constraints]
+def _rules(row: WorkloadRow) -> Sequence[Rule]:
+    return [*row.limits, *row.constraints, *row.anti_affinity]
 
 
-def _rank_room(rule: ReportedConstraint | ReportedLimit) -> float:
+def _rank_room(rule: Rule) -> float:
     """Return a sort key: the rule that is nearest to its bound first."""
-    return rule.room if rule.room is not None else inf
+    return inf if isinstance(rule, ReportedAntiAffinity) or rule.room is None else rule.room
 
 
 def _why(row: WorkloadRow) -> Sequence[str]:
@@ -883,6 +891,9 @@ def _sayings(row: WorkloadRow) -> Sequence[Saying]:
     """Return why a row is violated and not repaired, each thing once."""
     said = [(row.wait.reason, row.wait.message)] if row.wait is not None else []
     for rule in _broken(row):
+        if isinstance(rule, ReportedAntiAffinity):
+            said += [(rule.reason or "", rule.obstacle)] if row.wait is None else []
+            continue
         name = rule.reason or rule.cause or ""
         said += [(name, _obstacle(rule))] if row.wait is None or rule.state == State.INFEASIBLE else []
         said += [(_remedy_name(rule), rule.remedy)]
@@ -903,11 +914,11 @@ def _reasons(row: WorkloadRow) -> Sequence[str]:
 
 
 def _causes(row: WorkloadRow) -> Sequence[str]:
-    causes = (rule.cause for rule in _broken(row))
+    causes = (rule.cause for rule in _broken(row) if not isinstance(rule, ReportedAntiAffinity))
     return [cause for cause in dict.fromkeys(causes) if cause and cause != ViolationCause.UNKNOWN]
 
 
-def _broken(row: WorkloadRow) -> Iterator[ReportedConstraint | ReportedLimit]:
+def _broken(row: WorkloadRow) -> Iterator[Rule]:
     return filter(_is_broken, _rules(row))
 
 
