@@ -142,6 +142,9 @@ REPORTED_BY_THE_LEADER = {
     "TopologyShareLimitViolated": [f'rebalancer_limit_state{{{LIMIT},severity="warning",state="Violated"}}'],
     "TopologyShareLimitViolated quorum": [f"rebalancer_limit_share_ratio{{{LIMIT.replace('R2', 'quorum')}}}"],
     "TopologyShareLimitInfeasible": [f'rebalancer_limit_state{{{LIMIT},severity="warning",state="Infeasible"}}'],
+    "TopologyAntiAffinityUnresolved": [
+        'rebalancer_anti_affinity_violations{namespace="shop",workload_kind="Deployment",workload="web",topology_key="zone"}'
+    ],
     "TopologySkewUnresolved": [
         f"rebalancer_constraint_skew{{{CONSTRAINT}}}",
         f'rebalancer_constraint_state{{{CONSTRAINT},state="Violated"}}',
