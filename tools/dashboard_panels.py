@@ -287,9 +287,22 @@ _HEALTH: Final = (
         unit="bytes",
     ),
 )
+_APART: Final = (
+    Panel(
+        title="Anti-affinity violated",
+        about="Pods that would have to move at least, by the worst required term of a workload. The 20 largest.",
+        queries=(
+            Query(
+                expr=f"topk(20, max by ({_WORKLOAD}) (rebalancer_anti_affinity_violations{{{_WHERE}}}))",
+                legend="{{cluster}} {{namespace}}/{{workload}} {{topology_key}}",
+            ),
+        ),
+    ),
+)
 ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
     ("Now", _NOW),
     ("How pods are spread", _SPREAD),
     ("Repairs", _REPAIR),
     ("Health of the controller", _HEALTH),
+    ("Anti-affinity", _APART),
 )

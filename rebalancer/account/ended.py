@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import members
 from rebalancer.assessment.limits.result import EvaluatedLimit
@@ -24,6 +25,7 @@ class Gone(StrEnum):
 
     WORKLOAD = "the workload does not exist any more"
     LIMIT = "the policy has no such limit"
+    TERM = "the workload has no such podAntiAffinity any more"
     CONSTRAINT = "the workload has no such constraint any more"
     PODS = "no pod of the workload is counted any more"
     EVALUATION = "the constraints of the workload are not evaluated any more, as they cost too much"
@@ -56,13 +58,16 @@ class Requirements:
             for workload in group.workloads:
                 self._groups.setdefault(workload, []).append(group)
 
-    def find_dropped(self, evaluated: EvaluatedGroup | EvaluatedLimit) -> Dropped | None:
-        """Return why a group or limit that the assessment lacks is not required; None where it is satisfied.
+    def find_dropped(self, evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm) -> Dropped | None:
+        """Return why a group, limit or term that the assessment lacks is not required; None where it is satisfied.
 
         `evaluated` is from the last assessment that has it.
         """
         if isinstance(evaluated, EvaluatedLimit):
             return self._find_dropped_limit(evaluated)
+        if isinstance(evaluated, EvaluatedTerm):
+            what = f"podAntiAffinity over {short_key(evaluated.term.topology_key)}"
+            return Dropped(Gone.WORKLOAD if self._there.isdisjoint(evaluated.workloads) else Gone.TERM, what)
         return self._find_dropped_group(evaluated)
 
     def _find_dropped_limit(self, limit: EvaluatedLimit) -> Dropped:

@@ -115,13 +115,13 @@ class LimitChanged(NamedTuple):
 class Subject(NamedTuple):
     """What is, or was, violated, as the last cycle has it that counted it; `dropped` says why no later one does."""
 
-    evaluated: EvaluatedGroup | EvaluatedLimit
+    evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm
     causes: Causes
     dropped: Dropped | None = None
 
 
 class ViolationBegan(NamedTuple):
-    """A group or limit is violated; nothing is in flight that a violation before was to be repaired by."""
+    """A group, limit or term is violated; nothing is in flight that a violation before was to be repaired by."""
 
     token: str
     subject: Subject | None
@@ -495,7 +495,7 @@ FindSubjects = Callable[[frozenset[str]], Mapping[str, Subject]]
 
 
 def find_subjects(assessment: Assessment, causes: Causes, tokens: frozenset[str]) -> Mapping[str, Subject]:
-    """Return the groups and limits of these tokens, whether they are violated now or not."""
+    """Return the groups, limits and terms of these tokens, whether they are violated now or not."""
     found: dict[str, Subject] = {}
     for group in assessment.groups:
         if (token := make_token(group.spread.name)) in tokens:
@@ -503,11 +503,14 @@ def find_subjects(assessment: Assessment, causes: Causes, tokens: frozenset[str]
     for limit in assessment.limits:
         if (token := limit_token(limit)) in tokens:
             found[token] = Subject(limit, causes)
+    for term in (*assessment.anti_affinity, *assessment.preferred):
+        if (token := make_token(term.name)) in tokens:
+            found[token] = Subject(term, causes)
     return found
 
 
-def find_workloads(evaluated: EvaluatedGroup | EvaluatedLimit) -> Sequence[Reference]:
-    """Return the workloads of a group or limit, by name."""
+def find_workloads(evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm) -> Sequence[Reference]:
+    """Return the workloads of a group or limit, or those that declare a term, by name."""
     if isinstance(evaluated, EvaluatedLimit):
         return sorted({part.member.reference for part in evaluated.parts})
     return evaluated.workloads

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from rebalancer.account.happened import Occurrence, Subject, ViolationBegan, ViolationEnded, find_open, find_workloads
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
@@ -64,6 +65,11 @@ def describe(subject: Subject) -> Violation:
     evaluated = subject.evaluated
     if isinstance(evaluated, EvaluatedLimit):
         return _describe_limit(evaluated, subject.causes)
+    if isinstance(evaluated, EvaluatedTerm):
+        key = short_key(evaluated.term.topology_key)
+        words = f"{evaluated.kind} podAntiAffinity over {key} to {evaluated.selected}"
+        what = f"{words}: {evaluated.message}" if evaluated.message else words
+        return _violation(evaluated.namespace, evaluated.workloads, what, ())
     return _describe_group(evaluated, subject.causes)
 
 

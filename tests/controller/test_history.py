@@ -40,7 +40,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import MEMORY_KEY, HistoryError
 from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
-from tests.build import a_cluster, a_policy, change_specs, with_owners
+from tests.build import a_cluster, a_policy, away_from, change_specs, with_anti_affinity, with_owners
 from tests.controller.simulated import Simulation, eager
 from tests.history.build import START, entry
 from tests.planning.clusters import returned
@@ -456,3 +456,24 @@ def test_a_policy_that_is_gone_was_refused_by_nobody() -> None:
     said = "no policy can be read, the last one stays in force: configmap:a/b: there is no such ConfigMap"
     assert (last.kind, last.text) == ("PolicyMissing", said)
     assert "PolicyChanged" in kinds(after(state, PolicyLoaded(policy=POLICY)))[2:]
+
+
+def test_violated_anti_affinity_begins_and_ends() -> None:
+    """Satisfied where the pods are apart; where no pod declares the term any more, nobody may say so."""
+
+    def cluster(batch: str, *, declares: bool = True) -> Snapshot:
+        builder = a_cluster("ab", 1, {"a-1": 2})
+        builder.deployment("batch", on={batch: 2})
+        return with_anti_affinity(builder.snapshot(), {"batch": [away_from("web")]} if declares else {})
+
+    apart, together, dropped = cluster("b-1"), cluster("a-1"), cluster("a-1", declares=False)
+    for ending, kind, why in (
+        (apart, EntryKind.SATISFIED, ""),
+        (dropped, EntryKind.NO_LONGER_REQUIRED, "no such podAntiAffinity"),
+    ):
+        state = replace(led(), in_force=InForce(policy=a_policy("mode: Observe"), policy_since=START))
+        state = after(state, CycleDue(snapshot=together), CycleDue(snapshot=ending))
+        begun, ended = (entry for entry in state.memory.outbox if entry.workload.endswith("batch"))
+        assert (begun.kind, ended.kind) == (EntryKind.VIOLATED, kind)
+        assert "Required podAntiAffinity over node to pods that match app=web: 2 pods in excess" in begun.what
+        assert why in history_entry(ended).text
