@@ -48,11 +48,6 @@ class PodController(Struct, frozen=True, kw_only=True, gc=False):
         return self.pods[0] if self.pods else None
 
 
-def is_bound_to_nodes(member: PodController) -> bool:
-    """Return whether the pods of an owner belong to their nodes, so that nothing moves them."""
-    return member.owner is not None and member.owner.kind in _NODE_OWNERS
-
-
 def members(view: View) -> tuple[PodController, ...]:
     """Return the owners that have living pods, by namespace, kind and name."""
     return view.memo("members", lambda: tuple(_members(view)))

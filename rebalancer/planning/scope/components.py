@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup
-from rebalancer.assessment.controllers import is_bound_to_nodes
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.spread_groups import PodController, workloads_of
 from rebalancer.model.labels import Labels
@@ -205,10 +204,9 @@ def _find_joined_components(
 def find_joined(term: EvaluatedTerm) -> Sequence[PodController]:
     """Return the owners that a term joins: those of all pods that it concerns, or of those that conflict.
 
-    Pods that belong to their nodes, and those whose next pod is not known, stay where they are, if others are known.
+    Those whose next pod is not known stay where they are, if others are known.
     """
-    movable = [one for one in term.members if not is_bound_to_nodes(one)]
-    known = [one for one in movable if not isinstance(one.next_pod, Unpredictable)] or movable
+    known = [one for one in term.members if not isinstance(one.next_pod, Unpredictable)] or term.members
     if len(known) <= _MOST_JOINED:
         return known
     in_conflict = {

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.creation.replacement import replacement
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Policy
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import HOSTNAME
+from rebalancer.simulator import HOSTNAME, ZONE
 from tests.build import a_policy
 from tests.drawing import examples
 from tests.planning.anti_affinity.drawn import Drawn, Term, draw, every_layout
@@ -137,3 +137,37 @@ def test_an_eviction_says_what_it_is_for() -> None:
     (apart,) = eviction.repair.apart
     assert apart.together == {"n0": tuple(sorted(pod.name for pod in drawn.snapshot().pods))}
     assert [(target.topology_key, target.values) for target in eviction.targets] == [(HOSTNAME, ("n1",))]
+
+
+def test_a_node_without_the_key_takes_any_number() -> None:
+    """Three of one zone leave it but for one, and stand together where no zone is."""
+    drawn = Drawn({"n0": "a", "n1": None}, {"a": "x"}, (("a", "n0"),) * 3, (Term("a", ZONE, "a", everywhere=False),))
+    followed = Followed(drawn)
+    assert (drawn.minimum(), followed.most(drawn.snapshot())) == (2, 2)
+    assert followed.ends == {(("a", "n0"), ("a", "n1"), ("a", "n1"))}
+
+
+def test_pods_that_nobody_moves_stay_and_the_other_side_goes() -> None:
+    """A pod without an owner, or of a DaemonSet, that two pods avoid: both go, though it alone would be fewer."""
+    drawn = Drawn(
+        {"n0": "a", "n1": "a"},
+        {"a": "x", "b": "x"},
+        (("a", "n0"), ("a", "n0"), ("b", "n0")),
+        (Term("a", HOSTNAME, "b", False),),
+    )
+    snapshot = drawn.snapshot()
+    for owner in (None, OwnerReference(group="apps", kind="DaemonSet", name="b", uid="unknown")):
+        pods = tuple(structs.replace(pod, owner=owner) if pod.labels["app"] == "b" else pod for pod in snapshot.pods)
+        owners = tuple(one for one in snapshot.workloads if one.labels["app"] != "b")
+        plan = planned(replace(snapshot, pods=pods, workloads=owners), acting())
+        assert [component.evictions for component in plan.components] == [2]
+        assert {pod.labels["app"] for pod in going(plan)} == {"a"}
+
+
+def test_nothing_is_begun_that_only_scores_would_put_right() -> None:
+    """A replacement of b may land on the node without a zone, beside those of a that have still to leave it."""
+    terms = (Term("a", HOSTNAME, "a", everywhere=False), Term("a", ZONE, "b", everywhere=False))
+    pods = (("a", "n0"), ("a", "n0"), ("b", "n1"), ("b", "n1"))
+    drawn = Drawn({"n0": None, "n1": "a"}, {"a": "x", "b": "x"}, pods, terms)
+    plan = planned(drawn.snapshot(), acting())
+    assert ([component.evictions for component in plan.components], going(plan)) == ([drawn.minimum()], [])

@@ -92,7 +92,7 @@ def test_pods_that_prefer_to_be_apart_end_up_spread_evenly(counts: list[int], mo
         assert (component.evictions, component.optimal) == (left, True)
         left -= 1
         snapshot = next(landings(snapshot, eviction.pod))
-    assert left == 0
+    assert (left, plan.refusals) == (0, ())
 
 
 def test_nothing_moves_where_other_scores_outweigh_the_term() -> None:
@@ -109,3 +109,15 @@ def test_nothing_moves_where_other_scores_outweigh_the_term() -> None:
 def test_preferred_terms_are_left_alone_unless_the_policy_lists_them(kinds: str) -> None:
     plan = planned(own([3, 0]).snapshot(), acting(kinds))
     assert (plan.components, plan.refusals) == ((), ())
+
+
+def test_heavy_pairs_count_more_than_many_light_ones() -> None:
+    """One pair of weight 100 is left for three of weight 1."""
+    terms = (
+        Term("a", HOSTNAME, "b", everywhere=False, weight=100),
+        Term("a", HOSTNAME, "c", everywhere=False, weight=1),
+    )
+    pods = (("a", "n0"), ("b", "n0"), ("c", "n1"), ("c", "n1"), ("c", "n1"))
+    drawn = Drawn({"n0": "a", "n1": "a"}, dict.fromkeys("abc", "x"), pods, terms)
+    (eviction,) = planned(drawn.snapshot(), acting()).fates.going
+    assert max(drawn.weigh(layout(after)) for after in landings(drawn.snapshot(), eviction.pod)) < 100
