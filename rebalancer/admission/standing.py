@@ -134,7 +134,7 @@ def _violations(component: ComponentPlan) -> tuple[str, ...]:
     """Return tokens of what a component violates."""
     groups = [group.spread.name for group in component.groups if group.violated]
     limits = [limit.name for limit in component.limits if limit.state is not State.SATISFIED]
-    terms = [term.name for term in component.component.terms]
+    terms = [term.name for term in component.component.terms if term.violated]
     return tuple(make_token(name) for name in (groups + limits + terms) or [component.name])
 
 

@@ -8,7 +8,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.documents.phrases import component_text
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason, State
-from rebalancer.planning.anti_affinity.unplanned import NobodyRecreates, TermNotActedOn
+from rebalancer.planning.anti_affinity.unplanned import NobodyRecreates, NotModelledApart, TermNotActedOn
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.plan import ComponentPlan, Plan
 
@@ -37,7 +37,7 @@ class StateReasons:
         self._left = {
             row.workload: row.refusal
             for row in plan.refusals
-            if isinstance(row.refusal, TermNotActedOn | NobodyRecreates)
+            if isinstance(row.refusal, TermNotActedOn | NobodyRecreates | NotModelledApart)
         }
 
     def for_constraint(self, group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> StateReason:

@@ -21,6 +21,7 @@ from msgspec import structs
 from rebalancer.model.facts import End, Refusal
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.words import plural
+from rebalancer.planning.anti_affinity.unplanned import OthersNeedNotMove
 from rebalancer.planning.case import Case, ComponentContext, Decision
 from rebalancer.planning.problem.multi_class import MultiClassProblem
 from rebalancer.planning.problem.protocol import Infeasible, Problem
@@ -229,7 +230,7 @@ MULTI_CLASS: Final[Methods[MultiClassProblem]] = Methods(
 
 APART: Final[Methods[MultiClassProblem]] = Methods(
     whole=(_forced_by_the_fewest, _await_terminating),
-    part=(_part_by_forced_lookahead, _await_terminating),
+    part=(_part_by_forced_lookahead,),
     prove_none=lambda _: None,
 )
 """Where a required term is violated, no landing is left to scores, and no eviction is spent on a detour."""
@@ -280,6 +281,8 @@ def _wait(case: Case[P], view: View, methods: Methods[P]) -> Decision:
     """Decide where no eviction is needed by counting: a pending pod that no node admits may still need one."""
     pods = case.problem.pods
     stuck = next((pod for pod in pods.waiting if not feasible(pod, view)), None)
+    if stuck is None and not pods.missing:
+        return Decision(state=State.UNFIXABLE, refusal=OthersNeedNotMove())
     if stuck is None:
         return Decision(refusal=PendingWillSatisfy(pods.missing))
     return Decision(state=State.UNFIXABLE, refusal=methods.prove_none(case.problem) or NoNodeAdmits(stuck.name))

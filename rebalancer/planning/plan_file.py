@@ -1,7 +1,7 @@
 """A plan as JSON, and back: the same plan, given the assessment that it was made of.
 
-What belongs to the assessment is written by name: pods by their UIDs, groups and limits by their names. All else is
-written as it is, each fact and each fate with its kind; what is computed when it is read (outlooks, proofs,
+What belongs to the assessment is written by name: pods by their UIDs, groups, limits and terms by their names. All else
+is written as it is, each fact and each fate with its kind; what is computed when it is read (outlooks, proofs,
 relaxations) is computed then. The pods from which a step was chosen are left out.
 """
 
@@ -41,7 +41,8 @@ def _write(value: object) -> object:
             return value.uid
         case Component():
             names = [group.spread.name for group in value.groups]
-            return {"groups": names, "limits": [limit.name for limit in value.limits]}
+            terms = {"terms": [term.name for term in value.terms], "preferred": [term.name for term in value.preferred]}
+            return {"groups": names, "limits": [limit.name for limit in value.limits], **terms}
         case Outlook():
             return {"targets": _write(value.targets), "counts": _write(value.counts)}
         case Proof(fact=computed) | Relaxable(relaxation=computed):
@@ -79,6 +80,7 @@ class _Reader:
         self._pods = {pod.uid: pod for pod in snapshot.pods}
         self._groups = {group.spread.name: group for group in assessment.groups}
         self._limits = {limit.name: limit for limit in assessment.limits}
+        self._terms = {term.name: term for term in (*assessment.anti_affinity, *assessment.preferred)}
 
     def read(self, raw: Any, hint: Any) -> Any:
         """Return the value of a field."""
@@ -97,9 +99,10 @@ class _Reader:
         if kind is Component:
             groups = tuple(self._groups[name] for name in raw["groups"])
             limits = tuple(self._limits[name] for name in raw["limits"])
-            if not groups and not limits:
-                raise LookupError("a component without groups and limits")
-            return Component.of(groups, limits)
+            terms, preferred = (tuple(self._terms[name] for name in raw[of]) for of in ("terms", "preferred"))
+            if not (groups or limits or terms or preferred):
+                raise LookupError("a component without groups, limits and terms")
+            return Component.of(groups, limits, terms, preferred)
         if kind is Outlook:
             return Outlook(_Read(self.read(raw["targets"], tuple[Target, ...]), raw["counts"]))
         if kind is Proof:

@@ -16,10 +16,10 @@ from rebalancer.model.affinity import TermKind
 from rebalancer.model.facts import Refusal, find_last
 from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, PlanningMemory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
-from rebalancer.planning.anti_affinity.unplanned import NobodyRecreates, TermNotActedOn
+from rebalancer.planning.anti_affinity.unplanned import NobodyRecreates, NotModelledApart, TermNotActedOn
 from rebalancer.planning.by_preemption import PreemptionPlanner
 from rebalancer.planning.case import ComponentContext, Decision
-from rebalancer.planning.decision import FailedPredictions, PredictionUnverified, decide
+from rebalancer.planning.decision import FailedPredictions, PredictionUnverified, StepSearchLimit, decide
 from rebalancer.planning.diagnosis.closed_nodes import NodesTakeNoMore
 from rebalancer.planning.diagnosis.relaxation import Relaxations
 from rebalancer.planning.eviction import Eviction, Outlook, Repair, ViolatedRequirement, ViolatedTerm
@@ -53,6 +53,7 @@ from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 from rebalancer.planning.search.shares import NamespaceBudgets
 from rebalancer.planning.within_budgets import decide_within_budgets
 from rebalancer.policy import Permission, Policy
+from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 
@@ -88,7 +89,8 @@ def plan(
     planner.look_ahead()
     planner.preempt()
     if TermKind.PREFERRED in policy.anti_affinity.act_on:
-        planner.prefer(find_preferring(assessment, components, only, apart=apart))
+        repaired = components if only is None else find_components(assessment, stuck, policy.spread.act_on, apart=apart)
+        planner.prefer(find_preferring(assessment, repaired, only, apart=apart))
     planner.plan_held()
     planner.leave_costly(assessment.too_costly, only)
     planner.leave_terms(assessment.anti_affinity, only, apart=apart)
@@ -270,29 +272,39 @@ class _Planner:
             self._components[position] = self._components.pop()
 
     def prefer(self, components: Sequence[Component]) -> None:
-        """Plan a move for each component whose preferred terms are honoured more by it; they share one budget.
+        """Plan a move for each component whose preferred terms are honoured more by it.
 
-        Where it is not enough for all, the plan of the next minute begins with other ones.
+        They share one budget, of which each namespace has its part. Where it is not enough for all, the plan of the
+        next minute begins with other ones.
         """
         limits, many = self._limits, max(1, len(components))
-        budget = SearchBudget(limits.preferred_nodes_of_plan)
-        first = self._view.clock.minute() % many if many * limits.lookahead_start > budget.left else 0
+        namespaces = {component.namespace for component in components}
+        shared = NamespaceBudgets(SearchBudget(limits.preferred_nodes_of_plan), namespaces)
+        at_once = max(1, limits.preferred_nodes_of_plan // (2 * limits.lookahead_start))
+        first = self._view.clock.minute() * at_once % many if many > at_once else 0
         for component in (*components[first:], *components[:first]):
-            refusal = self._refuse_preferring(component) or self._recent.refuse(component, frozenset())
-            problem = self._builder.problem(component) if refusal is None else refusal
-            if problem is None or isinstance(problem, Refusal):
-                self._leave_unmoved(component, problem)
+            refusal = self._refuse_preferring(component)
+            if refusal is not None:
+                self._leave(component, Decision(refusal=refusal))
                 continue
-            assert isinstance(problem, MultiClassProblem), "a component with terms is planned as one of several classes"
-            if budget.left <= limits.lookahead_start:
-                break
-            decision = decide_within_budgets(
-                problem, lambda narrowed: find_better_place(narrowed, self._view, budget, limits), self._ledger
-            )
-            if decision.step is None:
-                self._leave_unmoved(component, decision.refusal)
-            else:
-                self._take(problem, decision, decision.step)
+            problem = self._recent.refuse(component, frozenset()) or self._builder.problem(component)
+            budget = shared.of(component.namespace)
+            if isinstance(problem, MultiClassProblem) and budget.left > limits.lookahead_start:
+                self._prefer(problem, budget)
+            elif isinstance(problem, Refusal):
+                self._leave_unmoved(component, problem)
+            elif problem is not None:
+                self._leave_unmoved(component, StepSearchLimit())
+
+    def _prefer(self, problem: MultiClassProblem, budget: SearchBudget) -> None:
+        """Plan a move for a component, if there is one that is predicted to honour its preferred terms more."""
+        decision = decide_within_budgets(
+            problem, lambda narrowed: find_better_place(narrowed, self._view, budget, self._limits), self._ledger
+        )
+        if decision.step is not None:
+            self._take(problem, decision, decision.step)
+        elif decision.refusal is not None:
+            self._leave_unmoved(problem.component, decision.refusal)
 
     def _refuse_preferring(self, component: Component) -> Refusal | None:
         """Return why nothing is predicted for a component: a move of it is under way, or predictions have failed."""
@@ -301,12 +313,11 @@ class _Planner:
         failed = self._failed.get(component.name, 0)
         return FailedPredictions(failed) if failed >= MAX_FAILED_PREDICTIONS else None
 
-    def _leave_unmoved(self, component: Component, refusal: Refusal | None) -> None:
+    def _leave_unmoved(self, component: Component, refusal: Refusal) -> None:
         """Record why preferred terms are not honoured more: that is no violation, so that no component is left."""
-        if refusal is not None:
-            self._refusals += [
-                PlanRefusal(workload=workload, pod=None, refusal=refusal) for workload in component.workloads
-            ]
+        self._refusals += [
+            PlanRefusal(workload=workload, pod=None, refusal=refusal) for workload in component.workloads
+        ]
 
     def leave_costly(self, left: Iterable[TooCostly], only: Collection[Reference] | None) -> None:
         """Record the workloads whose constraints are not evaluated, as those of their namespace take too much."""
@@ -322,7 +333,7 @@ class _Planner:
         for term in terms:
             if not term.violated or (apart and find_joined(term)):
                 continue
-            refusal = NobodyRecreates() if apart else TermNotActedOn(TermKind.REQUIRED)
+            refusal = _explain_unplanned(term) if apart else TermNotActedOn(TermKind.REQUIRED)
             self._refusals += [
                 PlanRefusal(workload=workload, pod=None, refusal=refusal)
                 for workload in term.workloads
@@ -552,6 +563,16 @@ def _violated(requirements: Sequence[Requirement], step: Step) -> Iterator[Viola
                 domain=domain,
                 held={name: held.get(name, 0) for name in domain.values()},
             )
+
+
+def _explain_unplanned(term: EvaluatedTerm) -> Refusal:
+    """Return why nothing is planned for a violated term that is acted on."""
+    if not term.members:
+        return NobodyRecreates()
+    first = term.members[0]
+    if isinstance(first.next_pod, Unpredictable):
+        return NotModelledApart(first.reference, first.next_pod.message)
+    return NotModelledApart(first.reference, "its pods have host ports, or required affinity to pods")
 
 
 def _find_apart(terms: Sequence[EvaluatedTerm], step: Step, view: View) -> Iterator[ViolatedTerm]:

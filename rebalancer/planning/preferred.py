@@ -12,8 +12,10 @@ Example: a PreferNoSchedule taint on c outweighs the term. The replacement would
 Cost: as that of a prediction (`steps.lookahead`), from a budget that all such moves of a plan share.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import cast
 
 from msgspec import structs
@@ -50,7 +52,7 @@ class NoBetterPlace(Refusal):
 
 
 class EvenSpread(Fact):
-    """Pods that prefer to be apart weigh least where their counts differ by one at most: so many are above that."""
+    """Pods that prefer to be apart weigh least where each is where fewest others are, as far as there are places."""
 
     key: str
     pods: int
@@ -59,7 +61,7 @@ class EvenSpread(Fact):
 
     def __str__(self) -> str:
         over = f"{plural(self.pods, 'pod')} over {plural(self.domains, 'domain')} of {short_key(self.key)}"
-        return f"{over} are apart most where their counts differ by one at most: {self.above} above that must move"
+        return f"{over} are apart most, as far as these have places, once {plural(self.above, 'pod')} of them moved"
 
 
 class _Weighing(MultiClassModel):
@@ -134,20 +136,27 @@ def find_better_place(problem: MultiClassProblem, view: View, budget: SearchBudg
 
 
 def find_even_spread(classes: PodClasses) -> EvenSpread | None:
-    """Return how many pods must move at least, of one class that prefers to be apart over one key; else None."""
-    if len(classes.classes) != 1 or len(classes.preferences) != 1:
+    """Return how many pods must move at least, of one class that prefers to be apart over one key; else None.
+
+    Pod after pod goes where fewest are, as far as there are places: the least weight there is, and of placements that
+    weigh as much the one that most pods are in already.
+    """
+    if len(classes.classes) != 1 or len(classes.preferences) != 1 or classes.pending or classes.requirements:
         return None
     (preference,), (pod_class,) = classes.preferences, classes.classes
-    source = preference.source
-    assert source is not None, "a preferred term has a source"
-    domains = source.separation.domains if source.separation is not None else None
-    if preference.staying or preference.parts != {0: Part.BOTH} or domains is None:
+    if preference.staying or preference.parts != {0: Part.BOTH} or not preference.domain.keys() >= pod_class.cap.keys():
         return None
-    held = sorted((counts[Part.BOTH] for counts in preference.count(_cells(pod_class.counts)).values()), reverse=True)
-    even, more = divmod(sum(held), domains)
-    above = sum(max(0, many - even - (place < more)) for place, many in enumerate(held))
-    return EvenSpread(preference.key, sum(held), domains, above) if above else None
-
-
-def _cells(counts: Mapping[str, int]) -> Iterable[tuple[int, str, int]]:
-    return ((0, node, many) for node, many in counts.items())
+    held, places = Counter[str](), Counter[str]()
+    for node, most in pod_class.cap.items():
+        held[preference.domain[node]] += pod_class.counts.get(node, 0)
+        places[preference.domain[node]] += most
+    even = Counter[str](dict.fromkeys(places, 0))
+    open_domains = [(0, held[domain] == 0, domain) for domain in places if places[domain]]
+    heapify(open_domains)
+    for _ in range(pod_class.total):
+        number, _, domain = heappop(open_domains)
+        even[domain] = number + 1
+        if number + 1 < places[domain]:
+            heappush(open_domains, (number + 1, held[domain] <= number + 1, domain))
+    above = sum(max(0, held[domain] - even[domain]) for domain in places)
+    return EvenSpread(preference.key, pod_class.total, len(places), above) if above else None

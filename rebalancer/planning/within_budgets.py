@@ -33,6 +33,11 @@ def decide_within_budgets(problem: P, decide: Callable[[P], Decision], ledger: B
     """Decide about a problem; `decide` does so for the pods of it that may move."""
     if not ledger.may_differ(problem.component.members):
         return decide(problem)
+    allowed = ledger.when_allowed(problem.victims, 1)
+    if problem.component.terms and Allowed.NEVER in allowed.values():
+        # Of two sides that a term keeps apart the other one goes, also where that takes more evictions.
+        without = problem.within(allowed, Allowed.LATER)
+        problem = problem if isinstance(without.minimum(), Infeasible) else without
     choice = _Choice(problem, decide, ledger)
     allowed = ledger.when_allowed(problem.victims, 1)
     best = choice.decide(allowed)

@@ -114,7 +114,8 @@ def find_exclusions(
         if source is not None or _exclude(parts.values()):
             key = declared.term.topology_key
             domain = view.nodes.values(key)
-            staying = _count_staying(source, parts, domain, class_of) if source is not None else {}
+            foreign = any(samples[number].namespace != declared.namespace for number in parts)
+            staying = _count_staying(source, parts, domain, class_of, foreign=foreign) if source is not None else {}
             exclusions.append(Exclusion(key=key, domain=domain, parts=parts, staying=staying, source=source))
     return tuple(exclusions)
 
@@ -142,14 +143,25 @@ def _exclude(parts: Iterable[Part]) -> bool:
 
 
 def _count_staying(
-    source: EvaluatedTerm, parts: Mapping[int, Part], domain: Mapping[str, str], class_of: Mapping[str, int]
+    source: EvaluatedTerm,
+    parts: Mapping[int, Part],
+    domain: Mapping[str, str],
+    class_of: Mapping[str, int],
+    *,
+    foreign: bool,
 ) -> Mapping[str, Counts]:
-    """Count the pods of a term by domain that are in no class, or of another part than their next pod is."""
+    """Count the pods of a term by domain that are in no class, or of another part than their next pod is.
+
+    Where it selects pods of `foreign` namespaces those that declare it are left out: nobody could be sure of a place of
+    which another namespace says so by a pod that no scheduler has put there.
+    """
     staying: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for part, pods in source.participants:
         for pod in pods:
             where = domain.get(pod.node or "")
             number = class_of.get(pod.uid)
+            if foreign and part is not Part.SELECTED:
+                continue
             if where is not None and (number is None or parts.get(number) is not part):
                 staying[where][part] += 1
     return {where: (counts[0], counts[1], counts[2]) for where, counts in staying.items()}

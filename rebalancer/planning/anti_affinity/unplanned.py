@@ -2,6 +2,7 @@
 
 from rebalancer.model.affinity import TermKind
 from rebalancer.model.facts import Refusal
+from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason
 
 
@@ -21,4 +22,30 @@ class NobodyRecreates(Refusal):
     reason = Reason.UNKNOWN_OWNER
 
     def __str__(self) -> str:
-        return "no known owner would create the pods again that required podAntiAffinity keeps apart"
+        return (
+            "no owner whose pods can be placed anew has pods that required podAntiAffinity keeps apart here: those of "
+            "DaemonSets and of unknown owners stay where they are"
+        )
+
+
+class NotModelledApart(Refusal):
+    """No pod that a term keeps apart can be planned: of `workload` they have host ports, or what is not known."""
+
+    reason = Reason.NOT_PREDICTABLE
+    workload: Reference
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.workload} is not moved for podAntiAffinity: {self.why}"
+
+
+class OthersNeedNotMove(Refusal):
+    """Only pods that stay declare a term against pods of other namespaces: nobody may have these evicted by it."""
+
+    reason = Reason.NOT_EVICTABLE
+
+    def __str__(self) -> str:
+        return (
+            "required podAntiAffinity is declared by pods that stay where they are, and pods of other namespaces are "
+            "not evicted for these"
+        )

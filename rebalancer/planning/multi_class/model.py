@@ -176,7 +176,7 @@ class PlacementModel:
             columns: dict[str, dict[Part, dict[int, float]]] = {}
             for index, part in sorted(exclusion.parts.items()):
                 for node, column in self._columns_of[index]:
-                    if node in exclusion.domain:
+                    if node in exclusion.domain and self.program.upper[column] > 0:
                         columns.setdefault(exclusion.domain[node], {}).setdefault(part, {})[column] = 1
             for value in sorted(columns):
                 self._add_sides(columns[value], exclusion.find_sides(value), soft=exclusion.source is not None)

@@ -92,18 +92,12 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def find_terminating(self) -> Pod | None:
         """Return the first terminating pod that a term of the component keeps others from, None where there is none."""
-        terms = [term.declared for term in self.component.terms]
-        return next(
-            (
-                pod
-                for run in self.view.snapshot.runs
-                for pod in run.pods
-                if pod.terminating
-                and pod.node is not None
-                and any(find_part(term, pod, self.view) is not None for term in terms)
-            ),
-            None,
+        view, terms = self.view, [term.declared for term in self.component.terms]
+        ending = view.memo(
+            "terminating",
+            lambda: [pod for run in view.snapshot.runs if run.pods[0].terminating for pod in run.pods if pod.node],
         )
+        return next((pod for pod in ending if any(find_part(term, pod, view) is not None for term in terms)), None)
 
     def minimum(self) -> ProvedMinimum | Infeasible:
         """Return the minimum number of evictions, or why there is none and how near the nearest placement is."""

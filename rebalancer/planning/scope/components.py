@@ -104,13 +104,8 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
         for limit in self.limits:
             if limit.state is not State.SATISFIED:
                 return limit.name
-        for term in self.terms:
-            if term.violated:
-                return term.name
-        for term in self.preferred:
-            if term.violated:
-                return term.name
-        return self.groups[0].spread.name
+        # Of all terms, violated or not: which of them are changes while they are repaired.
+        return min((term.name for term in self.terms or self.preferred), default="") or self.groups[0].spread.name
 
     @property
     def urgency(self) -> tuple[int, str]:
@@ -204,9 +199,10 @@ def _find_joined_components(
 def find_joined(term: EvaluatedTerm) -> Sequence[PodController]:
     """Return the owners that a term joins: those of all pods that it concerns, or of those that conflict.
 
-    Those whose next pod is not known stay where they are, if others are known.
+    Those whose next pod is not known, or has host ports or required affinity to pods, stay where they are: with them
+    nothing else of theirs could be planned.
     """
-    known = [one for one in term.members if not isinstance(one.next_pod, Unpredictable)] or term.members
+    known = [one for one in term.members if _is_modelled(one.next_pod)]
     if len(known) <= _MOST_JOINED:
         return known
     in_conflict = {
@@ -217,6 +213,10 @@ def find_joined(term: EvaluatedTerm) -> Sequence[PodController]:
         if pod.owner is not None
     }
     return [one for one in known if one.owner is not None and one.owner.uid in in_conflict]
+
+
+def _is_modelled(pod: Pod | Unpredictable) -> bool:
+    return not isinstance(pod, Unpredictable) and not pod.spec.host_ports and not pod.spec.pod_affinity.required
 
 
 def _find_near(near: set[str], terms: Sequence[EvaluatedTerm]) -> set[str]:

@@ -196,7 +196,10 @@ class MultiClassModel:
     def has_capacity(self, pod: Pod, node: str) -> bool:
         """Return whether a node has capacity for one more pod beside the capacity that is reserved for others."""
         pod_class = self.classes.classes[self.classes.class_of(pod)]
-        return pod_class.cap.get(node, 0) > pod_class.counts.get(node, 0) or pod_class.movable.get(node, ()) != ()
+        if pod_class.cap.get(node, 0) > pod_class.counts.get(node, 0):
+            return True
+        # A pod that leaves may come back, but for one that must not wait: others may have taken its place by then.
+        return self.may_wait and pod_class.movable.get(node, ()) != ()
 
     def distinct_nodes(self, deltas: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
         """Return one node for each class of nodes that are equal for every requirement and every pod class."""
