@@ -157,7 +157,9 @@ def describe_unread(snapshot: Snapshot) -> str:
 def _unsatisfied_names(document: ReportDocument) -> Iterable[str]:
     """Return the workloads of which a constraint, limit or term is not satisfied, each once: `shop/deployment/web`."""
     unsatisfied = [(row.namespace, row.workloads) for row in document.constraints if row.state not in _FINE]
-    unsatisfied += [(row.namespace, row.workloads) for row in document.anti_affinity if row.state not in _FINE]
+    unsatisfied += [
+        (row.namespace, row.workloads) for row in document.anti_affinity if row.state not in _FINE and not row.weight
+    ]
     names = [f"{namespace}/{one.kind.lower()}/{one.name}" for namespace, workloads in unsatisfied for one in workloads]
     limits = [row for row in document.limits if row.state not in _FINE and "workload" in row.key]
     for limit in limits:
@@ -173,5 +175,6 @@ def _has_failed(document: ReportDocument, fail_on: Sequence[str]) -> bool:
     states = {row.state for row in document.constraints if row.when_unsatisfiable == hard}
     waits = any(not waiting.gated for waiting in document.waiting)
     states |= {State.VIOLATED} if document.deadlocks or waits else set()
-    states |= {row.state for row in document.limits} | {row.state for row in document.anti_affinity}
+    states |= {row.state for row in document.limits}
+    states |= {row.state for row in document.anti_affinity if not row.weight}
     return not failing.isdisjoint(states) or bool(_FINDING in fail_on and document.findings)

@@ -44,7 +44,7 @@ class ReportedConflict(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
-    """One required term of podAntiAffinity, as kube-scheduler reads it.
+    """One term of podAntiAffinity, as kube-scheduler reads it; `weight` is 0 for a required one.
 
     `workloads` declare it, `selects` says which pods it selects. `excess` is the fewest pods that would have to move
     for this term alone. `conflicts` lists the first domains in which pods conflict, `omittedDomains` counts the others.
@@ -65,6 +65,7 @@ class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
     reason: str | None = None
     obstacle: str = ""
     since: datetime | None = None
+    weight: Number = 0
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -107,6 +108,7 @@ def report_term(one: EvaluatedTerm, states: StateReasons, seen: Mapping[str, dat
         message=one.message,
         reason=state.reason,
         obstacle=state.message,
+        weight=one.weight,
         since=seen.get(make_token(one.name)) if seen and one.violated else None,
     )
 

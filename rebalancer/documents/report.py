@@ -224,7 +224,7 @@ class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """How many domains these topology keys have in all; null without `--failures`."""
     map: MapDocument | None
     anti_affinity: tuple[ReportedAntiAffinity, ...] = ()
-    """Required terms of podAntiAffinity."""
+    """Terms of podAntiAffinity, required and preferred."""
 
 
 def every_workload(_: Reference) -> bool:
@@ -274,7 +274,9 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
         failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
         failure_domains=lost.domains if lost is not None else None,
         map=drawn,
-        anti_affinity=report_anti_affinity(assessment.anti_affinity, states, chosen, dict(memory.seen)),
+        anti_affinity=report_anti_affinity(
+            (*assessment.anti_affinity, *assessment.preferred), states, chosen, dict(memory.seen)
+        ),
     )
 
 

@@ -15,7 +15,7 @@ _COLUMNS: Final = ("NAMESPACE", "ANTI-AFFINITY OF", "KEY", "TO", "EXCESS", "STAT
 def anti_affinity_sections(
     terms: Sequence[ReportedAntiAffinity], layout: TextLayout, most: int | None
 ) -> list[list[str]]:
-    """Show the required terms that are not satisfied; nothing where no pod has such a term.
+    """Show the terms that are not satisfied; nothing where no pod has such a term.
 
     `most` is how many are shown, None for all.
     """
@@ -28,12 +28,19 @@ def anti_affinity_sections(
         more = layout.wrap(more_text(len(unsatisfied) - len(shown))) if len(shown) < len(unsatisfied) else []
         notes = [line for term in shown if term.message for line in layout.wrap(_note(term), hang="  ")]
         parts.append([*layout.table(_COLUMNS, [_row(term, layout) for term in shown]), *more, *notes])
-    return [*parts, layout.wrap(_summary(len(terms) - len(unsatisfied), len(terms)))]
+    required, preferred = ([term for term in terms if bool(term.weight) is of] for of in (False, True))
+    summary = [
+        *([_summary(required, "required")] if required else []),
+        *([_summary(preferred, "preferred")] if preferred else []),
+    ]
+    return [*parts, [line for text in summary for line in layout.wrap(text)]]
 
 
-def _summary(satisfied: int, total: int) -> str:
-    verb = "is" if total == 1 else "are"
-    return f"{satisfied} of {plural(total, 'required podAntiAffinity term')} {verb} satisfied."
+def _summary(terms: Sequence[ReportedAntiAffinity], kind: str) -> str:
+    satisfied = sum(term.state == State.SATISFIED for term in terms)
+    verb = "is" if len(terms) == 1 else "are"
+    how = "satisfied" if kind == "required" else "honoured as far as counting allows"
+    return f"{satisfied} of {plural(len(terms), f'{kind} podAntiAffinity term')} {verb} {how}."
 
 
 def _note(term: ReportedAntiAffinity) -> str:
@@ -50,7 +57,7 @@ def _row(term: ReportedAntiAffinity, layout: TextLayout) -> tuple[str, ...]:
         workload_names(term.workloads),
         short_key(term.topology_key),
         term.selects,
-        str(term.excess),
+        f"weight {term.weight}" if term.weight else str(term.excess),
         layout.paint(term.state, STATE_STYLES.get(State(term.state))),
         "; ".join(conflicts),
     )

@@ -80,7 +80,7 @@ def _summary(document: ReportDocument) -> str:
     workloads = {(row.namespace, workload) for row in violated for workload in row.workloads}
     where = f" in {plural(len(workloads), 'workload')}" if workloads else ""
     limits = sum(row.state not in {State.SATISFIED, State.UNKNOWN} for row in document.limits)
-    apart = [row.state for row in document.anti_affinity]
+    apart = [row.state for row in document.anti_affinity if not row.weight]
     states = [row.state for row in document.constraints] + [row.state for row in document.limits] + apart
     unknown = states.count(State.UNKNOWN)
     waiting = sum(len(row.pods) for row in document.waiting)
