@@ -23,6 +23,7 @@ from msgspec import structs
 
 from rebalancer.assessment.controllers import members
 from rebalancer.creation.replacement import replacement
+from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.nodes import HOSTNAME, Node
 from rebalancer.model.pods import Pod, Resources
 from rebalancer.planning.scope.preempting import Preempting
@@ -33,7 +34,6 @@ from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity
 from rebalancer.scheduling.node_ports import NodePorts
 from rebalancer.scheduling.node_resources_fit import NodeResourcesFit, drop_ignored_resources
 from rebalancer.scheduling.node_usage import Usage
-from rebalancer.scheduling.population import NO_AFFINITY
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
@@ -175,6 +175,7 @@ class CapacityIndex:
         self._charged: dict[frozenset[str], _Demand] = {}
         # A plan of 150,000 pods whose workloads all request the same takes 22 times as long without it.
         self._capacities: dict[Hashable, NodeCapacity] = {}
+        self._unaffected: dict[str, bool] = {}
         self._pending: dict[str, tuple[frozenset[str], Pod, int]] = {}
         for owner, sample, times in _pending_pods(view):
             nodes = frozenset() if _is_stuck(sample, view) else static_feasible(sample, view)
@@ -217,7 +218,7 @@ class CapacityIndex:
             occupied = {pod.node for pod in own}
             places = {name: 1 for name in self._view.nodes.in_order(feasible) if name not in occupied}
             return NodeCapacity({name: 1 for name in places if self._count_fitting(sample, name) > 0})
-        if sample.spec.pod_affinity != NO_AFFINITY or sample.claims or not self._is_unaffected(sample.namespace):
+        if _filters(sample.spec.pod_affinity) or sample.claims or not self._is_unaffected(sample.namespace):
             return self._compute(sample, own)
         spec = sample.spec
         affinity = spec.node_affinity
@@ -229,7 +230,7 @@ class CapacityIndex:
 
     def without_own(self, sample: Pod, own: Sequence[Pod]) -> NodeCapacity:
         """Return how many such pods each node can take, the anti-affinity of the group's own pods left aside."""
-        if sample.spec.pod_affinity == NO_AFFINITY and self._is_unaffected(sample.namespace):
+        if not _filters(sample.spec.pod_affinity) and self._is_unaffected(sample.namespace):
             return self.capacity_for(sample, own)
         return self._compute(sample, own)
 
@@ -262,8 +263,12 @@ class CapacityIndex:
         return ReservedCapacity(everywhere.count_displaced(requests), on)
 
     def _is_unaffected(self, namespace: str) -> bool:
-        """Return whether no pod's affinity terms can select pods of a namespace."""
-        return not any(True for _ in self._view.affine_towards(namespace))
+        """Return whether no pod's required terms can keep pods of a namespace from a node."""
+        known = self._unaffected.get(namespace)
+        if known is None:
+            terms = (affinity for _, affinity, _ in self._view.affine_towards(namespace))
+            known = self._unaffected[namespace] = not any(map(_filters, terms))
+        return known
 
     def _compute(self, sample: Pod, own: Sequence[Pod]) -> NodeCapacity:
         feasible = self._view.nodes.in_order(static_feasible(sample, self._view, own))
@@ -272,6 +277,15 @@ class CapacityIndex:
 
     def _count_fitting(self, sample: Pod, name: str) -> int:
         return count_places(sample, name, self._view)
+
+
+def _filters(affinity: PodAffinity) -> bool:
+    """Return whether affinity excludes nodes; preferred terms only score them.
+
+    In a plan of 150,000 pods whose workloads all prefer to be apart, a node's places are computed once so, and for each
+    workload otherwise: that takes 20 times as long.
+    """
+    return bool(affinity.required or affinity.anti_required or affinity.unread is not None)
 
 
 def _displaced_by_node(
