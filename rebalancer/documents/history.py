@@ -223,7 +223,8 @@ def _violated(entry: Entry) -> str:
 def _satisfied(entry: Entry) -> str:
     if not entry.token:
         return f"{plural(entry.number, 'more workload')} satisfied constraint or limit again"
-    return f"{_subject(entry)}: satisfied again after {_lasted(entry)}"
+    what = f"{entry.what} " if entry.what else ""
+    return f"{_subject(entry)}: {what}satisfied again after {_lasted(entry)}"
 
 
 def _dropped(entry: Entry) -> str:

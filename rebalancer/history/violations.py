@@ -86,6 +86,16 @@ def _describe_limit(limit: EvaluatedLimit, causes: Causes) -> Violation:
     return _violation(limit.namespace, workloads, what, [causes.get(limit_token(limit))])
 
 
+def name_rule(subject: Subject) -> str:
+    """Name the rules of a subject without their counts: others of the same workloads may still be violated."""
+    evaluated = subject.evaluated
+    if isinstance(evaluated, EvaluatedLimit):
+        return f"limit {evaluated.group}/{evaluated.limit}"
+    if isinstance(evaluated, EvaluatedTerm):
+        return f"{evaluated.kind} podAntiAffinity over {short_key(evaluated.term.topology_key)}"
+    return ", ".join(f"{short_key(one.topology_key)} maxSkew {one.max_skew}" for one in evaluated.hard)
+
+
 def _violation(
     namespace: str, workloads: Iterable[Reference], what: str, causes: Iterable[ViolationCause | None]
 ) -> Violation:
@@ -123,7 +133,9 @@ def _find_end(ended: ViolationEnded) -> EntryKind:
 def _end_entry(kind: EntryKind, ended: ViolationEnded, now: datetime) -> Entry:
     subject = ended.subject
     violation = describe(subject) if subject is not None else _UNKNOWN
-    what = cut(str(subject.dropped)) if subject is not None and subject.dropped is not None else ""
+    what = ""
+    if subject is not None:
+        what = cut(str(subject.dropped) if subject.dropped is not None else name_rule(subject))
     return structs.replace(_entry(kind, ended.token, violation, now), since=ended.since, what=what)
 
 

@@ -168,7 +168,8 @@ def slow_start_text(windows: SlowStartStatus) -> str:
         f"{windows.at_once} at once in the cluster ({windows.under_way} under way)",
         *(f"{one.at_once} in {one.namespace} ({one.under_way} under way)" for one in windows.namespaces),
     ]
-    return f"Slow start: {', '.join(places)}. One that is full grows by one with each replacement that arrives."
+    grows = "One that keeps evictions back grows by one with each replacement that arrives."
+    return f"Slow start: {', '.join(places)}. {grows}"
 
 
 def describe_no_leader(lease: LeaseStatus, ran: str, now: datetime) -> str:

@@ -403,7 +403,7 @@ class PageView:
                 Sign.UNREPAIRABLE,
                 "Cannot be repaired",
                 figures.unrepairable,
-                f"{blocked} would be needed" if figures.unrepairable else "",
+                f"{blocked} would be needed" if figures.blocked else "",
                 link(state=RowState.UNREPAIRABLE),
             ),
         ]
