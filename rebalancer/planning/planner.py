@@ -291,10 +291,8 @@ class _Planner:
             budget = shared.of(component.namespace)
             if isinstance(problem, MultiClassProblem) and budget.left > limits.lookahead_start:
                 self._prefer(problem, budget)
-            elif isinstance(problem, Refusal):
-                self._leave_unmoved(component, problem)
-            elif problem is not None:
-                self._leave_unmoved(component, StepSearchLimit())
+            else:
+                self._leave_unmoved(component, problem if isinstance(problem, Refusal) else StepSearchLimit())
 
     def _prefer(self, problem: MultiClassProblem, budget: SearchBudget) -> None:
         """Plan a move for a component, if there is one that is predicted to honour its preferred terms more."""
@@ -303,7 +301,8 @@ class _Planner:
         )
         if decision.step is not None:
             self._take(problem, decision, decision.step)
-        elif decision.refusal is not None:
+        else:
+            assert decision.refusal is not None, "a component without a step has a refusal"
             self._leave_unmoved(problem.component, decision.refusal)
 
     def _refuse_preferring(self, component: Component) -> Refusal | None:

@@ -299,9 +299,9 @@ def _join_by_terms(components: Sequence[Component], terms: Sequence[EvaluatedTer
 
     for number, term in enumerate(terms, start=len(components)):
         for member in find_joined(term):
-            if member.owner is not None:
-                one, other = sorted((find(number), find(place.setdefault(member.owner.uid, number))))
-                parent[other] = one
+            assert member.owner is not None, "members of a term have owners"
+            one, other = sorted((find(number), find(place.setdefault(member.owner.uid, number))))
+            parent[other] = one
     together: defaultdict[int, list[int]] = defaultdict(list)
     for index in range(len(parent)):
         together[find(index)].append(index)
