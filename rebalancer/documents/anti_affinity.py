@@ -1,14 +1,15 @@
 """The terms of podAntiAffinity in the Report document: who declared one, whom it selects, who conflicts with whom."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
 from rebalancer.assessment.anti_affinity.result import Conflict, EvaluatedTerm
+from rebalancer.assessment.assess import Assessment
 from rebalancer.documents.bounds import DomainBounds
 from rebalancer.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.documents.state_reasons import StateReasons
-from rebalancer.model.moves import Reference, make_token
+from rebalancer.model.moves import Memory, Reference, make_token
 from rebalancer.model.reasons import State
 
 _MOST: Final = 12
@@ -83,12 +84,10 @@ class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 def report_anti_affinity(
-    evaluated: Iterable[EvaluatedTerm],
-    states: StateReasons,
-    chosen: Callable[[Reference], bool],
-    seen: Mapping[str, datetime],
+    assessment: Assessment, states: StateReasons, chosen: Callable[[Reference], bool], memory: Memory
 ) -> tuple[ReportedAntiAffinity, ...]:
     """Return the entries of the terms that concern the chosen workloads, violations first."""
+    evaluated, seen = (*assessment.anti_affinity, *assessment.preferred), dict(memory.seen)
     rows = (report_term(one, states, seen) for one in evaluated if any(map(chosen, one.concerned)))
     return tuple(sorted(rows, key=lambda row: row.state == State.SATISFIED))
 

@@ -274,9 +274,7 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
         failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
         failure_domains=lost.domains if lost is not None else None,
         map=drawn,
-        anti_affinity=report_anti_affinity(
-            (*assessment.anti_affinity, *assessment.preferred), states, chosen, dict(memory.seen)
-        ),
+        anti_affinity=report_anti_affinity(assessment, states, chosen, memory),
     )
 
 

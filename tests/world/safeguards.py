@@ -172,13 +172,10 @@ def _overloaded_servers_are_left_alone(patch: pytest.MonkeyPatch) -> None:
 def _moves_are_stored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(evictions, "record_request", lambda memory, move, **_: _with_transient(memory, move))
 
-    def documents(state: Any, identity: str, source: str) -> Any:
+    def documents(state: Any, *arguments: Any) -> Any:
         settled = tuple(move for move in state.memory.moves if move.state is not MoveState.PLANNED)
-        return status_documents(
-            replace(state, memory=msgspec.structs.replace(state.memory, moves=settled)),
-            identity,
-            source,
-        )
+        known = replace(state, memory=msgspec.structs.replace(state.memory, moves=settled))
+        return status_documents(known, *arguments)
 
     patch.setattr(saver, "status_documents", documents)
 
