@@ -137,9 +137,10 @@ def check_limit_alerts(stack: Stack) -> Alert:
 
 
 def check_dashboard(stack: Stack) -> None:
-    """Demand data for every query."""
-    assert len(queries()) > 20
-    for query in queries():
+    """Demand data for every query, but about terms of podAntiAffinity, which no pod declares here."""
+    wanted = [query for query in queries() if "rebalancer_anti_affinity_violations" not in query]
+    assert len(wanted) > 20
+    for query in wanted:
         wait_until(partial(stack.query, query), what=f"data for {query}", timeout=10)
 
 
