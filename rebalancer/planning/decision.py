@@ -13,7 +13,7 @@ Where these find nothing, and where no placement satisfies everything, those for
 which what some constraint needs by itself falls: forced, by counting or on the real nodes, or predicted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import structs
@@ -165,21 +165,17 @@ def _forced_step(case: Case[SingleClassProblem], proved: Decision) -> Decision |
 
 def _forced_lookahead(case: Case[P], proved: Decision) -> Decision | None:
     """Search with each goal, first quickly."""
-    for goal in case.context.goals(proved.evictions):
-        for quick in (True, False):
-            decision = case.look_ahead(proved, goal, forced=True, quick=quick)
-            if decision is not None:
-                return decision
-    return None
+    return _look_ahead_forced(case, proved, case.context.goals(proved.evictions))
 
 
 def _forced_by_the_fewest(case: Case[P], proved: Decision) -> Decision | None:
     """Search without an eviction above the minimum."""
-    for quick in (True, False):
-        decision = case.look_ahead(proved, StepGoal.FULL, forced=True, quick=quick)
-        if decision is not None:
-            return decision
-    return None
+    return _look_ahead_forced(case, proved, [StepGoal.FULL])
+
+
+def _look_ahead_forced(case: Case[P], proved: Decision, goals: Iterable[StepGoal]) -> Decision | None:
+    searches = (case.look_ahead(proved, goal, forced=True, quick=quick) for goal in goals for quick in (True, False))
+    return next((found for found in searches if found is not None), None)
 
 
 def _await_terminating(case: Case[MultiClassProblem], refused: Decision) -> Decision | None:
@@ -282,6 +278,7 @@ def _wait(case: Case[P], view: View, methods: Methods[P]) -> Decision:
     pods = case.problem.pods
     stuck = next((pod for pod in pods.waiting if not feasible(pod, view)), None)
     if stuck is None and not pods.missing:
+        # Of constraints and limits a pending pod is the one reason; a violated term may be all of pods that stay.
         return Decision(state=State.UNFIXABLE, refusal=OthersNeedNotMove())
     if stuck is None:
         return Decision(refusal=PendingWillSatisfy(pods.missing))

@@ -205,11 +205,10 @@ class ProblemBuilder:
         for capacity: no eviction repairs that.
         """
         requirements = self._requirements(component)
-        apart = (*component.terms, *component.preferred)
-        if not requirements and not apart:
+        if not requirements and not component.apart:
             return None
         refusals = [self._eligibility.refuse_controller(member) for member in component.members]
-        if len(component.groups) + len(component.limits) + len(apart) > 1:
+        if len(component.groups) + len(component.limits) + len(component.apart) > 1:
             concerned = {member.reference for member in self._find_concerned(component)}
             refusals = [
                 refusal or (None if member.reference in concerned else NotItsConstraint())
@@ -224,7 +223,7 @@ class ProblemBuilder:
         refusal = self._refuse_preempted(component) or self._refuse_uncertain(component)
         if refusal is not None:
             return refusal
-        if apart:
+        if component.apart:
             return self._multi_class(component, refusals, requirements)
         sample = only_class(component.members)
         levels = None
@@ -242,7 +241,7 @@ class ProblemBuilder:
                 yield from group.spread.members
         for limit in component.limits:
             yield from (part.member for part in limit.parts)
-        for term in (*component.terms, *component.preferred):
+        for term in component.apart:
             yield from find_joined(term)
 
     def refuse_eviction(self, pod: Pod, member: PodController) -> Refusal | None:
@@ -405,7 +404,7 @@ class ProblemBuilder:
 
     def _refuse_conflicting(self, component: Component, own: Collection[str]) -> Refusal | None:
         """Refuse while a pod is to come that a term of the component keeps from a domain where it may be placed."""
-        for term in (*component.terms, *component.preferred):
+        for term in component.apart:
             for namespace in find_namespaces(term.term, term.namespace, self.view) | {term.namespace}:
                 known = self._forthcoming.get(namespace)
                 if known is not None and (refusal := known.find_concerned(term, own, self.view)) is not None:

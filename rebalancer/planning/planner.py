@@ -314,18 +314,12 @@ class _Planner:
 
     def _leave_unmoved(self, component: Component, refusal: Refusal) -> None:
         """Record why preferred terms are not honoured more: that is no violation, so that no component is left."""
-        self._refusals += [
-            PlanRefusal(workload=workload, pod=None, refusal=refusal) for workload in component.workloads
-        ]
+        self._refuse(component.workloads, refusal)
 
     def leave_costly(self, left: Iterable[TooCostly], only: Collection[Reference] | None) -> None:
         """Record the workloads whose constraints are not evaluated, as those of their namespace take too much."""
-        self._refusals += [
-            PlanRefusal(workload=workload, pod=None, refusal=refusal)
-            for refusal, workloads in left
-            for workload in workloads
-            if only is None or workload in only
-        ]
+        for refusal, workloads in left:
+            self._refuse(workloads, refusal, only)
 
     def leave_terms(self, terms: Iterable[EvaluatedTerm], only: Collection[Reference] | None, *, apart: bool) -> None:
         """Record the workloads with violated terms that are not repaired: none are where not `apart`."""
@@ -333,11 +327,17 @@ class _Planner:
             if not term.violated or (apart and find_joined(term)):
                 continue
             refusal = _explain_unplanned(term) if apart else TermNotActedOn(TermKind.REQUIRED)
-            self._refusals += [
-                PlanRefusal(workload=workload, pod=None, refusal=refusal)
-                for workload in term.workloads
-                if only is None or workload in only
-            ]
+            self._refuse(term.workloads, refusal, only)
+
+    def _refuse(
+        self, workloads: Iterable[Reference], refusal: Refusal, only: Collection[Reference] | None = None
+    ) -> None:
+        """Record why nothing of these workloads moves, of those that are asked for."""
+        self._refusals += [
+            PlanRefusal(workload=workload, pod=None, refusal=refusal)
+            for workload in workloads
+            if only is None or workload in only
+        ]
 
     def _build_again(self, problem: Problem) -> Problem:
         """Return the problem of the same component with the capacity that the steps of others have reserved since."""
@@ -373,10 +373,7 @@ class _Planner:
             self._leave(problem.component, decision)
 
     def _leave(self, component: Component, decision: Decision) -> None:
-        refusal = self._leave_component(component, decision)
-        self._refusals += [
-            PlanRefusal(workload=workload, pod=None, refusal=refusal) for workload in component.workloads
-        ]
+        self._refuse(component.workloads, self._leave_component(component, decision))
 
     def _leave_component(self, component: Component, decision: Decision) -> Refusal:
         """Record a component without a step; return why it has none."""
@@ -431,8 +428,7 @@ class _Planner:
             return problem.landings(step, nodes)
 
         keys = [requirement.key for requirement in problem.requirements]
-        apart = (*problem.component.terms, *problem.component.preferred)
-        keys += [term.term.topology_key for term in apart]
+        keys += [term.term.topology_key for term in problem.component.apart]
         leaving = self._leaving.refuse(keys, find_landings)
         if leaving is not None:
             yield leaving
@@ -464,7 +460,7 @@ class _Planner:
             lasting=self._lasting(component, cause),
             outlook=outlook,
             violated=tuple(_violated(problem.requirements, step)),
-            apart=tuple(_find_apart((*component.terms, *component.preferred), step, self._view)),
+            apart=tuple(_find_apart(component.apart, step, self._view)),
             preempts=step.preempts,
         )
 

@@ -131,11 +131,19 @@ class Left:
     looked_at: datetime
 
     def late(self, requests: Sequence[Request]) -> frozenset[str]:
-        """Return the UIDs of pods whose evictions the API server had then, and granted later: a busy one takes long."""
+        """Return the UIDs of pods whose evictions the API server had then and carried out later: a busy one takes long.
+
+        A 504 is of one whose client was killed: it was carried out if no later request for the same pod was needed.
+        """
+        granted = {uid_of(request) for request in requests if request.code == 201}
         return frozenset(
             uid_of(request)
             for request in requests
-            if request.code == 201 and request.received < self.looked_at <= request.answered
+            if request.received < self.looked_at
+            and (
+                (request.code == 201 and self.looked_at <= request.answered)
+                or (request.code == 504 and uid_of(request) in self.unrequested - granted)
+            )
         )
 
 

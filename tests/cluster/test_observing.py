@@ -106,7 +106,7 @@ def kubectl(plane: ControlPlane, *arguments: str) -> bytes:
 def without_times(plan: bytes) -> Any:
     document = json.loads(plan)
     # Of the live command, these say what the controller does with the plan.
-    beside = {"acting", "policySource"}
+    beside = {"acting", "idle", "policySource"}
     return {key: value for key, value in document.items() if key not in {"generatedAt", "expiresAt", *beside}}
 
 

@@ -202,13 +202,16 @@ def _wait_seen(api: Api, namespaces: Iterable[str]) -> None:
 
 
 def _wait_adopted(api: Api, workloads: Sequence[Workload], depth: int, *, timeout: float) -> None:
-    """Wait until the owners have their dependents: a Deployment must find its ReplicaSet with its pods in it."""
+    """Wait until the owners have their dependents: a Deployment must find its ReplicaSet with its pods in it.
+
+    A pod that is gone was adopted, and evicted since by a controller that runs.
+    """
     collection = "/apis/apps/v1/replicasets" if depth else "/api/v1/pods"
     wanted = {key_of(owner) for workload in workloads for owner in (workload.owners[:1] if depth else workload.pods)}
 
     def adopted() -> bool:
-        owned = {key_of(owner) for owner in api.list(collection) if owner["metadata"].get("ownerReferences")}
-        return wanted <= owned
+        free = {key_of(one) for one in api.list(collection) if not one["metadata"].get("ownerReferences")}
+        return wanted.isdisjoint(free)
 
     if wanted:
         interval = 0.05 if len(wanted) < 1_000 else 2.0  # lists of thousands keep the server from what is waited for

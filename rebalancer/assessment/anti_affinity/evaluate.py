@@ -36,14 +36,18 @@ _PODS_OF_AN_OPERATION: Final = 20
 
 def evaluate_anti_affinity(view: View, share: int = SHARE) -> tuple[EvaluatedTerm, ...]:
     """Evaluate the terms, in an order that does not depend on that of pods; none where the scheduler ignores them."""
-    if not is_on(InterPodAffinity, view):
-        return ()
-    return tuple(sorted(_Terms(view, share).evaluate(), key=_order))
+    return _evaluate(view, TermKind.REQUIRED, share)
 
 
 def evaluate_preferred(view: View, share: int = SHARE) -> tuple[EvaluatedTerm, ...]:
     """Evaluate the preferred terms: which of them pods cost more than they have to, by counting alone."""
-    return tuple(sorted(_Terms(view, share).evaluate_preferred(), key=_order)) if is_on(InterPodAffinity, view) else ()
+    return _evaluate(view, TermKind.PREFERRED, share)
+
+
+def _evaluate(view: View, kind: TermKind, share: int) -> tuple[EvaluatedTerm, ...]:
+    if not is_on(InterPodAffinity, view):
+        return ()
+    return tuple(sorted(_Terms(view, share).evaluate(kind), key=_order))
 
 
 def _order(evaluated: EvaluatedTerm) -> tuple[object, ...]:
@@ -81,14 +85,9 @@ class _Terms:
         self._used: defaultdict[str, int] = defaultdict(int)
         """Operations by namespace."""
 
-    def evaluate(self) -> Iterator[EvaluatedTerm]:
-        """Yield the terms that concern a namespace whose workloads were read."""
-        declared = find_declared(self._view, TermKind.REQUIRED)
-        return filter(self._is_covered, self._relate([(one, self._evaluate(one)) for one in declared]))
-
-    def evaluate_preferred(self) -> Iterator[EvaluatedTerm]:
-        """Yield the preferred terms that concern such a namespace."""
-        declared = find_declared(self._view, TermKind.PREFERRED)
+    def evaluate(self, kind: TermKind) -> Iterator[EvaluatedTerm]:
+        """Yield the terms of a kind that concern a namespace whose workloads were read."""
+        declared = find_declared(self._view, kind)
         return filter(self._is_covered, self._relate([(one, self._evaluate(one)) for one in declared]))
 
     def _is_covered(self, term: EvaluatedTerm) -> bool:

@@ -150,10 +150,10 @@ def _count_staying(
     *,
     foreign: bool,
 ) -> Mapping[str, Counts]:
-    """Count the pods of a term by domain that are in no class, or of another part than their next pod is.
+    """Count the pods of a term that no move changes, by domain: they stay, or what replaces them has another part.
 
-    Where it selects pods of `foreign` namespaces those that declare it are left out: nobody could be sure of a place of
-    which another namespace says so by a pod that no scheduler has put there.
+    Of a term between namespaces (`foreign`) only those that it selects are counted. Else a namespace could have pods of
+    others evicted: by a pod that it binds to their node itself, and that declares a term against them.
     """
     staying: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for part, pods in source.participants:

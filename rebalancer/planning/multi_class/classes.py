@@ -403,7 +403,7 @@ class PodClassesBuilder:
 
         One that has not stays: without it nothing else of its class changes.
         """
-        terms = [term.declared for term in (*component.terms, *component.preferred)]
+        terms = [term.declared for term in component.apart]
         parts = [find_part(term, sample, self._view) for term in terms]
 
         def plays_part(labels: Labels) -> bool:
@@ -427,8 +427,7 @@ class PodClassesBuilder:
             return {None: [pod.uid for pod in pods]}
         bare = structs.replace(next_pod, claims=())
         nodes = self._capacities.without_own(bare, component.pods).nodes
-        terms = (*component.terms, *component.preferred)
-        apart = [self._view.nodes.values(term.term.topology_key) for term in terms]
+        apart = [self._view.nodes.values(term.term.topology_key) for term in component.apart]
         # The other owners' pods share the volumes that the template names, and replacements have new names.
         alike = self._partitioner.reach(pods[0]) if not keeps_names(member) else None
         divided: dict[frozenset[str] | None, list[str]] = {}

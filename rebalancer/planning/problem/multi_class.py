@@ -167,7 +167,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the outlook of a step: the nodes that the search followed."""
         nodes = step.nodes or frozenset()
         keys = [requirement.key for requirement in self.requirements]
-        keys += [term.term.topology_key for term in (*self.component.terms, *self.component.preferred)]
+        keys += [term.term.topology_key for term in self.component.apart]
         return NodesOutlook(keys, nodes, self.view, self.cache.limits.expected_domains)
 
 

@@ -83,17 +83,21 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
         return [pod for member in self.members for pod in member.pods]
 
     @property
+    def apart(self) -> tuple[EvaluatedTerm, ...]:
+        """All its terms of podAntiAffinity, the required ones first."""
+        return (*self.terms, *self.preferred)
+
+    @property
     def namespace(self) -> str:
         """The namespace of its pods; of those of several, the first one: what they cost is counted there."""
         if self.groups:
             return self.groups[0].spread.namespace
-        return self.limits[0].namespace if self.limits else (*self.terms, *self.preferred)[0].namespace
+        return self.limits[0].namespace if self.limits else self.apart[0].namespace
 
     @property
     def namespaces(self) -> Collection[str]:
         """The namespaces of its pods: several where a term joins them."""
-        apart = self.terms or self.preferred
-        return {member.reference.namespace for member in self.members} if apart else (self.namespace,)
+        return {member.reference.namespace for member in self.members} if self.apart else (self.namespace,)
 
     @property
     def name(self) -> str:
