@@ -2,15 +2,16 @@
 
 One column is the number of pods of a class on a node after the repair, another the number of those that were not
 evicted. Every requirement is a row over integer columns. Example: class 0 on nodes a and b, at most 2 in their zone, is
-the row 0 <= x[0, a] + x[0, b] <= 2. Cost: a column for each class and node that can hold it.
+the row 0 <= x[0, a] + x[0, b] <= 2. Cost: a column for each class and node that can hold it and is needed (`alike`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import inf
 
 from rebalancer.assessment.anti_affinity.excess import Part
 from rebalancer.model.pods import Resources
+from rebalancer.planning.multi_class.alike import AlikeNodes
 from rebalancer.planning.multi_class.classes import Cell, PodClass, PodClasses
 from rebalancer.planning.multi_class.milp import Program
 from rebalancer.planning.scope.bounds import Bound
@@ -40,18 +41,19 @@ class PlacementModel:
         self.weight_over = total + 1
         repaired = sum(exclusion.source is not None for exclusion in classes.exclusions)
         self.weight_unplaced = self.weight_over * (total * max(1, len(classes.requirements) + repaired) + 1)
+        needed = AlikeNodes(classes).find_needed()
         for number, pod_class in enumerate(classes.classes):
-            self._add_class(number, pod_class)
+            self._add_class(number, pod_class, [node for node in needed if node in pod_class.cap])
         self._add_requirements()
         self._add_capacity()
         self._add_exclusions()
 
-    def _add_class(self, number: int, pod_class: PodClass) -> None:
+    def _add_class(self, number: int, pod_class: PodClass, nodes: Iterable[str]) -> None:
         program, total = self.program, pod_class.total
         row: dict[int, float] = {}
         columns: list[tuple[str, int]] = []
         self._columns_of.append(columns)
-        for node in sorted(pod_class.cap):
+        for node in nodes:
             held, fixed = pod_class.counts.get(node, 0), pod_class.fixed.get(node, 0)
             column = self.placed[number, node] = program.add_column(fixed, min(total, pod_class.cap[node]))
             columns.append((node, column))

@@ -83,6 +83,8 @@ class SearchLimits:
     """How many nodes a set operation examines at the price of one."""
     nodes_per_group: int = 5
     """How many nodes are scored at the price of one in a cluster of which the scheduler samples: by groups."""
+    nodes_per_listing: int = 20
+    """How many nodes are listed there at the price of one where any of them may be chosen: none is scored."""
     lookahead_chain: int = 8
     """Evictions that may follow each other until everything is placed."""
     single_class_choices: int = 64

@@ -187,8 +187,10 @@ class ViewMoves:
         return frozenset(chosen)
 
     def _cost(self, nodes: int, view: View) -> int:
-        by_groups = self._choose is top_scoring and _is_large(view)
-        return nodes // self._limits.nodes_per_group if by_groups else nodes
+        if not _is_large(view):
+            return nodes
+        limits = self._limits
+        return nodes // (limits.nodes_per_group if self._choose is top_scoring else limits.nodes_per_listing)
 
 
 def _is_large(view: View) -> bool:

@@ -6,6 +6,7 @@ from typing import cast
 
 from rebalancer.model.pods import Pod
 from rebalancer.planning.anti_affinity.exclusions import Counts, Exclusion
+from rebalancer.planning.multi_class.alike import AlikeNodes
 from rebalancer.planning.multi_class.classes import Cell
 from rebalancer.planning.multi_class.local_search import LocalSearch
 from rebalancer.planning.multi_class.model import PlacementModel
@@ -110,9 +111,7 @@ class MultiClassModel:
         self._target = target.placed if target is not None else {}
         self._now = [requirement.by_domain() for requirement in classes.requirements]
         self._repaired = [exclusion for exclusion in classes.exclusions if exclusion.source is not None]
-        self._shared = [
-            exclusion for exclusion in classes.exclusions if len(set(exclusion.domain.values())) < len(exclusion.domain)
-        ]
+        self._alike = AlikeNodes(classes)
         self._local = LocalSearch(model, self._target, budget, limits) if holds else None
         self._solved: dict[Hashable, int | None] = {}
 
@@ -206,27 +205,10 @@ class MultiClassModel:
         changes = cast("Mapping[Cell, int]", deltas)
         seen: set[Hashable] = set()
         for node in nodes:
-            signature = self._signature(node, changes)
-            if signature not in seen:
-                seen.add(signature)
+            key = self._alike.key(node, changes)
+            if key not in seen:
+                seen.add(key)
                 yield node
-
-    def _signature(self, node: str, changes: Mapping[Cell, int]) -> Hashable:
-        return (
-            tuple(
-                requirement.domain.get(node)
-                if node in requirement.nodes and requirement.domains < len(requirement.nodes)
-                else node in requirement.nodes
-                for requirement in self.classes.requirements
-            ),
-            tuple(exclusion.domain.get(node) for exclusion in self._shared),
-            tuple(node in exclusion.domain for exclusion in self._repaired),
-            tuple(
-                (pod_class.counts.get(node, 0) + changes.get((number, node), 0), pod_class.cap.get(node, 0))
-                for number, pod_class in enumerate(self.classes.classes)
-            ),
-            tuple(others.get(node, 0) for others in self.classes.others),
-        )
 
     def _counts(self, deltas: Mapping[Hashable, int]) -> Iterable[tuple[Mapping[str, int], Requirement]]:
         """Yield the pods by domain of each requirement in a state."""
