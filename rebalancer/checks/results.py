@@ -23,6 +23,10 @@ _LEAST_CERTIFICATE: Final = timedelta(days=14)
 """A certificate that ends within this time is to be renewed."""
 
 
+EVICT: Final = "evict"
+"""The right to evict; all others are rights to read."""
+
+
 class Outcome(StrEnum):
     """What a check has found."""
 
@@ -81,12 +85,18 @@ def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]]) -> Result:
     if not missing:
         return Result("rights", Outcome.OK, f"the controller's account has those of mode {mode}")
     lacks = [f"{right}{f' in {name_list(spaces)}' if spaces else ''}" for right, spaces in missing.items()]
-    remedy = WAY_OUT
-    if any(right.startswith("list") for right in missing):
-        remedy = (
-            "apply deploy/base/cluster-role.yaml and deploy/base/workloads.yaml again: these ClusterRoles have them, "
-            "and nothing else is in these files"
-        )
+    reads = [spaces for right, spaces in missing.items() if right != EVICT]
+    remedies = [
+        "apply deploy/base/cluster-role.yaml and deploy/base/workloads.yaml again: these ClusterRoles have them, "
+        "and nothing else is in these files"
+        if not all(reads)
+        else "",
+        "kubectl apply -n NAMESPACE -k deploy/workloads in each of these, or leave them out in eligibility.namespaces"
+        if any(reads)
+        else "",
+        WAY_OUT if EVICT in missing else "",
+    ]
+    remedy = "; ".join(filter(None, remedies))
     return Result("rights", Outcome.WRONG, f"the controller's account may not {'; '.join(lacks)}", remedy)
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName
-from rebalancer.documents.phrases import SEEN_LATER
+from rebalancer.documents.phrases import SEEN_LATER, took_text
 from rebalancer.history.trend import Trend
 from rebalancer.model.history import UNKNOWN, Entry, EntryKind
 from rebalancer.model.moves import MoveState
@@ -197,7 +197,9 @@ def entry_text(entry: Entry) -> str:
 def _moved(entry: Entry) -> str:
     replacement = f" on {entry.replacement_node}" if entry.replacement_node else ""
     predicted = f" in {entry.to}" if entry.to else ""
-    after = f"after {_lasted(entry)}"
+    ready = _moment(entry.ready) if entry.ready else None
+    took = took_text(entry.outcome, _moment(entry.since), _moment(entry.at), ready) if entry.since else _lasted(entry)
+    after = f"after {took}"
     endings: Mapping[str, str] = {
         MoveState.VERIFIED: f"the replacement{replacement} is Ready as predicted{predicted}, {after}",
         MoveState.INEFFECTIVE: f"the replacement{replacement} is Ready, but not as predicted{predicted}, {after}",

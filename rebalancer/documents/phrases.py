@@ -87,11 +87,12 @@ SEEN_LATER: Final = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE, MoveSt
 
 
 def took_text(outcome: str, began: datetime, seen: datetime, ready: datetime | None) -> str:
-    """Say how long a move took until its replacement was Ready; else at most until that was seen."""
-    if ready is not None:
-        return format_duration(ready - began)
-    took = format_duration(timedelta(seconds=seconds_between(began, seen)))
-    return f"at most {took}" if outcome in SEEN_LATER else took
+    """Say how long a move took until its replacement was Ready; else at most until that was seen.
+
+    It is in whole seconds of both clocks: the history keeps no fractions, and status and page say the same.
+    """
+    took = format_duration(timedelta(seconds=seconds_between(began, ready or seen)))
+    return f"at most {took}" if ready is None and outcome in SEEN_LATER else took
 
 
 def ago(moment: datetime, now: datetime) -> str:

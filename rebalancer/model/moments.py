@@ -23,8 +23,8 @@ def seconds_of(moment: datetime) -> int:
 
 
 def seconds_between(earlier: datetime, later: datetime) -> int:
-    """Return how many seconds lie between two moments as clocks without fractions show them."""
-    return seconds_of(later) - seconds_of(earlier)
+    """Return how many seconds lie between two moments as clocks without fractions show them; 0 where clocks differ."""
+    return max(0, seconds_of(later) - seconds_of(earlier))
 
 
 class Clock:

@@ -51,10 +51,22 @@ def controller(lease: LeaseStatus) -> Result:
         (results.check_rights(Mode.EVICT, {}), Outcome.OK, "mode Evict", ""),
         (results.check_rights(Mode.EVICT, {"evict": ["shop"]}), Outcome.WRONG, "evict in shop", "evict-rights/"),
         (
-            results.check_rights(Mode.OBSERVE, {"list pods": []}),
+            results.check_rights(Mode.OBSERVE, {"list and watch pods, nodes": []}),
             Outcome.WRONG,
-            "list pods",
+            "list and watch pods, nodes",
             "deploy/base/cluster-role.yaml",
+        ),
+        (
+            results.check_rights(Mode.EVICT, {"list services": [], "evict": ["shop"]}),
+            Outcome.WRONG,
+            "list services; evict in shop",
+            "in these files; apply deploy/components/evict-rights/",
+        ),
+        (
+            results.check_rights(Mode.EVICT, {"watch services": ["shop"]}),
+            Outcome.WRONG,
+            "watch services in shop",
+            "kubectl apply -n NAMESPACE -k deploy/workloads",
         ),
         (results.check_policy("policy 1 (x)", "", NOBODY), Outcome.OK, "policy 1 (x)", ""),
         (

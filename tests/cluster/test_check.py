@@ -87,7 +87,11 @@ def test_each_broken_installation_is_named_and_its_way_out_helps(cluster: Contro
 
 def check_rights(cluster: ControlPlane, checked: Checked) -> None:
     """Take the rights to evict and to list away; the forms that are named give them back."""
-    for name, form, said in (("rebalancer-evict", "evict", "evict in shop"), ("rebalancer", "base", "list pods")):
+    for name, form, said in (
+        ("rebalancer-evict", "evict", "evict in shop"),
+        ("rebalancer", "base", "list and watch pods, nodes"),
+        ("rebalancer-workloads", "base", "list and watch poddisruptionbudgets.policy"),
+    ):
         cluster.api.delete(f"{RBAC}/{name}")
         remedy = checked.expect("rights", said)
         assert f"deploy/{form.removeprefix('base')}" in remedy

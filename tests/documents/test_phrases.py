@@ -1,9 +1,22 @@
 """Numbers and nouns agree."""
 
-import pytest
+from datetime import UTC, datetime, timedelta
 
-from rebalancer.documents.phrases import portion
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.account.happened import MoveEnded
+from rebalancer.documents.history import history_entry
+from rebalancer.documents.phrases import SEEN_LATER, portion, took_text
+from rebalancer.history.moves import move_entries
+from rebalancer.model.moves import Move, MoveState, Reference
+from rebalancer.model.reasons import Cause
 from rebalancer.model.words import plural
+
+_NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
+_SPANS = st.timedeltas(timedelta(seconds=-2), timedelta(hours=2))
 
 
 @pytest.mark.parametrize(
@@ -23,3 +36,28 @@ def test_a_part_of_something_agrees_with_its_number(number: int, total: int, tex
 @pytest.mark.parametrize(("number", "text"), [(0, "0 pods"), (1, "1 pod"), (2, "2 pods")])
 def test_only_one_is_singular(number: int, text: str) -> None:
     assert plural(number, "pod") == text
+
+
+@given(began=st.timedeltas(timedelta(0), timedelta(seconds=3)), ready=st.none() | _SPANS, seen=_SPANS)
+@pytest.mark.parametrize("state", sorted(SEEN_LATER | {MoveState.LOST}))
+def test_a_move_took_as_long_in_the_status_as_in_the_history(
+    state: MoveState, began: timedelta, ready: timedelta | None, seen: timedelta
+) -> None:
+    """Whatever fractions of a second the clocks have, and whichever is ahead."""
+    move = Move(
+        uid="uid",
+        namespace="shop",
+        pod="web-1",
+        node="a-1",
+        workload=Reference("shop", "Deployment", "web"),
+        owner_uid="owner",
+        cause=Cause.SKEW_VIOLATED,
+        state=state,
+        requested_at=_NOW + began,
+        changed_at=_NOW + seen,
+    )
+    if ready is not None:
+        move = structs.replace(move, ready_at=_NOW + ready)
+    (entry,) = move_entries([MoveEnded(move, is_late=False)], None)
+    took = took_text(move.state, move.requested_at, move.changed_at, move.ready_at or None)
+    assert history_entry(entry).text.endswith(f" after {took}")

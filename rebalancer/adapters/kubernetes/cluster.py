@@ -68,7 +68,7 @@ _COUNT_SECONDS = 5.0
 """How long each page of a workload's pods may take."""
 
 _NAMESPACE, _REPLICA_SET = "Namespace", "ReplicaSet"
-_BY_NAMESPACE = frozenset(
+BY_NAMESPACE = frozenset(
     {"Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "PodDisruptionBudget", "Service"}
 )
 """Kinds that need not be read in every namespace. Pods must be, with their claims: they all take what nodes have."""
@@ -109,7 +109,7 @@ class KubernetesCluster:
         self._recorder = Recorder(transport, instance=instance)
         self._status = StatusMap(transport, namespace)
         self._control = ControlMap(transport, namespace)
-        everywhere = [kind for kind in KINDS if scope is None or kind.name not in _BY_NAMESPACE]
+        everywhere = [kind for kind in KINDS if scope is None or kind.name not in BY_NAMESPACE]
         self.reflectors = {kind.name: Reflector(transport, kind) for kind in everywhere}
         self.reflectors[CONFIG_MAPS.name] = control
         self._scoped = {name: _watch_namespace(transport, name) for name in sorted(scope or ())}
@@ -497,7 +497,7 @@ def _is_out_of_date(reflector: Reflector) -> bool:
 
 
 def _watch_namespace(transport: Transport, namespace: str) -> tuple[Reflector, ...]:
-    kinds = (kind for kind in KINDS if kind.name in _BY_NAMESPACE)
+    kinds = (kind for kind in KINDS if kind.name in BY_NAMESPACE)
     return tuple(Reflector(transport, kind, namespace=namespace, optional=True) for kind in kinds)
 
 

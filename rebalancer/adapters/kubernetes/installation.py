@@ -2,7 +2,8 @@
 
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -11,15 +12,14 @@ import msgspec
 from kubernetes import client
 
 from rebalancer.adapters.kubernetes.access import read_verdict
+from rebalancer.adapters.kubernetes.cluster import BY_NAMESPACE
 from rebalancer.adapters.kubernetes.transport import RequestRefused, Transport
+from rebalancer.decoding.kinds import ENDPOINT_SLICES, KINDS, OPTIONAL_KINDS, ResourceKind
 
 _NOT_FOUND: Final = 404
 _LEASE: Final = "rebalancer"
 _SECONDS: Final = 5.0
 """How long one question may take."""
-
-_READ: Final = ("pods", "nodes", "persistentvolumes")
-"""Kinds that the controller lists in the whole cluster, however it is installed."""
 
 _PROGRAMS: Final = ("descheduler", "rebalancer")
 """Parts of the names of images of programs that evict pods for their placement."""
@@ -63,10 +63,11 @@ class _Objects(msgspec.Struct, frozen=True):
 def may(transport: Transport, account: str, verb: str, resource: str, namespace: str = "") -> bool:
     """Return whether an account may do this, "" of namespace: everywhere; raise ClusterError.
 
-    `resource` may have a subresource: `pods/eviction`.
+    `resource` may have a group and a subresource: `deployments.apps`, `pods/eviction`.
     """
     kind, _, sub = resource.partition("/")
-    attributes = {"namespace": namespace, "verb": verb, "resource": kind, "subresource": sub}
+    plural, _, group = kind.partition(".")
+    attributes = {"namespace": namespace, "verb": verb, "group": group, "resource": plural, "subresource": sub}
     body = {"spec": {"user": account, "groups": _groups_of(account), "resourceAttributes": attributes}}
     create = client.AuthorizationV1Api(transport).create_subject_access_review
     return read_verdict(transport.call(create, body, timeout=_SECONDS))
@@ -146,11 +147,37 @@ def read_certificate_end(transport: Transport) -> datetime | None:
 
 def find_missing_rights(
     transport: Transport, account: str, namespaces: Sequence[str], *, evicts: bool
-) -> dict[str, list[str]]:
-    """Return the rights that an account lacks, each with the namespaces, none for all; raise ClusterError."""
-    missing: dict[str, list[str]] = {f"list {name}": [] for name in _READ if not may(transport, account, "list", name)}
-    if evicts and not may(transport, account, "create", "pods/eviction"):
-        lacking = [name for name in namespaces if not may(transport, account, "create", "pods/eviction", name)]
-        if lacking:
-            missing["evict"] = lacking
-    return missing
+) -> Mapping[str, Sequence[str]]:
+    """Return the rights that an account lacks, each with the namespaces, none for all; raise ClusterError.
+
+    Each kind that the controller watches is asked about, those that it need not read everywhere in `namespaces`, too.
+    """
+    lacking: defaultdict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for kind in (*KINDS, *OPTIONAL_KINDS):
+        resource, places = f"{kind.plural}.{kind.group}".rstrip("."), _list_places(kind, namespaces)
+        verbs = ("list",) if kind is ENDPOINT_SLICES else ("list", "watch")
+        missing = {verb: _find_lacking(transport, account, verb, resource, places) for verb in verbs}
+        for spaces in {one: None for one in missing.values() if one is not None}:
+            together = " and ".join(verb for verb in verbs if missing[verb] == spaces)
+            everywhere = len(spaces) == len(places)
+            lacking[together, () if everywhere else spaces].append(resource)
+    rights = {f"{verbs} {', '.join(resources)}": spaces for (verbs, spaces), resources in lacking.items()}
+    asked = namespaces if evicts else ()
+    unevicted = _find_lacking(transport, account, "create", "pods/eviction", asked) if asked else None
+    return {**rights, "evict": unevicted} if unevicted is not None else rights
+
+
+def _list_places(kind: ResourceKind, namespaces: Sequence[str]) -> Sequence[str]:
+    """Return where it is enough to read a kind if that is not allowed everywhere; none: nowhere."""
+    is_by_namespace = kind.name in BY_NAMESPACE or (kind in OPTIONAL_KINDS and kind.namespaced)
+    return namespaces if is_by_namespace and kind is not ENDPOINT_SLICES else ()
+
+
+def _find_lacking(
+    transport: Transport, account: str, verb: str, resource: str, namespaces: Sequence[str]
+) -> tuple[str, ...] | None:
+    """Return in which of these namespaces a right is missing that is not there everywhere; None in none of them."""
+    if may(transport, account, verb, resource):
+        return None
+    missing = tuple(name for name in namespaces if not may(transport, account, verb, resource, name))
+    return missing if missing or not namespaces else None
