@@ -34,6 +34,11 @@ class Wait(NamedTuple):
     first: Eviction | None
     until: datetime | None
 
+    @classmethod
+    def of(cls, refusal: Refusal, said: datetime) -> "Wait":
+        """Return the wait for what is no eviction; `said` is when that was."""
+        return cls(refusal, None, refusal.end.until(said))
+
     @property
     def rank(self) -> tuple[int, float]:
         """Waits that end first come first: at a time, with an event, not by themselves."""

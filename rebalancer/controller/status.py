@@ -34,6 +34,7 @@ from rebalancer.documents.status import (
 )
 from rebalancer.documents.waits import (
     HoldStatus,
+    NamespaceHold,
     find_holds,
     find_misplaced_holds,
     find_missing_rights,
@@ -172,6 +173,6 @@ def _find_holds(state: LoopState) -> tuple[HoldStatus, ...]:
     )
     moves = state.memory.moves
     misplaced = find_misplaced_holds(moves, cycle.view.snapshot, cycle.context.now)
-    overdue = {one.namespace: (one.since, one.refusal) for one in blocked_namespaces(moves)}
-    missing = {} if state.mode is Mode.OBSERVE else find_missing_rights(state.queue.rights)
-    return find_holds(context, cycle.assessment.unsettled_domains, missing | misplaced | overdue)
+    overdue = [NamespaceHold(one.namespace, one.since, one.refusal) for one in blocked_namespaces(moves)]
+    missing = [] if state.mode is Mode.OBSERVE else find_missing_rights(state.queue.rights)
+    return find_holds(context, cycle.assessment.unsettled_domains, [*overdue, *missing, *misplaced])

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
+from operator import attrgetter
 from statistics import median_low
-from typing import Final
+from typing import Final, NamedTuple
 
 from rebalancer.account.account import Account, Wait
 from rebalancer.admission.admit import (
@@ -212,22 +213,27 @@ def find_usual(moves: Iterable[Move], workloads: Sequence[Reference]) -> Usual |
     return Usual(low=min(took), median=median_low(took), high=max(took), of=len(took))
 
 
-def find_holds(
-    context: AdmissionContext,
-    unsettled: Iterable[UnsettledDomain],
-    namespaces: Mapping[str, tuple[datetime, Refusal]],
-) -> tuple[HoldStatus, ...]:
-    """Return what keeps evictions back beyond single repairs.
+class NamespaceHold(NamedTuple):
+    """Why nothing is evicted in a namespace, and since when."""
 
-    `namespaces` are those in which nothing is evicted, each since when and why.
-    """
+    namespace: str
+    since: datetime
+    refusal: Refusal
+
+
+def find_holds(
+    context: AdmissionContext, unsettled: Iterable[UnsettledDomain], of_namespaces: Iterable[NamespaceHold]
+) -> tuple[HoldStatus, ...]:
+    """Return what keeps evictions back beyond single repairs; of several of one namespace first what ends last."""
     said, holds = context.now, []
     for common in find_common_obstacles(context):
         if not isinstance(common, ModeObserves):
             opened = [known.since for known in context.breaker.causes] if isinstance(common, BreakerOpen) else []
             holds.append(_hold(WHOLE_CLUSTER, common, min(opened, default=None), said))
+    last_first = sorted(of_namespaces, key=lambda one: Wait.of(one.refusal, said).rank, reverse=True)
     holds += [
-        _hold(f"namespace {namespace}", refusal, since, said) for namespace, (since, refusal) in namespaces.items()
+        _hold(f"namespace {one.namespace}", one.refusal, one.since, said)
+        for one in sorted(last_first, key=attrgetter("namespace"))
     ]
     holds += [
         _hold(f"{domain.motion.key}={domain.motion.value}", domain, domain.motion.since, said)
@@ -236,18 +242,18 @@ def find_holds(
     return tuple(holds)
 
 
-def find_missing_rights(rights: Rights) -> dict[str, tuple[datetime, Refusal]]:
-    """Return the first namespaces in which this account may not evict, each since when that is known, and why."""
+def find_missing_rights(rights: Rights) -> list[NamespaceHold]:
+    """Return the first namespaces in which this account may not evict, each since when that is known."""
     missing = islice(sorted(rights.missing.items()), _MOST)
-    return {namespace: (since, RightMissing(namespace, True)) for namespace, since in missing}
+    return [NamespaceHold(namespace, since, RightMissing(namespace, True)) for namespace, since in missing]
 
 
-def find_misplaced_holds(
-    moves: Iterable[Move], snapshot: Snapshot, now: datetime
-) -> dict[str, tuple[datetime, Refusal]]:
-    """Return the first namespaces that wait because a replacement landed elsewhere, each since when and why."""
+def find_misplaced_holds(moves: Iterable[Move], snapshot: Snapshot, now: datetime) -> list[NamespaceHold]:
+    """Return the first namespaces that wait because a replacement landed elsewhere."""
     held = islice(find_misplaced(moves, now).items(), _MOST)
-    return {namespace: (move.changed_at, misplaced_replacement(move, snapshot)) for namespace, move in held}
+    return [
+        NamespaceHold(namespace, move.changed_at, misplaced_replacement(move, snapshot)) for namespace, move in held
+    ]
 
 
 def _hold(scope: str, refusal: Refusal, since: datetime | None, said: datetime) -> HoldStatus:

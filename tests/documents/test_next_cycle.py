@@ -8,14 +8,16 @@ from msgspec import structs
 
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.admission.approval import propose
+from rebalancer.admission.misplaced import ReplacementMisplaced
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.rights import RightMissing
 from rebalancer.controller.status import status_document
 from rebalancer.documents.next_cycle import foretell
 from rebalancer.documents.status import PauseStatus, StatusDocument
-from rebalancer.documents.waits import WHOLE_CLUSTER, HoldStatus, RepairWait, find_holds
+from rebalancer.documents.waits import WHOLE_CLUSTER, HoldStatus, NamespaceHold, RepairWait, find_holds
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
-from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.moves import NO_MEMORY, Memory, Reference
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.fates import Fates
 from rebalancer.policy import Mode
@@ -96,4 +98,23 @@ def test_all_that_keeps_everything_back_is_stored_not_the_first_alone() -> None:
     """When a short pause is over, a command still knows that the memory is not saved."""
     pause = Pause(until=LATER, reason="drill", by="alice")
     context = AdmissionContext(policy=rules(), mode=Mode.EVICT, now=NOW, pause=pause, unsaved="no space left")
-    assert [hold.reason for hold in find_holds(context, (), {})] == [Reason.PAUSED, Reason.MEMORY_NOT_SAVED]
+    assert [hold.reason for hold in find_holds(context, (), ())] == [Reason.PAUSED, Reason.MEMORY_NOT_SAVED]
+
+
+def test_a_namespace_has_all_of_its_holds_and_first_what_ends_last() -> None:
+    """A replacement elsewhere holds it for minutes, a missing right until somebody gives it."""
+    context = AdmissionContext(policy=rules(), mode=Mode.EVICT, now=NOW)
+    workload = Reference("shop", "Deployment", "cart")
+    misplaced = ReplacementMisplaced(workload, "cart-1", (), (), LATER)
+    sooner = ReplacementMisplaced(workload, "cart-2", (), (), NOW)
+    of_namespaces = [
+        NamespaceHold("web", NOW, misplaced),
+        *(NamespaceHold("shop", NOW, one) for one in (sooner, misplaced, RightMissing("shop", True))),
+    ]
+    holds = find_holds(context, (), of_namespaces)
+    assert [(hold.scope, hold.until, bool(hold.ends_with)) for hold in holds] == [
+        ("namespace shop", None, True),
+        ("namespace shop", LATER, False),
+        ("namespace shop", NOW, False),
+        ("namespace web", LATER, False),
+    ]
