@@ -819,7 +819,7 @@ class _Obstacles:
                 return overdue_replacement(of_workload, holds_namespace=False)
             elsewhere = self.holds.misplaced.get(eviction.pod.namespace)
             if elsewhere is not None:
-                return misplaced_replacement(elsewhere, self._snapshot)
+                return misplaced_replacement(elsewhere, self._snapshot, self._memory)
         return None
 
     def _find_of_group(self, eviction: Eviction) -> Iterator[Refusal]:

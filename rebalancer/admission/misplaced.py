@@ -3,17 +3,18 @@
 from datetime import datetime
 
 from rebalancer.model.facts import Refusal
-from rebalancer.model.moves import Move, Reference, Target
+from rebalancer.model.moves import Memory, Move, Reference, Target
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import name_list, short_key
-from rebalancer.tracking.misplaced import waits_until
+from rebalancer.tracking.misplaced import find_lost_meanwhile, waits_until
 
 
 class ReplacementMisplaced(Refusal):
     """The replacement of a pod of the namespace was Ready elsewhere than `expected`; its namespace waits `until` then.
 
-    `landed` is where, with one domain for each key; empty where that is not known any more.
+    `landed` is where, with one domain for each key; empty where that is not known any more. `lost` are the domains that
+    have lost nodes meanwhile.
     """
 
     reason = Reason.BACK_OFF
@@ -23,21 +24,29 @@ class ReplacementMisplaced(Refusal):
     expected: tuple[Target, ...]
     landed: tuple[Target, ...]
     until: datetime
+    lost: tuple[Target, ...] = ()
 
     def __str__(self) -> str:
+        namespace = self.workload.namespace
+        why = f"a webhook or policy may change new pods of namespace {namespace}"
+        if self.lost:
+            why = f"{_name(self.lost)} lost nodes meanwhile"
         return (
-            f"the replacement of pod {self.pod} of {self.workload} was expected {_name(self.expected)} and became "
-            f"Ready {_name(self.landed)}: a webhook or policy may change new pods of namespace "
-            f"{self.workload.namespace}. Nothing is evicted there until {self.until:%H:%M:%SZ}"
+            f"the replacement of pod {self.pod} of {self.workload} was expected {_place(self.expected)} and "
+            f"became Ready {_place(self.landed)}: {why}. Nothing is evicted in namespace "
+            f"{namespace} until {self.until:%H:%M:%SZ}"
         )
 
 
+def _place(targets: tuple[Target, ...]) -> str:
+    return f"in {_name(targets)}" if targets else "somewhere else"
+
+
 def _name(targets: tuple[Target, ...]) -> str:
-    named = ", ".join(f"{short_key(target.topology_key)} {name_list(target.values)}" for target in targets)
-    return f"in {named}" if named else "somewhere else"
+    return ", ".join(f"{short_key(target.topology_key)} {name_list(target.values)}" for target in targets)
 
 
-def misplaced_replacement(move: Move, snapshot: Snapshot) -> ReplacementMisplaced:
+def misplaced_replacement(move: Move, snapshot: Snapshot, memory: Memory) -> ReplacementMisplaced:
     """Return why the namespace of a move waits whose replacement landed elsewhere."""
     pod = snapshot.pod.get(move.replacement)
     node = snapshot.node.get(pod.node or "") if pod is not None else None
@@ -46,4 +55,5 @@ def misplaced_replacement(move: Move, snapshot: Snapshot) -> ReplacementMisplace
         for target in move.targets
         if node is not None and target.topology_key in node.labels
     )
-    return ReplacementMisplaced(move.workload, move.pod, move.targets, tuple(landed), waits_until(move))
+    lost = find_lost_meanwhile(move, memory)
+    return ReplacementMisplaced(move.workload, move.pod, move.targets, tuple(landed), waits_until(move), lost)

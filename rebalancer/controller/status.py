@@ -172,7 +172,7 @@ def _find_holds(state: LoopState) -> tuple[HoldStatus, ...]:
         cycle.context, pause=state.in_force.pause, mode=state.mode, overload=queue.overload, unsaved=queue.unsaved
     )
     moves = state.memory.moves
-    misplaced = find_misplaced_holds(moves, cycle.view.snapshot, cycle.context.now)
+    misplaced = find_misplaced_holds(state.memory, cycle.view.snapshot, cycle.context.now)
     overdue = [NamespaceHold(one.namespace, one.since, one.refusal) for one in blocked_namespaces(moves)]
     missing = [] if state.mode is Mode.OBSERVE else find_missing_rights(state.queue.rights)
     return find_holds(context, cycle.assessment.unsettled_domains, [*overdue, *missing, *misplaced])

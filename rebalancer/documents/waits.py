@@ -26,7 +26,7 @@ from rebalancer.documents.document import CamelCaseStruct, Number, Text, Workloa
 from rebalancer.documents.phrases import counts_change
 from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moments import seconds_between
-from rebalancer.model.moves import Move, MoveState, Reference, Target
+from rebalancer.model.moves import Memory, Move, MoveState, Reference, Target
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot, get_known_time
@@ -248,11 +248,12 @@ def find_missing_rights(rights: Rights) -> list[NamespaceHold]:
     return [NamespaceHold(namespace, since, RightMissing(namespace, True)) for namespace, since in missing]
 
 
-def find_misplaced_holds(moves: Iterable[Move], snapshot: Snapshot, now: datetime) -> list[NamespaceHold]:
+def find_misplaced_holds(memory: Memory, snapshot: Snapshot, now: datetime) -> list[NamespaceHold]:
     """Return the first namespaces that wait because a replacement landed elsewhere."""
-    held = islice(find_misplaced(moves, now).items(), _MOST)
+    held = islice(find_misplaced(memory.moves, now).items(), _MOST)
     return [
-        NamespaceHold(namespace, move.changed_at, misplaced_replacement(move, snapshot)) for namespace, move in held
+        NamespaceHold(namespace, move.changed_at, misplaced_replacement(move, snapshot, memory))
+        for namespace, move in held
     ]
 
 

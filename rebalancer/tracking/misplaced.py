@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from rebalancer.model.moves import Move, MoveState
+from rebalancer.model.moves import Memory, Move, MoveState, Target
+from rebalancer.model.reasons import ViolationCause
 
 MISPLACED_WAIT: Final = timedelta(minutes=10)
 """How long nothing more is evicted in the namespace of such a move."""
@@ -43,6 +44,28 @@ def _has_company(move: Move, moves: Iterable[Move]) -> bool:
 def waits_until(move: Move) -> datetime:
     """Return until when the namespace of a move waits whose replacement landed elsewhere."""
     return move.changed_at + MISPLACED_WAIT
+
+
+def find_lost_meanwhile(move: Move, memory: Memory) -> tuple[Target, ...]:
+    """Return the domains that have lost nodes between the request of a move and its end, of its own keys.
+
+    That explains a landing elsewhere without anything that snapshots do not show.
+    """
+    subjects = [
+        change.subject.partition("=")[::2]
+        for change in memory.changes
+        if change.cause is ViolationCause.NODE_LOST and move.requested_at <= change.at <= move.changed_at
+    ]
+    subjects += [
+        (loss.key, loss.value)
+        for loss in memory.lost
+        if loss.since <= move.changed_at and move.requested_at <= loss.until
+    ]
+    values = {
+        target.topology_key: sorted({value for key, value in subjects if key == target.topology_key})
+        for target in move.targets
+    }
+    return tuple(Target(key, tuple(lost)) for key, lost in values.items() if lost)
 
 
 def _order(move: Move) -> tuple[datetime, str]:

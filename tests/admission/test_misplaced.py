@@ -1,14 +1,15 @@
 """A replacement that landed elsewhere holds its namespace, and the refusal names the move."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from rebalancer.admission.misplaced import ReplacementMisplaced, misplaced_replacement
 from rebalancer.admission.pause import Pause
-from rebalancer.model.moves import Memory, Move, MoveState, Reference, StartWindow, Target
-from rebalancer.model.reasons import Reason
+from rebalancer.model.losses import DomainLoss, LostNode
+from rebalancer.model.moves import Memory, Move, MoveState, ObservedChange, Reference, StartWindow, Target
+from rebalancer.model.reasons import Reason, ViolationCause
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.tracking.misplaced import MISPLACED_WAIT
 from tests.admission.test_slow_start import NOW, SECOND, SNAPSHOT, admitted, causes, spaces, under_way, windows
@@ -42,9 +43,43 @@ def test_the_refusal_names_the_move_where_it_was_expected_where_it_is_and_when_i
     assert (refusal.reason, refusal.end.at, refusal.passes) == (Reason.BACK_OFF, until, False)
     assert str(refusal) == (
         "the replacement of pod x of team-0/other (Deployment) was expected in zone c, node c-1, c-2 and became Ready "
-        "in zone b, node b-1: a webhook or policy may change new pods of namespace team-0. Nothing is evicted there "
-        f"until {until:%H:%M:%SZ}"
+        "in zone b, node b-1: a webhook or policy may change new pods of namespace team-0. Nothing is evicted in "
+        f"namespace team-0 until {until:%H:%M:%SZ}"
     )
+
+
+SINCE = elsewhere().requested_at
+
+
+@pytest.mark.parametrize(
+    ("cause", "subject", "at", "is_why"),
+    [
+        (ViolationCause.NODE_LOST, f"{ZONE}=c", SINCE, True),
+        (ViolationCause.NODE_LOST, f"{ZONE}=c", NOW - SECOND, True),
+        (ViolationCause.NODE_LOST, f"{ZONE}=a", NOW - SECOND, True),
+        (ViolationCause.NODE_LOST, f"{ZONE}=c", SINCE - SECOND, False),
+        (ViolationCause.NODE_LOST, f"{ZONE}=c", NOW, False),
+        (ViolationCause.DOMAIN_RETURNED, f"{ZONE}=c", NOW - SECOND, False),
+        (ViolationCause.NODE_LOST, "rack=c", NOW - SECOND, False),
+    ],
+)
+def test_where_a_domain_has_lost_nodes_meanwhile_no_webhook_is_blamed(
+    cause: ViolationCause, subject: str, at: datetime, is_why: bool
+) -> None:
+    """A loss before the request, or after the replacement was Ready, explains nothing."""
+    memory = Memory(moves=(elsewhere(),), changes=(ObservedChange(cause, subject, at),))
+    refusal = misplaced_replacement(elsewhere(), SNAPSHOT, memory)
+    zone = subject.rpartition("=")[2]
+    assert (f"zone b, node b-1: zone {zone} lost nodes meanwhile. Nothing is" in str(refusal)) is is_why
+    assert ("webhook" in str(refusal)) is not is_why
+
+
+def test_a_zone_that_is_still_lost_explains_it_also_where_it_loses_more() -> None:
+    """Of a domain the last loss alone is among the changes; what is lost has the first one, too."""
+    nodes = (LostNode("c-1", NOW - SECOND, 1), LostNode("c-2", NOW, 0))
+    for since, is_why in ((0, True), (1, False)):
+        loss = DomainLoss(key=ZONE, value="c", had=2, nodes=nodes[since:])
+        assert bool(misplaced_replacement(elsewhere(), SNAPSHOT, Memory(lost=(loss,))).lost) is is_why
 
 
 @pytest.mark.parametrize("gone", ["pod", "node", "label"])
@@ -58,7 +93,7 @@ def test_where_it_landed_may_not_be_known_any_more(gone: str) -> None:
         move = elsewhere(targets=(Target("rack", ("r1",)),))
     else:
         move = elsewhere(replacement="deleted")
-    refusal = misplaced_replacement(move, snapshot)
+    refusal = misplaced_replacement(move, snapshot, Memory())
     assert refusal.landed == ()
     assert "became Ready somewhere else: " in str(refusal)
 
