@@ -15,18 +15,24 @@ from rebalancer.documents.map import NodeState
 from rebalancer.engine import Evaluation
 from rebalancer.model.moves import Memory
 from rebalancer.model.nodes import ZONE, Node
+from rebalancer.model.words import name_list
+from rebalancer.planning.scope.leaving_nodes import LeavingNodes, NoTarget
 from rebalancer.planning.scope.settling import SettlingNodes
 from rebalancer.policy import Policy
+from rebalancer.scheduling.node_index import REPELLING
 
 _MOST: Final = 100
+_ANY: Final = "pods"
+_TAKING: Final = frozenset({NodeState.READY, NodeState.SETTLING})
 _ORDER: Final = {state: rank for rank, state in enumerate(NodeState)}
 
 
 class NodeEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """A node and its pods.
 
-    `why` says why no replacement lands on it, "" of a ready one. `since` is when that began, or since when it is Ready;
-    null where it is not known. `until` is when it has settled if nothing changes, null in any other state.
+    `why` says why no replacement lands on it, or none but those that tolerate its taints; "" where each may. `since` is
+    when that began, or since when it is Ready; null where it is not known. `until` is when it has settled if nothing
+    changes, null in any other state, and `takes` what it takes then: "" is nothing.
     """
 
     name: Text
@@ -36,6 +42,7 @@ class NodeEntry(CamelCaseStruct, frozen=True, kw_only=True):
     since: datetime | None
     until: datetime | None
     pods: Number
+    takes: str = ""
 
 
 class NodesDocument(CamelCaseStruct, frozen=True, kw_only=True):
@@ -52,9 +59,8 @@ class NodesDocument(CamelCaseStruct, frozen=True, kw_only=True):
 def nodes_document(evaluation: Evaluation, memory: Memory, search: str = "", only: str = "") -> NodesDocument:
     """List the nodes whose name or zone has `search` in it, or the node of the name `only`."""
     view, wanted = evaluation.view, search.lower()
-    policy = evaluation.inputs.policy
-    settling = SettlingNodes(view, policy, memory, evaluation.assessment)
-    ends, held = settling.ends, settling.held
+    settling = SettlingNodes(view, evaluation.inputs.policy, memory, evaluation.assessment)
+    ends, refusals = settling.ends, LeavingNodes(view).refusals
     states = {
         node.name: node_state(node, ends)
         for node in view.nodes.by_name.values()
@@ -64,21 +70,41 @@ def nodes_document(evaluation: Evaluation, memory: Memory, search: str = "", onl
     return NodesDocument(
         states=dict(sorted(Counter(states.values()).items(), key=lambda item: _ORDER[item[0]])),
         nodes=tuple(
-            NodeEntry(
-                name=name,
-                zone=view.nodes.by_name[name].labels.get(ZONE, ""),
-                state=states[name],
-                why=_why(view.nodes.by_name[name], states[name], held.get(name)),
-                since=_settles_since(ends[name], held.get(name), policy)
-                if states[name] is NodeState.SETTLING
-                else _since(view.nodes.by_name[name]),
-                until=ends[name] if states[name] is NodeState.SETTLING else None,
-                pods=len(view.pods_on(name)),
-            )
-            for name in first
+            _entry(view.nodes.by_name[name], states[name], settling, refusals.get(name), evaluation) for name in first
         ),
         more=len(states) - len(first),
     )
+
+
+def _entry(
+    node: Node, state: NodeState, settling: SettlingNodes, refusal: NoTarget | None, evaluation: Evaluation
+) -> NodeEntry:
+    held, policy = settling.held.get(node.name), evaluation.inputs.policy
+    end = settling.ends[node.name] if state is NodeState.SETTLING else None
+    why = [] if state is NodeState.READY else [_why(node, state, held)]
+    takes = ""
+    if state in _TAKING:
+        takes = _takes(node) if refusal is None else ""
+        if refusal is not None:
+            why.append(f"no replacement is to land on it: {refusal.of_node}")
+        elif state is NodeState.READY and takes != _ANY:
+            why.append(f"it takes only {takes}")
+    return NodeEntry(
+        name=node.name,
+        zone=node.labels.get(ZONE, ""),
+        state=state,
+        why="; ".join(why),
+        since=_settles_since(end, held, policy) if end is not None else _since(node),
+        until=end,
+        pods=len(evaluation.view.pods_on(node.name)),
+        takes=takes if end is not None else "",
+    )
+
+
+def _takes(node: Node) -> str:
+    """Return which pods a node takes: its taints repel those that do not tolerate them."""
+    taints = [f"{taint}:{taint.effect}" for taint in node.taints if taint.effect in REPELLING]
+    return f"{_ANY} that tolerate {name_list(taints)}" if taints else _ANY
 
 
 def _why(node: Node, state: NodeState, held: UnsettledDomain | None) -> str:
@@ -89,12 +115,8 @@ def _why(node: Node, state: NodeState, held: UnsettledDomain | None) -> str:
             return f"it is cordoned, and drained ({node.draining})"
         case NodeState.CORDONED:
             return f"it is cordoned by {node.cordoned_by}" if node.cordoned_by else "it is cordoned"
-        case NodeState.SETTLING if held is not None:
-            return held.sentence
-        case NodeState.SETTLING:
-            return "it, or a node of its zone, has changed lately (nodes.settle)"
-        case NodeState.READY | NodeState.LOST:
-            return ""
+        case _:
+            return held.sentence if held is not None else "it, or a node of its zone, has changed lately (nodes.settle)"
 
 
 def _settles_since(end: datetime, held: UnsettledDomain | None, policy: Policy) -> datetime:

@@ -31,6 +31,7 @@ from rebalancer.documents.overview import ROWS, RowState
 from rebalancer.documents.page import PageDocument
 from rebalancer.documents.status import LeaseStatus
 from rebalancer.locations import Address
+from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.moves import MoveState, RefusedRequest
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.snapshot import Snapshot
@@ -44,6 +45,7 @@ from tests.build import a_cluster, a_policy
 from tests.drawing import scaled
 from tests.history.build import HISTORY
 
+DISRUPTED = "karpenter.sh/disrupted"
 POLICY = a_policy(
     """\
 mode: Evict
@@ -555,6 +557,37 @@ def test_the_nodes_that_take_no_pods_come_first_with_the_reason(browser: Browser
     assert "lately (nodes.settle) since 2025-12-31 23:58:36 UTC (1m ago) takes pods in 3m31s" in text
     assert "a-1" not in plain(browser.text("/nodes?q=c").partition("<main")[2])
     assert "No such node." in browser.text("/nodes?q=nosuch")
+
+
+@pytest.mark.parametrize("seconds", [84, 3_600])
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, ""),
+        ({"taints": (Taint("gpu", TaintEffect.NO_SCHEDULE, "yes"),)}, "pods that tolerate gpu=yes:NoSchedule"),
+        ({"taints": (Taint("busy", TaintEffect.PREFER_NO_SCHEDULE),)}, ""),
+        ({"taints": (Taint(DISRUPTED, TaintEffect.NO_SCHEDULE),)}, "an autoscaler is about to remove it"),
+        ({"deleted": START}, "it is being deleted"),
+        ({"problem": "KernelDeadlock"}, "lasting problem (condition KernelDeadlock)"),
+        ({"draining": "Drained"}, "its condition Drained says"),
+        ({"unschedulable": True}, "it is cordoned"),
+    ],
+)
+def test_no_node_takes_pods_that_its_taints_or_what_becomes_of_it_keep_away(
+    browser: Browser, changed: dict[str, Any], said: str, seconds: int
+) -> None:
+    """Whether it settles or is ready."""
+    snapshot = shop()
+    fields = {"ready_since": START - timedelta(seconds=seconds), **changed}
+    nodes = tuple(structs.replace(node, **(fields if node.name == "c-2" else {})) for node in snapshot.nodes)
+    browser.page.show(state_of(replace(snapshot, nodes=nodes)), ())
+    text = plain(browser.text("/node?node=c-2").partition("<main")[2])
+    assert said in text
+    settles = seconds < 300 and not changed.get("unschedulable")
+    takes = not said or "tolerate" in said
+    assert (f"takes {said or 'pods'} in " in text) is (settles and takes)
+    assert ("takes pods in" in text) is (settles and not said)
+    assert ("no replacement is to land on it" in text) is (not takes and not changed.get("unschedulable"))
 
 
 def test_a_node_has_a_view_with_the_workloads_on_it(browser: Browser) -> None:

@@ -590,7 +590,7 @@ class PageView:
     def _node(self, node: NodeEntry) -> NodeView:
         pattern = "" if node.state is NodeState.READY else node.state.replace(" ", "-")
         since = f"since {self.time(node.since)} ({ago(node.since, self._now)})" if node.since is not None else ""
-        end = f"takes pods {from_now(node.until, self._now)}" if node.until is not None else ""
+        end = f"takes {node.takes} {from_now(node.until, self._now)}" if node.until is not None and node.takes else ""
         link = self._address.link(
             "/node", node=node.name, namespace="", workload="", state="", reason="", q="", page=""
         )

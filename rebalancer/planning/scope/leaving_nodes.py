@@ -15,54 +15,65 @@ from rebalancer.model.words import name_of_key
 from rebalancer.scheduling.view import View
 
 
-class NodeBeingDeleted(Refusal):
+class NoTarget(Refusal):
+    """A node that may take a replacement, and must not."""
+
+    node: str
+
+    @property
+    def of_node(self) -> str:
+        """What is so of the node."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"node {self.node} may take a replacement, and {self.of_node}"
+
+
+class NodeBeingDeleted(NoTarget):
     """A node that may take a replacement is being deleted."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} is gone"
-    node: str
 
-    def __str__(self) -> str:
-        return f"node {self.node} may take a replacement and is being deleted"
+    @property
+    def of_node(self) -> str:
+        return "it is being deleted"
 
 
-class NodeToBeRemoved(Refusal):
+class NodeToBeRemoved(NoTarget):
     """A node that may take a replacement goes away, or is repaired, as its taint says; `what` is how that is said."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} or its taint {self.taint} is gone"
-    node: str
     taint: str
     what: str
 
-    def __str__(self) -> str:
-        return f"node {self.node} may take a replacement, and {self.what} (taint {self.taint})"
+    @property
+    def of_node(self) -> str:
+        return f"{self.what} (taint {self.taint})"
 
 
-class NodeDraining(Refusal):
+class NodeDraining(NoTarget):
     """A condition of a node that may take a replacement says that it gets rid of its pods."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} is cordoned, or its condition {self.condition} is no longer True"
-    node: str
     condition: str
 
-    def __str__(self) -> str:
-        return (
-            f"node {self.node} may take a replacement, and its condition {self.condition} says that it is drained. "
-            "Cordon the node, or clear the condition"
-        )
+    @property
+    def of_node(self) -> str:
+        return f"its condition {self.condition} says that it is drained. Cordon the node, or clear the condition"
 
 
-class NodeCordoned(Refusal):
+class NodeCordoned(NoTarget):
     """A node that may take a replacement is cordoned, and the pods tolerate that."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} is uncordoned, or gone"
-    node: str
 
-    def __str__(self) -> str:
-        return f"node {self.node} may take a replacement and is cordoned, which the pods tolerate"
+    @property
+    def of_node(self) -> str:
+        return "it is cordoned, which the pods tolerate"
 
 
 class DomainsCordoned(Refusal):
@@ -77,17 +88,17 @@ class DomainsCordoned(Refusal):
         return f"every node of {name_of_key(self.key, self.domains)} is cordoned; waiting until they are uncordoned"
 
 
-class NodeOutOfOrder(Refusal):
+class NodeOutOfOrder(NoTarget):
     """A node that may take a replacement does not serve pods, or not yet: `what` says why, and `sign` what says so."""
 
     reason = Reason.NODE_SETTLING
     ends = "when node {self.node} has no longer its {self.sign}"
-    node: str
     what: str
     sign: str
 
-    def __str__(self) -> str:
-        return f"node {self.node} may take a replacement, and {self.what} ({self.sign}). Wait, or repair the node"
+    @property
+    def of_node(self) -> str:
+        return f"{self.what} ({self.sign}). Wait, or repair the node"
 
 
 _Landings = Callable[[frozenset[str]], Collection[str]]
@@ -100,7 +111,7 @@ class LeavingNodes:
         self._nodes = view.nodes
 
     @cached_property
-    def refusals(self) -> Mapping[str, Refusal]:
+    def refusals(self) -> Mapping[str, NoTarget]:
         """Why each of them must not take replacements, by name."""
         found = ((node.name, _refuse(node)) for node in self._nodes.by_name.values())
         return {name: refusal for name, refusal in sorted(found, key=lambda row: row[0]) if refusal is not None}
@@ -130,7 +141,7 @@ class LeavingNodes:
                 yield DomainsCordoned(key, (value,))
 
 
-def _refuse(node: Node) -> Refusal | None:
+def _refuse(node: Node) -> NoTarget | None:
     if node.deleted is not None:
         return NodeBeingDeleted(node.name)
     if node.leaving:
