@@ -4,8 +4,10 @@ import random
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Final
 
 import structlog
+from msgspec import structs
 
 from rebalancer.controller.election import (
     Election,
@@ -21,6 +23,9 @@ from rebalancer.controller.state import Clocks, Leading, LoopEvent
 from rebalancer.documents.status import LeaseStatus
 from rebalancer.model.moves import Memory
 from rebalancer.ports import Lease, LeaseRecord, LeaseUnavailable
+
+_SILENT: Final = 5.0
+"""After so many seconds without an answer what the Lease says is not known any more; by default it is read each 2."""
 
 _log = structlog.get_logger("rebalancer.lease")
 
@@ -101,17 +106,34 @@ class Elector:
 
         Of a Lease that ran out before this process looked nobody is said to lead, though it is not to be taken yet.
         """
-        election, at, problem = self._election, self._clocks.monotonic(), self.problem
         if not self._has_read:
-            return LeaseStatus(error=problem or "the Lease has not been read yet")
+            return LeaseStatus(error=self.problem or "the Lease has not been read yet")
+        at = self._clocks.monotonic()
+        status = self._describe(at)
+        silent = at - (self._election.read_at or at)
+        if silent < max(_SILENT, 2 * self._retry):
+            return status
+        return structs.replace(status, unread_since=self._clocks.now() - timedelta(seconds=silent))
+
+    def _describe(self, at: float) -> LeaseStatus:
+        election, problem = self._election, self.problem
         if election.seen is not None and election.seen.holder not in {"", election.identity}:
             return _describe_other(election, election.seen, at, self._clocks.now(), problem)
         since = free_since(election, at)
         if since is not None and (election.seen is not None or not problem):
-            return LeaseStatus(free_since=self._clocks.now() - timedelta(seconds=max(0.0, at - since)), error=problem)
+            own = election.seen.holder if election.seen is not None else ""
+            renewed = self._find_renewal(at) if own else None
+            free = self._clocks.now() - timedelta(seconds=max(0.0, at - since))
+            return LeaseStatus(last_holder=own, renewed=renewed, free_since=free, error=problem)
         if election.seen is None:
             return LeaseStatus(error=problem)
-        return LeaseStatus(holder=election.seen.holder, since=election.seen.acquired, error=problem)
+        holder, acquired = election.seen.holder, election.seen.acquired
+        return LeaseStatus(holder=holder, renewed=self._find_renewal(at), since=acquired, error=problem)
+
+    def _find_renewal(self, at: float) -> datetime | None:
+        """Return when this process has renewed its own Lease last."""
+        renewed_at = self._election.renewed_at
+        return self._clocks.now() - timedelta(seconds=max(0.0, at - renewed_at)) if renewed_at is not None else None
 
     def stop(self, timeout: float, *, release: bool = True) -> None:
         """End, and with `release` hand the lease back, so that others need not wait for it to run out."""

@@ -108,8 +108,8 @@ class Follower:
         self._evaluated: _Evaluated | None = None
 
     def forget(self) -> None:
-        """Forget what was evaluated: this process leads, and evaluates in its cycles."""
-        self._evaluated = None
+        """Forget what was read and evaluated: this process leads. What it reads later is of who leads then."""
+        self._evaluated = self._stored = self._tried_at = None
 
     def look(self, in_force: InForce) -> Followed | None:
         """Return what there is to show by the policy in force, None where nobody has stored a status."""

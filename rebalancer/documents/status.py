@@ -165,7 +165,8 @@ class LeaseStatus(CamelCaseStruct, frozen=True, kw_only=True):
     `last_holder` is whose Lease has run out, "" where it was handed back. `renewed` is when the holder, or the last
     one, has renewed it last, null where that is not known. `ahead_seconds` is by how much the leader's clock is ahead
     of the API server's, negative where it is behind. `error` says why the Lease cannot be read, or why this process
-    does not lead, else "".
+    does not lead, else "". `unread_since` is since when a process that should read it all the time could not: who leads
+    is not known from then on, nor what happens. Null where it can.
     """
 
     holder: str = ""
@@ -175,6 +176,7 @@ class LeaseStatus(CamelCaseStruct, frozen=True, kw_only=True):
     free_since: datetime | None = None
     ahead_seconds: int = 0
     error: str = ""
+    unread_since: datetime | None = None
 
 
 class BreakerStatus(CamelCaseStruct, frozen=True, kw_only=True):

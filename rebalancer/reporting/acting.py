@@ -93,8 +93,14 @@ def policy_source(status: StatusDocument) -> str:
 
 
 def runs(status: StatusDocument) -> bool:
-    """Return whether somebody leads, as far as that is known: else nothing goes on when a wait has ended."""
-    return status.lease is None or bool(status.lease.holder) or bool(status.lease.error)
+    """Return whether somebody leads, or that cannot be known: else nothing goes on when a wait has ended."""
+    lease = status.lease
+    return lease is None or bool(lease.holder) or (lease.free_since is None and bool(lease.error))
+
+
+def goes_on(status: StatusDocument) -> bool:
+    """Return whether something follows when a wait has ended: somebody leads, and who says so can see it."""
+    return runs(status) and (status.lease is None or status.lease.unread_since is None)
 
 
 def _name_policy_problem(status: StatusDocument) -> str:
@@ -114,6 +120,8 @@ def describe_policy_problem(status: StatusDocument) -> str:
     if not runs(status):
         what = "No policy could be read" if status.policy.missing else "A newer policy was refused"
         what, follows = f"{what} in the last cycle", "no controller runs, and none starts without a valid one"
+        if status.lease is not None and status.lease.unread_since is not None:
+            follows = "which one is in force now is not known"
     return f"{what}, {follows}: {status.policy.error}"
 
 
@@ -141,11 +149,20 @@ def find_trouble(status: StatusDocument, now: datetime) -> str:
     lease, last = status.lease, status.last_cycle
     if lease is None:
         return ""
+    if lease.unread_since is not None:
+        return f"mode {status.mode}, but {_describe_silence(lease, now)}"
     if lease.holder != status.leader:
         return f"mode {status.mode}, but it has not ended a cycle yet"
     late = max(_LATE, _LATE_INTERVALS * timedelta(seconds=status.policy.interval_seconds))
     is_late = status.paused is None and last is not None and now - last > late
     return f"mode {status.mode}, but it is late" if is_late else ""
+
+
+def _describe_silence(lease: LeaseStatus, now: datetime) -> str:
+    """Say since when nothing is known of who leads and what happens, and why."""
+    assert lease.unread_since is not None
+    since = f"since {lease.unread_since:%Y-%m-%d %H:%M:%SZ} ({ago(lease.unread_since, now)})"
+    return f"nothing is known {since}: {lease.error or 'the API server does not answer'}"
 
 
 def _describe_leader(lease: LeaseStatus, now: datetime) -> str:
@@ -174,6 +191,12 @@ def slow_start_text(windows: SlowStartStatus) -> str:
 
 def describe_no_leader(lease: LeaseStatus, ran: str, now: datetime) -> str:
     """Say in one line that nobody leads, or that this is not known; `ran` says when the last cycle was."""
+    if lease.unread_since is not None and lease.free_since is not None:
+        ended = f"{lease.free_since:%Y-%m-%d %H:%M:%SZ}"
+        ended = (
+            f"the Lease of {lease.last_holder} ran out at {ended}" if lease.last_holder else f"Lease free at {ended}"
+        )
+        return f"no controller runs as far as this process knows: {ended}, {_describe_silence(lease, now)}; {ran}"
     if lease.free_since is None and lease.error:
         return f"whether a controller runs is not known: {lease.error}; {ran}"
     known = " as far as this process knows" if lease.error else ""

@@ -41,8 +41,8 @@ class Headline(NamedTuple):
 def headlines(status: StatusDocument, figures: Figures | None, now: datetime) -> Sequence[Headline]:
     """Say what is lost, if anything is, then what happens and what comes next."""
     own = headline(status, figures, now)
-    if status.lease is not None and not status.lease.holder:
-        return [own]  # nobody looks
+    if status.lease is not None and (not status.lease.holder or status.lease.unread_since is not None):
+        return [own]  # nobody looks, or can
     if status.losses and own.sign is Sign.GOOD:
         own = own._replace(sign=Sign.NOTE)
     return [*(Headline(Sign.VIOLATED, loss_sentence(loss, status.mode, now)) for loss in status.losses), own]
@@ -84,6 +84,9 @@ def _loss_facts(loss: LossStatus, mode: str, now: datetime) -> Iterator[str]:
 def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> Headline:
     """Say what happens and what comes next; `figures` are those of the last cycle, None where there is none."""
     lease = status.lease
+    if lease is not None and lease.unread_since is not None:
+        since = _clock(lease.unread_since, now)
+        return Headline(Sign.NOTE, f"Who leads and what happens is not known since {since}")
     if lease is not None and not lease.holder:
         if lease.free_since is None and lease.error:
             return Headline(Sign.NOTE, "Whether a controller runs is not known")

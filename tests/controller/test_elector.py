@@ -188,13 +188,19 @@ def test_it_knows_who_leads_and_since_when_nobody_does() -> None:
     lease.broken = True
     assert known(4.9) == LeaseStatus(holder="other", renewed=start, error="no answer")
     ended = start + timedelta(seconds=5)
-    assert known(9) == LeaseStatus(last_holder="other", renewed=start, free_since=ended, error="no answer")
+    assert known(9) == LeaseStatus(
+        last_holder="other", renewed=start, free_since=ended, error="no answer", unread_since=start
+    )
     lease.broken = False
     since = start + timedelta(seconds=20)
-    assert known(20) == LeaseStatus(holder="me", since=since)
+    assert known(20) == LeaseStatus(holder="me", renewed=since, since=since)
     lease.broken = True
-    assert known(29.9) == LeaseStatus(holder="me", since=since, error="no answer")
-    assert known(60) == LeaseStatus(free_since=start + timedelta(seconds=30), error="no answer")
+    assert known(24.9) == LeaseStatus(holder="me", renewed=since, since=since, error="no answer")
+    assert known(29.9) == LeaseStatus(holder="me", renewed=since, since=since, error="no answer", unread_since=since)
+    free = start + timedelta(seconds=30)
+    assert known(60) == LeaseStatus(
+        last_holder="me", renewed=since, free_since=free, error="no answer", unread_since=since
+    )
 
 
 def test_of_a_lease_that_ran_out_before_it_looked_nobody_is_said_to_lead() -> None:

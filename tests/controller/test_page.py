@@ -17,7 +17,8 @@ import pytest
 from msgspec import structs
 
 from rebalancer.adapters.web import CannotListen
-from rebalancer.adapters.web.page_view import MOVING_SECONDS, SIGNS
+from rebalancer.adapters.web.page_address import PageAddress
+from rebalancer.adapters.web.page_view import MOVING_SECONDS, SIGNS, PageView
 from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.admission.pause import Pause
 from rebalancer.assessment.findings import Finding
@@ -30,6 +31,7 @@ from rebalancer.documents.history import TrendDocument, TrendSample, history_doc
 from rebalancer.documents.overview import ROWS, RowState
 from rebalancer.documents.page import PageDocument
 from rebalancer.documents.status import LeaseStatus
+from rebalancer.documents.waits import RepairWait
 from rebalancer.locations import Address
 from rebalancer.model.affinity import Taint, TaintEffect
 from rebalancer.model.moves import MoveState, RefusedRequest
@@ -38,6 +40,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, ScaleDownPrevention
 from rebalancer.reporting.headline import Sign
 from rebalancer.reporting.text.layout import Style
+from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster
 from rebalancer.simulator.builder import ClusterBuilder
 from rebalancer.simulator.controller import SimulatedController
@@ -288,6 +291,16 @@ def test_another_replica_names_the_leader_instead_of_old_figures(browser: Browse
 
 
 ENDED = START - timedelta(seconds=20)
+WAIT = RepairWait(
+    namespace="shop",
+    workloads=(),
+    reason="NodeSettling",
+    message="node c-1 settles",
+    until=START + timedelta(minutes=1),
+    ends_with="",
+    usual=None,
+    then=None,
+)
 FREE = "no controller runs"
 FREE_SINCE = f"Lease free since {ENDED:%Y-%m-%d %H:%M:%SZ}"
 
@@ -317,6 +330,51 @@ def test_it_says_who_leads_before_the_loop_knows(lease: LeaseStatus, leads: bool
     assert (document.acting, document.leads, document.status.lease) == (acting, leads, lease)
     assert document.status.leader == lease.holder
     assert (document.overview is not None) is leads
+
+
+SILENT = START + timedelta(seconds=5)
+UNKNOWN = f"nothing is known since {SILENT:%Y-%m-%d %H:%M:%SZ} (25s ago): no answer"
+
+
+@pytest.mark.parametrize(
+    ("lease", "acting"),
+    [
+        (
+            LeaseStatus(holder="leader-1", renewed=SILENT, error="no answer", unread_since=SILENT),
+            f"leader-1 leads, last renewed 25s ago, last cycle 30s ago; mode Evict, but {UNKNOWN}",
+        ),
+        (
+            LeaseStatus(
+                last_holder="leader-1", renewed=SILENT, free_since=ENDED, error="no answer", unread_since=SILENT
+            ),
+            f"no controller runs as far as this process knows: the Lease of leader-1 ran out at "
+            f"{ENDED:%Y-%m-%d %H:%M:%SZ}, {UNKNOWN}; last cycle 30s ago",
+        ),
+    ],
+)
+def test_while_the_api_server_says_nothing_a_leader_says_since_when_nothing_is_known(
+    lease: LeaseStatus, acting: str
+) -> None:
+    """Before its Lease has run out and after it: nothing goes on at a time, and nothing moves now."""
+    state = state_of(shop())
+    assert state.cycle is not None
+    now = state.cycle.context.now + timedelta(seconds=30)
+    document = shown(state, lease)
+    assert document.acting == acting
+    assert document.status.figures is not None
+    soon = structs.replace(document.status.figures, next_at=now + timedelta(seconds=12))
+    status = structs.replace(document.status, figures=soon, waits=(WAIT,))
+    view = PageView(structs.replace(document, status=status), PageAddress("/", {}), now)
+    assert [one.text for one in (view.headline, *view.below)] == [
+        f"Who leads and what happens is not known since {SILENT:%H:%M:%S} UTC"
+    ]
+    assert view.old
+    assert {step.when for step in view.steps.entries if step.sign is not Sign.MOVING} <= {"not known"}
+    assert document.overview is None or not any("next" in figure.detail for figure in view.figures)
+    text = status_text(status, now)
+    assert "WAITING IN THE LAST CYCLE" in text
+    assert "goes on" not in text
+    assert "next in" not in text
 
 
 def test_without_a_leader_it_shows_the_pause_that_stands() -> None:

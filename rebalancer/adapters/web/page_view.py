@@ -35,7 +35,7 @@ from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.words import constraint_name, format_duration, limit_name, plural, short_key, shorten_keys
-from rebalancer.reporting.acting import describe_policy_problem, policy_source, runs, slow_start_text
+from rebalancer.reporting.acting import describe_policy_problem, goes_on, policy_source, slow_start_text
 from rebalancer.reporting.headline import (
     Headline,
     Sign,
@@ -295,13 +295,19 @@ class PageView:
     @property
     def _goes_on(self) -> bool:
         """Whether something follows when a wait has ended."""
-        return runs(self._page.status)
+        return goes_on(self._page.status)
+
+    @property
+    def _leaderless(self) -> str:
+        """When something goes on of which no time can be said, since nobody leads or that is not known."""
+        lease = self._page.status.lease
+        return "not known" if lease is not None and lease.unread_since is not None else _LEADERLESS
 
     @property
     def old(self) -> bool:
-        """Whether what is shown is not true any more, because nobody leads."""
+        """Whether what is shown may not be true any more: nobody leads, or nothing is known."""
         lease = self._page.status.lease
-        return lease is not None and not lease.holder
+        return lease is not None and (not lease.holder or lease.unread_since is not None)
 
     @cached_property
     def facts(self) -> Sequence[Fact]:
@@ -349,7 +355,7 @@ class PageView:
         """What keeps evictions back beyond single repairs, but for a pause, which is the headline."""
         status = self._page.status
         chosen = (hold for hold in status.holds if hold.reason != Reason.PAUSED)
-        return [hold_sentence(hold, self._now, goes_on=runs(status)) for hold in chosen]
+        return [hold_sentence(hold, self._now, goes_on=self._goes_on) for hold in chosen]
 
     @property
     def problems(self) -> Sequence[str]:
@@ -503,7 +509,7 @@ class PageView:
 
     def _ends(self, wait: RepairWait) -> Ends:
         if not self._goes_on:
-            return Ends(_LEADERLESS, ())
+            return Ends(self._leaderless, ())
         then = ""
         if wait.then is not None and (wait.until is not None or wait.ends_with):
             then = f"then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
@@ -647,7 +653,8 @@ class PageView:
                 route = _route(one.node, shorten(one.predicted.domains))
                 said = Saying(one.reason, shorten_keys(one.message))
                 moves = [Move(f"{one.namespace}/{one.pod}", route)]
-                when = "now" if self._page.leads else "when the leader decides" if self._goes_on else _LEADERLESS
+                led = "now" if self._page.leads else "when the leader decides"
+                when = led if self._goes_on else self._leaderless
                 yield Step(Sign.MOVING, str(one.step), when, moves, one.reason, [said])
 
     def _waiting(self) -> Iterator[Step]:
@@ -656,7 +663,7 @@ class PageView:
             together = list(group)
             first = together[0]
             when = from_now(first.until, self._now) if first.until is not None else first.ends_with
-            when = (when or "does not end by itself") if self._goes_on else _LEADERLESS
+            when = (when or "does not end by itself") if self._goes_on else self._leaderless
             moves = [Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains)) for one in together]
             line = f"{reason}, {_usually(first.usual)}" if first.usual is not None else reason
             said = Saying(reason, shorten_keys(message))

@@ -12,6 +12,7 @@ from rebalancer.model.words import format_duration, format_rest, plural
 from rebalancer.reporting.acting import (
     describe_controller,
     describe_policy_problem,
+    goes_on,
     policy_source,
     runs,
     slow_start_text,
@@ -51,8 +52,8 @@ def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAI
 
 def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLAIN) -> list[str]:
     """Return the lines of a status, to be shown again and again."""
-    goes_on = runs(status)
-    last = "" if goes_on else " IN THE LAST CYCLE"
+    goes = goes_on(status)
+    last = "" if goes else " IN THE LAST CYCLE"
     named = [f"Cluster: {status.cluster}"] if status.cluster else []
     texts = (*named, f"Controller: {describe_controller(status, now)}")
     head = [layout.heading(line) for text in texts for line in layout.wrap(text)]
@@ -64,8 +65,8 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
         _titled("IN FLIGHT", _MOVES, [_move(move, now) for move in status.in_flight], layout),
         _standing_lines(status, now, layout),
         _approval_lines(status.approval, now, layout),
-        _listed(f"WAITING{last}", [wait_sentence(wait, now, goes_on=goes_on) for wait in status.waits], layout),
-        _listed(f"HOLDS{last}", [hold_sentence(hold, now, goes_on=goes_on) for hold in status.holds], layout),
+        _listed(f"WAITING{last}", [wait_sentence(wait, now, goes_on=goes) for wait in status.waits], layout),
+        _listed(f"HOLDS{last}", [hold_sentence(hold, now, goes_on=goes) for hold in status.holds], layout),
         _titled("LAST MOVES", _MOVES, [_move(move, now) for move in _newest(status.last_moves)], layout),
         _titled(
             "NOT EVICTED, BY REASON",
@@ -86,7 +87,7 @@ def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Itera
     for sign, text in headlines(status, figures, now):
         mark = f"{layout.paint(*_SIGNS[sign])} " if sign in _SIGNS else ""
         yield from layout.wrap(f"{mark}{text}")
-    comes = figures.next_at is not None and figures.next_at > now and runs(status)
+    comes = figures.next_at is not None and figures.next_at > now and goes_on(status)
     left = figures.next_at - now if comes and figures.next_at is not None else None
     parts = (
         (Sign.VIOLATED, figures.violated, f"of {plural(figures.workloads, 'workload')} violated"),
