@@ -15,6 +15,7 @@ from rebalancer.documents.status import (
     StatusDocument,
 )
 from rebalancer.model.modes import Mode
+from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import EVICT_RIGHT, format_rest, name_list
 
@@ -101,6 +102,17 @@ def runs(status: StatusDocument) -> bool:
 def goes_on(status: StatusDocument) -> bool:
     """Return whether something follows when a wait has ended: somebody leads, and who says so can see it."""
     return runs(status) and (status.lease is None or status.lease.unread_since is None)
+
+
+def moving_word(status: StatusDocument) -> str:
+    """Say what the pods in flight are: they move only as long as somebody follows them."""
+    return "moving" if goes_on(status) else "evicted, not watched"
+
+
+def describe_unwatched(state: str, began: datetime, now: datetime) -> str:
+    """Say what is known of a move that nobody follows; `began` is when it was requested."""
+    done = "requested" if state == MoveState.PLANNED else "evicted"
+    return f"{done} at {began:%Y-%m-%d %H:%M:%SZ} ({ago(began, now)}), not watched"
 
 
 def _name_policy_problem(status: StatusDocument) -> str:

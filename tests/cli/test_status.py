@@ -101,6 +101,7 @@ def test_the_status_as_a_document(server: ApiServer, capsys: pytest.CaptureFixtu
         "since": "2026-01-05T06:00:00Z",
         "freeSince": None,
         "aheadSeconds": 0,
+        "unreadSince": None,
         "error": "",
     }
     assert json.loads(capsys.readouterr().out) == {**own, "lease": held_lease}

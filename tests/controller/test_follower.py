@@ -337,6 +337,7 @@ def test_without_a_leader_the_page_keeps_its_content_and_says_so() -> None:
         assert view.steps.entries[0].when == when
         assert {row.ends.short for row in view.rows.entries if row.ends is not None} == {when}
         assert any("the next in " in figure.detail for figure in view.figures) is follows
+        assert (view.figures[1].label == "Moving now") is follows
 
 
 def test_what_keeps_all_back_holds_beyond_the_stored_waits_and_a_stored_wait_holds_its_repair() -> None:

@@ -35,7 +35,14 @@ from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import Reason, State, ViolationCause
 from rebalancer.model.words import constraint_name, format_duration, limit_name, plural, short_key, shorten_keys
-from rebalancer.reporting.acting import describe_policy_problem, goes_on, policy_source, slow_start_text
+from rebalancer.reporting.acting import (
+    describe_policy_problem,
+    describe_unwatched,
+    goes_on,
+    moving_word,
+    policy_source,
+    slow_start_text,
+)
 from rebalancer.reporting.headline import (
     Headline,
     Sign,
@@ -264,7 +271,9 @@ class PageView:
         if self._address.path == "/workload" and overview is not None and overview.rows:
             row = overview.rows[0]
             end = f", {self._ends(row.wait).short}" if row.wait is not None else ""
-            return [Headline(SIGNS[row.state], f"{row.namespace}/{row.of}: {_state_words(row)}{end}")]
+            return [
+                Headline(SIGNS[row.state], f"{row.namespace}/{row.of}: {_state_words(row, self._moving_word)}{end}")
+            ]
         if not self._page.leads and self._page.follows is None and self._page.status.leader:
             return [Headline(Sign.NOTE, f"This process does not lead: open the page of {self._page.status.leader}")]
         figures = overview.figures if overview is not None else self._page.status.figures
@@ -387,7 +396,7 @@ class PageView:
         next_at = figures.next_at if self._goes_on else None
         following = f"the next {from_now(next_at, self._now)}" if next_at is not None else ""
         moving = self._page.status.in_flight
-        first = _moving_words(moving[0], self._now) if moving else ""
+        first = self._describe_moving(moving[0]) if moving else ""
         blocked = plural(figures.blocked, "eviction")
         return [
             Figure(
@@ -397,7 +406,7 @@ class PageView:
                 f"of {plural(figures.workloads, 'workload')}; {constraints}, {limits}",
                 link(state="violated"),
             ),
-            Figure(Sign.MOVING, "Moving now", figures.moving, first, link(state=RowState.MOVING)),
+            Figure(Sign.MOVING, self._moving_title, figures.moving, first, link(state=RowState.MOVING)),
             Figure(
                 Sign.WAITING,
                 "To be evicted",
@@ -413,6 +422,26 @@ class PageView:
                 link(state=RowState.UNREPAIRABLE),
             ),
         ]
+
+    @property
+    def _moving_word(self) -> str:
+        """What pods in flight are."""
+        return moving_word(self._page.status)
+
+    @property
+    def _moving_title(self) -> str:
+        return "Moving now" if self._goes_on else "Evicted, not watched"
+
+    @property
+    def zones_moving(self) -> str:
+        """What the pods of zones are that were evicted, or go now."""
+        return "moving" if self._goes_on else "evicted or next"
+
+    def _describe_moving(self, move: MoveEntry) -> str:
+        if self._goes_on:
+            return _moving_words(move, self._now)
+        known = describe_unwatched(move.state, move.requested_at or move.since, self._now)
+        return f"{move.namespace}/{move.pod} {known}"
 
     @property
     def _optimal(self) -> bool:
@@ -476,7 +505,7 @@ class PageView:
             anchor=f"{row.namespace}/{row.of}".replace(" ", "-"),
             link=self._link(row),
             sign=SIGNS[row.state],
-            words=_state_words(row),
+            words=_state_words(row, self._moving_word),
             repair=_repair_words(row),
             rule=_rule_view(shown[0]),
             others=[*others, *([f"and {plural(rest, 'rule')} more"] if rest else [])],
@@ -561,12 +590,12 @@ class PageView:
     def zones(self) -> ZonesDrawing:
         """The zones as shapes."""
         assert self._page.zones is not None
-        return draw_zone_panels(self._page.zones, self._now)
+        return draw_zone_panels(self._page.zones, self._now, self.zones_moving)
 
     @property
     def zones_table(self) -> ZonesTable:
         assert self._page.zones is not None
-        return tabulate_zones(self._page.zones)
+        return tabulate_zones(self._page.zones, self.zones_moving)
 
     @property
     def zones_title(self) -> str:
@@ -634,12 +663,15 @@ class PageView:
         selects = self._address.selection.concerns
         chosen = (move for move in self._page.status.in_flight if selects(move.namespace, move.pod, move.workload))
         for move in islice(chosen, FIRST):
-            usual = _usually(move.usual) if move.usual is not None else ""
+            usual = _usually(move.usual) if move.usual is not None and self._goes_on else ""
+            began = move.requested_at or move.since
             state = f"{move.state}, overdue: {move.overdue}" if move.overdue else move.state
             yield Step(
                 Sign.MOVING,
                 steps.get(move.uid, "\N{RIGHTWARDS ARROW}"),
-                f"now, for {ago(move.requested_at or move.since, self._now).removesuffix(' ago')}",
+                f"now, for {ago(began, self._now).removesuffix(' ago')}"
+                if self._goes_on
+                else describe_unwatched(move.state, began, self._now),
                 [Move(f"{move.namespace}/{move.pod}", _route(move.node, move.to))],
                 ", ".join(filter(None, (state, move.reason, usual))),
                 (),
@@ -725,13 +757,16 @@ class PageView:
             lists[-1][1].append(Facet(name, facets.other_rows, 0.0, "", "", "", chosen=False))
         return lists
 
+    def _name_state(self, state: RowState) -> str:
+        return self._moving_word if state is RowState.MOVING else WORDS[state]
+
     def _facets(self, parameter: str, entries: Sequence[FacetEntry]) -> Iterator[Facet]:
         largest = max((entry.number for entry in entries), default=1)
         chosen = self._address.value(parameter)
         for entry in entries:
             sign = SIGNS[RowState(entry.name)] if parameter == "state" else None
             yield Facet(
-                name=WORDS[RowState(entry.name)] if sign is not None else entry.name,
+                name=self._name_state(RowState(entry.name)) if sign is not None else entry.name,
                 number=entry.number,
                 pixels=round(_BAR_PIXELS * entry.number / largest, 1),
                 sign=sign or "",
@@ -825,6 +860,7 @@ def _duration(seconds: int) -> str:
 
 
 def _moving_words(move: MoveEntry, now: datetime) -> str:
+    """Say which pod moves, for how long, and how long it usually takes."""
     usual = f", {_usually(move.usual)}" if move.usual is not None else ""
     return f"{move.namespace}/{move.pod} since {ago(move.since, now).removesuffix(' ago')}{usual}"
 
@@ -859,12 +895,12 @@ def _rule_name(rule: Rule) -> str:
     return constraint_name(rule.topology_key, rule.max_skew, hard=rule.when_unsatisfiable == _HARD)
 
 
-def _state_words(row: WorkloadRow) -> str:
-    """Say what happens to a row: `1 moving, 2 waiting`."""
+def _state_words(row: WorkloadRow, moving: str) -> str:
+    """Say what happens to a row: `1 moving, 2 waiting`; `moving` is what pods in flight are."""
     if row.state is RowState.MOVING and row.needed:
-        return f"{row.moving} moving, {row.needed} to go"
+        return f"{row.moving} {moving}, {row.needed} to go"
     if row.state is RowState.MOVING:
-        return f"{row.moving} moving"
+        return f"{row.moving} {moving}"
     if row.state is RowState.WAITING and row.wait is None:
         return f"{row.needed} going now"
     if row.state is RowState.WAITING and row.needed:

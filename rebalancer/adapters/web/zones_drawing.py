@@ -45,6 +45,9 @@ _STATES: Final = (NodeMark.LOST, NodeMark.NOT_READY, NodeMark.CORDONED, NodeMark
 """The last one is followed by until when."""
 
 
+_MOVING: Final = "moving"
+
+
 class Segment(NamedTuple):
     """A part of a bar: `kind` is staying, moving, waiting, blocked or arriving; `pattern` is "" where it is plain."""
 
@@ -106,25 +109,25 @@ class ZonesTable(NamedTuple):
     rows: Sequence[tuple[str, Sequence[str]]]
 
 
-def draw_zone_panels(document: ZonesDocument, now: datetime) -> ZonesDrawing:
-    """Draw every zone, all bars in one scale."""
+def draw_zone_panels(document: ZonesDocument, now: datetime, moving: str = _MOVING) -> ZonesDrawing:
+    """Draw every zone, all bars in one scale; `moving` is what the pods are that were evicted, or go now."""
     square = _nodes_of_square(document)
-    lengths = [max(sum(number for _, number, _ in _parts(zone)), zone.goal or 0) for zone in document.zones]
+    lengths = [max(sum(number for _, number, _ in _parts(zone, moving)), zone.goal or 0) for zone in document.zones]
     unit = _BAR / (max(lengths, default=0) or 1)
     return ZonesDrawing(
-        zones=[_draw(document.key, zone, now, unit, square) for zone in document.zones],
+        zones=[_draw(document.key, zone, now, unit, square, moving) for zone in document.zones],
         concerned=any(lengths),
         square=square,
         more=document.more_zones,
     )
 
 
-def tabulate_zones(document: ZonesDocument) -> ZonesTable:
+def tabulate_zones(document: ZonesDocument, moving: str = _MOVING) -> ZonesTable:
     """Return the numbers of all zones as a table."""
     pods = (
         "pods",
         "stay",
-        "moving",
+        moving,
         "will move",
         "cannot move",
         "may arrive",
@@ -138,7 +141,7 @@ def tabulate_zones(document: ZonesDocument) -> ZonesTable:
                 f"{sum(zone.marks.values()):,}",
                 *(f"{zone.marks.get(mark, 0):,}" for mark in NodeMark),
                 f"{zone.pods:,}",
-                *(f"{number:,}" for _, number, _ in _parts(zone)),
+                *(f"{number:,}" for _, number, _ in _parts(zone, moving)),
                 f"{zone.above:,}",
                 f"{zone.goal:,}" if zone.goal is not None else "",
             ],
@@ -155,9 +158,9 @@ def _nodes_of_square(document: ZonesDocument) -> int:
     return max(2, -(-largest // _MOST_SQUARES))
 
 
-def _draw(key: str, zone: ZoneEntry, now: datetime, unit: float, square: int) -> ZonePanel:
+def _draw(key: str, zone: ZoneEntry, now: datetime, unit: float, square: int, moving: str) -> ZonePanel:
     segments, x = [], 0.0
-    for kind, number, _ in _parts(zone):
+    for kind, number, _ in _parts(zone, moving):
         if number:
             width = round(max(_LEAST, number * unit), 1)
             segments.append(Segment(kind, _PATTERNS.get(kind, ""), x, width))
@@ -165,10 +168,11 @@ def _draw(key: str, zone: ZoneEntry, now: datetime, unit: float, square: int) ->
     squares = [(mark, -(-number // square)) for mark in NodeMark if (number := zone.marks.get(mark, 0))]
     rows = -(-sum(number for _, number in squares) // ROW)
     going = zone.moving + zone.waiting
-    flow = [f"{_count(going, 'pod')} {'moves' if going == 1 else 'move'}"] if going else []
+    verb = "moves" if going == 1 else "move"
+    flow = [f"{_count(going, 'pod')} {verb if moving == _MOVING else 'evicted or planned'}"] if going else []
     flow += [f"{zone.arriving:,} may arrive"] if zone.arriving else []
     bound = f", at most {zone.goal:,} when repaired" if zone.goal is not None else ""
-    words = [(kind, f"{number:,} {words}") for kind, number, words in _parts(zone) if number]
+    words = [(kind, f"{number:,} {words}") for kind, number, words in _parts(zone, moving) if number]
     return ZonePanel(
         title=_title(key, zone),
         above=zone.above > 0,
@@ -185,11 +189,11 @@ def _draw(key: str, zone: ZoneEntry, now: datetime, unit: float, square: int) ->
     )
 
 
-def _parts(zone: ZoneEntry) -> Sequence[tuple[str, int, str]]:
+def _parts(zone: ZoneEntry, moving: str) -> Sequence[tuple[str, int, str]]:
     """Return the parts of a bar: their kinds, numbers and words."""
     return (
         ("staying", zone.staying, "stay"),
-        ("moving", zone.moving, "moving"),
+        ("moving", zone.moving, moving),
         ("waiting", zone.waiting, "will move"),
         ("blocked", zone.blocked, "cannot move"),
         ("arriving", zone.arriving, "may arrive"),

@@ -82,9 +82,19 @@ class _Block(NamedTuple):
         return max(sum(column.width + 1 for column in self.columns) - 1, *map(len, self.titles))
 
 
-def map_lines(document: MapDocument, layout: TextLayout) -> list[str]:
+class Words(NamedTuple):
+    """What pods in flight are, and what those of the next step do."""
+
+    flight: str = "evicted, not replaced yet"
+    step: str = "moves now"
+
+
+_WORDS: Final = Words()
+
+
+def map_lines(document: MapDocument, layout: TextLayout, words: Words = _WORDS) -> list[str]:
     """Draw a map, with what its signs mean."""
-    return _MapText(document, layout).lines()
+    return _MapText(document, layout, words).lines()
 
 
 def rule_lines(document: MapDocument, layout: TextLayout) -> list[str]:
@@ -96,7 +106,8 @@ def rule_lines(document: MapDocument, layout: TextLayout) -> list[str]:
 class _MapText:
     """The text of one map."""
 
-    def __init__(self, document: MapDocument, layout: TextLayout) -> None:
+    def __init__(self, document: MapDocument, layout: TextLayout, words: Words) -> None:
+        self._words = words
         self._width = _WIDTH if layout.width is None else layout.width
         self._document, self._layout = document, layout._replace(width=self._width)
         self._labels = _make_labels(document)
@@ -265,7 +276,7 @@ class _MapText:
         """Yield what the signs mean that the map has."""
         if unfolded:
             yield "# pod"
-        yield from _move_legend([move for lane in self._document.lanes for move in lane.moves])
+        yield from _move_legend([move for lane in self._document.lanes for move in lane.moves], self._words)
         domains = [domain for lane in self._document.lanes for domain in lane.domains.values()]
         above = next((domain for domain in domains if domain.state is DomainState.ABOVE), None)
         short = next((domain for domain in domains if domain.state is DomainState.SHORT), None)
@@ -282,14 +293,14 @@ class _MapText:
             yield f"{self._node_sign(settling)} settles in {self._rest(settling)}"
 
 
-def _move_legend(moves: Sequence[MapMove]) -> Iterator[str]:
+def _move_legend(moves: Sequence[MapMove], words: Words) -> Iterator[str]:
     """Yield what the signs of these moves mean, by the first of each kind."""
     now = next((_step_sign(move) for move in moves if move.step and move.kind is MoveKind.MOVING), None)
     later = next((_step_sign(move) for move in moves if move.kind is MoveKind.WAITING), None)
     if any(move.step is None and move.kind is MoveKind.MOVING for move in moves):
-        yield "> moving now"
+        yield f"> {words.flight}"
     if now is not None:
-        yield f">{now} moves now, step {now.strip('()')}"
+        yield f">{now} {words.step}, step {now.strip('()')}"
     if later is not None:
         yield f"{later} waits, step {later.strip('()')}"
     if now or later:

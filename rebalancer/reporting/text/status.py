@@ -12,7 +12,9 @@ from rebalancer.model.words import format_duration, format_rest, plural
 from rebalancer.reporting.acting import (
     describe_controller,
     describe_policy_problem,
+    describe_unwatched,
     goes_on,
+    moving_word,
     policy_source,
     runs,
     slow_start_text,
@@ -27,7 +29,7 @@ from rebalancer.reporting.headline import (
 )
 from rebalancer.reporting.standing import standing_sentences, standing_title
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines, sections
-from rebalancer.reporting.text.map import map_lines
+from rebalancer.reporting.text.map import Words, map_lines
 
 _MOVES: Final = ("POD", "WORKLOAD", "FROM", "TO", "WHY", "STATE", "SINCE")
 _REASONS: Final = ("REASON", "NUMBER")
@@ -61,8 +63,8 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
         head.append(f"Page: {status.page_command}, then http://localhost:{status.page_port}")
     parts = [
         [*head, *_figures(status, now, layout), *(line for text in _facts(status) for line in layout.wrap(text))],
-        map_lines(status.map, layout) if status.map is not None else [],
-        _titled("IN FLIGHT", _MOVES, [_move(move, now) for move in status.in_flight], layout),
+        map_lines(status.map, layout, _map_words(status)) if status.map is not None else [],
+        _titled(f"IN FLIGHT{last}", _MOVES, [_move(move, now, goes=goes) for move in status.in_flight], layout),
         _standing_lines(status, now, layout),
         _approval_lines(status.approval, now, layout),
         _listed(f"WAITING{last}", [wait_sentence(wait, now, goes_on=goes) for wait in status.waits], layout),
@@ -79,6 +81,10 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
     return sections(parts)
 
 
+def _map_words(status: StatusDocument) -> Words:
+    return Words(flight="moving now") if goes_on(status) else Words(flight=moving_word(status), step="was next")
+
+
 def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Iterator[str]:
     """Yield what comes next, and the four figures; nothing of a status that has none."""
     figures = status.figures
@@ -91,7 +97,7 @@ def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Itera
     left = figures.next_at - now if comes and figures.next_at is not None else None
     parts = (
         (Sign.VIOLATED, figures.violated, f"of {plural(figures.workloads, 'workload')} violated"),
-        (Sign.MOVING, figures.moving, "moving"),
+        (Sign.MOVING, figures.moving, moving_word(status)),
         (Sign.WAITING, figures.waiting, f"to be evicted{f', next in {format_rest(left)}' if left is not None else ''}"),
         (Sign.UNREPAIRABLE, figures.unrepairable, "cannot be repaired"),
     )
@@ -106,7 +112,8 @@ def _facts(status: StatusDocument) -> Iterator[str]:
     ran = f", last cycle {status.last_cycle:%Y-%m-%d %H:%M:%SZ}" if status.last_cycle is not None else ""
     yield f"Policy {status.policy.hash} ({policy_source(status)}){ran}."
     plan = proof_text(status.plan.evictions, status.plan.minimum) if status.plan.evictions else "nothing to evict"
-    yield f"Plan: {plan}; {plural(len(status.in_flight), 'move')} in flight."
+    flight = "in flight" if goes_on(status) else "in flight in the last cycle"
+    yield f"Plan: {plan}; {plural(len(status.in_flight), 'move')} {flight}."
     if status.left_out:
         rows = ", ".join(f"{number} of {name}" for name, number in status.left_out.items())
         yield f"Rows left out, as the status would have been too large to store: {rows}."
@@ -151,11 +158,13 @@ def _newest(moves: Sequence[MoveEntry]) -> Sequence[MoveEntry]:
     return sorted(moves, key=lambda move: (-move.since.timestamp(), move.namespace, move.pod))[:_MOST_MOVES]
 
 
-def _move(move: MoveEntry, now: datetime) -> tuple[str, ...]:
+def _move(move: MoveEntry, now: datetime, *, goes: bool = True) -> tuple[str, ...]:
     workload = f"{move.workload.name} ({move.workload.kind})"
     state = f"{move.state}, overdue: {move.overdue}" if move.overdue else move.state
     age = ago(move.since, now)
-    if move.usual is not None:
+    if not goes:
+        age = describe_unwatched(move.state, move.requested_at or move.since, now)
+    elif move.usual is not None:
         age += f" (usually {format_duration(timedelta(seconds=move.usual.median))} in all)"
     elif move.requested_at is not None and move.state == MoveState.VERIFIED:
         age += f", took {took_text(move.state, move.requested_at, move.since, move.ready_at)}"

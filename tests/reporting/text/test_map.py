@@ -155,9 +155,9 @@ def test_the_map_of_a_repair() -> None:
         "! search | 3/2! >1  #   #   | 3/2! #1  #        | 0/2- +1  +1",
         "! tokens | 2/2      #   #   | 2/2      #4       | 0/2-         +4",
         "x cart   | 3/2! x   #   #   | 3/2! #x  #        | 0/2-",
-        "# pod   > moving now   >1 moves now, step 1   3 waits, step 3   +1 may land here",
-        "x stays above   5/4! holds 5, at most 4   2/4- too few, has room   cord cordoned",
-        "down not ready   3m36 settles in 3m36s",
+        "# pod   > evicted, not replaced yet   >1 moves now, step 1   3 waits, step 3",
+        "+1 may land here   x stays above   5/4! holds 5, at most 4",
+        "2/4- too few, has room   cord cordoned   down not ready   3m36 settles in 3m36s",
     ]
 
 

@@ -21,6 +21,7 @@ from rebalancer.documents.status import (
 )
 from rebalancer.documents.waits import HoldStatus, LikelyDomains, NextMove, RepairWait, Usual
 from rebalancer.reporting.text.status import status_text
+from tests.reporting.text.test_map import repair
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
@@ -118,9 +119,16 @@ def test_times_come_with_their_age() -> None:
 
 def test_nothing_goes_on_where_nobody_leads() -> None:
     """What waited and was held is of the last cycle: no end of it is promised, nothing is next."""
-    text = status_text(structs.replace(STATUS, lease=LeaseStatus(free_since=NOW)), NOW)
+    text = status_text(structs.replace(STATUS, lease=LeaseStatus(free_since=NOW), map=repair()), NOW)
+    assert ">\xa0evicted,\xa0not\xa0watched" in text.replace(" ", "\xa0")
+    assert ">1 was next, step 1" in text
     assert "\nWAITING IN THE LAST CYCLE\n" in text
     assert "\nHOLDS IN THE LAST CYCLE\nzone b since 2026-01-05 08:58:00Z (2m ago): DomainUnsettled: " in text
+    assert "\nIN FLIGHT IN THE LAST CYCLE\n" in text
+    began = "evicted at 2026-01-05 08:58:49Z (1m ago), not watched"
+    assert f"  pending  {began}\n" in text
+    assert "usually 31s in all" not in text
+    assert "moving" not in text
     assert "goes on" not in text
     assert "ends in" not in text
     assert "next in" not in text
