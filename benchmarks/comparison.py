@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
-from benchmarks import peer
+from benchmarks import anti_affinity, peer
+from benchmarks.comparison_page import PAGE, replace_last_section, table
 from rebalancer import __version__
 from tests.closed_loop import ours
 from tests.closed_loop.scenario import Scenario
@@ -22,7 +22,6 @@ from tests.control_plane.build import MissingPart, Versions
 from tests.control_plane.cleaning import Cleaner
 from tests.control_plane.plane import ControlPlane
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "comparison.md"
 COMMAND = "python -m benchmarks.comparison"
 
 SETS: tuple[tuple[str, Sequence[Scenario]], ...] = (
@@ -32,9 +31,6 @@ SETS: tuple[tuple[str, Sequence[Scenario]], ...] = (
     ("Random clusters, zone and hostname constraints together", RANDOM),
     ("Random clusters with a PodDisruptionBudget", BUDGETED),
 )
-
-BAR = r"\|"
-"""A bar within a cell."""
 
 HEADS = (
     "state",
@@ -120,8 +116,7 @@ def page(rows: Mapping[str, Sequence[Row]], *, today: str, seconds: float) -> st
 
 
 def _table(rows: Sequence[Row]) -> str:
-    lines = [list(HEADS), ["---"] * len(HEADS), *(row.cells for row in rows), *([_sum(rows)] if len(rows) > 9 else [])]
-    return "\n".join(f"| {' | '.join(cell.replace('|', BAR) for cell in line)} |" for line in lines)
+    return table(HEADS, [*(row.cells for row in rows), *([_sum(rows)] if len(rows) > 9 else [])])
 
 
 def _short(rows: Sequence[Row]) -> str:
@@ -131,12 +126,12 @@ def _short(rows: Sequence[Row]) -> str:
         "it cannot": [row for row in rows if row.scenario.forced() is None],
     }
     heads = ["states", "least", *(f"{who}: {what}" for who in ("Rebalancer", "descheduler") for what in SUMS)]
-    lines = [heads, ["---"] * len(heads)]
+    lines = []
     for title, found in groups.items():
         least = sum(row.scenario.distance for row in found)
         sums = [*_sums([row.ours.figures for row in found]), *_sums([row.peer.figures for row in found])]
         lines.append([f"{len(found)} where {title}", str(least), *sums])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(heads, lines)
 
 
 SUMS = ("evictions", "429", "again", "Pending", "repaired")
@@ -170,7 +165,7 @@ INTRODUCTION = """\
 
 Rebalancer {ours} and [descheduler](https://github.com/kubernetes-sigs/descheduler) {peer} on the same states of the
 same real control plane: kube-apiserver, kube-controller-manager and kube-scheduler {kubernetes}, KWOK {kwok} in the
-place of kubelets. Everything below was written by
+place of kubelets. Everything below, except the last section, was written by
 
     {command}
 
@@ -202,11 +197,13 @@ def main() -> int:
             for title, scenarios in SETS:
                 rows[title] = measure(plane, scenarios)
                 print(f"{title}\n\n{_table(rows[title])}\n", flush=True)
+            seconds = time.monotonic() - started
+            last = anti_affinity.measure(plane)
     except MissingPart as missing:
         print(missing, file=sys.stderr)
         return 1
     today = datetime.now(UTC).date().isoformat()
-    PAGE.write_text(page(rows, today=today, seconds=time.monotonic() - started), encoding="utf-8")
+    PAGE.write_text(replace_last_section(page(rows, today=today, seconds=seconds), last), encoding="utf-8")
     return 0
 
 

@@ -31,6 +31,9 @@ MOST_CYCLES = 12
 DRY_RUNS = 3
 """What one reports is not what the next one does."""
 
+EVERYWHERE = ""
+"""The name of a policy that acts in all namespaces."""
+
 AT_ONCE = 2
 CYCLE_SECONDS = 120.0
 EVICTED = '"Evicted pod in dry run mode"'
@@ -65,12 +68,12 @@ def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outc
 
 
 def run(
-    plane: ControlPlane, policies: Mapping[str, dict[str, Any]]
+    plane: ControlPlane, policies: Mapping[str, dict[str, Any]], *, dry_runs: int = DRY_RUNS
 ) -> tuple[Sequence[datetime], Mapping[str, Sequence[int]]]:
-    """Run it with one policy for each namespace until it evicts nothing more there, or twelve cycles.
+    """Run it with one policy for each namespace, or EVERYWHERE, until it evicts nothing more there, or twelve cycles.
 
     After every cycle the scheduler has settled before the next begins. Returns when the cycles began, and how many
-    evictions each of three dry runs reported before, by namespace.
+    evictions each dry run reported before, by namespace.
     """
     program = binary()
     plane.api.apply([admin()])
@@ -84,11 +87,11 @@ def run(
             file.write_text(yaml.safe_dump(policies[name]))
             return _cycle(program, file, kubeconfig, *flags)
 
-        dry_runs: dict[str, list[int]] = {name: [] for name in policies}
-        for _ in range(DRY_RUNS):
+        reported: dict[str, list[int]] = {name: [] for name in policies}
+        for _ in range(dry_runs):
             logs = threads.map(lambda name: cycle(name, "--dry-run", "--v=1"), policies)
             for name, log in zip(policies, logs, strict=True):
-                dry_runs[name].append(log.count(EVICTED))
+                reported[name].append(log.count(EVICTED))
         busy = list(policies)
         for _ in range(MOST_CYCLES):
             before = _asked(plane, mark)
@@ -99,7 +102,7 @@ def run(
             busy = [name for name in busy if after[name] > before[name]]
             if not busy:
                 break
-    return cycles, dry_runs
+    return cycles, reported
 
 
 def policy(*namespaces: str, soft: bool = False) -> dict[str, Any]:
@@ -110,10 +113,17 @@ def policy(*namespaces: str, soft: bool = False) -> dict[str, Any]:
     arguments: dict[str, Any] = {"constraints": ["DoNotSchedule", *(["ScheduleAnyway"] if soft else [])]}
     if namespaces:
         arguments["namespaces"] = {"include": list(namespaces)}
+    return one_plugin(PLUGIN, "balance", {PLUGIN: arguments})
+
+
+def one_plugin(plugin: str, point: str, arguments: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return a policy of one plugin at its extension point, with the arguments of that and of other plugins."""
+    # A plugin without arguments of its own, even none, is left out.
+    given: dict[str, dict[str, Any]] = {plugin: {}, **arguments}
     profile = {
-        "name": "spread",
-        "pluginConfig": [{"name": PLUGIN, "args": arguments}],
-        "plugins": {"balance": {"enabled": [PLUGIN]}},
+        "name": "one",
+        "pluginConfig": [{"name": name, "args": args} for name, args in given.items()],
+        "plugins": {point: {"enabled": [plugin]}},
     }
     return {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "profiles": [profile]}
 
@@ -130,8 +140,10 @@ def _cycle(program: Path, policy: Path, kubeconfig: Path, *flags: str) -> str:
 
 
 def _asked(plane: ControlPlane, mark: Any) -> Counter[str]:
-    """Count the evictions asked for so far, refused ones too, by namespace."""
-    return Counter(eviction.namespace for eviction in plane.audit.evictions(user=USER, since=mark))
+    """Count the evictions asked for so far, refused ones too, by namespace, and EVERYWHERE."""
+    asked = Counter(eviction.namespace for eviction in plane.audit.evictions(user=USER, since=mark))
+    asked[EVERYWHERE] = asked.total()
+    return asked
 
 
 def admin() -> dict[str, Any]:

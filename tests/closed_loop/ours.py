@@ -12,6 +12,7 @@ from rebalancer.model.reasons import Reason
 from tests.closed_loop.scenario import Scenario
 from tests.closed_loop.trial import Figures, figures, wait_at_rest
 from tests.cluster.controller import ACCOUNT, USER, Controller, install, policy, rebalancer
+from tests.control_plane.audit import Request
 from tests.control_plane.plane import ControlPlane
 
 ALL_AT_ONCE = {
@@ -43,28 +44,45 @@ class Outcome:
     reason: str
 
 
-def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
-    """Run it on what is laid out, and return what came of each scenario, by name."""
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run until nothing is left to do: the plans before and after it, its cycles and requests for evictions."""
+
+    planned: Mapping[str, Any]
+    left: Mapping[str, Any]
+    cycles: Sequence[datetime]
+    requests: Sequence[Request]
+
+
+def run_once(plane: ControlPlane, policy_text: str) -> Run:
+    """Run it on what is laid out until nothing is left to do."""
     install(plane, "base", "evict")
     before = plane.audit.mark()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        text = policy("Evict", interval="1s", budgets=ALL_AT_ONCE, **_groups(scenarios))
-        controller = Controller(plane, folder, text, "--once")
+    with tempfile.TemporaryDirectory() as folder:
+        controller = Controller(plane, Path(folder), policy_text, "--once")
         planned = _plan(plane, controller.policy_file)
         with controller:
             code = controller.wait(RUN_SECONDS)
             assert code == 0, controller.log_file.read_text()[-4000:]
         wait_at_rest(plane)
-        cycles = [datetime.fromisoformat(line["timestamp"]) for line in controller.log("cycle")]
-        result = figures(plane, scenarios, plane.audit.evictions(user=USER, since=before), cycles)
-        left = _plan(plane, controller.policy_file)
+        return Run(
+            planned=planned,
+            left=_plan(plane, controller.policy_file),
+            cycles=[datetime.fromisoformat(line["timestamp"]) for line in controller.log("cycle")],
+            requests=plane.audit.evictions(user=USER, since=before),
+        )
+
+
+def repair(plane: ControlPlane, scenarios: Sequence[Scenario]) -> dict[str, Outcome]:
+    """Run it on what is laid out, and return what came of each scenario, by name."""
+    run = run_once(plane, policy("Evict", interval="1s", budgets=ALL_AT_ONCE, **_groups(scenarios)))
+    result = figures(plane, scenarios, run.requests, run.cycles)
     return {
         scenario.name: Outcome(
             figures=result[scenario.name],
-            planned=_count(_announced(planned), scenario.name),
-            left=_count(left["evictions"], scenario.name),
-            **_verdict(left, scenario.name),
+            planned=_count(_announced(run.planned), scenario.name),
+            left=_count(run.left["evictions"], scenario.name),
+            **_verdict(run.left, scenario.name),
         )
         for scenario in scenarios
     }

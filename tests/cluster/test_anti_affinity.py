@@ -5,83 +5,43 @@ its own. What is right is a search over all placements, not the planner's word.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
+from tests.closed_loop.apart import Laid
 from tests.closed_loop.ours import ALL_AT_ONCE
-from tests.closed_loop.scenario import LABEL
 from tests.closed_loop.trial import wait_at_rest
 from tests.cluster.controller import USER, Controller, install, policy
-from tests.control_plane.layout import Workload, lay_out, node, replica_set
+from tests.control_plane.layout import lay_out
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.resources import Manifest
-from tests.planning.anti_affinity.drawn import Drawn, draw, draw_preferring
+from tests.planning.anti_affinity.drawn import draw, draw_preferring
 
 CYCLES: Final = 20
 """Cycles in which nothing is evicted any more."""
 
 
-class Laid:
-    """A drawn state in namespaces and on nodes of its own."""
-
-    def __init__(self, drawn: Drawn, name: str) -> None:
-        self.drawn = drawn
-        self.name = name
-
-    def parts(self) -> Iterator[Manifest | Workload]:
-        """Yield its nodes and its workloads."""
-        for name, zone in self.drawn.zones.items():
-            zone_name = f"{self.name}-{zone}" if zone is not None else ""
-            yield node(f"{self.name}-{name}", zone=zone_name, labels={LABEL: self.name})
-        for app in {app: None for app, _ in self.drawn.pods}:
-            yield replica_set(
-                f"{self.name}-{app}",
-                [f"{self.name}-{on}" for of, on in self.drawn.pods if of == app],
-                namespace=self.namespace(app),
-                labels=self.labels(app),
-                nodeSelector={LABEL: self.name},
-                affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [*self.terms(app)]}},
-            )
-
-    def terms(self, app: str) -> Iterator[Manifest]:
-        """Yield the terms that the pods of an app declare."""
-        for term in self.drawn.terms:
-            if term.app == app:
-                places: Manifest = {"namespaceSelector": {}} if term.everywhere else {}
-                yield {"topologyKey": term.key, "labelSelector": {"matchLabels": self.labels(term.to)}, **places}
-
-    def labels(self, app: str) -> dict[str, str]:
-        """Return what marks the pods of an app."""
-        return {"app": f"{self.name}-{app}"}
-
-    def namespace(self, app: str) -> str:
-        """Return where an app lives."""
-        return f"{self.name}-{self.drawn.namespaces[app]}"
-
-    def find_faults(self, evicted: int, placed: Sequence[tuple[str, str]]) -> list[str]:
-        """Return what is not as it should be at the end; `placed` are its pods, by app and node, "" for none."""
-        drawn = self.drawn
-        if any(not on for _, on in placed):
-            return [f"{self.name}: a pod is pending: {placed}"]
-        if any(term.weight for term in drawn.terms):
-            before, after = drawn.weigh(drawn.pods), drawn.weigh(placed)
-            gained = after < before if evicted else after == before
-            return (
-                [] if gained else [f"{self.name}: {evicted} evictions, weight {before} to {after}: {placed}; {drawn}"]
-            )
-        least = drawn.minimum()
-        if least is None:
-            return []
-        is_safe = drawn.can_be_forced(drawn.pods, least)
-        faults = []
-        if evicted != (least if is_safe else 0):
-            faults.append(f"{self.name}: {evicted} evictions, the least are {least}, safe: {is_safe}; {drawn}")
-        if is_safe and drawn.conflicts(placed):
-            faults.append(f"{self.name}: not repaired: {placed}")
-        return faults
+def find_faults(laid: Laid, evicted: int, placed: Sequence[tuple[str, str]]) -> list[str]:
+    """Return what is not as it should be at the end; `placed` are its pods, by app and node, "" for none."""
+    drawn = laid.drawn
+    if any(not on for _, on in placed):
+        return [f"{laid.name}: a pod is pending: {placed}"]
+    if any(term.weight for term in drawn.terms):
+        before, after = drawn.weigh(drawn.pods), drawn.weigh(placed)
+        gained = after < before if evicted else after == before
+        return [] if gained else [f"{laid.name}: {evicted} evictions, weight {before} to {after}: {placed}; {drawn}"]
+    least = drawn.minimum()
+    if least is None:
+        return []
+    is_safe = drawn.can_be_forced(drawn.pods, least)
+    faults = []
+    if evicted != (least if is_safe else 0):
+        faults.append(f"{laid.name}: {evicted} evictions, the least are {least}, safe: {is_safe}; {drawn}")
+    if is_safe and drawn.conflicts(placed):
+        faults.append(f"{laid.name}: not repaired: {placed}")
+    return faults
 
 
 def repair(plane: ControlPlane, folder: Path, laid: Sequence[Laid]) -> list[str]:
@@ -112,21 +72,8 @@ def repair(plane: ControlPlane, folder: Path, laid: Sequence[Laid]) -> list[str]
     wrong = [name for name, value in ends.items() if value and "verified" not in name]
     faults = [f"moves that did not land as predicted: {wrong}"] if wrong else []
     for one in laid:
-        faults += one.find_faults(evicted[one.name], placed(plane, one))
+        faults += find_faults(one, evicted[one.name], one.placed(plane.api))
     return faults
-
-
-def placed(plane: ControlPlane, one: Laid) -> list[tuple[str, str]]:
-    """Return the pods of a state, by app and node."""
-    found: list[tuple[str, str]] = []
-    for namespace in sorted({one.namespace(app) for app in one.drawn.namespaces}):
-        pods: list[dict[str, Any]] = plane.api.list(f"/api/v1/namespaces/{namespace}/pods")
-        found += [
-            (pod["metadata"]["labels"]["app"].rpartition("-")[2], pod["spec"].get("nodeName", "").rpartition("-")[2])
-            for pod in pods
-            if "deletionTimestamp" not in pod["metadata"]
-        ]
-    return found
 
 
 def draw_states(required: range, preferring: range) -> list[Laid]:
