@@ -133,7 +133,9 @@ VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.DOMAIN_RETURNED: "The emptiest domain got nodes, or lost ones back, after the pods were placed.",
     ViolationCause.ROLLOUT: "Pods were placed while pods of another template were still counted.",
     ViolationCause.LABELS_CHANGED: "Labels of running pods or of nodes changed.",
-    ViolationCause.SOFT_CONSTRAINT: "A soft constraint is violated; for a limit, one that would satisfy it.",
+    ViolationCause.SOFT_CONSTRAINT: (
+        "A soft constraint or a preferred term is violated; for a limit, a soft constraint that would satisfy it."
+    ),
     ViolationCause.UNKNOWN: "Neither observed by the controller nor visible in the snapshot.",
 }
 FINDINGS: Final[Mapping[FindingKind, str]] = {

@@ -19,7 +19,7 @@ from rebalancer.admission.standing import Outcome
 from rebalancer.admission.written import NOT_READ, Written
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedGroup, UnsettledDomain
-from rebalancer.assessment.causes import Causes, limit_token
+from rebalancer.assessment.causes import Causes, limit_token, term_token
 from rebalancer.assessment.deadlocks import Deadlock
 from rebalancer.assessment.evicted import EvictedByOthers
 from rebalancer.assessment.limits.result import EvaluatedLimit
@@ -87,6 +87,7 @@ class AntiAffinityViolated(NamedTuple):
     """Pods share a domain although a required term of podAntiAffinity forbids it."""
 
     evaluated: EvaluatedTerm
+    cause: ViolationCause | None
 
 
 class AntiAffinityRecovered(NamedTuple):
@@ -428,7 +429,7 @@ def find_group_changes(
 
 
 def find_anti_affinity_changes(
-    reported: frozenset[str], evaluated: Sequence[EvaluatedTerm]
+    reported: frozenset[str], evaluated: Sequence[EvaluatedTerm], causes: Causes
 ) -> tuple[Sequence[AntiAffinityViolated | AntiAffinityRecovered], frozenset[str]]:
     """Return the terms that became violated or recovered, and the tokens of those now reported as violated.
 
@@ -441,7 +442,8 @@ def find_anti_affinity_changes(
     ended = [token for token in reported if token in known and known[token].state is State.SATISFIED]
     after = reported & known.keys() - {*ended} | {one.token for one in begun}
     recovered = (AntiAffinityRecovered(known[token]) for token in sorted(ended))
-    return [*map(AntiAffinityViolated, begun), *recovered], frozenset(after)
+    violated = (AntiAffinityViolated(one, causes.get(term_token(one))) for one in begun)
+    return [*violated, *recovered], frozenset(after)
 
 
 def find_limit_changes(
@@ -504,7 +506,7 @@ def find_subjects(assessment: Assessment, causes: Causes, tokens: frozenset[str]
         if (token := limit_token(limit)) in tokens:
             found[token] = Subject(limit, causes)
     for term in (*assessment.anti_affinity, *assessment.preferred):
-        if (token := make_token(term.name)) in tokens:
+        if (token := term_token(term)) in tokens:
             found[token] = Subject(term, causes)
     return found
 

@@ -5,14 +5,19 @@ nodes went or came, labels changed, or pods were placed while others that counte
 violation is first seen remains its cause while the violation lasts, unless the snapshot contradicts it: lost nodes of a
 domain that are all back are not what is to be put right, whoever has noted their loss.
 
+A required term of podAntiAffinity is enforced, too, and no pod or node that goes or comes can violate it: labels can,
+or who binds pods without the scheduler, which nobody sees. A preferred term may be violated by anything, as a limit.
+
 A domain that has lost its last node is in no count any more. The memory knows it: of the pods that may use it, its loss
 is the cause of what is violated since, though their replacements are new pods.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import PodController
 from rebalancer.assessment.known_domains import may_use_domain
@@ -23,13 +28,14 @@ from rebalancer.model.moves import ObservedChange, PlanningMemory, ZoneSeen, mak
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import REVISION_LABELS
 from rebalancer.model.reasons import State, ViolationCause
+from rebalancer.scheduling.feasibility import admitted_by_labels
 from rebalancer.scheduling.pod_topology_spread import Counts, DomainCounts, counts
 from rebalancer.scheduling.spread_constraints import constraints_of
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.changes import CHANGE_LIFETIME, domain_subject
 
 Causes = Mapping[str, ViolationCause]
-"""Causes of what is violated, by `constraint_token` and `limit_token`."""
+"""Causes of what is violated, by `constraint_token`, `limit_token` and `term_token`."""
 
 MOST_STORED: Final = 1_000
 """Causes that are stored between cycles; the others are searched again in each cycle."""
@@ -48,8 +54,13 @@ def limit_token(limit: EvaluatedLimit) -> str:
     return make_token(limit.name)
 
 
+def term_token(term: EvaluatedTerm) -> str:
+    """Return a short name of a term of podAntiAffinity, the same in every cycle."""
+    return make_token(term.name)
+
+
 def find_causes(assessment: Assessment, view: View, memory: PlanningMemory) -> Causes:
-    """Find the cause of every violated constraint and limit."""
+    """Find the cause of every violated constraint, limit and term."""
     finder = _CauseFinder(view, memory)
     causes: dict[str, ViolationCause] = {}
     for group in assessment.groups:
@@ -61,6 +72,10 @@ def find_causes(assessment: Assessment, view: View, memory: PlanningMemory) -> C
         if limit.state is not State.SATISFIED:
             token = limit_token(limit)
             causes[token] = finder.limit_cause(token, limit)
+    for term in (*assessment.anti_affinity, *assessment.preferred):
+        if term.violated:
+            token = term_token(term)
+            causes[token] = finder.term_cause(token, term)
     return causes
 
 
@@ -79,6 +94,8 @@ class _CauseFinder:
         lasting = [change for change in memory.changes if not self._is_undone(change)]
         self._changes: dict[str, ViolationCause] = {change.subject: change.cause for change in lasting}
         """The newest change of each subject."""
+        self._relabelled = {change.subject for change in lasting if change.cause is ViolationCause.LABELS_CHANGED}
+        """What had its labels changed, whatever has happened to it since."""
         self._order = {change.subject: (change.at, place) for place, change in enumerate(lasting)}
         self._seen_at = max((zone.last for zone in memory.zones), default=ALWAYS)
         self._gone = [
@@ -100,6 +117,36 @@ class _CauseFinder:
         if cause is ViolationCause.UNKNOWN and self._soft_constraint_violated(limit):
             return ViolationCause.SOFT_CONSTRAINT
         return cause
+
+    def term_cause(self, token: str, term: EvaluatedTerm) -> ViolationCause:
+        if not term.weight:
+            return self._known.get(token) or self._find_relabelling(term)
+        key, counts, members = term.term.topology_key, self._count_participants(term), term.members
+        cause = self._known_cause(token, key, counts, members) or self._find_cause(key, counts, members)
+        return ViolationCause.SOFT_CONSTRAINT if cause is ViolationCause.UNKNOWN else cause
+
+    def _find_relabelling(self, term: EvaluatedTerm) -> ViolationCause:
+        """Return whether labels have made pods conflict that the scheduler has kept apart, else that nobody knows."""
+        subjects = {str(member.reference) for member in term.members}
+        subjects.update(domain_subject(term.term.topology_key, conflict.domain) for conflict in term.conflicts)
+        if not subjects.isdisjoint(self._relabelled) or any(map(_is_relabelled, term.members)):
+            return ViolationCause.LABELS_CHANGED
+        return ViolationCause.UNKNOWN
+
+    def _count_participants(self, term: EvaluatedTerm) -> DomainCounts:
+        """Count the pods that a term concerns, in all domains with a node that its owners' pods select."""
+        nodes, key = self._view.nodes, term.term.topology_key
+        values = nodes.values(key)
+        placed = (pod.node for participants in term.participants for pod in participants.pods if pod.node is not None)
+        filled = Counter(values[node] for node in placed if node in values)
+        samples = (member.sample for member in term.members if member.sample is not None)
+        selected = list(dict.fromkeys(admitted_by_labels(sample.spec.node_affinity, self._view) for sample in samples))
+        admitting = selected[0] if len(selected) == 1 else frozenset[str]().union(*selected)
+
+        def make() -> Mapping[str, frozenset[str]]:
+            return {value: names for value, names in nodes.groups(key).items() if not names.isdisjoint(admitting)}
+
+        return DomainCounts(self._view.memo(("domains that are selected", key, admitting), make), filled)
 
     def _soft_constraint_violated(self, limit: EvaluatedLimit) -> bool:
         """Return whether a soft constraint that would have enforced the limit is violated now."""

@@ -93,7 +93,7 @@ def _find_seen(before: Reported, cycle: Cycle) -> tuple[Iterator[Occurrence], Re
     """Find what has changed in the placement, and return what is reported of it after that."""
     assessment = cycle.assessment
     limits, limits_reported = find_limit_changes(before.limits, assessment.limits, cycle.causes)
-    terms, terms_reported = find_anti_affinity_changes(before.anti_affinity, assessment.anti_affinity)
+    terms, terms_reported = find_anti_affinity_changes(before.anti_affinity, assessment.anti_affinity, cycle.causes)
     pods, deadlocked = find_deadlocked(before.deadlocked, assessment.deadlocks)
     reported = replace(
         before,

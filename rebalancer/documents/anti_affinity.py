@@ -1,16 +1,15 @@
 """The terms of podAntiAffinity in the Report document: who declared one, whom it selects, who conflicts with whom."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
 from rebalancer.assessment.anti_affinity.result import Conflict, EvaluatedTerm
-from rebalancer.assessment.assess import Assessment
+from rebalancer.assessment.causes import term_token
 from rebalancer.documents.bounds import DomainBounds
 from rebalancer.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
-from rebalancer.documents.state_reasons import StateReasons
-from rebalancer.model.moves import Memory, Reference, make_token
-from rebalancer.model.reasons import State
+from rebalancer.documents.state_reasons import StateReason
+from rebalancer.model.reasons import ViolationCause
 
 _MOST: Final = 12
 """Up to this many domains of a term are listed, and workloads of a domain; the rest are counted."""
@@ -51,7 +50,8 @@ class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
     for this term alone. `conflicts` lists the first domains in which pods conflict, `omittedDomains` counts the others.
     `message` has the numbers of a violation, or says why the state is Unknown; `reason` and `obstacle` say why a
     violation is not repaired, null and empty where it is. `since`
-    is from when on it has been seen to be violated, null where nothing is stored about it.
+    is from when on it has been seen to be violated, null where nothing is stored about it. `cause` is what led to a
+    violation, null where there is none.
     """
 
     namespace: Text
@@ -67,6 +67,8 @@ class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
     obstacle: str = ""
     since: datetime | None = None
     weight: Number = 0
+    cause: str | None = None
+    remedy: str = ""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -83,18 +85,10 @@ class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
         return {one.domain: DomainBounds(min=0, max=counts[one.domain] - one.excess) for one in self.conflicts}
 
 
-def report_anti_affinity(
-    assessment: Assessment, states: StateReasons, chosen: Callable[[Reference], bool], memory: Memory
-) -> tuple[ReportedAntiAffinity, ...]:
-    """Return the entries of the terms that concern the chosen workloads, violations first."""
-    evaluated, seen = (*assessment.anti_affinity, *assessment.preferred), dict(memory.seen)
-    rows = (report_term(one, states, seen) for one in evaluated if any(map(chosen, one.concerned)))
-    return tuple(sorted(rows, key=lambda row: row.state == State.SATISFIED))
-
-
-def report_term(one: EvaluatedTerm, states: StateReasons, seen: Mapping[str, datetime]) -> ReportedAntiAffinity:
+def report_term(
+    one: EvaluatedTerm, state: StateReason, seen: Mapping[str, datetime], cause: ViolationCause | None, remedy: str
+) -> ReportedAntiAffinity:
     """Return the entry of one term; `seen` is since when violations have been seen, by token."""
-    state = states.for_term(one)
     return ReportedAntiAffinity(
         namespace=one.namespace,
         workloads=tuple(map(workload_name, one.workloads)),
@@ -108,7 +102,9 @@ def report_term(one: EvaluatedTerm, states: StateReasons, seen: Mapping[str, dat
         reason=state.reason,
         obstacle=state.message,
         weight=one.weight,
-        since=seen.get(make_token(one.name)) if seen and one.violated else None,
+        cause=cause,
+        remedy=remedy,
+        since=seen.get(term_token(one)) if seen and one.violated else None,
     )
 
 

@@ -236,7 +236,8 @@ def _anti_affinity_events(occurrence: AntiAffinityViolated | AntiAffinityRecover
     if isinstance(occurrence, AntiAffinityRecovered):
         reason, what = EventReason.ANTI_AFFINITY_RECOVERED, "no two pods share a domain"
     else:
-        reason, what = EventReason.ANTI_AFFINITY_VIOLATED, _describe_conflicts(evaluated)
+        what = f"{_describe_conflicts(evaluated)}{cause_text(occurrence.cause)}"
+        reason = EventReason.ANTI_AFFINITY_VIOLATED
     note = f"{_name_term(evaluated)}: {what}"
     others = sorted(evaluated.concerned.difference(evaluated.workloads))
     return [_workload_event(reason, note, workload) for workload in (*evaluated.workloads, *others)[:_MOST_OF_A_TERM]]

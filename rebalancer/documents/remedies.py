@@ -23,6 +23,12 @@ _BY_CAUSE: Final[Mapping[ViolationCause, str]] = {
 }
 
 
+_OF_TERMS: Final[Mapping[ViolationCause, str]] = {
+    ViolationCause.LABELS_CHANGED: "Restore the labels of the pods that the term selects, or of their nodes.",
+    ViolationCause.SOFT_CONSTRAINT: "",  # whoever prefers a term does not want it enforced
+}
+"""Remedies that have other words for a term of podAntiAffinity."""
+
 _REVISION_LABEL: Final[Mapping[str, str]] = dict(
     zip(("Deployment", "StatefulSet"), REVISION_LABELS, strict=True),
 )
@@ -87,6 +93,12 @@ def _returned_remedy(violation: Violation) -> str:
         f"{domain_name(violation.topology_key, emptiest[0])} came" if len(emptiest) == 1 else "The emptier domains came"
     )
     return f"{came} back after these pods were placed. Kubernetes does not move running pods; evictions do."
+
+
+def term_remedy(violation: Violation) -> str:
+    """Say what to do about a violated term of podAntiAffinity."""
+    own = _OF_TERMS.get(violation.cause) if violation.cause is not None else None
+    return remedy(violation) if own is None else remedy(violation._replace(cause=None)) or own
 
 
 def limit_remedy(limit: EvaluatedLimit, violation: Violation) -> str:

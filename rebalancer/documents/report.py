@@ -8,13 +8,13 @@ from msgspec import Meta
 
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
-from rebalancer.assessment.causes import Causes, constraint_token, limit_token
+from rebalancer.assessment.causes import Causes, constraint_token, limit_token, term_token
 from rebalancer.assessment.domain_failures import DomainFailure, DomainFailures
 from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.sizes.find import WorkloadSizes
 from rebalancer.assessment.waiting_pods import find_waiting_pods
-from rebalancer.documents.anti_affinity import ReportedAntiAffinity, report_anti_affinity, report_term
+from rebalancer.documents.anti_affinity import ReportedAntiAffinity, report_term
 from rebalancer.documents.bounds import DomainBounds, constraint_bounds, find_room, limit_bounds
 from rebalancer.documents.document import (
     API_VERSION,
@@ -29,7 +29,7 @@ from rebalancer.documents.document import (
 )
 from rebalancer.documents.domain_counts import list_counts
 from rebalancer.documents.map import MapDocument
-from rebalancer.documents.remedies import Violation, find_revision_label, limit_remedy, remedy
+from rebalancer.documents.remedies import Violation, find_revision_label, limit_remedy, remedy, term_remedy
 from rebalancer.documents.state_reasons import StateReason, StateReasons, limit_workloads
 from rebalancer.model.moves import NO_MEMORY, Memory, Reference, make_token
 from rebalancer.model.reasons import FindingKind, State, ViolationCause
@@ -274,7 +274,7 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
         failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
         failure_domains=lost.domains if lost is not None else None,
         map=drawn,
-        anti_affinity=report_anti_affinity(assessment, states, chosen, memory),
+        anti_affinity=_reported_terms(assessment, rules, chosen),
     )
 
 
@@ -292,6 +292,15 @@ def _reported_limits(
 ) -> tuple[ReportedLimit, ...]:
     """Return the entries of the chosen limits, violations first."""
     rows = (rules.limit(limit) for limit in assessment.limits if any(map(chosen, limit_workloads(limit))))
+    return tuple(sorted(rows, key=lambda row: row.state == State.SATISFIED))
+
+
+def _reported_terms(
+    assessment: Assessment, rules: "RuleReporter", chosen: WorkloadFilter
+) -> tuple[ReportedAntiAffinity, ...]:
+    """Return the entries of the terms that concern the chosen workloads, violations first."""
+    evaluated = (*assessment.anti_affinity, *assessment.preferred)
+    rows = (rules.term(term) for term in evaluated if any(map(chosen, term.concerned)))
     return tuple(sorted(rows, key=lambda row: row.state == State.SATISFIED))
 
 
@@ -370,9 +379,9 @@ def _find_budgets(findings: Sequence[Finding]) -> _Budgets:
 
 
 class RuleReporter:
-    """Makes the entries of constraints and limits by one plan, `causes` and `findings`.
+    """Makes the entries of constraints, limits and terms by one plan, `causes` and `findings`.
 
-    `seen` is since when violations have been seen, by the token of a group or limit (`Memory.seen`).
+    `seen` is since when violations have been seen, by the token of a group, limit or term (`Memory.seen`).
     """
 
     def __init__(
@@ -393,8 +402,20 @@ class RuleReporter:
             yield _reported_constraint(group, evaluated, standing, cause, zero, failed, since)
 
     def term(self, term: EvaluatedTerm) -> ReportedAntiAffinity:
-        """Return the entry of a required term of podAntiAffinity."""
-        return report_term(term, self._states, self._seen)
+        """Return the entry of a term of podAntiAffinity."""
+        standing, cause = self._states.for_term(term), self._causes.get(term_token(term))
+        zero, failed = (_budgets_of(term.concerned, known) for known in self._budgets)
+        violation = Violation(
+            reason=standing.reason,
+            cause=cause,
+            topology_key=term.term.topology_key,
+            counts={},
+            evictions=standing.evictions,
+            zero_budgets=zero,
+            failed_budgets=failed,
+            revision_label=find_revision_label(term.concerned),
+        )
+        return report_term(term, standing, self._seen, cause, term_remedy(violation))
 
     def limit(self, limit: EvaluatedLimit) -> ReportedLimit:
         """Return the entry of a limit."""

@@ -13,7 +13,7 @@ from msgspec import structs
 from rebalancer.account.happened import Occurrence, Subject, ViolationBegan, ViolationEnded, find_open, find_workloads
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import EvaluatedGroup
-from rebalancer.assessment.causes import Causes, constraint_token, limit_token
+from rebalancer.assessment.causes import Causes, constraint_token, limit_token, term_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.history.words import cut, join_workloads, workload_text
 from rebalancer.model.history import Entry, EntryKind
@@ -69,7 +69,7 @@ def describe(subject: Subject) -> Violation:
         key = short_key(evaluated.term.topology_key)
         words = f"{evaluated.kind} podAntiAffinity over {key} to {evaluated.selected}"
         what = f"{words}: {evaluated.message}" if evaluated.message else words
-        return _violation(evaluated.namespace, evaluated.workloads, what, ())
+        return _violation(evaluated.namespace, evaluated.workloads, what, [subject.causes.get(term_token(evaluated))])
     return _describe_group(evaluated, subject.causes)
 
 

@@ -934,16 +934,13 @@ def _sayings(row: WorkloadRow) -> Sequence[Saying]:
     """Return why a row is violated and not repaired, each thing once."""
     said = [(row.wait.reason, row.wait.message)] if row.wait is not None else []
     for rule in _broken(row):
-        if isinstance(rule, ReportedAntiAffinity):
-            said += [(rule.reason or "", rule.obstacle)] if row.wait is None else []
-            continue
         name = rule.reason or rule.cause or ""
         said += [(name, _obstacle(rule))] if row.wait is None or rule.state == State.INFEASIBLE else []
         said += [(_remedy_name(rule), rule.remedy)]
     return list(dict.fromkeys(Saying(name, shorten_keys(text)) for name, text in said if text))
 
 
-def _remedy_name(rule: ReportedConstraint | ReportedLimit) -> str:
+def _remedy_name(rule: Rule) -> str:
     """Return by which name a remedy is known: that of the reason only where it is the reason's own."""
     if not rule.reason:
         return rule.cause or ""
@@ -957,7 +954,7 @@ def _reasons(row: WorkloadRow) -> Sequence[str]:
 
 
 def _causes(row: WorkloadRow) -> Sequence[str]:
-    causes = (rule.cause for rule in _broken(row) if not isinstance(rule, ReportedAntiAffinity))
+    causes = (rule.cause for rule in _broken(row))
     return [cause for cause in dict.fromkeys(causes) if cause and cause != ViolationCause.UNKNOWN]
 
 
@@ -965,8 +962,10 @@ def _broken(row: WorkloadRow) -> Iterator[Rule]:
     return filter(_is_broken, _rules(row))
 
 
-def _obstacle(rule: ReportedConstraint | ReportedLimit) -> str:
+def _obstacle(rule: Rule) -> str:
     """Say why a rule is not repaired; a limit that is infeasible by itself says it with its counts."""
+    if isinstance(rule, ReportedAntiAffinity):
+        return rule.obstacle
     if isinstance(rule, ReportedLimit):
         return rule.obstacle or (rule.message if rule.state == State.INFEASIBLE else "")
     return rule.message

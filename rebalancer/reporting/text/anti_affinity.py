@@ -5,7 +5,7 @@ from typing import Final
 
 from rebalancer.documents.anti_affinity import ConflictingPods, ReportedAntiAffinity, ReportedConflict
 from rebalancer.documents.phrases import workload_names
-from rebalancer.model.reasons import State
+from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.model.words import plural, short_key
 from rebalancer.reporting.text.layout import STATE_STYLES, TextLayout, more_text
 
@@ -45,7 +45,10 @@ def _summary(terms: Sequence[ReportedAntiAffinity], kind: str) -> str:
 
 def _note(term: ReportedAntiAffinity) -> str:
     text = f"{term.namespace}/{workload_names(term.workloads)}: {term.state}: {term.message}"
-    return f"{text}. {term.reason}: {term.obstacle}" if term.reason else text
+    text = f"{text}. {term.reason}: {term.obstacle}" if term.reason else text
+    cause = f"Cause: {term.cause}." if term.cause and term.cause != ViolationCause.UNKNOWN else ""
+    more = " ".join(filter(None, (cause, term.remedy)))
+    return f"{text.removesuffix('.')}. {more}" if more else text
 
 
 def _row(term: ReportedAntiAffinity, layout: TextLayout) -> tuple[str, ...]:
