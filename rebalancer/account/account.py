@@ -9,13 +9,14 @@ what is known, the one that ends last says when the repair goes on. Another wait
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
 from rebalancer.account.numbers import PlanNumbers
 from rebalancer.admission.admit import NotProposedYet
+from rebalancer.admission.rights import Rights
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.reasons import Reason
@@ -69,7 +70,8 @@ class Account:
     """What becomes of a plan. `moves` are those of the memory, `common` is what keeps every eviction back, or None.
 
     `numbers` are those of the plan, by component: counted once for a plan, whatever happens to it. `approved` are the
-    components whose evictions go by an approval, by name; None where none is needed.
+    components whose evictions go by an approval, by name; None where none is needed. `rights` is where this account may
+    evict.
     """
 
     plan: Plan
@@ -78,6 +80,7 @@ class Account:
     moves: Sequence[Move]
     common: Refusal | None = None
     approved: Collection[str] | None = None
+    rights: Rights = field(default_factory=Rights)
 
     @cached_property
     def repairs(self) -> Mapping[str, Repair]:
@@ -107,6 +110,10 @@ class Account:
             last = self.common.end.until(said)
             if last is None or last > until:
                 return Wait(self.common, first, last)
+        if until is not None and kept is None:
+            missing = self.rights.find_missing(component.component.namespace)
+            if missing is not None:
+                return Wait(missing, None, None)
         if until is not None and self.approved is not None and kept is None and component.name not in self.approved:
             return Wait(NotProposedYet(), None, None)
         return Wait(refusal, first, until)

@@ -28,7 +28,7 @@ from rebalancer.admission.guards import NO_ANSWERS, GuardLimit, GuardState
 from rebalancer.admission.misplaced import misplaced_replacement
 from rebalancer.admission.opening import OutsideWindow, find_opening
 from rebalancer.admission.pause import Pause
-from rebalancer.admission.rates import Rates
+from rebalancer.admission.rates import Rates, queue
 from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.admission.slow_start import Windows, find_unplaceable, overdue_replacement
 from rebalancer.admission.standing import NO_OUTCOME, Allowance, Circumstances, Outcome, advance, find_coverage
@@ -455,7 +455,9 @@ def admit(
     limits = _Limits(rates, windows, Canaries(memory, context.policy.budgets.canary, unplaceable), guards)
     approvals = _Approvals(plan, snapshot, memory, context, limits)
     fates, proposal, approved_by = approvals.decide(steps, current, whole.standing, allowance)
-    fates = fates.await_last(obstacles.find_own, context.now)
+    fates = queue(fates, rates).await_last(
+        lambda one: filter(None, (*obstacles.find_own(one), rates.find_turn(one))), context.now
+    )
     waits = bool(windows.limited) or guards.state.wanted
     moments = [rates.frees_at, probe_at, *_find_changes(memory, fates, context, waits_for_arrivals=waits)]
     return Admission(

@@ -1,16 +1,17 @@
 """The rates of the policy, counted down as evictions are admitted: by cycle, minute, node and namespace."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moves import Memory, SentRequest, make_place
 from rebalancer.model.reasons import Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_rest, plural
 from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.fates import Fates, Waits
 from rebalancer.planning.scope.budgets import OF_TEAM
 from rebalancer.policy import Policy
 from rebalancer.tracking.moves import is_deferred
@@ -28,13 +29,21 @@ class TooManyInFlight(Refusal):
 
 
 class RateReached(Refusal):
-    """A rate of the policy's budgets is used up; `left` is how long it allows no more, None where it allows none."""
+    """A rate of the policy's budgets is used up; `left` is how long it allows no more, None where it allows none.
+
+    `is_behind`: others wait for it before this eviction, so that nobody knows yet when it allows this one.
+    """
 
     reason = Reason.RATE_LIMITED
-    ends_after = "left"
     budget: str
     allowed: int
     left: timedelta | None = None
+    is_behind: bool = False
+
+    def _end(self) -> End:
+        if self.is_behind:
+            return End(event=f"when budgets.{self.budget} allows one more after those that wait before it")
+        return End(after=self.left)
 
     def __str__(self) -> str:
         return self.timeless if self.left is None else f"{self.timeless}: {format_rest(self.left)} left"
@@ -62,6 +71,8 @@ class Rates:
         self._minute = _Sent(now, RATE_WINDOW, memory.sent)
         self._unexecuted = {move.uid: move.requested_at for move in memory.unexecuted}
         """When evictions that may be requested again were first admitted: the new request takes that one's place."""
+        self._queued: Counter[int] = Counter()
+        """How many evictions wait for each list of times."""
         self.frees_at: datetime | None = None
         """When the first rate that has refused an eviction allows one more, None if none has or none ever does."""
 
@@ -100,10 +111,50 @@ class Rates:
             self._minute.drop(counted, self._unexecuted.get(counted.pod.uid))
             self._in_flight -= counted.pod.uid not in self._unexecuted
 
+    def find_turn(self, eviction: Eviction) -> RateReached | None:
+        """Return when the rates would allow an eviction at the earliest, None where that is now."""
+        return self._find_last(eviction, Counter(), Counter(self._places_taken([eviction])))
+
+    def queue(self, together: Sequence[Eviction]) -> RateReached | None:
+        """Return when the rates allow evictions that go together, after those that were queued before them."""
+        needed = Counter(self._places_taken(together))
+        turns = []
+        for eviction in together:
+            turns.append(self._find_last(eviction, self._queued, needed))
+            self._queued.update(self._places_taken([eviction]))
+        return max((turn for turn in turns if turn is not None), key=_rank, default=None)
+
+    def _places_taken(self, evictions: Iterable[Eviction]) -> Iterator[int]:
+        """Yield the lists of times in which evictions take a place each."""
+        for one in evictions:
+            yield from {id(sent) for sent, *_ in self._rates_of(one) if self._unexecuted.get(one.pod.uid) not in sent}
+
+    def _find_last(
+        self, eviction: Eviction, before: Mapping[int, int], needed: Mapping[int, int]
+    ) -> RateReached | None:
+        turns = (
+            self._find_free(sent, window.span, budget, allowed, before.get(id(sent), 0), needed[id(sent)])
+            for sent, window, allowed, budget in self._rates_of(eviction)
+            if self._unexecuted.get(eviction.pod.uid) not in sent
+        )
+        return max((turn for turn in turns if turn is not None), key=_rank, default=None)
+
+    def _find_free(
+        self, sent: Sequence[datetime], span: timedelta, budget: str, allowed: int, before: int, needed: int
+    ) -> RateReached | None:
+        if allowed < needed:
+            return RateReached(budget, allowed)
+        place = len(sent) - allowed + before
+        if place < 0:
+            return None
+        if place >= len(sent):
+            return RateReached(budget, allowed, is_behind=True)
+        return RateReached(budget, allowed, sorted(sent)[place] + span - self._now)
+
     def _reached(self, eviction: Eviction) -> RateReached | TooManyInFlight | None:
         for sent, window, allowed, budget in self._rates_of(eviction):
             if len(sent) >= allowed and self._unexecuted.get(eviction.pod.uid) not in sent:
-                if not sent:
+                if not sent or allowed < 1:
                     return RateReached(budget, allowed)
                 frees_at = min(sent) + window.span
                 self.frees_at = min(frees_at, self.frees_at or frees_at)
@@ -111,6 +162,42 @@ class Rates:
         if eviction.pod.uid in self._unexecuted or self._in_flight < MOST_IN_FLIGHT:
             return None
         return TooManyInFlight(MOST_IN_FLIGHT)
+
+
+def queue(fates: Fates, rates: Rates) -> Fates:
+    """Say of each eviction that waits for a rate when its turn comes: only the first goes when the rate frees a place.
+
+    Evictions that a step needs at once wait for the last of them, and those after them in their step do, too.
+    """
+    rows = list(fates.rows)
+    order = [(place, fate.refusal) for place, fate in enumerate(rows) if isinstance(fate, Waits)]
+    refused = {place: refusal for place, refusal in order if isinstance(refusal, RateReached) and refusal.left}
+    waiting: dict[str, deque[int]] = {}
+    for place in refused:
+        waiting.setdefault(rows[place].eviction.group, deque()).append(place)
+    gone = Counter(eviction.group for eviction in fates.going)
+    turns: dict[str, RateReached] = {}
+    for place, refusal in refused.items():
+        first = rows[place].eviction
+        of_group = waiting[first.group]
+        if not of_group or of_group[0] != place:  # it goes together with one before it
+            continue
+        number = min(len(of_group), max(1, first.needed - gone[first.group]))
+        together = [of_group.popleft() for _ in range(number)]
+        gone[first.group] += number
+        own = rates.queue([rows[one].eviction for one in together])
+        known = [one for one in (own, turns.get(first.group)) if one is not None]
+        turns[first.group] = turn = max(known or [refusal], key=_rank)
+        for one in together:
+            rows[one] = Waits(rows[one].eviction, turn)
+    return Fates(tuple(rows))
+
+
+def _rank(turn: RateReached) -> tuple[int, timedelta]:
+    """Return a larger rank for what ends later: at a time, after others, never."""
+    if turn.left is not None:
+        return 0, turn.left
+    return (1 if turn.is_behind else 2), timedelta(0)
 
 
 class _Sent:

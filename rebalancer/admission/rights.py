@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from rebalancer.model.facts import Refusal
+from rebalancer.model.facts import End, Refusal
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import EVICT_RIGHT
 from rebalancer.planning.eviction import Eviction
@@ -31,6 +31,10 @@ class Rights:
         """Return whether this account is known to be allowed to evict in a namespace."""
         return self.everywhere or namespace in self.granted
 
+    def find_missing(self, namespace: str) -> "RightMissing | None":
+        """Return that this account is known to lack the right in a namespace, None where it is not."""
+        return RightMissing(namespace, True) if namespace in self.missing else None
+
     def find_refusal(self, step: Iterable[Eviction]) -> "RightMissing | None":
         """Return why a step is not begun, None where the right for all of it is there."""
         namespaces = (eviction.pod.namespace for eviction in step)
@@ -42,9 +46,11 @@ class RightMissing(Refusal):
     """This account may not evict in a namespace, or it is not `known` yet whether it may."""
 
     reason = Reason.FORBIDDEN
-    ends = "when this account may evict in {self.namespace}"
     namespace: str
     known: bool
+
+    def _end(self) -> End:
+        return End(event=f"when this account may evict in {self.namespace}", by_people=self.known)
 
     def __str__(self) -> str:
         if not self.known:

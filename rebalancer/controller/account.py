@@ -22,7 +22,7 @@ def account_inputs(state: LoopState) -> Sequence[object]:
     """Return all that the account of a state is made of: where each is the same object, so is the account."""
     memory, queue = state.memory, state.queue
     since = (memory.moves, memory.refused, state.in_force.pause, state.mode)
-    return state.cycle, *since, queue.overload, queue.forbidden, queue.unsaved
+    return state.cycle, *since, queue.overload, queue.forbidden, queue.unsaved, queue.rights
 
 
 def find_account(state: LoopState, cycle: Cycle) -> Account:
@@ -55,4 +55,5 @@ def find_account(state: LoopState, cycle: Cycle) -> Account:
         moves=state.memory.moves,
         common=common,
         approved=approved.components if approved is not None else None,
+        rights=queue.rights,
     )

@@ -211,6 +211,7 @@ def _find_account(evaluation: Evaluation, status: StatusDocument, moves: Sequenc
         moves=moves,
         common=common,
         approved=approved.components if approved is not None else None,
+        rights=context.rights,
     )
 
 

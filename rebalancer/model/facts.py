@@ -50,7 +50,8 @@ def fact_kinds() -> Mapping[str, type[Fact]]:
 class End(NamedTuple):
     """When a wait ends: `after` a span from when it was said, `at` a moment, or with an `event`, "when …".
 
-    `of_move`: the event is the end of a move, of which it is known how long it usually takes.
+    `of_move`: the event is the end of a move, of which it is known how long it usually takes. `by_people`: only people
+    bring the event about, whenever they do: a moment at which another wait ends says nothing then.
 
     With none of them it does not end by itself. A time is that at which this wait ends: another one may follow.
     """
@@ -59,11 +60,17 @@ class End(NamedTuple):
     at: datetime | None = None
     event: str = ""
     of_move: bool = False
+    by_people: bool = False
 
     @property
     def is_never(self) -> bool:
         """Whether it does not end by itself."""
         return self.after is None and self.at is None and not self.event
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it outlasts what ends at a moment: it does not end by itself, or only by people."""
+        return self.is_never or self.by_people
 
     def until(self, said: datetime | None) -> datetime | None:
         """Return the moment, None where no time can be known; `said` is the time of the snapshot, None if unknown."""
@@ -118,13 +125,13 @@ class Refusal(Fact):
 def find_last(first: Refusal, following: Iterable[Refusal], said: datetime) -> Refusal:
     """Return which of several waits for one thing ends last, as far as it is known when they are `said`.
 
-    One that does not end by itself is the last. Of those that end at a moment it is the latest. An event may come
-    before a moment, or after it: the first one stays, and its moment is the earliest.
+    One that does not end by itself, or only when people act, is the last. Of those that end at a moment it is the
+    latest. An event may come before a moment, or after it: the first one stays, and its moment is the earliest.
     """
     last, until = first, first.end.until(said)
     rest = iter(following)
-    while not last.end.is_never and (one := next(rest, None)) is not None:
+    while not last.end.is_last and (one := next(rest, None)) is not None:
         later = one.end.until(said)
-        if one.end.is_never or (until is not None and later is not None and later > until):
+        if one.end.is_last or (until is not None and later is not None and later > until):
             last, until = one, later
     return last

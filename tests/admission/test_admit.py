@@ -1,10 +1,13 @@
 """What the clock, the mode and the rates let through."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.admission.admit import (
@@ -26,6 +29,7 @@ from rebalancer.admission.memory import MOST_IN_FLIGHT, update_memory
 from rebalancer.admission.opening import OutsideWindow
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rates import RateReached, TooManyInFlight
+from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.admission.slow_start import ReplacementNotCreated
 from rebalancer.assessment.assess import Assessment
 from rebalancer.engine import evaluate
@@ -439,7 +443,8 @@ def test_a_team_sends_fewer_evictions_in_its_namespace_alone() -> None:
     admission = admitted(merge(cluster, {"one": TeamReading(policy=team)}).policy)
     assert sorted(eviction.pod.namespace for eviction in admission.fates.going) == ["one", *["two"] * 4]
     assert {waiting.refusal for waiting in admission.fates.kept} == {
-        RateReached("perNamespace of the team policy", 1, timedelta(minutes=1))
+        RateReached("perNamespace of the team policy", 1, timedelta(minutes=1)),
+        RateReached("perNamespace of the team policy", 1, is_behind=True),
     }
 
 
@@ -544,3 +549,60 @@ def test_a_group_whose_replacement_was_not_placed_as_predicted_backs_off() -> No
     admission = admitted(rules(), record_failure(NO_MEMORY, failed, snapshot.taken_at))
     assert {one.pod.namespace for one in admission.fates.going} == {"two"}
     assert {one.refusal for one in admission.fates.kept} == {BackingOff(1, timedelta(minutes=5))}
+
+
+def play(allowed: int, sent: Sequence[int], waiting: int) -> list[int | None]:
+    """Return after how many seconds each that waits goes, second by second for a minute; None: later."""
+    times, gone = list(sent), list[int | None]()
+    for second in range(61):
+        while len(gone) < waiting and sum(second - 60 < time for time in times) < allowed:
+            times.append(second)
+            gone.append(second)
+    return gone + [None] * (waiting - len(gone))
+
+
+@given(allowed=st.integers(1, 6), ages=st.lists(st.integers(0, 59), max_size=6))
+def test_only_as_many_as_a_rate_frees_are_said_to_go_when_it_does(allowed: int, ages: list[int]) -> None:
+    """Of the others nobody knows when: they go after those."""
+    now = skewed().taken_at
+    sent = tuple(SentRequest(now - timedelta(seconds=age), "", "") for age in sorted(ages, reverse=True))
+    fates = admitted(rules(per_minute=Amount(value=allowed)), Memory(sent=sent)).fates
+    expected = play(allowed, [-age for age in ages], len(fates.rows))
+    ends = [fate.refusal.end for fate in fates.kept]
+    assert [None if end.after is None else end.after.seconds for end in ends] == expected[len(fates.going) :]
+    assert all(end.after is not None or end.event.startswith("when budgets.perMinute allows") for end in ends)
+
+
+def test_what_goes_together_waits_for_the_last_place_that_it_needs() -> None:
+    """And for ever where the rate never allows so many."""
+    snapshot, assessment, made = assess_and_plan(rules())
+    now = snapshot.taken_at
+    ages, needed = (50, 40), 2
+    sent = tuple(SentRequest(now - timedelta(seconds=age), "", "") for age in ages)
+    memory = update_memory(Memory(sent=sent), assessment, {}, made, now)
+    evictions = tuple(
+        structs.replace(one, repair=structs.replace(one.repair, needed=needed)) for one in made.fates.going
+    )
+    for allowed, first in ((2, timedelta(seconds=20)), (1, None)):
+        policy = rules(per_minute=Amount(value=allowed))
+        context = AdmissionContext(policy=policy, mode=Mode.EVICT, now=now)
+        kept = admit(with_evictions(made, evictions), snapshot, memory, context).fates.kept
+        assert [fate.refusal.end.after for fate in kept[:2]] == [first, first]
+        assert {fate.refusal.end.is_never for fate in kept} == {first is None}
+
+
+def test_a_hold_beneath_a_right_that_is_missing_or_a_rate_ends_no_sooner() -> None:
+    """Nothing goes "in 12 s" where somebody has to grant a right first, or a rate is used up for longer."""
+    policy = rules(lasting=12, per_minute=Amount(value=1))
+    (held,) = {fate.refusal for fate in admitted(rules(lasting=12)).fates.kept}
+    assert held.end.after == timedelta(seconds=12)
+    now = skewed().taken_at
+    missing = Rights(everywhere=False, missing={"one": now, "two": now})
+    lacking = admitted(rules(lasting=12), rights=missing)
+    assert {fate.refusal for fate in lacking.fates.kept} == {RightMissing(name, True) for name in ("one", "two")}
+    unasked = admitted(rules(lasting=12), rights=Rights(everywhere=False))
+    assert reasons(unasked) == {Reason.FORBIDDEN}
+    for age, left in ((20, 40), (50, 12)):
+        memory = Memory(sent=(SentRequest(now - timedelta(seconds=age), "", ""),))
+        fates = admitted(policy, memory).fates
+        assert {fate.refusal.end.until(now) for fate in fates.kept} == {now + timedelta(seconds=left)}
