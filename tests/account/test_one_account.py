@@ -15,6 +15,7 @@ from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
 from rebalancer.admission.admit import Overload
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.rights import Rights
 from rebalancer.capacity.evaluated import evaluate_once
 from rebalancer.capacity.gate import CapacityHeld
 from rebalancer.cli.acting import Acting
@@ -30,6 +31,7 @@ from rebalancer.controller.state import (
     LoopState,
     PauseRead,
     ProcessFacts,
+    RightsRead,
     Saved,
 )
 from rebalancer.controller.status import status_document
@@ -114,6 +116,7 @@ class Run:
     spans=st.tuples(st.sampled_from([0, 0, 60]), st.sampled_from([0, 0, 60]), st.sampled_from([0, 0, 60])),
     overdue=st.sampled_from([False, False, True]),
     capacity=st.frozensets(st.integers(0, 3), max_size=2),
+    lacks=st.sampled_from([False, False, True]),
     events=st.lists(
         st.one_of(
             st.sampled_from(ANSWERS),
@@ -132,6 +135,7 @@ def test_no_two_screens_say_different_things(
     spans: tuple[int, int, int],
     overdue: bool,
     capacity: frozenset[int],
+    lacks: bool,
     events: Sequence[EvictionAnswer | Saved | Pause | int | None],
 ) -> None:
     """After a cycle and after each thing that happens: answers, pauses, a memory that is not saved, an approval."""
@@ -148,6 +152,9 @@ def test_no_two_screens_say_different_things(
     policy = policy.model_copy(update={"eligibility": eligibility})
     lost = move("lost", snapshot.taken_at, namespace="default", state=MoveState.EVICTED, uncreated="quota")
     run = Run(snapshot, policy, Memory(moves=(lost,) if overdue else ()))
+    if lacks and mode is not Mode.OBSERVE:
+        missing = {pod.namespace: run.now for pod in snapshot.pods}
+        run.take(RightsRead(rights=Rights(everywhere=False, missing=missing)))
     run.begin(capacity)
     check_ends(run)
     if approves and run.state.memory.proposal is not None:
@@ -259,7 +266,7 @@ def check_waits(state: LoopState) -> None:
     ends = [wait.until for wait in status.waits] + ([status.figures.next_at] if status.figures is not None else [])
     if pause is not None:
         assert all(end is None or (pause.until is not None and end >= pause.until) for end in ends)
-    if state.mode is Mode.OBSERVE:
+    if state.mode is Mode.OBSERVE or state.queue.rights.missing:
         assert not any(ends)
     assert page.overview is not None
     assert state.cycle is not None

@@ -7,6 +7,7 @@ import pytest
 
 from rebalancer.admission.misplaced import ReplacementMisplaced, misplaced_replacement
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.rights import Rights
 from rebalancer.model.losses import DomainLoss, LostNode
 from rebalancer.model.moves import Memory, Move, MoveState, ObservedChange, Reference, StartWindow, Target
 from rebalancer.model.reasons import Reason, ViolationCause
@@ -109,3 +110,12 @@ def test_what_people_have_decided_is_said_first() -> None:
     after = windows(admitted(Memory(moves=(elsewhere(),), windows=grown)))
     assert "team-0" not in after or after["team-0"][0] < 9
     assert after["team-1"][0] == 9
+
+
+def test_beneath_a_missing_right_it_ends_no_sooner() -> None:
+    """In ten minutes nothing goes on where somebody has to grant a right first; before that is known, it may."""
+    for missing, reason in (({"team-0": NOW}, Reason.FORBIDDEN), ({}, Reason.BACK_OFF)):
+        rights = Rights(everywhere=False, granted=frozenset({"team-1", "team-2"}), missing=missing)
+        admission = admitted(Memory(moves=(elsewhere(),)), rights=rights)
+        kept = [fate for fate in admission.fates.kept if fate.eviction.pod.namespace == "team-0"]
+        assert {fate.reason for fate in kept} == {reason}
