@@ -140,6 +140,12 @@ class Account:
         return min((end for end in ends if end is not None), default=None)
 
     @property
+    def may_go_sooner(self) -> bool:
+        """Whether a repair may go on before `next_at`: one does, or waits for an event of which no time is known."""
+        waits = (repair.wait for repair in self.repairs.values() if repair.needed)
+        return any(wait is None or (wait.until is None and not wait.refusal.end.is_never) for wait in waits)
+
+    @property
     def blocked(self) -> int:
         """The evictions that would be needed for what cannot be repaired now."""
         return sum(repair.numbers.blocked for repair in self.repairs.values())

@@ -176,5 +176,9 @@ def _mark(document: PageDocument, follows: FollowedStatus) -> PageDocument:
     overview, stored = document.overview, document.status.figures
     if overview is None:
         return document
-    figures = structs.replace(overview.figures, next_at=stored.next_at if stored is not None else None)
+    figures = structs.replace(
+        overview.figures,
+        next_at=stored.next_at if stored is not None else None,
+        may_go_sooner=stored is not None and stored.may_go_sooner,
+    )
     return structs.replace(document, overview=structs.replace(overview, figures=figures))

@@ -83,8 +83,9 @@ class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
 class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     """The numbers of a cycle: rows with rules and those that are violated; evictions that move, wait, cannot be made.
 
-    `nextAt` is the first moment at which a wait ends, null where no such time is known. `violatedAntiAffinity` counts
-    required podAntiAffinity terms.
+    `nextAt` is the first moment at which a wait ends, null where no such time is known; `mayGoSooner`: another repair may
+    go on before it, with an event of which no time is known. `violatedAntiAffinity` counts required podAntiAffinity
+    terms.
     """
 
     workloads: Number
@@ -99,6 +100,7 @@ class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     unrepairable: Number
     blocked: Number
     violated_anti_affinity: Number = 0
+    may_go_sooner: bool = False
 
 
 class FacetEntry(CamelCaseStruct, frozen=True, kw_only=True):
@@ -247,6 +249,7 @@ class Overview:
             moving=account.moving.total(),
             waiting=account.waiting,
             next_at=account.next_at,
+            may_go_sooner=account.may_go_sooner,
             unrepairable=len(self.find_stuck(account.moving.keys())),
             blocked=account.blocked,
             violated_anti_affinity=sum(one.violated for one in self._assessment.anti_affinity),

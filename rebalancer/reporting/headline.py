@@ -122,10 +122,10 @@ def _repair(status: StatusDocument, figures: Figures, now: datetime) -> Headline
         number = plural(approval.total, "eviction") + _later_steps(approval)
         return Headline(Sign.WAITING, f"A plan of {number} waits for approval until {expires}")
     following = ""
-    if figures.next_at is not None:
-        left = figures.next_at - now
-        soonest = f", the next eviction is in {format_rest(left)} at the earliest"
-        following = soonest if left.total_seconds() > 0 else ""
+    if figures.next_at is not None and figures.next_at > now:
+        left = format_rest(figures.next_at - now)
+        soonest = f"the next eviction is in {left} at the earliest"
+        following = f", a wait ends in {left}" if figures.may_go_sooner else f", {soonest}"
     if figures.moving:
         verb = "is" if figures.moving == 1 else "are"
         return Headline(Sign.MOVING, f"Repairing: {plural(figures.moving, 'pod')} {verb} moving{following}")
@@ -138,6 +138,11 @@ def _repair(status: StatusDocument, figures: Figures, now: datetime) -> Headline
         )
     verb = "waits" if figures.waiting == 1 else "wait"
     return Headline(Sign.WAITING, f"{plural(figures.waiting, 'eviction')} {verb}{following}")
+
+
+def next_word(figures: Figures) -> str:
+    """Say what is at the moment that the figures have: the next eviction, or just a wait's end where one may go sooner."""
+    return "a wait ends" if figures.may_go_sooner else "next"
 
 
 def _rest(figures: Figures) -> Headline:

@@ -39,6 +39,7 @@ from rebalancer.documents.document import to_json
 from rebalancer.documents.history import history_entry
 from rebalancer.documents.overview import VIOLATIONS, RowState
 from rebalancer.documents.page import PageDocument
+from rebalancer.documents.status import StatusDocument
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, MoveState, Reference
 from rebalancer.model.reasons import Reason, State
@@ -48,6 +49,7 @@ from rebalancer.planning.fates import Fates, Never, UnderWay, Waits
 from rebalancer.policy import Mode, Policy
 from rebalancer.policy.sections import Nodes
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult
+from rebalancer.reporting.headline import headlines
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import ZONE, SimulatedCluster
@@ -270,6 +272,7 @@ def check_waits(state: LoopState) -> None:
         assert not any(ends)
     assert page.overview is not None
     assert state.cycle is not None
+    check_next(state, status)
     repairs = find_account(state, state.cycle).repairs.values()
     under_way = {one for repair in repairs if repair.under_way for one in repair.component.workloads}
     said = {(wait.namespace, wait.workloads): wait for wait in status.waits}
@@ -280,6 +283,19 @@ def check_waits(state: LoopState) -> None:
         if row.state is RowState.WAITING and row.wait is None:
             named = {Reference(row.namespace, one.kind, one.name) for one in row.workloads}
             assert row.needed or not named or named & under_way, "it goes now, or another's pod moves for it"
+
+
+def check_next(state: LoopState, status: StatusDocument) -> None:
+    """Say when the next eviction is only where no repair goes on, or may go on with an event, before it."""
+    assert state.cycle is not None
+    if status.figures is None or status.figures.next_at is None or status.figures.may_go_sooner:
+        return
+    for repair in find_account(state, state.cycle).repairs.values():
+        if repair.needed:
+            assert repair.wait is not None
+            assert repair.wait.until is not None or not repair.wait.refusal.end.event
+    headings = [one.text for one in headlines(status, status.figures, state.cycle.context.now)]
+    assert not any("a wait ends" in heading for heading in headings)
 
 
 def check_ends(run: Run) -> None:

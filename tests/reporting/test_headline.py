@@ -72,6 +72,12 @@ UNSAVED = HoldStatus(
             Sign.WAITING,
             "6 evictions wait, the next eviction is in 40s at the earliest",
         ),
+        (
+            {},
+            structs.replace(BUSY, may_go_sooner=True),
+            Sign.MOVING,
+            "Repairing: 1 pod is moving, a wait ends in 40s",
+        ),
         ({}, structs.replace(BUSY, moving=0, waiting=1, next_at=NOW), Sign.WAITING, "1 eviction waits"),
         (
             {"mode": "Observe"},

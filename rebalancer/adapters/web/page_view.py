@@ -394,7 +394,8 @@ class PageView:
         constraints = f"{figures.violated_constraints} of {plural(figures.constraints, 'constraint')}"
         limits = f"{figures.violated_limits} of {plural(figures.limits, 'limit')}"
         next_at = figures.next_at if self._goes_on else None
-        following = f"the next {from_now(next_at, self._now)}" if next_at is not None else ""
+        what = "a wait ends" if figures.may_go_sooner else "the next"
+        following = f"{what} {from_now(next_at, self._now)}" if next_at is not None else ""
         moving = self._page.status.in_flight
         first = self._describe_moving(moving[0]) if moving else ""
         blocked = plural(figures.blocked, "eviction")

@@ -25,6 +25,7 @@ from rebalancer.reporting.headline import (
     approval_title,
     headlines,
     hold_sentence,
+    next_word,
     wait_sentence,
 )
 from rebalancer.reporting.standing import standing_sentences, standing_title
@@ -94,11 +95,11 @@ def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Itera
         mark = f"{layout.paint(*_SIGNS[sign])} " if sign in _SIGNS else ""
         yield from layout.wrap(f"{mark}{text}")
     comes = figures.next_at is not None and figures.next_at > now and goes_on(status)
-    left = figures.next_at - now if comes and figures.next_at is not None else None
+    comes_in = f", {next_word(figures)} in {format_rest(figures.next_at - now)}" if comes and figures.next_at else ""
     parts = (
         (Sign.VIOLATED, figures.violated, f"of {plural(figures.workloads, 'workload')} violated"),
         (Sign.MOVING, figures.moving, moving_word(status)),
-        (Sign.WAITING, figures.waiting, f"to be evicted{f', next in {format_rest(left)}' if left is not None else ''}"),
+        (Sign.WAITING, figures.waiting, f"to be evicted{comes_in}"),
         (Sign.UNREPAIRABLE, figures.unrepairable, "cannot be repaired"),
     )
     shown = (
