@@ -1,0 +1,1 @@
+"""What is left of each service when a failure domain is lost."""

@@ -1,0 +1,163 @@
+"""The loss of some nodes: what runs on, and what has to find a node again, of all owners at once.
+
+A loss has two phases. While the nodes are *silent*, their Node objects stay, tainted, and so do their domains; their
+pods are terminating, ReplicaSets replace them, StatefulSets do not. When they are *gone*, the Node objects are deleted,
+their domains with them, and StatefulSets replace their pods, too. Neither happens at one moment: pods and nodes go one
+by one, and pods that wait are placed meanwhile.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from rebalancer.assessment.controllers import PodController, controllers_without_pods, members
+from rebalancer.creation.replacement import REPLACING_KINDS
+from rebalancer.model.facts import Fact
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import Pod
+from rebalancer.model.workloads import Workload
+from rebalancer.scheduling.unpredictable import Unpredictable
+from rebalancer.scheduling.view import View
+
+NODE_OWNERS: Final = frozenset({"DaemonSet", "Node"})
+
+
+class ReplacedByAnother(Fact):
+    """Another controller than Kubernetes' own creates the pods: whether it replaces lost ones is its own affair."""
+
+    owner: str
+
+    def __str__(self) -> str:
+        return f"whether {self.owner} replaces pods that are lost only its own controller knows"
+
+
+class CreatedInOrder(Fact):
+    """A StatefulSet lacks pods while others are terminating: whether it creates them depends on their order."""
+
+    owner: str
+
+    def __str__(self) -> str:
+        return f"{self.owner} lacks pods, and may wait with these for those that are terminating"
+
+
+class Phase(StrEnum):
+    """How far the loss of nodes has come."""
+
+    SILENT = "silent"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """The pods of one owner in a loss.
+
+    `sample` is what replaces them, or why that is not known. `wanted` are its replicas; `now` are Ready on other nodes,
+    and `bound` on these at all; `lost` run on the lost ones. `pending` are to be placed in this phase, of which
+    `waiting` would be without the loss. Pods of nobody and of Jobs have no `workload`: they compete, and nobody asks
+    how many of them are left.
+    """
+
+    workload: Reference | None
+    sample: Pod
+    unknown: Fact | None
+    wanted: int
+    now: int
+    bound: int
+    lost: tuple[Pod, ...]
+    pending: int
+    waiting: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """The loss of nodes in one phase: `before` is the state now, `after` that in which all lost pods are gone."""
+
+    phase: Phase
+    nodes: frozenset[str]
+    before: View
+    after: View
+    services: tuple[Service, ...]
+
+
+def lose(view: View, nodes: frozenset[str], phase: Phase) -> Loss:
+    """Return what is left when these nodes are silent, or gone."""
+    after = view.with_unreachable(nodes) if phase is Phase.SILENT else view.without_nodes(nodes)
+    return Loss(phase=phase, nodes=nodes, before=view, after=after, services=tuple(_find_services(view, nodes, phase)))
+
+
+def _find_services(view: View, nodes: Collection[str], phase: Phase) -> Iterator[Service]:
+    served = set[str]()
+    for member in (*members(view), *controllers_without_pods(view)):
+        owner = member.owner
+        if owner is not None and (owner.kind in REPLACING_KINDS or owner.is_foreign):
+            served.add(owner.uid)
+            yield _make_service(member, owner, nodes, phase, view.snapshot.taken_at)
+    yield from _find_competitors(view, nodes, served)
+
+
+def _make_service(
+    member: PodController, owner: Workload, nodes: Collection[str], phase: Phase, now: datetime
+) -> Service:
+    lost = tuple(pod for pod in member.pods if pod.node in nodes)
+    outside = [pod for pod in member.pods if pod.node is not None and pod.node not in nodes]
+    missing = max(0, owner.replicas - len(outside))
+    waiting = max(0, missing - len(lost))
+    keeps = owner.kind == "StatefulSet" or owner.keeps_pods
+    replaced = 0 if phase is Phase.SILENT and keeps else len(lost)
+    sample, unknown = _find_sample(member, owner, now)
+    if unknown is None and owner.is_foreign:
+        unknown = ReplacedByAnother(str(owner))
+    if unknown is None and phase is Phase.SILENT and keeps and waiting:
+        unknown = CreatedInOrder(str(owner))
+    return Service(
+        workload=member.reference,
+        sample=sample,
+        unknown=unknown,
+        wanted=owner.replicas,
+        now=sum(pod.ready for pod in outside),
+        bound=len(outside),
+        lost=lost,
+        pending=min(missing, waiting + replaced),
+        waiting=waiting,
+    )
+
+
+def _find_sample(member: PodController, owner: Workload, now: datetime) -> tuple[Pod, Fact | None]:
+    """Return what is known of an owner's next pod, and why that is not all."""
+    if not isinstance(member.next_pod, Unpredictable):
+        return member.next_pod, None
+    if member.pods:
+        return member.pods[0], member.next_pod
+    assert owner.template is not None, "an owner without pods is known by its template"
+    spec, labels = owner.template.spec, owner.template.labels
+    made = Pod(
+        namespace=owner.namespace,
+        name=f"{owner.name}-",
+        uid=f"{owner.uid}+",
+        labels=labels,
+        spec=spec,
+        created=now,
+        requests=spec.requests,
+    )
+    return made, member.next_pod
+
+
+def _find_competitors(view: View, nodes: Collection[str], served: Collection[str]) -> Iterator[Service]:
+    """Yield the pods that nobody asks for, each by itself: those that wait, and lost ones that a Job makes anew."""
+    lost = [pod for node in sorted(nodes) for pod in view.pods_on(node) if not (pod.mirror or pod.finished)]
+    again = [pod for pod in lost if pod.owner is not None and pod.owner.kind not in NODE_OWNERS]
+    for pod in (*view.snapshot.unplaced, *again):
+        if pod.owner is None or pod.owner.uid not in served:
+            yield Service(
+                workload=None,
+                sample=pod,
+                unknown=None,
+                wanted=0,
+                now=0,
+                bound=0,
+                lost=() if pod.waiting else (pod,),
+                pending=1,
+                waiting=int(pod.waiting),
+            )
