@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from rebalancer.account.numbers import PlanNumbers
-from rebalancer.admission.admit import NotProposedYet
+from rebalancer.admission.admit import NotProposedYet, await_approval_then
 from rebalancer.admission.rights import Rights
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, Reference
@@ -106,16 +106,19 @@ class Account:
             return None
         said, first = self.plan.made_at, kept.eviction if kept is not None else None
         until = refusal.end.until(said)
+        unapproved = self.approved is not None and kept is None and component.name not in self.approved
         if self.common is not None and until is not None:
             last = self.common.end.until(said)
             if last is None or last > until:
-                return Wait(self.common, first, last)
+                common = await_approval_then(self.common, said) if unapproved else self.common
+                return Wait(common, first, common.end.until(said))
         if until is not None and kept is None:
             missing = self.rights.find_missing(component.component.namespace)
             if missing is not None:
-                return Wait(missing, None, None)
-        if until is not None and self.approved is not None and kept is None and component.name not in self.approved:
-            return Wait(NotProposedYet(), None, None)
+                refusal, until = missing, None
+        if unapproved:
+            refusal = NotProposedYet() if until is not None else await_approval_then(refusal, said)
+            until = None
         return Wait(refusal, first, until)
 
     @cached_property

@@ -114,7 +114,7 @@ class NotProposed(Refusal):
     """The eviction is not part of the plan with this hash, which is proposed or carried out first."""
 
     reason = Reason.AWAITING_APPROVAL
-    ends = "when plan {self.plan} has ended"
+    ends = "when plan {self.plan} has ended, and it is proposed and somebody approves it"
     plan: str
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ class BeyondApproval(Refusal):
     """The standing approval of this plan covers the evictions before it in its step, and not this one."""
 
     reason = Reason.AWAITING_APPROVAL
-    ends = "when the evictions before it have taken effect, and it is proposed"
+    ends = "when the evictions before it have taken effect, and it is proposed and somebody approves it"
     plan: str
     left: int
 
@@ -145,6 +145,28 @@ class ApprovalUnread(Refusal):
 
     def __str__(self) -> str:
         return f"whether the approval of plan {self.plan} still holds is not known before it has been read"
+
+
+class ThenApproval(Refusal):
+    """A wait after which nothing goes on by itself: in mode Approve nobody has approved the eviction.
+
+    `named`, `message` and `event` are the reason, the sentence and the end of the wait.
+    """
+
+    named: Reason
+    message: str
+    event: str
+
+    @property
+    def reason(self) -> Reason:
+        """The reason of the wait."""
+        return self.named
+
+    def _end(self) -> End:
+        return End(event=f"{self.event}, and somebody approves it")
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class Stale(Refusal):
@@ -738,7 +760,22 @@ def outlast_waits(fates: Fates, common: Refusal | None, approved: Approved | Non
     def find_later(eviction: Eviction) -> Refusal | None:
         return common or (approved.then(eviction) if approved is not None else None)
 
-    return fates.outlast(find_later, said)
+    outlasted = fates.outlast(find_later, said)
+    if approved is None:
+        return outlasted
+    return outlasted.replace(
+        lambda wait: await_approval_then(wait.refusal, said) if approved.then(wait.eviction) is not None else None
+    )
+
+
+def await_approval_then(refusal: Refusal, said: datetime) -> Refusal:
+    """Return a wait that ends with an approval, too; one that has such an end, or none at all, as it is."""
+    until, event = refusal.end.until(said), refusal.end.event
+    if until is not None:
+        event = f"when it is {until:%Y-%m-%d %H:%M:%SZ}"
+    if refusal.reason is Reason.AWAITING_APPROVAL or not event:
+        return refusal
+    return ThenApproval(refusal.reason, refusal.timeless, event)
 
 
 def find_common_obstacle(context: AdmissionContext) -> Refusal | None:

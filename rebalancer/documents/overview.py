@@ -83,7 +83,7 @@ class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
 class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     """The numbers of a cycle: rows with rules and those that are violated; evictions that move, wait, cannot be made.
 
-    `nextAt` is the first moment at which a wait ends, null where no such time is known; `mayGoSooner`: another repair may
+    `nextAt` is the first moment at which a wait ends, null where no such time is known; `mayGoSooner`: another repair
     go on before it, with an event of which no time is known. `violatedAntiAffinity` counts required podAntiAffinity
     terms.
     """

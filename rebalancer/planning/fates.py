@@ -112,6 +112,15 @@ class Fates(Struct, frozen=True, dict=True):
                     rows[place] = Waits(fate.eviction, later)
         return Fates(tuple(rows))
 
+    def replace(self, find_refusal: Callable[[Waits], Refusal | None]) -> "Fates":
+        """Let those that wait do so for what this returns of them, None: as before."""
+        rows = list(self.rows)
+        for place, fate in enumerate(rows):
+            if isinstance(fate, Waits) and not isinstance(fate, Never):
+                refusal = find_refusal(fate)
+                rows[place] = Waits(fate.eviction, refusal) if refusal is not None else fate
+        return Fates(tuple(rows))
+
     def await_last(self, find_following: Callable[[Eviction], Iterable[Refusal]], said: datetime) -> "Fates":
         """Let those that wait do so for what of this and of their own waits ends last; `said` is when that was."""
         return Fates(

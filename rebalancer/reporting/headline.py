@@ -141,7 +141,7 @@ def _repair(status: StatusDocument, figures: Figures, now: datetime) -> Headline
 
 
 def next_word(figures: Figures) -> str:
-    """Say what is at the moment that the figures have: the next eviction, or just a wait's end where one may go sooner."""
+    """Say what is next at the figures' moment: an eviction, or just the end of a wait, where one may go sooner."""
     return "a wait ends" if figures.may_go_sooner else "next"
 
 

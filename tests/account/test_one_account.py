@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.account.numbers import plan_numbers
+from rebalancer.account.account import Account
+from rebalancer.account.numbers import group_numbers, plan_numbers
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
-from rebalancer.admission.admit import Overload
+from rebalancer.admission.admit import NotLasting, Overload, Paused
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.rates import TooManyInFlight
 from rebalancer.admission.rights import Rights
 from rebalancer.capacity.evaluated import evaluate_once
 from rebalancer.capacity.gate import CapacityHeld
@@ -53,6 +55,7 @@ from rebalancer.reporting.headline import headlines
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import ZONE, SimulatedCluster
+from tests.admission.test_admit import assess_and_plan, rules
 from tests.build import a_cluster, a_policy, a_state
 from tests.controller.cycles import cycle_of
 from tests.controller.simulated import Simulation, eager
@@ -228,11 +231,12 @@ def check_numbers(state: LoopState, now: datetime) -> None:
     assert all(number <= pods + len(cycle.snapshot.workloads) for number in status.refusals.values())
     text = status_text(status, now)
     words = text.replace("\xa0", " ").replace("\n", " ")
-    said = re.search(r"(\d+) to be evicted(, next in \S+)?", words)
+    said = re.search(r"(\d+) to be evicted(, (?:next|a wait ends) in \S+)?", words)
     assert said is not None
     assert int(said[1]) == figures.waiting
     comes = figures.next_at is not None and figures.next_at > now
-    assert (said[2] or "") == (f", next in {format_rest(figures.next_at - now)}" if comes and figures.next_at else "")
+    word = "a wait ends" if figures.may_go_sooner else "next"
+    assert (said[2] or "") == (f", {word} in {format_rest(figures.next_at - now)}" if comes and figures.next_at else "")
     assert not comes or figures.waiting, "what is next where nothing is to be evicted?"
     check_attention(page_of(state, selection=VIOLATIONS), now)
     SHOWN[:] = [(page, now)]
@@ -273,6 +277,11 @@ def check_waits(state: LoopState) -> None:
     assert page.overview is not None
     assert state.cycle is not None
     check_next(state, status)
+    proposal, standing = state.memory.proposal, state.memory.standing
+    if state.mode is Mode.APPROVE and not standing and (proposal is None or not proposal.approved):
+        for wait in status.waits:
+            assert wait.until is None
+            assert not wait.ends_with or "approve" in wait.ends_with, "nobody has approved it"
     repairs = find_account(state, state.cycle).repairs.values()
     under_way = {one for repair in repairs if repair.under_way for one in repair.component.workloads}
     said = {(wait.namespace, wait.workloads): wait for wait in status.waits}
@@ -449,3 +458,15 @@ def test_a_constraint_of_which_nothing_was_counted_is_unknown_everywhere() -> No
     (constraint,) = cycle_report(cycle).constraints
     ((labels, value),) = rows_of(state_of(cycle), "rebalancer_constraint_state").items()
     assert (labels[-1], value, constraint.state) == ("Unknown", 1, "Unknown")
+
+
+def test_where_a_repair_may_go_on_with_an_event_nobody_knows_when_the_next_eviction_is() -> None:
+    """Also where one goes on; what does not end by itself comes before nothing."""
+    _, _, plan = assess_and_plan(rules())
+    lasting = NotLasting(timedelta(), "spread.for", timedelta(minutes=1))
+    for other, is_sooner in ((lasting, False), (TooManyInFlight(1), True), (Paused("for good"), False), (None, True)):
+        waits = {"one": lasting, "two": other}
+        fates = plan.fates.hold(lambda eviction, waits=waits: waits[eviction.pod.namespace])  # type: ignore[misc]
+        account = Account(plan=plan, numbers=group_numbers(plan), fates=fates, moves=())
+        assert account.next_at == plan.made_at + timedelta(minutes=1)
+        assert account.may_go_sooner is is_sooner

@@ -17,14 +17,17 @@ from rebalancer.admission.admit import (
     Approved,
     AwaitsApproval,
     BeyondApproval,
+    NotProposed,
     NotProposedYet,
     Paused,
+    ThenApproval,
     admit,
     find_approved,
     outlast_waits,
 )
 from rebalancer.admission.approval import propose
 from rebalancer.admission.memory import update_memory
+from rebalancer.admission.rates import TooManyInFlight
 from rebalancer.admission.standing import (
     MOST_CONSUMED,
     MOST_COVERED,
@@ -800,10 +803,30 @@ def test_what_waits_goes_on_when_the_last_of_all_waits_is_over() -> None:
         (row,) = outlast_waits(Fates((wait,)), common, known, NOW).rows
         return row
 
-    assert outlasted(later, nobody) == Waits(first, later)
+    assert outlasted(later, None) == outlasted(later, covered) == Waits(first, later)
+    paused = ThenApproval(Reason.PAUSED, "another one", "when it is 2026-01-01 00:09:00Z")
+    assert outlasted(later, nobody) == Waits(first, paused)
     assert outlasted(None, nobody) == Waits(first, NotProposedYet())
     for known in (covered, None):
         assert outlasted(None, known) == wait
+
+
+@pytest.mark.parametrize(
+    ("refusal", "event"),
+    [
+        (TooManyInFlight(9), "when a move in flight has ended, and somebody approves it"),
+        (NotProposed("1f"), "when plan 1f has ended, and it is proposed and somebody approves it"),
+        (Paused("an incident"), ""),
+    ],
+)
+def test_what_nobody_has_approved_does_not_go_on_with_an_event(refusal: Refusal, event: str) -> None:
+    """It is proposed then; what does not end by itself still does not, and what is approved goes on with the event."""
+    first = PLAN.fates.evictions[0]
+    wait = Waits(first, refusal)
+    (row,) = outlast_waits(Fates((wait, Goes(first))), None, Approved((), ()), NOW).kept
+    assert (row.reason, str(row.refusal), row.refusal.end.event) == (refusal.reason, str(refusal), event)
+    for known in (Approved((), {first.pod.uid}), None):
+        assert outlast_waits(Fates((wait,)), None, known, NOW).kept == (wait,)
 
 
 def approved(memory: Memory) -> Approved:
