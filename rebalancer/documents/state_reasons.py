@@ -6,6 +6,7 @@ from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.documents.phrases import component_text
+from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import Reason, State
 from rebalancer.planning.anti_affinity.unplanned import NobodyRecreates, NotModelledApart, TermNotActedOn
@@ -31,6 +32,12 @@ class StateReasons:
 
     def __init__(self, plan: Plan, relaxations: Relaxations = NO_RELAXATIONS) -> None:
         self._relaxations = relaxations
+        going = {eviction.group for eviction in plan.fates.let_go}
+        self._held: dict[str, Refusal] = {}
+        """Why no eviction goes of a repair that has some, by the name of its component."""
+        for kept in plan.fates.kept:
+            if kept.eviction.group not in going:
+                self._held.setdefault(kept.eviction.group, kept.refusal)
         self._groups = {group.spread.name: planned for planned in plan.components for group in planned.groups}
         self._limits = {limit.name: planned for planned in plan.components for limit in planned.limits}
         self._terms = {term.name: planned for planned in plan.components for term in planned.component.terms}
@@ -69,6 +76,9 @@ class StateReasons:
     def _state_reason(self, planned: ComponentPlan | None, otherwise: State) -> StateReason:
         if planned is None:
             return StateReason(otherwise)
+        held = self._held.get(planned.name)
+        if planned.refusal is None and held is not None:
+            return StateReason(planned.state, held.reason, held.timeless, planned.evictions)
         message = component_text(planned, self._relaxations)
         return StateReason(planned.state, planned.reason, message, planned.evictions)
 

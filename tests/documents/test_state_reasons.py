@@ -8,15 +8,20 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.admission.admit import Paused
+from rebalancer.admission.rights import RightMissing
 from rebalancer.controller.cycle import Cycle
 from rebalancer.documents.phrases import component_text
-from rebalancer.documents.report import ReportDocument, ReportedLimit
+from rebalancer.documents.report import ReportDocument, ReportedLimit, report_document
+from rebalancer.model.facts import Refusal
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy
 from rebalancer.reporting.text.report import report_text
 from rebalancer.simulator import HOSTNAME, ZONE
+from tests.admission.test_admit import assess_and_plan
+from tests.admission.test_admit import rules as admission_rules
 from tests.build import a_cluster, a_layout
 from tests.controller.cycles import cycle_of
 from tests.drawing import examples
@@ -162,3 +167,18 @@ def test_what_the_pods_own_constraints_guarantee_is_reported(pods: tuple[int, in
         row = ["shop/half", "default", "Deployment/web", "Violated", "warning", "once"]
         assert row in [line.split()[:6] for line in last]
         assert last[-1] == "0 of 1 limit is satisfied."
+
+
+@pytest.mark.parametrize("refusal", [Paused("paused by alice: drill"), RightMissing("one", True)])
+def test_the_report_names_what_keeps_every_eviction_of_a_repair_back(refusal: Refusal) -> None:
+    """A pause and a missing right are no refusals of planning; where one eviction goes, the repair goes on."""
+    _, assessment, made = assess_and_plan(admission_rules())
+    first = made.fates.evictions[0].pod.uid
+
+    def reported(going: str) -> str:
+        fates = made.fates.hold(lambda one: None if one.pod.uid == going else refusal)
+        document = report_document(assessment, structs.replace(made, fates=fates), {}, ())
+        return report_text(document).replace("\n  ", " ")
+
+    assert reported("").count(f"/web (Deployment): {refusal.reason}: {refusal}\n") == 2
+    assert reported(first).count(f"/web (Deployment): {refusal.reason}: {refusal}\n") == 1
