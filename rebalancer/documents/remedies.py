@@ -75,14 +75,18 @@ def _cause_remedy(violation: Violation) -> str:
     if violation.cause is ViolationCause.DOMAIN_RETURNED:
         return _returned_remedy(violation)
     if violation.cause is ViolationCause.ROLLOUT:
-        return _rollout_remedy(violation.revision_label)
+        return _rollout_remedy(violation)
     return _BY_CAUSE[violation.cause]
 
 
-def _rollout_remedy(label: str) -> str:
-    wait = "Wait for the rollout to finish"
+def _rollout_remedy(violation: Violation) -> str:
+    """Say to wait only while planning sees the rollout: its cause stays as long as the violation, often longer."""
+    text = "Pods of the old revision counted when the rollout placed the new ones; evictions repair the spread"
+    if violation.reason is Reason.ROLLOUT_IN_PROGRESS:
+        text = "Wait for the rollout to finish"
+    label = violation.revision_label
     return (
-        f"{wait}; matchLabelKeys: [{label}] keeps pods of the old revision out of the count." if label else f"{wait}."
+        f"{text}; matchLabelKeys: [{label}] keeps pods of the old revision out of the count." if label else f"{text}."
     )
 
 

@@ -107,9 +107,9 @@ class TestBudgetsThatAreNotComputed:
 class TestRevisions:
     """matchLabelKeys needs the label that the pods of this kind of owner have."""
 
-    def advice(self, *kinds: str) -> str:
+    def advice(self, *kinds: str, reason: Reason | None = Reason.ROLLOUT_IN_PROGRESS) -> str:
         label = find_revision_label([Reference("shop", kind, "web") for kind in kinds])
-        return remedy(Violation(None, ViolationCause.ROLLOUT, ZONE, {"a": 2, "b": 0}, revision_label=label))
+        return remedy(Violation(reason, ViolationCause.ROLLOUT, ZONE, {"a": 2, "b": 0}, revision_label=label))
 
     def test_a_stateful_sets_is_its_revision_and_a_deployments_its_template(self) -> None:
         assert "matchLabelKeys: [controller-revision-hash]" in self.advice("StatefulSet")
@@ -120,6 +120,13 @@ class TestRevisions:
     )
     def test_without_one_label_of_all_only_waiting_is_advised(self, kinds: list[str]) -> None:
         assert self.advice(*kinds) == "Wait for the rollout to finish."
+
+    @pytest.mark.parametrize("reason", [None, Reason.NODE_SETTLING, Reason.PAUSED])
+    def test_nobody_is_told_to_wait_for_a_rollout_that_planning_does_not_see(self, reason: Reason | None) -> None:
+        """It remains the cause of what it has left, long after its end."""
+        for kind in ("Deployment", "CloneSet.apps.kruise.io"):
+            assert "Wait" not in self.advice(kind, reason=reason)
+            assert "evictions repair the spread" in self.advice(kind, reason=reason)
 
 
 class TestOwnersThatCannotBeListed:
