@@ -46,6 +46,8 @@ class RateReached(Refusal):
         return End(after=self.left)
 
     def __str__(self) -> str:
+        if self.is_behind:
+            return f"{self.timeless}, and others wait for it before"
         return self.timeless if self.left is None else f"{self.timeless}: {format_rest(self.left)} left"
 
     @property

@@ -16,6 +16,8 @@ from msgspec import Struct, structs
 
 from rebalancer import admission, assessment, capacity, documents, planning, scheduling
 from rebalancer.admission.admit import BackingOff, BreakerOpen
+from rebalancer.admission.misplaced import ReplacementMisplaced
+from rebalancer.admission.rates import RateReached
 from rebalancer.admission.slow_start import ReplacementNotCreated, ReplacementNotRunning, WindowFull
 from rebalancer.assessment.assess import UnsettledDomain
 from rebalancer.assessment.constraint_costs import ConstraintsTooCostly
@@ -183,6 +185,8 @@ FURTHER: tuple[Fact, ...] = (
     ReplacementNotRunning(CART, "web-1", "ImagePullBackOff", False, OwnFailure.IMAGE),
     ReplacementNotRunning(CART, "web-1", "CrashLoopBackOff", True, OwnFailure.TEMPLATE),
     WindowFull("", 4, 2),
+    RateReached("perMinute", 5, 40 * SECOND),
+    ReplacementMisplaced(CART, "web-1", (), (), NINE),
     BreakerOpen((_excess(BreakerCause.UNREADY_ZONE, 2, 3, 50, zone="c"),), NINE + MINUTE, 5 * MINUTE),
     BreakerOpen(
         (

@@ -15,65 +15,71 @@ from rebalancer.model.words import name_of_key
 from rebalancer.scheduling.view import View
 
 
-class NoTarget(Refusal):
-    """A node that may take a replacement, and must not."""
+class NodeBeingDeleted(Refusal):
+    """A node that may take a replacement is being deleted."""
 
+    reason = Reason.NODE_LEAVING
+    ends = "when node {self.node} is gone"
     node: str
 
     @property
     def of_node(self) -> str:
         """What is so of the node."""
-        raise NotImplementedError
-
-    def __str__(self) -> str:
-        return f"node {self.node} may take a replacement, and {self.of_node}"
-
-
-class NodeBeingDeleted(NoTarget):
-    """A node that may take a replacement is being deleted."""
-
-    reason = Reason.NODE_LEAVING
-    ends = "when node {self.node} is gone"
-
-    @property
-    def of_node(self) -> str:
         return "it is being deleted"
 
+    def __str__(self) -> str:
+        return _may_take(self.node, self.of_node)
 
-class NodeToBeRemoved(NoTarget):
+
+class NodeToBeRemoved(Refusal):
     """A node that may take a replacement goes away, or is repaired, as its taint says; `what` is how that is said."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} or its taint {self.taint} is gone"
+    node: str
     taint: str
     what: str
 
     @property
     def of_node(self) -> str:
+        """What is so of the node."""
         return f"{self.what} (taint {self.taint})"
 
+    def __str__(self) -> str:
+        return _may_take(self.node, self.of_node)
 
-class NodeDraining(NoTarget):
+
+class NodeDraining(Refusal):
     """A condition of a node that may take a replacement says that it gets rid of its pods."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} is cordoned, or its condition {self.condition} is no longer True"
+    node: str
     condition: str
 
     @property
     def of_node(self) -> str:
+        """What is so of the node."""
         return f"its condition {self.condition} says that it is drained. Cordon the node, or clear the condition"
 
+    def __str__(self) -> str:
+        return _may_take(self.node, self.of_node)
 
-class NodeCordoned(NoTarget):
+
+class NodeCordoned(Refusal):
     """A node that may take a replacement is cordoned, and the pods tolerate that."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} is uncordoned, or gone"
+    node: str
 
     @property
     def of_node(self) -> str:
+        """What is so of the node."""
         return "it is cordoned, which the pods tolerate"
+
+    def __str__(self) -> str:
+        return _may_take(self.node, self.of_node)
 
 
 class DomainsCordoned(Refusal):
@@ -88,17 +94,30 @@ class DomainsCordoned(Refusal):
         return f"every node of {name_of_key(self.key, self.domains)} is cordoned; waiting until they are uncordoned"
 
 
-class NodeOutOfOrder(NoTarget):
+class NodeOutOfOrder(Refusal):
     """A node that may take a replacement does not serve pods, or not yet: `what` says why, and `sign` what says so."""
 
     reason = Reason.NODE_SETTLING
     ends = "when node {self.node} has no longer its {self.sign}"
+    node: str
     what: str
     sign: str
 
     @property
     def of_node(self) -> str:
+        """What is so of the node."""
         return f"{self.what} ({self.sign}). Wait, or repair the node"
+
+    def __str__(self) -> str:
+        return _may_take(self.node, self.of_node)
+
+
+NoTarget = NodeBeingDeleted | NodeToBeRemoved | NodeDraining | NodeCordoned | NodeOutOfOrder
+"""Why a node is no target whatever a pod tolerates."""
+
+
+def _may_take(node: str, of_node: str) -> str:
+    return f"node {node} may take a replacement, and {of_node}"
 
 
 _Landings = Callable[[frozenset[str]], Collection[str]]
