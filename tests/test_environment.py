@@ -50,6 +50,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "explain": (("explain", "pod/db-4", *SNAPSHOT),),
     "simulate": (("simulate", *SNAPSHOT),),
     "predict": (("predict", "--help"),),
+    "resilience": (("resilience", "web", *SNAPSHOT),),
     "suggest": (("suggest", "--limit", "<1/3", "--size", "9", "--domains", "3"),),
     "pause": (("pause", "--reason", "a test", *NOWHERE),),
     "resume": (("resume", *NOWHERE),),

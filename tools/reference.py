@@ -30,6 +30,7 @@ from rebalancer.documents.page import PageDocument
 from rebalancer.documents.plan import PlanDocument
 from rebalancer.documents.prediction import PredictionDocument
 from rebalancer.documents.report import ReportDocument
+from rebalancer.documents.resilience import ResilienceDocument
 from rebalancer.documents.simulation import DomainLossesDocument, SimulationDocument
 from rebalancer.documents.status import StatusDocument
 from rebalancer.documents.suggestion import SuggestionDocument
@@ -56,6 +57,7 @@ DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
     "status": StatusDocument,
     "prediction": PredictionDocument,
     "explanation": ExplanationDocument,
+    "resilience": ResilienceDocument,
     "suggestion": SuggestionDocument,
     "simulation": SimulationDocument,
     "simulated-losses": DomainLossesDocument,

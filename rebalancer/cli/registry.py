@@ -59,6 +59,11 @@ VERBS = (
         module="rebalancer.cli.simulate",
     ),
     Verb(
+        name="resilience",
+        summary="What is left of each workload when a zone is lost: for certain, and at best",
+        module="rebalancer.cli.resilience",
+    ),
+    Verb(
         name="suggest",
         summary="Which spread constraints enforce a share limit, whether they guarantee it, and what they cost",
         module="rebalancer.cli.suggest",

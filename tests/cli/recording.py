@@ -36,6 +36,7 @@ RECORDED: Final = (
     "predict",
     "simulate",
     "simulate-each",
+    "resilience",
     "suggest",
     "policy-validate",
     "apply-nothing",

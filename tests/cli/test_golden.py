@@ -51,6 +51,8 @@ COMMANDS = {
     "predict": ("predict", "--pod", "tests/cli/golden/pod.yaml", "--snapshot", EXAMPLE),
     "simulate": ("simulate", "--snapshot", EXAMPLE, "--scenario", "docs/examples/zone-lost.yaml"),
     "simulate-each": ("simulate", "--snapshot", EXAMPLE, "--each", "topology.kubernetes.io/zone"),
+    "resilience": ("resilience", "--snapshot", EXAMPLE),
+    "resilience-web": ("resilience", "web", "--snapshot", EXAMPLE),
     "suggest": ("suggest", "--limit", "<1/3", "--size", "10", "--domains", "6"),
     "suggest-nothing": ("suggest", "--limit", "<1/3", "--size", "6", "--domains", "3"),
     "policy-validate": ("policy", "validate", "docs/examples/limits.yaml"),

@@ -162,6 +162,8 @@ def test_a_dump_has_the_names_as_they_are(run: Run) -> None:
         ("pause", "--for", HOSTILE),
         ("history", HOSTILE),
         ("suggest", "--limit", "<=1/2", "--size", "6", "--domains", "3", "--key", HOSTILE),
+        ("resilience", HOSTILE, *READ),
+        ("resilience", "--key", HOSTILE, *READ),
     ],
     ids=lambda words: "_".join(map(repr, words)),
 )

@@ -27,6 +27,7 @@ from rebalancer.documents.explanation import explain_pod, explain_workload
 from rebalancer.documents.history import history_document, trend_document
 from rebalancer.documents.plan import plan_document
 from rebalancer.documents.prediction import prediction_document
+from rebalancer.documents.resilience import resilience_document
 from rebalancer.documents.suggestion import suggestion_document
 from rebalancer.engine import evaluate
 from rebalancer.history.trend import Trend, extend_trend
@@ -34,6 +35,8 @@ from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Share
 from rebalancer.ports import PLAN_KEY, STATUS_KEY
+from rebalancer.resilience.loss import Phase
+from rebalancer.resilience.rows import find_resilience
 from rebalancer.scheduling.predict import predict
 from rebalancer.simulator import HOSTNAME, START, ZONE
 from tests.build import a_cluster, a_state
@@ -87,6 +90,8 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     lost = simulate_failures(assessment.pod_groups, assessment.limits, view)
     yield ("report", text(full_report(view, assessment, made, RULES, lost=lost)))
     yield "map", text(map_document(evaluation, NO_MEMORY))
+    losses = find_resilience(view, [ZONE, HOSTNAME], Phase, lambda _: True)
+    yield "resilience", text(resilience_document([ZONE, HOSTNAME], 3, losses))
     wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
     yield "suggestion", text(suggestion_document(wish))
     for workload in snapshot.workloads:

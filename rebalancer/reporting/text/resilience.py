@@ -1,0 +1,96 @@
+"""Resilience as text: a sentence for all, then the worst loss of each workload at risk, or with `wide` every loss."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from rebalancer.documents.resilience import DomainLoss, RemainingWorkload, ResilienceDocument
+from rebalancer.model.words import name_list, plural, short_key
+from rebalancer.reporting.text.layout import PLAIN, TextLayout, join_lines, more_text
+
+_COLUMNS: Final = ("SERVICE", "IF LOST", "AT ONCE", "THEN", "WHY")
+
+_WHILE: Final = {"silent": "while its nodes are silent", "gone": "once they are deleted"}
+"""What the phases are called in a sentence."""
+
+
+class _Row(NamedTuple):
+    loss: DomainLoss
+    left: RemainingWorkload
+
+    @property
+    def is_whole(self) -> bool:
+        return self.left.verdict == "yes"
+
+    @property
+    def badness(self) -> tuple[object, ...]:
+        """A sort key, the worst first: what is certain, then what is possible, as a share of what is wanted."""
+        left, loss = self.left, self.loss
+        wanted = max(1, left.wanted)
+        return left.guaranteed / wanted, left.possible / wanted, left.now / wanted, loss.key, loss.value, loss.phase
+
+
+def resilience_text(
+    document: ResilienceDocument,
+    layout: TextLayout = PLAIN,
+    *,
+    head: Iterable[str] = (),
+    most: int | None = None,
+    wide: bool = False,
+) -> str:
+    """Show the workloads at risk, the worst first."""
+    rows = [_Row(loss, left) for loss in document.domains for left in loss.workloads]
+    shown = sorted(rows, key=_order) if wide else sorted(_find_worst(rows), key=_order)
+    lines = [line for text in (*head, *_summary(document, rows)) for line in layout.wrap(text)]
+    if shown:
+        cut = shown[:most]
+        lines += ["", *layout.table(_COLUMNS, [_cells(row) for row in cut])]
+        lines += [more_text(len(shown) - len(cut))] if len(cut) < len(shown) else []
+    return join_lines(lines)
+
+
+def _order(row: _Row) -> tuple[object, ...]:
+    return *row.badness, row.left.namespace, row.left.workload.name
+
+
+def _find_worst(rows: Sequence[_Row]) -> Iterator[_Row]:
+    """Yield the worst loss of each workload that is not whole after one."""
+    worst: dict[tuple[str, str, str], _Row] = {}
+    for row in rows:
+        name = row.left.namespace, row.left.workload.kind, row.left.workload.name
+        if not row.is_whole and (name not in worst or row.badness < worst[name].badness):
+            worst[name] = row
+    yield from worst.values()
+
+
+def _summary(document: ResilienceDocument, rows: Sequence[_Row]) -> Iterator[str]:
+    keys = name_list(short_key(key) for key in document.topology_keys)
+    if not document.domains:
+        yield f"No node has the label {name_list(document.topology_keys)}: there is no domain. Name another with --key."
+        return
+    phases = dict.fromkeys(loss.phase for loss in document.domains)
+    parts = [_phase_text(phase, [row for row in rows if row.loss.phase == phase], document) for phase in phases]
+    yield f"Whichever {keys} is lost: {'; '.join(parts)}."
+
+
+def _phase_text(phase: str, rows: Sequence[_Row], document: ResilienceDocument) -> str:
+    """Say of how many workloads all pods come back in a phase, and of how many not or perhaps."""
+    at_risk = {(row.left.namespace, row.left.workload) for row in rows if not row.is_whole}
+    never = {(row.left.namespace, row.left.workload) for row in rows if row.left.verdict == "no"}
+    whole = document.workloads - len(at_risk)
+    come = "comes" if document.workloads == 1 else "come"
+    said = [f"{whole} of {plural(document.workloads, 'workload')} {come} back whole for certain"]
+    said += [f"{len(never)} cannot"] if never else []
+    said += [f"of {len(at_risk) - len(never)} the order of placements decides"] if len(at_risk) > len(never) else []
+    return f"{_WHILE[phase]} {', '.join(said)}"
+
+
+def _cells(row: _Row) -> Sequence[str]:
+    left = row.left
+    then = f"{left.guaranteed} to {left.possible}" if left.guaranteed < left.possible else str(left.guaranteed)
+    return (
+        f"{left.namespace}/{left.workload.name} ({left.workload.kind})",
+        f"{short_key(row.loss.key)} {row.loss.value}, {row.loss.phase}",
+        f"{left.now} of {left.wanted}",
+        then,
+        left.reason or "all come back",
+    )

@@ -1,0 +1,120 @@
+"""Why a replacement finds no node once a loss has settled: the filter that rejects most, with its numbers.
+
+One order is played, as kube-scheduler most likely would; where all pods of a service find a node in that one, another
+order leaves one without.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec import structs
+
+from rebalancer.model.facts import Fact
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import Pod
+from rebalancer.model.words import plural, short_key
+from rebalancer.resilience.loss import Loss, Service
+from rebalancer.scheduling.place import most_likely, place
+from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread, constraints_of, counts
+from rebalancer.scheduling.rejections import count_rejections, describe_rejections, reject_nodes
+from rebalancer.scheduling.view import View
+
+_MOST: Final = 3
+"""So many domains are named."""
+
+
+class OrderDecides(Fact):
+    """In some order of placements all pods of a service have a node, in others not."""
+
+    def __str__(self) -> str:
+        return "in which order the pods that wait are placed, and on which of the nodes that admit them, decides"
+
+
+class NotReplaced(Fact):
+    """A StatefulSet replaces a pod when it is deleted: on a silent node it stays terminating."""
+
+    pods: int
+
+    def __str__(self) -> str:
+        return (
+            f"a StatefulSet does not replace pods that are terminating: its {plural(self.pods, 'lost pod')} "
+            f"{'stays' if self.pods == 1 else 'stay'} so until the Node objects are deleted"
+        )
+
+
+class ClosedBySpread(Fact):
+    """A constraint keeps pods from domains, as the emptiest holds too few; `lost`: that is one of the lost ones."""
+
+    key: str
+    max_skew: int
+    least: str
+    held: int
+    others: tuple[tuple[str, int], ...]
+    lost: bool
+
+    def __str__(self) -> str:
+        more = ", ".join(f"{domain} {number}" for domain, number in self.others)
+        emptiest = f"{'the lost ' if self.lost else ''}{self.least} {self.held}"
+        way = " (nodeTaintsPolicy: Honor would not count it)" if self.lost else ""
+        return f"maxSkew {self.max_skew} over {short_key(self.key)}: {more}, {emptiest}{way}"
+
+
+class NoNodeHasRoom(Fact):
+    """No node admits a further pod; `rejected` says how many for which reason, `spread` what a constraint counts."""
+
+    rejected: str
+    spread: ClosedBySpread | None = None
+
+    def __str__(self) -> str:
+        return f"{self.rejected}{f': {self.spread}' if self.spread is not None else ''}"
+
+
+class Reasons:
+    """The reasons of one loss."""
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+        waiting = [(service, pod) for service in loss.services for pod in _make_pods(service)]
+        played = place([pod for _, pod in waiting], loss.after, most_likely)
+        stuck = {pod.uid for pod in played.pending}
+        self._view = played.view
+        self._stuck: dict[Reference | None, Pod] = {
+            service.workload: pod for service, pod in waiting if pod.uid in stuck
+        }
+
+    def find(self, workload: Reference) -> Fact:
+        """Return why not all pods of a workload come back for certain."""
+        kept = sum(one.wanted - one.bound - one.pending for one in self._loss.services if one.workload == workload)
+        if kept > 0:
+            return NotReplaced(kept)
+        pod = self._stuck.get(workload)
+        if pod is None:
+            return OrderDecides()
+        nodes = self._view.nodes.names - self._loss.nodes
+        rejected = reject_nodes(pod, self._view, nodes=nodes)
+        spread = any(isinstance(one.plugin, PodTopologySpread) for one in rejected)
+        closed = self._find_closed(pod, self._view) if spread else None
+        if closed is not None and len(rejected) == 1:
+            return closed
+        return NoNodeHasRoom(describe_rejections(len(nodes), count_rejections(rejected)), closed)
+
+    def _find_closed(self, pod: Pod, view: View) -> ClosedBySpread | None:
+        """Return the first constraint that closes a domain."""
+        for constraint in constraints_of(pod, view).hard:
+            counted = counts(constraint, pod, view)
+            closed = [value for value in counted.by_domain if not counted.admits(value)]
+            if closed:
+                return self._describe(counted, closed)
+        return None
+
+    def _describe(self, counted: Counts, closed: Sequence[str]) -> ClosedBySpread:
+        constraint, held = counted.constraint, counted.by_domain
+        least = min(held, key=lambda value: (held[value], value))
+        lost = held.domains[least] <= self._loss.nodes
+        others = tuple((value, held[value]) for value in sorted(closed)[:_MOST])
+        return ClosedBySpread(constraint.key, constraint.max_skew, least, counted.minimum, others, lost)
+
+
+def _make_pods(service: Service) -> Iterable[Pod]:
+    for number in range(service.pending):
+        yield structs.replace(service.sample, uid=f"{service.sample.uid}/{number}", node=None)

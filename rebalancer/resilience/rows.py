@@ -1,0 +1,93 @@
+"""What is left of each workload if a domain is lost: at once, for certain, at best."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from rebalancer.model.facts import Fact
+from rebalancer.model.moves import Reference
+from rebalancer.resilience.bounds import Bounds, find_bounds
+from rebalancer.resilience.loss import Loss, Phase, Service, lose
+from rebalancer.resilience.reason import Reasons
+from rebalancer.scheduling.view import View
+
+
+class Verdict(StrEnum):
+    """Whether all pods of a workload come back."""
+
+    YES = "yes"
+    NO = "no"
+    ORDER = "order"
+
+
+class Remaining(Struct, frozen=True, kw_only=True, gc=False):
+    """What is left of one workload: of `wanted` pods `now` at once, then `guaranteed` to `possible`.
+
+    `reason` says why not all are certain, None where they are.
+    """
+
+    workload: Reference
+    wanted: int
+    now: int
+    guaranteed: int
+    possible: int
+    reason: Fact | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it is whole again: for certain, or not, or as the order of placements has it."""
+        if self.guaranteed >= self.wanted:
+            return Verdict.YES
+        return Verdict.NO if self.possible < self.wanted else Verdict.ORDER
+
+
+class LostDomain(Struct, frozen=True, kw_only=True, gc=False):
+    """The loss of one domain in one phase: the workloads that lose pods by it, or are not whole after it."""
+
+    key: str
+    value: str
+    phase: Phase
+    nodes: int
+    rows: tuple[Remaining, ...]
+
+
+def find_resilience(
+    view: View, keys: Iterable[str], phases: Iterable[Phase], includes: Callable[[Reference], bool]
+) -> Iterator[LostDomain]:
+    """Yield the loss of each domain of these keys in each phase, with the workloads that are included."""
+    for key in keys:
+        for value, nodes in sorted(view.nodes.groups(key).items()):
+            for phase in phases:
+                loss = lose(view, nodes, phase)
+                rows = tuple(_find_rows(loss, includes))
+                yield LostDomain(key=key, value=value, phase=phase, nodes=len(nodes), rows=rows)
+
+
+def _find_rows(loss: Loss, includes: Callable[[Reference], bool]) -> Iterator[Remaining]:
+    by_workload: defaultdict[Reference, list[tuple[Service, Bounds]]] = defaultdict(list)
+    for service, bounds in zip(loss.services, find_bounds(loss), strict=True):
+        if service.workload is not None and includes(service.workload):
+            by_workload[service.workload].append((service, bounds))
+    reasons: Reasons | None = None
+    for workload, parts in sorted(by_workload.items()):
+        row = _join(workload, parts)
+        if row.verdict is not Verdict.YES and row.reason is None:
+            reasons = reasons or Reasons(loss)
+            row = _join(workload, parts, reasons.find(workload))
+        if row.verdict is not Verdict.YES or any(service.lost for service, _ in parts):
+            yield row
+
+
+def _join(workload: Reference, parts: Sequence[tuple[Service, Bounds]], reason: Fact | None = None) -> Remaining:
+    """Add up what the owners of one workload keep: a Deployment has several ReplicaSets during a rollout."""
+    unknown = next((bounds.unknown for _, bounds in parts if bounds.unknown is not None), None)
+    return Remaining(
+        workload=workload,
+        wanted=sum(service.wanted for service, _ in parts),
+        now=sum(service.now for service, _ in parts),
+        guaranteed=sum(bounds.guaranteed for _, bounds in parts),
+        possible=sum(bounds.possible for _, bounds in parts),
+        reason=unknown or reason,
+    )

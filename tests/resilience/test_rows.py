@@ -1,0 +1,85 @@
+"""What is said of each workload when a domain is lost: numbers, verdict and reason."""
+
+from collections.abc import Sequence
+
+from rebalancer.model.nodes import HOSTNAME, ZONE
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.resilience.loss import Phase
+from rebalancer.resilience.rows import LostDomain, Remaining, find_resilience
+from rebalancer.scheduling.view import View
+from rebalancer.simulator import ClusterBuilder
+
+
+def even(skew: int, *, cpu: int = 100) -> Snapshot:
+    """Return twelve pods, four in each of three zones of two nodes."""
+    builder = ClusterBuilder()
+    builder.zones("abc", 2)
+    on = {f"{zone}-{number}": 2 for zone in "abc" for number in (1, 2)}
+    builder.deployment("web", on=on, spread={ZONE: skew}, cpu=cpu)
+    return builder.snapshot()
+
+
+def losses(snapshot: Snapshot, key: str = ZONE) -> Sequence[LostDomain]:
+    return list(find_resilience(View(snapshot), [key], Phase, lambda _: True))
+
+
+def left(snapshot: Snapshot, value: str, phase: Phase, name: str = "web") -> Remaining:
+    """Return what is left of a workload when a zone is lost."""
+    (loss,) = [one for one in losses(snapshot) if (one.value, one.phase) == (value, phase)]
+    (row,) = [row for row in loss.rows if row.workload.name == name]
+    return row
+
+
+def said(row: Remaining) -> tuple[int, int, int, str, str]:
+    return row.now, row.guaranteed, row.possible, row.verdict, str(row.reason or "")
+
+
+def test_a_silent_zone_closes_the_others_and_a_deleted_one_does_not() -> None:
+    """The example of `bounds`: its pods count until they are deleted, the empty zone after that."""
+    snapshot = even(1)
+    reason = "maxSkew 1 over zone: a 4, b 4, the lost c 0 (nodeTaintsPolicy: Honor would not count it)"
+    assert said(left(snapshot, "c", Phase.SILENT)) == (8, 8, 8, "no", reason)
+    assert said(left(snapshot, "c", Phase.GONE)) == (8, 12, 12, "yes", "")
+
+
+def test_where_one_pod_may_come_back_the_order_does_not_make_it_whole() -> None:
+    """With maxSkew 2 one is placed after the first eviction, or none if all are deleted before."""
+    row = left(even(2), "c", Phase.SILENT)
+    assert said(row)[:4] == (8, 8, 9, "no")
+
+
+def test_the_pods_of_a_statefulset_come_back_once_their_nodes_are_deleted() -> None:
+    """Silent, they are terminating, and that is said."""
+    builder = ClusterBuilder()
+    builder.zones("abc", 1)
+    builder.stateful_set("db", on={"a-1": 1, "b-1": 1, "c-1": 1}, spread={ZONE: 1})
+    now, certain, best, verdict, reason = said(left(builder.snapshot(), "b", Phase.SILENT, "db"))
+    assert (now, certain, best, verdict) == (2, 2, 2, "no")
+    assert reason.startswith("a StatefulSet does not replace pods that are terminating: its 1 lost pod stays so until")
+    assert said(left(builder.snapshot(), "b", Phase.GONE, "db")) == (2, 3, 3, "yes", "")
+
+
+def test_two_services_that_compete_for_one_place_are_told_apart_from_one_that_has_none() -> None:
+    """One place for two lost pods of two services: either has it. A third asks for more than any node has."""
+    builder = ClusterBuilder()
+    builder.node("a-1", cpu=6_000, memory=2**36, zone="a")
+    builder.node("b-1", cpu=1_000, memory=2**36, zone="b")
+    builder.deployment("one", on={"a-1": 1}, cpu=1_000)
+    builder.deployment("two", on={"a-1": 1}, cpu=1_000)
+    builder.deployment("wide", on={"a-1": 1}, cpu=3_000)
+    snapshot = builder.snapshot()
+    verdicts = {name: said(left(snapshot, "a", Phase.GONE, name))[1:4] for name in ("one", "two", "wide")}
+    assert verdicts == {"one": (0, 1, "order"), "two": (0, 1, "order"), "wide": (0, 0, "no")}
+    assert "not enough cpu" in str(left(snapshot, "a", Phase.GONE, "wide").reason)
+    order = {str(left(snapshot, "a", Phase.GONE, name).reason) for name in ("one", "two")}
+    assert any(text.startswith("in which order the pods that wait are placed") for text in order)
+
+
+def test_only_workloads_that_a_loss_touches_have_a_row() -> None:
+    """A node without pods takes nobody's; one with pods has those of its workloads."""
+    builder = ClusterBuilder()
+    builder.zones("ab", 2)
+    builder.deployment("web", on={"a-1": 1})
+    builder.deployment("api", on={"b-1": 1})
+    found = {(one.value, row.workload.name) for one in losses(builder.snapshot(), HOSTNAME) for row in one.rows}
+    assert found == {("a-1", "web"), ("b-1", "api")}
