@@ -78,14 +78,14 @@ class _Weighing(MultiClassModel):
 
     def candidates(self, deltas: Mapping[Hashable, int], gone: frozenset[str]) -> Sequence[Victim]:
         """Return the cheapest pod of each cell whose pairs weigh anything, the heaviest first."""
+        assert not gone, "one move at a time"
         weighed = self._weigh(deltas)
         ranked = []
         for number, pod_class in enumerate(self.classes.classes):
             for node, victims in pod_class.movable.items():
-                victim = next((victim for victim in victims if victim.pod.uid not in gone), None)
                 saved = sum(_save(one, held, number, node) for one, held in weighed)
-                if victim is not None and saved > 0:
-                    ranked.append((-saved, victim.cost, node, victim))
+                if saved > 0:
+                    ranked.append((-saved, victims[0].cost, node, victims[0]))
         return [victim for _, _, _, victim in sorted(ranked, key=lambda one: one[:3])]
 
     def distinct_nodes(self, deltas: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
