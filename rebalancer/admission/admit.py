@@ -477,9 +477,7 @@ def admit(
     limits = _Limits(rates, windows, Canaries(memory, context.policy.budgets.canary, unplaceable), guards)
     approvals = _Approvals(plan, snapshot, memory, context, limits)
     fates, proposal, approved_by = approvals.decide(steps, current, whole.standing, allowance)
-    fates = queue(fates, rates).await_last(
-        lambda one: filter(None, (*obstacles.find_own(one), rates.find_turn(one))), context.now
-    )
+    fates = _find_last_waits(fates, rates, obstacles, context.now)
     waits = bool(windows.limited) or guards.state.wanted
     moments = [rates.frees_at, probe_at, *_find_changes(memory, fates, context, waits_for_arrivals=waits)]
     return Admission(
@@ -493,6 +491,13 @@ def admit(
             {step.first.group for step in steps if step.first.needed > 1} - {one.group for one in fates.going}
         ),
         guards=guards.state,
+    )
+
+
+def _find_last_waits(fates: Fates, rates: Rates, obstacles: "_Obstacles", said: datetime) -> Fates:
+    """Let what waits do so for what of all that keeps it back ends last."""
+    return queue(fates, rates).await_last(
+        lambda one: filter(None, (*obstacles.find_own(one), rates.find_turn(one))), said
     )
 
 
