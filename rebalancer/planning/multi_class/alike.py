@@ -64,13 +64,14 @@ class AlikeNodes:
 
 
 def _tell_apart(exclusion: Exclusion) -> Iterator[Callable[[str], object]]:
-    """Yield what tells nodes apart for a term: a domain of several nodes, and for one that is repaired who stays."""
+    """Yield what tells nodes apart for a term: a domain of several nodes, and for one that is repaired the key.
+
+    Where pods stay that keep others away, the nodes' capacity for these is 0.
+    """
     if len(set(exclusion.domain.values())) < len(exclusion.domain):
         yield exclusion.domain.get
     if exclusion.source is not None:
         yield exclusion.domain.__contains__
-        if exclusion.staying:
-            yield {node: exclusion.staying.get(value) for node, value in exclusion.domain.items()}.get
 
 
 def _find_most(number: int, classes: PodClasses) -> Mapping[str, int]:
