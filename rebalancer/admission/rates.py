@@ -31,7 +31,7 @@ class TooManyInFlight(Refusal):
 class RateReached(Refusal):
     """A rate of the policy's budgets is used up; `left` is how long it allows no more, None where it allows none.
 
-    `is_behind`: others wait for it before this eviction, so that nobody knows yet when it allows this one.
+    `is_behind`: others wait for it that may go before this eviction, so that nobody knows yet when it allows this one.
     """
 
     reason = Reason.RATE_LIMITED
@@ -42,12 +42,12 @@ class RateReached(Refusal):
 
     def _end(self) -> End:
         if self.is_behind:
-            return End(event=f"when budgets.{self.budget} allows one more after those that wait before it")
+            return End(event=f"when budgets.{self.budget} allows it, too")
         return End(after=self.left)
 
     def __str__(self) -> str:
         if self.is_behind:
-            return f"{self.timeless}, and others wait for it before"
+            return f"{self.timeless}, and others may go before it"
         return self.timeless if self.left is None else f"{self.timeless}: {format_rest(self.left)} left"
 
     @property
@@ -169,10 +169,12 @@ class Rates:
 def queue(fates: Fates, rates: Rates) -> Fates:
     """Say of each eviction that waits for a rate when its turn comes: only the first goes when the rate frees a place.
 
-    Evictions that a step needs at once wait for the last of them, and those after them in their step do, too.
+    Evictions that a step needs at once wait for the last of them, and those after them in their step do, too. The order
+    is that of the plan: the steps take turns at the rates, and what is said must not change with each cycle.
     """
     rows = list(fates.rows)
     order = [(place, fate.refusal) for place, fate in enumerate(rows) if isinstance(fate, Waits)]
+    order.sort(key=lambda one: rows[one[0]].eviction.repair.step)
     refused = {place: refusal for place, refusal in order if isinstance(refusal, RateReached) and refusal.left}
     waiting: dict[str, deque[int]] = {}
     for place in refused:

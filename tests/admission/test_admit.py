@@ -570,7 +570,7 @@ def test_only_as_many_as_a_rate_frees_are_said_to_go_when_it_does(allowed: int, 
     expected = play(allowed, [-age for age in ages], len(fates.rows))
     ends = [fate.refusal.end for fate in fates.kept]
     assert [None if end.after is None else end.after.seconds for end in ends] == expected[len(fates.going) :]
-    assert all(end.after is not None or end.event.startswith("when budgets.perMinute allows") for end in ends)
+    assert all(end.after is not None or end.event.startswith("when budgets.perMinute allows it, too") for end in ends)
 
 
 def test_what_goes_together_waits_for_the_last_place_that_it_needs() -> None:

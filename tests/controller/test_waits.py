@@ -132,6 +132,8 @@ def happened(event: str, before: Seen, after: Seen) -> bool:
         return after.verified > before.verified
     if " under way has arrived" in event:
         return after.arrived > before.arrived
+    if event.endswith(" allows it, too"):
+        return after.in_flight > 0 or after.verified > before.verified
     if event.startswith("when somebody approves it: "):
         return after.approved or after.in_flight > 0 or after.verified > before.verified
     raise AssertionError(f"nobody checks: {event}")
