@@ -43,7 +43,7 @@ class DependsOnPods(Fact):
         return f"its pods have {self.what}: how many find a node again is not bounded from below"
 
 
-class MayBePreempted(Fact):
+class PreemptionDecides(Fact):
     """Pods of a higher priority may take the place of others."""
 
     by: str
@@ -95,7 +95,7 @@ def _find_preemptor(loss: Loss, programs: "_Programs", found: Sequence[Bounds]) 
     if not preempting:
         return None
     first = max(preempting, key=lambda service: service.sample.spec.priority)
-    return first.sample.spec.priority, MayBePreempted(str(first.workload or first.sample))
+    return first.sample.spec.priority, PreemptionDecides(str(first.workload or first.sample))
 
 
 class _Programs:

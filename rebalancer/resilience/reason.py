@@ -30,7 +30,7 @@ class OrderDecides(Fact):
         return "in which order the pods that wait are placed, and on which of the nodes that admit them, decides"
 
 
-class NotReplaced(Fact):
+class StaysTerminating(Fact):
     """A StatefulSet replaces a pod when it is deleted: on a silent node it stays terminating."""
 
     pods: int
@@ -86,7 +86,7 @@ class Reasons:
         """Return why not all pods of a workload come back for certain."""
         kept = sum(one.wanted - one.bound - one.pending for one in self._loss.services if one.workload == workload)
         if kept > 0:
-            return NotReplaced(kept)
+            return StaysTerminating(kept)
         pod = self._stuck.get(workload)
         if pod is None:
             return OrderDecides()
