@@ -10,6 +10,7 @@ from msgspec import structs
 
 from rebalancer.assessment.anti_affinity.excess import Part
 from rebalancer.assessment.assess import assess
+from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.anti_affinity.exclusions import Exclusion
@@ -118,3 +119,8 @@ def test_pods_of_nobody_stay_and_are_counted_one_by_one() -> None:
     problem = preferring_problem(with_bare)
     assert problem is not None
     assert problem.classes.preferences[0].staying == {"b-1": (0, 0, 2)}
+    plain = [structs.replace(pod, spec=structs.replace(pod.spec, pod_affinity=PodAffinity())) for pod in bare]
+    selected = replace(snapshot, pods=(*snapshot.pods, *(structs.replace(pod, node="b-1") for pod in plain)))
+    problem = preferring_problem(selected)
+    assert problem is not None
+    assert problem.classes.preferences[0].staying == {"b-1": (0, 2, 0)}

@@ -153,3 +153,12 @@ def test_nodes_without_room_stand_for_none_that_have_some() -> None:
     solution = solve(problem.classes.with_cap(0, cap), LIMITS)
     assert isinstance(solution, Solution)
     assert solution.evictions == 1
+
+
+def test_a_node_that_a_pod_leaves_is_as_one_that_has_none() -> None:
+    """And one that takes a pod as one that has it; where the same pods leave and come, nothing changes."""
+    (problem,) = problems(large(12))
+    empty, held = "n9", "n3"
+    nodes = AlikeNodes(replace(problem.classes, requirements=(), others=()))
+    assert nodes.key(held, {(0, held): -1}) == nodes.key(empty, {}) == nodes.key(empty, {(0, held): -1})
+    assert nodes.key(empty, {(0, empty): 1}) == nodes.key(held, {}) != nodes.key(empty, {})
