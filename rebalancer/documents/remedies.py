@@ -83,7 +83,7 @@ def _rollout_remedy(violation: Violation) -> str:
     """Say to wait only while planning sees the rollout: its cause stays as long as the violation, often longer."""
     text = "Pods of the old revision counted when the rollout placed the new ones; evictions repair the spread"
     if violation.reason is Reason.ROLLOUT_IN_PROGRESS:
-        text = "Wait for the rollout to finish"
+        text = "Wait for the rollout to finish; a paused one has to be resumed"
     label = violation.revision_label
     return (
         f"{text}; matchLabelKeys: [{label}] keeps pods of the old revision out of the count." if label else f"{text}."

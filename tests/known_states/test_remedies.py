@@ -119,7 +119,7 @@ class TestRevisions:
         "kinds", [["ReplicationController"], ["CloneSet.apps.kruise.io"], ["ReplicaSet"], ["Deployment", "StatefulSet"]]
     )
     def test_without_one_label_of_all_only_waiting_is_advised(self, kinds: list[str]) -> None:
-        assert self.advice(*kinds) == "Wait for the rollout to finish."
+        assert self.advice(*kinds) == "Wait for the rollout to finish; a paused one has to be resumed."
 
     @pytest.mark.parametrize("reason", [None, Reason.NODE_SETTLING, Reason.PAUSED])
     def test_nobody_is_told_to_wait_for_a_rollout_that_planning_does_not_see(self, reason: Reason | None) -> None:
