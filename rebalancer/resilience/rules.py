@@ -15,19 +15,23 @@ from rebalancer.scheduling.pod_topology_spread import PodTopologySpread, constra
 class Rule(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """A hard constraint of a service.
 
-    `base` are the pods that it counts without any replacement, by each domain that remains; `late` are those on lost
+    `base` are the pods that it counts without any replacement, by each domain that remains, `filled` those of them with
+    any, and `least` the least count in the end so far; `late` are those on lost
     nodes of such a domain, which count until they are deleted. `domain` maps the nodes with its key; `eligible` are
     those whose pods count. `itself` is 1 where its own pods count. `uncounted` are lost pods of the service that are
     not in `late`. `always_floored`: the least count is 0 whenever one of its pods is placed, as there are fewer
     domains than minDomains; `floored`: so it is in the end.
     """
 
+    key: str
     max_skew: int
     namespace: str
     selector: LabelSelector
     domain: Mapping[str, str]
     eligible: frozenset[str]
     base: Mapping[str, int]
+    filled: Mapping[str, int]
+    least: int
     late: Mapping[str, int]
     itself: int
     uncounted: int
@@ -54,12 +58,15 @@ def find_rules(service: Service, loss: Loss) -> Iterator[Rule]:
         own = [pod.node for pod in service.lost if constraint.selector.matches(pod.labels)]
         counted = sum(node in before.eligible.nodes and domain[node] in late for node in own if node is not None)
         yield Rule(
+            key=constraint.key,
             max_skew=constraint.max_skew,
             namespace=sample.namespace,
             selector=constraint.selector,
             domain=domain,
             eligible=after.eligible.nodes,
             base=remaining,
+            filled=remaining.filled,
+            least=after.minimum,
             late=late,
             itself=after.self_match,
             uncounted=len(service.lost) - counted,

@@ -1,0 +1,236 @@
+"""The two programs of a service, by single nodes: over all that every state satisfies, its fewest and its most pods.
+
+For the fewest the service is blocked in the end, on each node: it lacks a resource, or a rule closes it.
+
+The least count of a constraint when a pod was placed is at most the one in the end, with the lost pods that were not
+deleted by then: pods are only added, and a service has no more replacements than pods that were deleted or waited.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil, floor, inf
+from typing import Final
+
+from rebalancer.planning.multi_class.milp import Program, minimize
+from rebalancer.planning.multi_class.outcomes import Unsolved
+from rebalancer.planning.search.limits import SearchLimits
+from rebalancer.resilience.competition import Competition
+from rebalancer.resilience.exclusions import Exclusion
+from rebalancer.resilience.loss import Service
+from rebalancer.resilience.rules import Rule
+
+_LIMITS: Final = SearchLimits()
+_CLOSE: Final = 1e-6
+
+Row = dict[int, float]
+
+
+class ByNode:
+    """The programs of services that compete: what all have in common, and the two of each."""
+
+    def __init__(self, competition: Competition, members: Sequence[int], work: int) -> None:
+        self._competition, self._members, self._work = competition, members, work
+        self._services = competition.services
+        self._places = {number: self._find_open(number) for number in members}
+        self._on: dict[str, list[int]] = {}
+        self._program = Program()
+        self._columns: dict[tuple[int, str], int] = {}
+        for number in members:
+            for node in self._places[number]:
+                self._columns[number, node] = self._program.add_column(0, self._services[number].pending)
+                self._on.setdefault(node, []).append(number)
+        self._add_common()
+
+    def _find_open(self, number: int) -> Sequence[str]:
+        """Return the places of a service that no pod closes for good."""
+        exclusions = self._competition.exclusions[number]
+        closed = [(one.domain, one.closed) for one in exclusions if one.closed]
+        places = sorted(self._competition.places[number])
+        return [node for node in places if not any(domain.get(node) in full for domain, full in closed)]
+
+    def find_most(self, number: int) -> int:
+        """Return the most pods of a service that are placed."""
+        program = self._copy()
+        for column in self._row(number, self._places[number]):
+            program.costs[column] = -1
+        answer = minimize(program, _LIMITS, self._work)
+        pending = self._services[number].pending
+        return pending if isinstance(answer, Unsolved) else min(pending, floor(_CLOSE - answer[1]))
+
+    def find_fewest(self, number: int) -> int:
+        """Return the fewest."""
+        program, pending = self._copy(), self._services[number].pending
+        own = self._row(number, self._places[number])
+        for column in own:
+            program.costs[column] = 1
+        program.add_row(-inf, pending - 1, own)
+        closed = [self._add_closed(program, rule) for rule in self._competition.rules[number]]
+        excluding = [self._share(number, one) for one in self._competition.exclusions[number] if one.itself]
+        for node in self._places[number]:
+            choices = self._add_lacking(program, number, node)
+            if choices is None:
+                continue
+            for rule, columns in zip(self._competition.rules[number], closed, strict=True):
+                choices.update(dict.fromkeys(columns.get(rule.domain[node], ()), 1.0))
+            for nodes in excluding:
+                choices.update(self._row(number, nodes.get(node, ())))
+            program.add_row(1, inf, choices)
+        answer = minimize(program, _LIMITS, self._work)
+        if answer is Unsolved.INFEASIBLE:
+            return pending
+        return 0 if isinstance(answer, Unsolved) else max(0, ceil(answer[1] - _CLOSE))
+
+    def _copy(self) -> Program:
+        one = self._program
+        return Program([*one.costs], [*one.lower], [*one.upper], [*one.whole], [*one.rows])
+
+    def _row(self, number: int, nodes: Iterable[str]) -> Row:
+        return {self._columns[number, node]: 1 for node in nodes}
+
+    def _add_common(self) -> None:
+        for number in self._members:
+            if self._places[number]:
+                pending = self._services[number].pending
+                self._program.add_row(-inf, pending, self._row(number, self._places[number]))
+        for node in self._on:
+            for at, free in enumerate(self._competition.free[node]):
+                row = self._load(node, at)
+                if row:
+                    self._program.add_row(-inf, free, row)
+        for number in self._members:
+            for rule in self._competition.rules[number]:
+                self._add_rule(number, rule)
+            for exclusion in self._competition.exclusions[number]:
+                for nodes in self._group(number, exclusion).values() if exclusion.itself else ():
+                    self._program.add_row(-inf, 1, self._row(number, nodes))
+
+    def _load(self, node: str, at: int) -> Row:
+        """Return what replacements take of a resource of a node."""
+        requests = self._competition.requests
+        return {
+            self._columns[number, node]: float(requests[number][at])
+            for number in self._on.get(node, ())
+            if requests[number][at]
+        }
+
+    def _count(self, rule: Rule, domain: str) -> Row:
+        """Return the columns of the replacements that a rule counts in a domain."""
+        counted = [number for number in self._competition.counted(rule) if number in self._places]
+        nodes = [node for node in rule.eligible if rule.domain[node] == domain]
+        return {
+            self._columns[number, node]: 1 for number in counted for node in nodes if (number, node) in self._columns
+        }
+
+    def _group(self, number: int, rule: Rule | Exclusion) -> Mapping[str, list[str]]:
+        """Return the nodes of a service by their domains of a rule."""
+        found: dict[str, list[str]] = {}
+        for node in self._places[number]:
+            if node in rule.domain:
+                found.setdefault(rule.domain[node], []).append(node)
+        return found
+
+    def _share(self, number: int, exclusion: Exclusion) -> Mapping[str, list[str]]:
+        """Return for each node of a service those that share its domain of an exclusion."""
+        return {node: nodes for nodes in self._group(number, exclusion).values() for node in nodes}
+
+    def _add_rule(self, number: int, rule: Rule) -> None:
+        """Add what held when the last pod of a service was placed in each domain, and when the very last was."""
+        program, service = self._program, self._services[number]
+        most = max([*rule.base.values(), 0]) + service.pending + rule.max_skew
+        domains = self._group(number, rule)
+        everywhere = self._row(number, self._places[number])
+        lowest = program.add_column(0, most)
+        for value in rule.base:
+            if not rule.late.get(value):
+                program.add_row(-inf, rule.base[value], {lowest: 1, **_negative(self._count(rule, value))})
+        if rule.always_floored:
+            program.upper[lowest] = 0
+        last: Row = {}
+        for value, nodes in domains.items():
+            placed, base = self._row(number, nodes), rule.base.get(value, 0)
+            some = program.add_column(0, 1)
+            program.add_row(-inf, 0, {**placed, some: -service.pending})
+            held: Row = dict.fromkeys(placed, rule.itself) if rule.itself and value in rule.base else {}
+            slack = most + rule.max_skew
+            program.add_row(-inf, rule.max_skew - base + slack, {**held, lowest: -1, some: slack})
+            if rule.late:
+                ends = program.add_column(0, 1)
+                last[ends] = -service.pending
+                program.add_row(-inf, 0, {ends: 1, some: -1})
+                self._add_late(rule, service, base, held, some, placed)
+                self._add_late(rule, service, base, held, ends, everywhere)
+        if last:
+            program.add_row(-inf, 0, {**everywhere, **last})
+
+    def _add_late(self, rule: Rule, service: Service, base: int, held: Row, when: int, placed: Row) -> None:
+        """Add what lost pods bound that were not deleted when a pod was placed: of `placed` by then, all replace some.
+
+        The emptiest of the domains with lost pods holds at most the average of these.
+        """
+        program, total = self._program, sum(rule.late.values())
+        many = len(rule.late)
+        below = sum(rule.base[value] for value in rule.late)
+        counted: Row = {}
+        for value in rule.late:
+            counted |= self._count(rule, value)
+        slack = float(many * (base + service.pending + rule.max_skew) + total + service.pending)
+        row: Row = {column: many * factor for column, factor in held.items()}
+        row = _add(row, _negative(counted))
+        bound = many * (rule.max_skew - base) + below + total + slack
+        program.add_row(-inf, bound, {**row, when: slack})
+        later = _add(row, placed)
+        program.add_row(-inf, bound + service.waiting + rule.uncounted, {**later, when: slack})
+        for value, number in rule.late.items():
+            alone = _add(dict(held), _negative(self._count(rule, value)))
+            program.add_row(-inf, rule.max_skew - base + rule.base[value] + number + slack, {**alone, when: slack})
+
+    def _add_closed(self, program: Program, rule: Rule) -> Mapping[str, Sequence[int]]:
+        """Add columns that are 1 only where a rule closes a domain in the end; return them by domain.
+
+        The least count is exact: the count of one domain, and none is below it.
+        """
+        total = sum(self._services[number].pending for number in self._members)
+        most = max([*rule.base.values(), 0]) + total
+        lowest = program.add_column(0, 0 if rule.floored or not rule.base else most)
+        least: Row = {}
+        if not rule.floored:
+            for value, base in rule.base.items():
+                counted = _negative(self._count(rule, value))
+                program.add_row(-inf, base, {lowest: 1, **counted})
+                chosen = program.add_column(0, 1)
+                least[chosen] = 1
+                program.add_row(base - most, inf, {lowest: 1, **counted, chosen: -most})
+            if least:
+                program.add_row(1, 1, least)
+        closed: dict[str, list[int]] = {}
+        for value in {*rule.domain.values()}:
+            base = rule.base.get(value, 0)
+            column = program.add_column(0, 1)
+            slack = most + rule.max_skew + 1
+            counted = self._count(rule, value) if value in rule.base else {}
+            row = {**counted, lowest: -1, column: -slack}
+            program.add_row(rule.max_skew + 1 - rule.itself - base - slack, inf, row)
+            closed[value] = [column]
+        return closed
+
+    def _add_lacking(self, program: Program, number: int, node: str) -> Row | None:
+        """Add columns that are 1 only where a resource of a node is short in the end; None where one always is."""
+        choices: Row = {}
+        needed = zip(self._competition.free[node], self._competition.requests[number], strict=True)
+        for at, (free, needs) in enumerate(needed):
+            short = free - needs + 1
+            if not needs:
+                continue
+            if short <= 0:
+                return None
+            column = program.add_column(0, 1)
+            program.add_row(0, inf, {**self._load(node, at), column: -float(short)})
+            choices[column] = 1
+        return choices
+
+
+def _negative(row: Row) -> Row:
+    return {column: -factor for column, factor in row.items()}
+
+
+def _add(row: Row, other: Row) -> Row:
+    return row | {column: row.get(column, 0) + factor for column, factor in other.items()}

@@ -1,0 +1,178 @@
+"""Services with equal requests for the same nodes, and what these have room for: columns of numbers, made once a kind.
+
+One resource blocks a node for a pod: of it, others and the service's own pods have taken what is free but less than one
+request. In a currency that values each resource by a weight of at most 1 for what one pod requests, so much is taken
+at least as the node is worth by its cheapest resource; a pod pays at most what its dearest request is worth. So what is
+paid in all bounds how many nodes are blocked. Any weights are sound; good ones value resources by how scarce they are.
+
+numpy multiplies thousands of kinds with thousands of nodes; it is there as highspy needs it, and loaded as late.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+from rebalancer.resilience.competition import Competition
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_SCARCER: Final = (0.7, 0.4, 0.2, 0.1)
+"""Factors by which one resource is valued less than by the share of it that is free."""
+
+_ENDLESS: Final = 1e12
+
+Region = tuple[str, frozenset[str]] | None
+"""The values of a key whose nodes are meant; None: all."""
+
+
+class Nodes:
+    """The nodes that remain, as columns."""
+
+    def __init__(self, competition: Competition) -> None:
+        import numpy as np  # noqa: PLC0415  # most clusters never need it
+
+        self.numpy: Final[Any] = np
+        self._competition = competition
+        self.names: Final = competition.nodes
+        wide = max(1, len(competition.resources))
+        rows = np.array([competition.free[name] or (0,) for name in self.names], dtype=float)
+        equal, self.which = np.unique(rows.reshape(-1, wide), axis=0, return_inverse=True)
+        self.equal: Final = equal
+        self._codes: dict[str, tuple[Sequence[str], Any]] = {}
+
+    def codes(self, key: str) -> tuple[Sequence[str], "np.ndarray[Any, Any]"]:
+        """Return the values of a key, and the number of each node's among these; the last number is for none."""
+        if key not in self._codes:
+            values = (
+                self._competition.loss.after.nodes.values(key)
+                if key
+                else dict(zip(self.names, self.names, strict=True))
+            )
+            named = list(dict.fromkeys(values[name] for name in self.names if name in values))
+            number = {value: at for at, value in enumerate(named)}
+            codes = [number[values[name]] if name in values else len(named) for name in self.names]
+            self._codes[key] = named, self.numpy.array(codes, dtype=int)
+        return self._codes[key]
+
+
+class Kind:
+    """The services with these requests on these places."""
+
+    def __init__(self, nodes: Nodes, requests: Sequence[int], places: frozenset[str]) -> None:
+        self._nodes, self._numpy = nodes, nodes.numpy
+        self.requests: Final = requests
+        self.places: Final = places
+        self._asked = [at for at, amount in enumerate(requests) if amount]
+        self.mask: Final = self._numpy.array([name in places for name in nodes.names], dtype=bool)
+        self._found: dict[object, Any] = {}
+
+    @cached_property
+    def _relative(self) -> Any:
+        """How many of its pods each of the different nodes has left of each resource that it requests."""
+        asked = [self.requests[at] for at in self._asked]
+        return (self._nodes.equal[:, self._asked] + 1) / asked - 1, self._nodes.equal[:, self._asked] // asked
+
+    @cached_property
+    def fit(self) -> Any:
+        """How many of its pods fit each node if nothing else is placed there."""
+        if not self._asked:
+            return self.mask * _ENDLESS
+        return self._relative[1].min(axis=1)[self._nodes.which] * self.mask
+
+    def fit_by(self, key: str) -> tuple[Sequence[str], Any]:
+        """Return the values of a key, and how many fit the nodes of each; last those without one."""
+        if ("fit", key) not in self._found:
+            named, codes = self._nodes.codes(key)
+            made = self._numpy.bincount(codes, weights=self.fit, minlength=len(named) + 1)
+            self._found["fit", key] = named, made.tolist()
+        found: tuple[Sequence[str], Any] = self._found["fit", key]
+        return found
+
+    def fit_inside(self, region: Region) -> float:
+        """Return how many fit the nodes of a region."""
+        if region is None:
+            return float(self.fit.sum())
+        named, fit = self.fit_by(region[0])
+        return float(sum(many for value, many in zip(named, fit, strict=False) if value in region[1]))
+
+    def count_open(self, key: str, closed: Collection[str]) -> float:
+        """Return how many are placed at most, one in each domain of a key that is not closed."""
+        named, fit = self.fit_by(key)
+        if ("open", key) not in self._found:
+            self._found["open", key] = {value for value, many in zip(named, fit, strict=False) if many}
+        open_ = self._found["open", key]
+        return float(len(open_) - sum(value in open_ for value in closed) + fit[-1])
+
+    def reaches(self, key: str, value: str) -> bool:
+        """Return whether its places have a value of a key."""
+        if ("reached", key) not in self._found:
+            named, codes = self._nodes.codes(key)
+            chosen = self._numpy.unique(codes[self.mask]).tolist()
+            self._found["reached", key] = {named[at] for at in chosen if at < len(named)}
+        return value in self._found["reached", key]
+
+    @cached_property
+    def weights(self) -> Sequence[Any]:
+        """What one pod's request of each resource is worth, in the different ways that are tried; at most 1."""
+        numpy = self._numpy
+        if not self._asked:
+            return [numpy.ones(0)]
+        total = (self._relative[0][self._nodes.which] * self.mask[:, None]).clip(0).sum(axis=0)
+        if not total.all():
+            return []
+        ways = [numpy.ones(len(self._asked))]
+        for at in range(len(self._asked) if len(self._asked) > 1 else 0):
+            for factor in _SCARCER:
+                ways.append(numpy.ones(len(self._asked)))
+                ways[-1][at] = factor
+        return [worth / worth.max() for worth in (way / total for way in ways)]
+
+    def prices(self, way: int, requests: "np.ndarray[Any, Any]") -> Any:
+        """Return what a pod of each other kind pays at most, by their requests."""
+        if not self._asked:
+            return self._numpy.zeros(len(requests))
+        asked = [self.requests[at] for at in self._asked]
+        return (requests[:, self._asked] / asked * self.weights[way]).max(axis=1)
+
+    def worth(self, way: int) -> Any:
+        """Return what blocks each node in this way, 0 for nodes that are none of its places."""
+        if ("worth", way) not in self._found:
+            if not self._asked:
+                self._found["worth", way] = self.mask * _ENDLESS
+            else:
+                least = (self._relative[0].clip(0) * self.weights[way]).min(axis=1)
+                self._found["worth", way] = least[self._nodes.which] * self.mask
+        return self._found["worth", way]
+
+    def inside(self, way: int, region: Region) -> Any:
+        """Return the same, 0 outside a region."""
+        worth = self.worth(way)
+        if region is None:
+            return worth
+        key = "inside", way, region
+        if key not in self._found:
+            named, codes = self._nodes.codes(region[0])
+            chosen = self._numpy.array([*[value in region[1] for value in named], False])
+            self._found[key] = worth * chosen[codes]
+        return self._found[key]
+
+    def total(self, way: int, region: Region) -> float:
+        """Return what blocks all nodes of a region."""
+        key = "total", way, region
+        if key not in self._found:
+            self._found[key] = float(self.inside(way, region).sum())
+        total: float = self._found[key]
+        return total
+
+    def by_domain(self, way: int, region: Region, key: str) -> tuple[Mapping[str, float], Sequence[float]]:
+        """Return what blocks the nodes of each value of a key in a region, and the dearest so many of them."""
+        known = "domains", way, region, key
+        if known not in self._found:
+            named, codes = self._nodes.codes(key)
+            sums = self._numpy.bincount(codes, weights=self.inside(way, region), minlength=len(named) + 1)[:-1].tolist()
+            dearest = [0.0, *accumulate(sorted(sums, reverse=True))]
+            self._found[known] = dict(zip(named, sums, strict=True)), dearest
+        found: tuple[Mapping[str, float], Sequence[float]] = self._found[known]
+        return found
