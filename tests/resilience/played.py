@@ -1,4 +1,8 @@
-"""Losses played on the scheduler's model: pods and nodes go one by one, in every order, and pods land on every node."""
+"""Losses played on the scheduler's model: pods and nodes go one by one, in every order, and pods land on every node.
+
+A pod that no node admits preempts pods of lower priority on any node where that helps: as few as the scheduler would,
+the least important first. What they were replaced by waits in turn.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -28,10 +32,12 @@ class State:
     waiting: Left
     running: tuple[tuple[str, ...], ...]
     """The nodes of the replacements by service."""
+    preempted: frozenset[str]
+    """The UIDs of pods that ran elsewhere before."""
 
     def key(self) -> object:
         left = tuple(tuple(sorted(Counter(pod.node for pod in pods).items())) for pods in self.lost)
-        return left, self.nodes, self.waiting, self.running
+        return left, self.nodes, self.waiting, self.running, self.preempted
 
 
 class Play:
@@ -58,6 +64,7 @@ class Play:
             self.loss.nodes,
             tuple(service.waiting for service in services),
             tuple(() for _ in services),
+            frozenset(),
         )
 
     def following(self, state: State) -> Iterator[State]:
@@ -74,7 +81,7 @@ class Play:
         for pods in state.lost:
             for node in sorted({pod.node or "" for pod in pods}):
                 pod = next(one for one in pods if one.node == node)
-                yield self._without(state, state.view.without([pod]), [pod], state.nodes, self._replaces)
+                yield self._without(state, state.view.terminating([pod]), [pod], state.nodes, self._replaces)
 
     def _delete_nodes(self, state: State) -> Iterator[State]:
         for node in sorted(state.nodes):
@@ -95,18 +102,61 @@ class Play:
             many = sum(pod.uid in uids for pod in service.lost)
             if many and replaces(service):
                 waiting[number] += many
-        return State(view, lost, nodes, tuple(waiting), state.running)
+        return replace(state, view=view, lost=lost, nodes=nodes, waiting=tuple(waiting))
 
     def _place(self, state: State, number: int) -> Iterator[State]:
         sample = self.loss.services[number].sample
-        for node in sorted(feasible(sample, state.view) - self.loss.nodes):
-            self._new += 1
-            pod = structs.replace(sample, uid=f"new-{self._new}", name=f"new-{self._new}", node=None)
-            waiting = tuple(many - (at == number) for at, many in enumerate(state.waiting))
-            running = tuple(
-                tuple(sorted((*nodes, node))) if at == number else nodes for at, nodes in enumerate(state.running)
-            )
-            yield State(state.view.with_placed(pod, node), state.lost, state.nodes, waiting, running)
+        nodes = feasible(sample, state.view) - self.loss.nodes
+        for node in sorted(nodes):
+            yield self._land(state, number, node)
+        if not nodes and sample.spec.preempts:
+            for node in sorted(state.view.nodes.names - self.loss.nodes):
+                yield from self._preempt(state, number, node)
+
+    def _land(self, state: State, number: int, node: str) -> State:
+        self._new += 1
+        sample = self.loss.services[number].sample
+        uid = f"new-{number}-{self._new}"
+        pod = structs.replace(sample, uid=uid, name=uid, node=None)
+        waiting, running = list(state.waiting), list(state.running)
+        waiting[number] -= 1
+        running[number] = tuple(sorted((*running[number], node)))
+        return replace(
+            state, view=state.view.with_placed(pod, node), waiting=tuple(waiting), running=tuple(running)
+        )
+
+    def _preempt(self, state: State, number: int, node: str) -> Iterator[State]:
+        sample = self.loss.services[number].sample
+        lower = [pod for pod in state.view.pods_on(node) if pod.spec.priority < sample.spec.priority]
+        victims = {pod.uid: pod for pod in lower}
+        if not lower or node not in feasible(sample, state.view.without(lower)):
+            return
+        for pod in sorted(lower, key=lambda pod: -pod.spec.priority):
+            rest = [other for uid, other in victims.items() if uid != pod.uid]
+            if node in feasible(sample, state.view.without(rest)):
+                del victims[pod.uid]
+        yield self._land(self._evict(state, node, list(victims.values())), number, node)
+
+    def _evict(self, state: State, node: str, victims: list[Pod]) -> State:
+        waiting, running, preempted = list(state.waiting), list(state.running), set(state.preempted)
+        for victim in victims:
+            if victim.uid.startswith("new-"):
+                at = int(victim.uid.split("-")[1])
+                nodes = list(running[at])
+                nodes.remove(node)
+                running[at] = tuple(nodes)
+            else:
+                at = self._service_of(victim)
+                preempted.add(victim.uid)
+            waiting[at] += 1
+        view = state.view.without(victims)
+        return replace(
+            state, view=view, waiting=tuple(waiting), running=tuple(running), preempted=frozenset(preempted)
+        )
+
+    def _service_of(self, pod: Pod) -> int:
+        owners = (service.sample.owner for service in self.loss.services)
+        return next(at for at, owner in enumerate(owners) if owner == pod.owner)
 
     def ends(self, most: int) -> tuple[set[Left], bool]:
         """Return how many pods of each service run at the ends, and whether these are all ends there are.
@@ -135,8 +185,10 @@ class Play:
         return self._left(state)
 
     def _left(self, state: State) -> Left:
+        gone = Counter(self._service_of(pod) for pod in self.loss.before.snapshot.pods if pod.uid in state.preempted)
         return tuple(
-            service.bound + len(nodes) for service, nodes in zip(self.loss.services, state.running, strict=True)
+            service.bound - gone[number] + len(state.running[number])
+            for number, service in enumerate(self.loss.services)
         )
 
 
