@@ -21,6 +21,7 @@ from rebalancer.resilience.loss import Loss, Service
 from rebalancer.resilience.programs import Programs
 from rebalancer.resilience.room import find_least
 from rebalancer.resilience.takers import Takers
+from rebalancer.scheduling.preemption import has_lower_pods
 
 __all__ = ["Bounds", "DependsOnPods", "MayBePreempted", "find_bounds"]
 
@@ -86,8 +87,10 @@ def _find_preemptor(competition: Competition, found: Sequence[Bounds]) -> tuple[
     One whose pods all find a node, however many others stand on it first, and that no rule closes for a time, never
     fails to be scheduled.
     """
-    loss, services = competition.loss, [competition.services[number] for number in competition.active]
-    lowest = min((placed.pod.spec.priority for placed in loss.after.placed_pods()), default=0)
+    services = [competition.services[number] for number in competition.active]
+    if not any(has_lower_pods(service.sample, competition.loss.before) for service in services):
+        return None
+    lowest = min((placed.pod.spec.priority for placed in competition.loss.after.placed_pods()), default=0)
     lowest = min([lowest, *[service.sample.spec.priority for service in services]])
     preempting = [
         competition.services[number]

@@ -39,10 +39,10 @@ def find_closings(number: int, competition: Competition, enumerated: Rule | None
         if rule is enumerated:
             continue
         if rule.itself:
-            costs = {value: count_closing(rule, value, rule.least) for value in rule.filled}
-            yield Closing(rule.key, costs, rule.least + rule.max_skew)
+            full = rule.least + rule.max_skew
+            yield Closing(rule.key, {value: max(0, full - many) for value, many in rule.filled.items()}, full)
         else:
-            full = {value: 0 for value, many in rule.filled.items() if many > rule.max_skew + rule.least}
-            yield Closing(rule.key, full, None)
+            closed = {value: 0 for value, many in rule.filled.items() if many > rule.max_skew + rule.least}
+            yield Closing(rule.key, closed, None)
     for exclusion in competition.exclusions[number]:
         yield Closing(exclusion.key, dict.fromkeys(exclusion.closed, 0), 1 if exclusion.itself else None)

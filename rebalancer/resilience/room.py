@@ -78,11 +78,12 @@ class _Blocked:
             return 0
         if not steps:
             return min(self._pending, ceil(left))
-        few, many = 0, self._pending  # it is not blocked with `few`
+        few, many = 0, self._pending  # it is not blocked with `few`; most are not blocked at all
+        tried = many - 1
         while many - few > 1:
-            tried = (few + many) // 2
-            closed = sum(dearest[min(tried // cost, len(dearest) - 1)] for cost, dearest in steps)
+            closed = sum([dearest[min(tried // cost, len(dearest) - 1)] for cost, dearest in steps])
             few, many = (tried, many) if left > tried + closed else (few, tried)
+            tried = (few + many) // 2
         return many
 
     def enumerate_closed(self, rule: Rule) -> int:

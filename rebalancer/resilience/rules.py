@@ -1,7 +1,7 @@
 """What the scheduler's spread filter asks of the replacements of a loss, as numbers that hold at every moment of it."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -9,7 +9,7 @@ from rebalancer.model.labels import LabelSelector
 from rebalancer.model.pods import Pod
 from rebalancer.resilience.loss import Loss, Phase, Service
 from rebalancer.scheduling.feasibility import is_on
-from rebalancer.scheduling.pod_topology_spread import PodTopologySpread, constraints_of, counts, ineffective
+from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread, constraints_of, counts, ineffective
 
 
 class Rule(Struct, frozen=True, kw_only=True, eq=False, gc=False):
@@ -52,11 +52,10 @@ def find_rules(service: Service, loss: Loss) -> Iterator[Rule]:
         before, after = (counts(constraint, sample, view) for view in (loss.before, loss.after))
         domain, remaining = values(constraint.key), after.by_domain
         late: Counter[str] = Counter()
-        for node in loss.nodes & before.by_node.keys():
-            if domain[node] in remaining:
-                late[domain[node]] += before.by_node[node]
-        own = [pod.node for pod in service.lost if constraint.selector.matches(pod.labels)]
-        counted = sum(node in before.eligible.nodes and domain[node] in late for node in own if node is not None)
+        for node, many in before.by_node.items():
+            if node in loss.nodes and domain[node] in remaining.domains:
+                late[domain[node]] += many
+        uncounted = len(service.lost) - (_count_late(service, constraint.selector, domain, before, late) if late else 0)
         yield Rule(
             key=constraint.key,
             max_skew=constraint.max_skew,
@@ -69,10 +68,19 @@ def find_rules(service: Service, loss: Loss) -> Iterator[Rule]:
             least=after.minimum,
             late=late,
             itself=after.self_match,
-            uncounted=len(service.lost) - counted,
+            uncounted=uncounted,
             always_floored=before.floor_at_zero or (after.floor_at_zero and _is_instant(service, loss)),
             floored=after.floor_at_zero,
         )
+
+
+def _count_late(
+    service: Service, selector: LabelSelector, domain: Mapping[str, str], before: Counts, late: Collection[str]
+) -> int:
+    """Return how many of a service's own lost pods are late."""
+    matches = {labels: selector.matches(labels) for labels in {pod.labels for pod in service.lost}}
+    nodes = [pod.node for pod in service.lost if matches[pod.labels]]
+    return sum(node in before.eligible.nodes and domain[node] in late for node in nodes if node is not None)
 
 
 def _is_instant(service: Service, loss: Loss) -> bool:

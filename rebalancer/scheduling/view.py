@@ -119,8 +119,12 @@ class View:
             self._last_without = key, self._gone(gone)
         return self._last_without[1]
 
-    def _gone(self, pods: Iterable[Pod]) -> Self:
-        return self._with_moves((pod, None, False) for pod in pods)
+    def _gone(self, pods: Sequence[Pod]) -> Self:
+        if len(pods) <= SETTLE_AFTER or self._moved:
+            return self._with_moves((pod, None, False) for pod in pods)
+        gone = {pod.uid for pod in pods}
+        placed = [one for one in self._population.placed_pods if one.pod.uid not in gone]
+        return self._derive(Population(placed, self.nodes.by_name, self.rules), {}, {}, {})
 
     def with_placed(self, pod: Pod, node: str) -> Self:
         """Return the state in which this pod runs on that node, wherever it was before.
@@ -164,7 +168,9 @@ class View:
 
     def _without_pods_of(self, deserted: Iterable[str], nodes: tuple[Node, ...]) -> Self:
         """Return the state without the pods of some nodes, and with other nodes than before."""
-        derived = self._gone(pod for node in sorted(deserted) for pod in self.pods_on(node))
+        # A copy: the state without these pods is kept, for the other way in which the nodes may be lost.
+        derived = copy(self.without(pod for node in sorted(deserted) for pod in self.pods_on(node)))
+        derived._last_without = None  # noqa: SLF001
         # Cached results that depend on the nodes are no longer valid; the index of the other pods and its sums are.
         derived.snapshot, derived.nodes = replace(self.snapshot, nodes=nodes), NodeIndex(nodes)
         derived._memo = {}  # noqa: SLF001
