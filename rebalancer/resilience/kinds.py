@@ -1,9 +1,10 @@
-"""Services with equal requests for the same nodes, and what these have room for: columns of numbers, made once a kind.
+"""Services with about equal requests for the same nodes, and what these have room for: columns, made once a kind.
 
 One resource blocks a node for a pod: of it, others and the service's own pods have taken what is free but less than one
 request. In a currency that values each resource by a weight of at most 1 for what one pod requests, so much is taken
 at least as the node is worth by its cheapest resource; a pod pays at most what its dearest request is worth. So what is
 paid in all bounds how many nodes are blocked. Any weights are sound; good ones value resources by how scarce they are.
+So is a request that is too large: a pod with less is blocked later, and pays less. Of a kind the largest counts.
 
 numpy multiplies thousands of kinds with thousands of nodes; it is there as highspy needs it, and loaded as late.
 """
@@ -58,28 +59,30 @@ class Nodes:
 
 
 class Kind:
-    """The services with these requests on these places."""
+    """Services on these places that request no more than this, and no less than `least`."""
 
-    def __init__(self, nodes: Nodes, requests: Sequence[int], places: frozenset[str]) -> None:
+    def __init__(self, nodes: Nodes, requests: Sequence[int], least: Sequence[int], places: frozenset[str]) -> None:
         self._nodes, self._numpy = nodes, nodes.numpy
         self.requests: Final = requests
         self.places: Final = places
+        self._least = least
         self._asked = [at for at, amount in enumerate(requests) if amount]
         self.mask: Final = self._numpy.array([name in places for name in nodes.names], dtype=bool)
         self._found: dict[object, Any] = {}
 
     @cached_property
     def _relative(self) -> Any:
-        """How many of its pods each of the different nodes has left of each resource that it requests."""
+        """How many pods blocks each of the different nodes by each resource that it requests."""
         asked = [self.requests[at] for at in self._asked]
-        return (self._nodes.equal[:, self._asked] + 1) / asked - 1, self._nodes.equal[:, self._asked] // asked
+        return ((self._nodes.equal[:, self._asked] + 1) / asked - 1).clip(0)
 
     @cached_property
     def fit(self) -> Any:
         """How many of its pods fit each node if nothing else is placed there."""
         if not self._asked:
             return self.mask * _ENDLESS
-        return self._relative[1].min(axis=1)[self._nodes.which] * self.mask
+        fitting = self._nodes.equal[:, self._asked] // [self._least[at] for at in self._asked]
+        return fitting.min(axis=1)[self._nodes.which] * self.mask
 
     def fit_by(self, key: str) -> tuple[Sequence[str], Any]:
         """Return the values of a key, and how many fit the nodes of each; last those without one."""
@@ -119,7 +122,7 @@ class Kind:
         numpy = self._numpy
         if not self._asked:
             return [numpy.ones(0)]
-        total = (self._relative[0][self._nodes.which] * self.mask[:, None]).clip(0).sum(axis=0)
+        total = (self._relative[self._nodes.which] * self.mask[:, None]).sum(axis=0)
         if not total.all():
             return []
         ways = [numpy.ones(len(self._asked))]
@@ -130,7 +133,7 @@ class Kind:
         return [worth / worth.max() for worth in (way / total for way in ways)]
 
     def prices(self, way: int, requests: "np.ndarray[Any, Any]") -> Any:
-        """Return what a pod of each other kind pays at most, by their requests."""
+        """Return what pods pay at most, by their requests."""
         if not self._asked:
             return self._numpy.zeros(len(requests))
         asked = [self.requests[at] for at in self._asked]
@@ -142,8 +145,8 @@ class Kind:
             if not self._asked:
                 self._found["worth", way] = self.mask * _ENDLESS
             else:
-                least = (self._relative[0].clip(0) * self.weights[way]).min(axis=1)
-                self._found["worth", way] = least[self._nodes.which] * self.mask
+                cheapest = (self._relative * self.weights[way]).min(axis=1)
+                self._found["worth", way] = cheapest[self._nodes.which] * self.mask
         return self._found["worth", way]
 
     def inside(self, way: int, region: Region) -> Any:

@@ -4,7 +4,6 @@ Only services that may stand on the same nodes compete, and those whose pods a r
 program is known before it is made; what is too large for any is bounded by sums alone, and that is said.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from rebalancer.model.facts import Fact
@@ -37,6 +36,7 @@ class Programs:
     def __init__(self, competition: Competition, takers: Takers, work: int) -> None:
         self._competition, self._takers, self._work = competition, takers, work
         self._made: dict[tuple[int, ...], ByNode] = {}
+        self._members: dict[int, tuple[int, ...]] = {}
 
     def find_most(self, number: int, most: int) -> int:
         """Return the most pods of a service that are placed, at most as many as are known."""
@@ -53,22 +53,25 @@ class Programs:
         return max(least, program.find_fewest(number)), None
 
     def _choose(self, number: int) -> ByNode | TooLarge:
-        members = tuple(sorted(self._find_members(number)))
-        columns = sum(len(self._competition.places[member]) for member in members)
+        places = self._competition.places
+        members = self._find_members(number)
+        columns = sum(len(places[member]) for member in members)
         if columns > _MOST_COLUMNS:
-            return TooLarge(len(members), len(self._competition.places[number]), columns, _MOST_COLUMNS)
+            return TooLarge(len(members), len(places[number]), columns, _MOST_COLUMNS)
         if members not in self._made:
             self._made[members] = ByNode(self._competition, members, self._work)
         return self._made[members]
 
-    def _find_members(self, number: int) -> Iterable[int]:
-        competition = self._competition
-        members = {other for other in competition.active if self._takers.meet(number, other)}
-        counted = [*members, number]
-        members.add(number)
-        while counted:
-            for rule in competition.rules[counted.pop()]:
-                new = {*competition.counted(rule)} - members
-                members |= new
-                counted += new
-        return members
+    def _find_members(self, number: int) -> tuple[int, ...]:
+        """Return the services of a program: those on the same nodes, and whose pods rules of these count."""
+        known = id(self._competition.places[number])
+        if known not in self._members:
+            members = {*self._takers.find_meeting(number), number}
+            counted = [*members]
+            while counted:
+                for rule in self._competition.rules[counted.pop()]:
+                    new = {*self._competition.counted(rule)} - members
+                    members |= new
+                    counted += new
+            self._members[known] = tuple(sorted(members))
+        return self._members[known]

@@ -1,6 +1,7 @@
 """How many pods of each service are placed at most, in all and in each of few domains, and what these request."""
 
 from collections.abc import Mapping, Sequence
+from math import floor, log
 from typing import Any, Final, NamedTuple
 
 from rebalancer.resilience.competition import Competition
@@ -9,6 +10,12 @@ from rebalancer.resilience.most import find_most
 
 FEW: Final = 8
 """Domains of a key by which the pods of services are told apart."""
+
+_EXACT: Final = 100
+"""Of so many different requests each makes a kind."""
+
+_STEP: Final = 1.3
+"""Of more, requests of a kind differ by less than this factor."""
 
 _TRIED: Final = 3
 """Of a kind's ways to value resources so many are tried."""
@@ -27,25 +34,40 @@ class Takers:
     def __init__(self, competition: Competition) -> None:
         self.competition = competition
         self.nodes: Final = Nodes(competition)
-        kinds: dict[tuple[Sequence[int], int], int] = {}
-        self.kinds: Final[list[Kind]] = []
-        self._kind_of: dict[int, int] = {}
+        lots: dict[tuple[Sequence[int], int], int] = {}
         for number in competition.active:
-            requests, places = competition.requests[number], competition.places[number]
-            known = requests, id(places)
-            if known not in kinds:
-                kinds[known] = len(kinds)
-                self.kinds.append(Kind(self.nodes, requests, places))
-            self._kind_of[number] = kinds[known]
+            lots.setdefault((competition.requests[number], id(competition.places[number])), len(lots))
+        self._lot_of = {
+            number: lots[competition.requests[number], id(competition.places[number])] for number in competition.active
+        }
+        self.kinds: Final[list[Kind]] = []
+        self._kind_of: Final = self._sort_kinds()
         self.alone: Final = {number: competition.is_alone(number) for number in competition.active}
         self.most: Final = {number: self._find_most(number) for number in competition.active}
         numpy = self.nodes.numpy
-        self._requests = numpy.array([kind.requests or (0,) for kind in self.kinds], dtype=float)
-        self._order = numpy.array([self._kind_of[number] for number in competition.active], dtype=int)
-        self._taken: dict[Region, Any] = {}
-        self._meets: dict[tuple[int, int], bool] = {}
+        self._requests = numpy.array([requests or (0,) for requests, _ in lots], dtype=float)
+        self._places = numpy.array([places for _, places in lots])
+        self._order = numpy.array([self._lot_of[number] for number in competition.active], dtype=int)
         self._ways: dict[int, Sequence[int]] = {}
+        self._taken: dict[Region, Any] = {}
+        self._meeting: dict[int, Any] = {}
+        self._prices: dict[tuple[int, int], Any] = {}
         self._paid: dict[tuple[int, int, Region], float] = {}
+
+    def _sort_kinds(self) -> Mapping[int, int]:
+        """Make the kinds; return that of each service. Of many different requests those of a size are one kind."""
+        competition = self.competition
+        exact = len({*competition.requests.values()}) <= _EXACT
+        grouped: dict[object, list[int]] = {}
+        for number in competition.active:
+            requests = competition.requests[number]
+            size = requests if exact else tuple(amount and 1 + floor(log(amount, _STEP)) for amount in requests)
+            grouped.setdefault((size, id(competition.places[number])), []).append(number)
+        for members in grouped.values():
+            asked = [competition.requests[number] for number in members]
+            least, most = (tuple(map(choose, zip(*asked, strict=True))) for choose in (min, max))
+            self.kinds.append(Kind(self.nodes, most, least, competition.places[members[0]]))
+        return {number: at for at, members in enumerate(grouped.values()) for number in members}
 
     def kind(self, number: int) -> Kind:
         """Return the kind of a service."""
@@ -80,23 +102,35 @@ class Takers:
         return int(min(most.total, self.kind(number).fit_inside(region)))
 
     def _count(self, region: Region) -> Any:
-        """Return the most pods of each kind in a region."""
+        """Return the most pods of each lot of services, with equal requests and places, in a region."""
         if region not in self._taken:
-            numpy = self.nodes.numpy
             caps = [self.cap(number, region) for number in self.competition.active]
-            self._taken[region] = numpy.bincount(self._order, weights=caps, minlength=len(self.kinds))
+            self._taken[region] = self.nodes.numpy.bincount(self._order, weights=caps, minlength=len(self._places))
         return self._taken[region]
 
     def pay(self, number: int, way: int, region: Region) -> float:
         """Return what the other services can fill of a region at most, valued as the kind of a service does."""
         at = self._kind_of[number]
+        prices = self._find_prices(at, way)
         known = at, way, region
         if known not in self._paid:
-            kind = self.kinds[at]
-            meeting = [self._meet(at, other) for other in range(len(self.kinds))]
-            prices = kind.prices(way, self._requests) * meeting
             self._paid[known] = float(prices @ self._count(region))
-        return self._paid[known] - self.cap(number, region)
+        return self._paid[known] - float(prices[self._lot_of[number]]) * self.cap(number, region)
+
+    def _find_prices(self, at: int, way: int) -> Any:
+        """Return what pods of each lot pay, as far as they may stand on a node of a kind."""
+        if (at, way) not in self._prices:
+            kind = self.kinds[at]
+            self._prices[at, way] = kind.prices(way, self._requests) * self._find_meeting(kind.places)
+        return self._prices[at, way]
+
+    def _find_meeting(self, places: frozenset[str]) -> Any:
+        """Return which lots may stand on the same nodes."""
+        if id(places) not in self._meeting:
+            known = {id(other): other for other in self.competition.places.values()}
+            meeting = {name: not places.isdisjoint(other) for name, other in known.items()}
+            self._meeting[id(places)] = self.nodes.numpy.array([meeting[name] for name in self._places.tolist()])
+        return self._meeting[id(places)]
 
     def find_ways(self, number: int) -> Sequence[int]:
         """Return the ways to value resources that are tried for a service's kind: those by which most is left."""
@@ -107,13 +141,7 @@ class Takers:
             self._ways[at] = sorted(left, key=lambda way: -left[way])[:_TRIED]
         return self._ways[at]
 
-    def meet(self, number: int, other: int) -> bool:
-        """Return whether two services may stand on the same nodes."""
-        return self._meet(self._kind_of[number], self._kind_of[other])
-
-    def _meet(self, one: int, other: int) -> bool:
-        left, right = self.kinds[one].places, self.kinds[other].places
-        known = id(left), id(right)
-        if known not in self._meets:
-            self._meets[known] = not left.isdisjoint(right)
-        return self._meets[known]
+    def find_meeting(self, number: int) -> Sequence[int]:
+        """Return the services that may stand on the nodes of one."""
+        meeting = self._find_meeting(self.competition.places[number])
+        return [other for other in self.competition.active if meeting[self._lot_of[other]]]

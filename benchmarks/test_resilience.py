@@ -1,0 +1,134 @@
+"""How long the bounds of lost zones take. Run: `python -m pytest benchmarks/test_resilience.py -s`.
+
+150,000 pods on 5,001 nodes; each of three zones is lost, silent and gone. Compared with what `rebalancer report`
+evaluates of the same cluster in the same process.
+"""
+
+import gc
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+from msgspec import structs
+
+from benchmarks.planning_states import zone_returned
+from benchmarks.timing import seconds
+from rebalancer.assessment.findings import find_findings
+from rebalancer.cli.main import collect_rarely
+from rebalancer.documents.document import json_chunks
+from rebalancer.documents.report import every_workload, report_document
+from rebalancer.engine import evaluate
+from rebalancer.model.nodes import ZONE
+from rebalancer.model.pods import Resources
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.planner import find_relaxations
+from rebalancer.policy import default_policy
+from rebalancer.resilience.bounds import find_bounds
+from rebalancer.resilience.loss import Phase, lose
+from rebalancer.scheduling.view import View
+
+POLICY = default_policy()
+
+
+@pytest.fixture(autouse=True)
+def _as_the_process_does() -> Iterator[None]:
+    """Let the collector work as it does in the process (`cli.main`)."""
+    before = gc.get_threshold()
+    collect_rarely()
+    yield
+    gc.set_threshold(*before)
+
+
+def report(snapshot: Snapshot) -> int:
+    """Evaluate and write what `report -o json` does, from nothing; return how many characters."""
+    evaluation = evaluate(replace(snapshot), POLICY)
+    assessment, plan, view = evaluation.assessment, evaluation.plan, evaluation.view
+    findings = find_findings(view, assessment, ())
+    relaxations = find_relaxations(plan)
+    memory = evaluation.inputs.memory
+    document = report_document(
+        assessment, plan, evaluation.causes, findings, every_workload, None, relaxations, view, memory=memory
+    )
+    return sum(map(len, json_chunks(document)))
+
+
+def lose_zones(snapshot: Snapshot) -> Counter[str]:
+    """Bound what is left of each service in each loss, from nothing; count what is said."""
+    view = View(replace(snapshot))
+    said = Counter[str]()
+    for nodes in view.nodes.groups(ZONE).values():
+        for phase in Phase:
+            loss = lose(view, nodes, phase)
+            for service, found in zip(loss.services, find_bounds(loss), strict=True):
+                said["whole"] += found.guaranteed >= service.wanted
+                said["short"] += found.possible < service.wanted
+                said["not bounded"] += found.unknown is not None
+    return said
+
+
+def peak(function: Callable[[], object]) -> int:
+    """Return the most memory that a function takes, in mebibytes."""
+    gc.collect()
+    tracemalloc.start()
+    function()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return most >> 20
+
+
+def mixed(snapshot: Snapshot, used: float) -> Snapshot:
+    """Return the cluster with pods of many sizes, and nodes so large that this part of each zone is requested."""
+    random = Random(1)
+    sizes = {
+        owner.name: Resources(cpu=random.randint(20, 400), memory=random.randint(2**25, 2**29))
+        for owner in snapshot.workloads
+    }
+    owners = tuple(
+        structs.replace(
+            owner,
+            template=structs.replace(
+                owner.template,
+                requests=sizes[owner.name],
+                spec=structs.replace(owner.template.spec, requests=sizes[owner.name]),
+            ),
+        )
+        for owner in snapshot.workloads
+        if owner.template is not None
+    )
+    specs = {owner.name: owner.template.spec for owner in owners if owner.template is not None}
+    pods = []
+    for pod in snapshot.pods:
+        name = pod.name.rpartition("-")[0]
+        pods.append(structs.replace(pod, spec=specs[name], requests=sizes[name]))
+    many = len(snapshot.nodes)
+    cpu, memory = (
+        sum(amounts) / many / used for amounts in zip(*[(p.requests.cpu, p.requests.memory) for p in pods], strict=True)
+    )
+    nodes = tuple(
+        structs.replace(node, allocatable=Resources(cpu=round(cpu), memory=round(memory))) for node in snapshot.nodes
+    )
+    return replace(snapshot, nodes=nodes, pods=tuple(pods), workloads=owners)
+
+
+def test_zones_of_equal_services() -> None:
+    """Everything is proved by sums: whole where the nodes are gone, a third short while they are silent."""
+    snapshot = zone_returned(nodes=5001, workloads=5000, filled=3)
+    said = lose_zones(snapshot)
+    assert said == {"whole": 15_000, "short": 15_000, "not bounded": 0}
+    bounds, reported = seconds(lambda: lose_zones(snapshot)), seconds(lambda: report(snapshot))
+    memory = peak(lambda: lose_zones(snapshot)), peak(lambda: report(snapshot))
+    print(f"\nbounds {bounds:.2f} s, report {reported:.2f} s: {bounds / reported:.1f} times; memory {memory} MiB")
+    assert bounds < 6 * reported
+    assert memory[0] < 3 * memory[1]
+
+
+@pytest.mark.parametrize("used", [0.4, 0.5, 0.6, 0.75])
+def test_zones_of_services_of_many_sizes(used: float) -> None:
+    """5,000 different requests."""
+    snapshot = mixed(zone_returned(nodes=5001, workloads=5000, filled=3), used)
+    said = Counter[str]()
+    bounds = seconds(lambda: said.update(lose_zones(snapshot)), times=1)
+    print(f"\n{used:.0%} requested: {bounds:.2f} s, {dict(said)}")
