@@ -20,6 +20,7 @@ from rebalancer.resilience.exclusions import DependsOnPods
 from rebalancer.resilience.loss import Loss, Service
 from rebalancer.resilience.programs import Programs
 from rebalancer.resilience.room import find_least
+from rebalancer.resilience.sizes import SIZES, Sizes
 from rebalancer.resilience.takers import Takers
 from rebalancer.scheduling.preemption import has_lower_pods
 
@@ -45,12 +46,12 @@ class Bounds(NamedTuple):
     unknown: Fact | None = None
 
 
-def find_bounds(loss: Loss, work: int = _LIMITS.solve_work) -> Sequence[Bounds]:
+def find_bounds(loss: Loss, work: int = _LIMITS.solve_work, sizes: Sizes = SIZES) -> Sequence[Bounds]:
     """Return the bounds of each service of a loss, in their order."""
     competition = Competition(loss)
     if not competition.active:
         return [Bounds(service.bound, service.bound, service.unknown) for service in loss.services]
-    takers = Takers(competition)
+    takers = Takers(competition, sizes)
     programs = Programs(competition, takers, work)
     found = [_bound(number, service, takers, programs) for number, service in enumerate(loss.services)]
     preemptor = _find_preemptor(competition, found)

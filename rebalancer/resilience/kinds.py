@@ -43,14 +43,18 @@ class Nodes:
         self.equal: Final = equal
         self._codes: dict[str, tuple[Sequence[str], Any]] = {}
 
+    def values(self, key: str) -> Mapping[str, str]:
+        """Return the value of a key by node; of "" each node's own name."""
+        return self._competition.loss.after.nodes.values(key) if key else self._own_names
+
+    @cached_property
+    def _own_names(self) -> Mapping[str, str]:
+        return {name: name for name in self.names}
+
     def codes(self, key: str) -> tuple[Sequence[str], "np.ndarray[Any, Any]"]:
         """Return the values of a key, and the number of each node's among these; the last number is for none."""
         if key not in self._codes:
-            values = (
-                self._competition.loss.after.nodes.values(key)
-                if key
-                else dict(zip(self.names, self.names, strict=True))
-            )
+            values = self.values(key)
             named = list(dict.fromkeys(values[name] for name in self.names if name in values))
             number = {value: at for at, value in enumerate(named)}
             codes = [number[values[name]] if name in values else len(named) for name in self.names]

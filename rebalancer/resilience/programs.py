@@ -4,30 +4,23 @@ Only services that may stand on the same nodes compete, and those whose pods a r
 program is known before it is made; what is too large for any is bounded by sums alone, and that is said.
 """
 
-from typing import Final
+from collections.abc import Sequence
 
 from rebalancer.model.facts import Fact
-from rebalancer.resilience.by_node import ByNode
 from rebalancer.resilience.competition import Competition
+from rebalancer.resilience.game_programs import GamePrograms
+from rebalancer.resilience.games import by_group, by_node
 from rebalancer.resilience.takers import Takers
-
-_MOST_COLUMNS: Final = 600
-"""Services times nodes of a program over single nodes."""
 
 
 class TooLarge(Fact):
-    """So many services compete for so many nodes that no program is made of them."""
+    """So many services compete for so many different nodes that no program is made of them."""
 
     services: int
     nodes: int
-    columns: int
-    most: int
 
     def __str__(self) -> str:
-        return (
-            f"{self.services} services compete for {self.nodes} nodes: a program of {self.columns} columns, "
-            f"more than {self.most}"
-        )
+        return f"{self.services:,} services compete for {self.nodes:,} nodes: sums bound them, a program is too large"
 
 
 class Programs:
@@ -35,7 +28,9 @@ class Programs:
 
     def __init__(self, competition: Competition, takers: Takers, work: int) -> None:
         self._competition, self._takers, self._work = competition, takers, work
-        self._made: dict[tuple[int, ...], ByNode] = {}
+        self._made: dict[tuple[int, ...], GamePrograms | None] = {}
+        self._last: tuple[int, GamePrograms | TooLarge] | None = None
+        self._left = takers.sizes.all_groups
         self._members: dict[int, tuple[int, ...]] = {}
 
     def find_most(self, number: int, most: int) -> int:
@@ -52,15 +47,26 @@ class Programs:
             return least, program
         return max(least, program.find_fewest(number)), None
 
-    def _choose(self, number: int) -> ByNode | TooLarge:
-        places = self._competition.places
+    def _choose(self, number: int) -> GamePrograms | TooLarge:
         members = self._find_members(number)
-        columns = sum(len(places[member]) for member in members)
-        if columns > _MOST_COLUMNS:
-            return TooLarge(len(members), len(places[number]), columns, _MOST_COLUMNS)
         if members not in self._made:
-            self._made[members] = ByNode(self._competition, members, self._work)
-        return self._made[members]
+            columns = sum(len(self._competition.places[member]) for member in members)
+            game = by_node(self._competition, members) if columns <= self._takers.sizes.by_node else None
+            self._made[members] = None if game is None else GamePrograms(game, self._competition, self._work)
+        made = self._made[members]
+        return self._make_by_group(number, members) if made is None else made
+
+    def _make_by_group(self, number: int, members: Sequence[int]) -> GamePrograms | TooLarge:
+        """Return the program over equal nodes, the last of which is kept."""
+        if self._last is None or self._last[0] != number:
+            most = min(self._takers.sizes.by_group, self._left)
+            alone = self._takers.alone[number]
+            game = by_group(number, self._competition, self._takers, most) if alone else None
+            self._last = number, TooLarge(len(members), len(self._competition.places[number]))
+            if game is not None:
+                self._left -= game.columns
+                self._last = number, GamePrograms(game, self._competition, self._work)
+        return self._last[1]
 
     def _find_members(self, number: int) -> tuple[int, ...]:
         """Return the services of a program: those on the same nodes, and whose pods rules of these count."""

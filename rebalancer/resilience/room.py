@@ -21,7 +21,7 @@ from rebalancer.resilience.closings import Closing, count_closing, find_closings
 from rebalancer.resilience.competition import Competition
 from rebalancer.resilience.kinds import Kind, Region
 from rebalancer.resilience.rules import Rule
-from rebalancer.resilience.takers import FEW, Takers
+from rebalancer.resilience.takers import Takers
 
 _CLOSE: Final = 1e-6
 
@@ -32,7 +32,7 @@ _COMBINED: Final = 4
 def find_least(number: int, competition: Competition, takers: Takers) -> int:
     """Return how many pods of a service are placed at least, its rules counting its own replacements alone."""
     blocked = _Blocked(number, competition, takers)
-    rule = _choose_rule(competition.rules[number])
+    rule = _choose_rule(competition.rules[number], takers.sizes.domains)
     if rule is None:
         return blocked.find_fewest(None)
     if rule.floored:
@@ -40,9 +40,11 @@ def find_least(number: int, competition: Competition, takers: Takers) -> int:
     return blocked.enumerate_least(rule)
 
 
-def _choose_rule(rules: Iterable[Rule]) -> Rule | None:
+def _choose_rule(rules: Iterable[Rule], most: int) -> Rule | None:
     """Return the constraint to enumerate: of those on few domains the first with the fewest."""
-    few = [rule for rule in rules if rule.itself and 0 < len(rule.base) <= (_COMBINED if rule.floored else FEW)]
+    few = [
+        rule for rule in rules if rule.itself and 0 < len(rule.base) <= (min(most, _COMBINED) if rule.floored else most)
+    ]
     return min(few, key=lambda rule: len(rule.base), default=None)
 
 
@@ -53,7 +55,7 @@ class _Blocked:
         self._number, self._takers = number, takers
         self._pending = competition.services[number].pending
         self._kind: Kind = takers.kind(number)
-        rule = _choose_rule(competition.rules[number])
+        rule = _choose_rule(competition.rules[number], takers.sizes.domains)
         self._closings: Sequence[Closing] = [*find_closings(number, competition, rule)]
 
     def find_fewest(self, region: Region) -> int:

@@ -7,15 +7,10 @@ from typing import Any, Final, NamedTuple
 from rebalancer.resilience.competition import Competition
 from rebalancer.resilience.kinds import Kind, Nodes, Region
 from rebalancer.resilience.most import find_most
-
-FEW: Final = 8
-"""Domains of a key by which the pods of services are told apart."""
-
-_EXACT: Final = 100
-"""Of so many different requests each makes a kind."""
+from rebalancer.resilience.sizes import SIZES, Sizes
 
 _STEP: Final = 1.3
-"""Of more, requests of a kind differ by less than this factor."""
+"""Of many different ones, requests of a kind differ by less than this factor."""
 
 _TRIED: Final = 3
 """Of a kind's ways to value resources so many are tried."""
@@ -31,8 +26,9 @@ class Most(NamedTuple):
 class Takers:
     """The services of a loss by their kinds, and the most that each takes."""
 
-    def __init__(self, competition: Competition) -> None:
-        self.competition = competition
+    def __init__(self, competition: Competition, sizes: Sizes = SIZES) -> None:
+        self.competition: Final = competition
+        self.sizes: Final = sizes
         self.nodes: Final = Nodes(competition)
         lots: dict[tuple[Sequence[int], int], int] = {}
         for number in competition.active:
@@ -57,7 +53,7 @@ class Takers:
     def _sort_kinds(self) -> Mapping[int, int]:
         """Make the kinds; return that of each service. Of many different requests those of a size are one kind."""
         competition = self.competition
-        exact = len({*competition.requests.values()}) <= _EXACT
+        exact = len({*competition.requests.values()}) <= self.sizes.requests
         grouped: dict[object, list[int]] = {}
         for number in competition.active:
             requests = competition.requests[number]
@@ -78,7 +74,7 @@ class Takers:
         total, by_key = float(service.pending), dict[str, Mapping[str, int]]()
         for rule in self.competition.rules[number] if self.alone[number] else ():
             named, fit = kind.fit_by(rule.key)
-            if len(named) <= FEW:
+            if len(named) <= self.sizes.domains:
                 reached = [value for value in named if kind.reaches(rule.key, value)]
                 most, total_of_rule = find_most(rule, service, reached)
                 known = by_key.get(rule.key, most)
@@ -140,6 +136,15 @@ class Takers:
             left = {way: kind.total(way, None) - self.pay(number, way, None) for way in range(len(kind.weights))}
             self._ways[at] = sorted(left, key=lambda way: -left[way])[:_TRIED]
         return self._ways[at]
+
+    def find_lots(self, number: int) -> Mapping[tuple[Sequence[int], frozenset[str]], Sequence[int]]:
+        """Return the other services that may stand on the nodes of one, by their requests and places."""
+        found: dict[tuple[Sequence[int], frozenset[str]], list[int]] = {}
+        for other in self.find_meeting(number):
+            if other != number:
+                lot = self.competition.requests[other], self.competition.places[other]
+                found.setdefault(lot, []).append(other)
+        return found
 
     def find_meeting(self, number: int) -> Sequence[int]:
         """Return the services that may stand on the nodes of one."""

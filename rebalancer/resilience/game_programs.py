@@ -1,6 +1,7 @@
-"""The two programs of a service, by single nodes: over all that every state satisfies, its fewest and its most pods.
+"""The two programs of a service in a game: over all that every state satisfies, its fewest and its most pods.
 
-For the fewest the service is blocked in the end, on each node: it lacks a resource, or a rule closes it.
+For the fewest the service is blocked in the end, on each node: it lacks a resource, or a rule closes it. Of a cell of
+several nodes so many lack each resource, or are closed: together all.
 
 The least count of a constraint when a pod was placed is at most the one in the end, with the lost pods that were not
 deleted by then: pods are only added, and a service has no more replacements than pods that were deleted or waited.
@@ -15,6 +16,7 @@ from rebalancer.planning.multi_class.outcomes import Unsolved
 from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.resilience.competition import Competition
 from rebalancer.resilience.exclusions import Exclusion
+from rebalancer.resilience.games import Game
 from rebalancer.resilience.loss import Service
 from rebalancer.resilience.rules import Rule
 
@@ -24,28 +26,26 @@ _CLOSE: Final = 1e-6
 Row = dict[int, float]
 
 
-class ByNode:
-    """The programs of services that compete: what all have in common, and the two of each."""
+class GamePrograms:
+    """The programs of a game: what all have in common, and the two of each service."""
 
-    def __init__(self, competition: Competition, members: Sequence[int], work: int) -> None:
-        self._competition, self._members, self._work = competition, members, work
-        self._services = competition.services
-        self._places = {number: self._find_open(number) for number in members}
+    def __init__(self, game: Game, competition: Competition, work: int) -> None:
+        self._game, self._competition, self._work = game, competition, work
+        self._places = game.places
         self._on: dict[str, list[int]] = {}
         self._program = Program()
         self._columns: dict[tuple[int, str], int] = {}
-        for number in members:
-            for node in self._places[number]:
-                self._columns[number, node] = self._program.add_column(0, self._services[number].pending)
-                self._on.setdefault(node, []).append(number)
+        for number, cells in self._places.items():
+            for cell in cells:
+                self._columns[number, cell] = self._program.add_column(0, self._fit(number, cell))
+                self._on.setdefault(cell, []).append(number)
         self._add_common()
 
-    def _find_open(self, number: int) -> Sequence[str]:
-        """Return the places of a service that no pod closes for good."""
-        exclusions = self._competition.exclusions[number]
-        closed = [(one.domain, one.closed) for one in exclusions if one.closed]
-        places = sorted(self._competition.places[number])
-        return [node for node in places if not any(domain.get(node) in full for domain, full in closed)]
+    def _fit(self, number: int, cell: str) -> int:
+        """Return how many pods of a player a cell takes at most."""
+        amounts = zip(self._game.free[cell], self._game.requests[number], strict=True)
+        fitting = [free // needs for free, needs in amounts if needs]
+        return min([self._game.pending[number], *[self._game.size[cell] * many for many in fitting]])
 
     def find_most(self, number: int) -> int:
         """Return the most pods of a service that are placed."""
@@ -53,27 +53,27 @@ class ByNode:
         for column in self._row(number, self._places[number]):
             program.costs[column] = -1
         answer = minimize(program, _LIMITS, self._work)
-        pending = self._services[number].pending
+        pending = self._game.pending[number]
         return pending if isinstance(answer, Unsolved) else min(pending, floor(_CLOSE - answer[1]))
 
     def find_fewest(self, number: int) -> int:
         """Return the fewest."""
-        program, pending = self._copy(), self._services[number].pending
+        program, pending = self._copy(), self._game.pending[number]
         own = self._row(number, self._places[number])
         for column in own:
             program.costs[column] = 1
         program.add_row(-inf, pending - 1, own)
-        closed = [self._add_closed(program, rule) for rule in self._competition.rules[number]]
-        excluding = [self._share(number, one) for one in self._competition.exclusions[number] if one.itself]
+        closed = [self._add_closed(program, rule) for rule in self._game.rules.get(number, ())]
+        excluding = [self._share(number, one) for one in self._game.exclusions.get(number, ()) if one.itself]
         for node in self._places[number]:
-            choices = self._add_lacking(program, number, node)
+            choices, size = self._add_lacking(program, number, node), self._game.size[node]
             if choices is None:
                 continue
-            for rule, columns in zip(self._competition.rules[number], closed, strict=True):
-                choices.update(dict.fromkeys(columns.get(rule.domain[node], ()), 1.0))
+            for rule, columns in zip(self._game.rules.get(number, ()), closed, strict=True):
+                choices.update(dict.fromkeys(columns.get(rule.domain[node], ()), size))
             for nodes in excluding:
-                choices.update(self._row(number, nodes.get(node, ())))
-            program.add_row(1, inf, choices)
+                choices.update(dict.fromkeys(self._row(number, nodes.get(node, ())), size))
+            program.add_row(size, inf, choices)
         answer = minimize(program, _LIMITS, self._work)
         if answer is Unsolved.INFEASIBLE:
             return pending
@@ -87,25 +87,30 @@ class ByNode:
         return {self._columns[number, node]: 1 for node in nodes}
 
     def _add_common(self) -> None:
-        for number in self._members:
+        for number in self._places:
             if self._places[number]:
-                pending = self._services[number].pending
+                pending = self._game.pending[number]
                 self._program.add_row(-inf, pending, self._row(number, self._places[number]))
         for node in self._on:
-            for at, free in enumerate(self._competition.free[node]):
+            for at, free in enumerate(self._game.free[node]):
                 row = self._load(node, at)
                 if row:
-                    self._program.add_row(-inf, free, row)
-        for number in self._members:
-            for rule in self._competition.rules[number]:
-                self._add_rule(number, rule)
-            for exclusion in self._competition.exclusions[number]:
-                for nodes in self._group(number, exclusion).values() if exclusion.itself else ():
-                    self._program.add_row(-inf, 1, self._row(number, nodes))
+                    self._program.add_row(-inf, free * self._game.size[node], row)
+        for cap in self._game.caps:
+            self._program.add_row(-inf, cap.most, self._row(cap.player, cap.cells))
+        for number in self._places:
+            self._add_rules(number)
+
+    def _add_rules(self, number: int) -> None:
+        for rule in self._game.rules.get(number, ()):
+            self._add_rule(number, rule)
+        for exclusion in self._game.exclusions.get(number, ()):
+            for nodes in self._group(number, exclusion).values() if exclusion.itself else ():
+                self._program.add_row(-inf, 1, self._row(number, nodes))
 
     def _load(self, node: str, at: int) -> Row:
         """Return what replacements take of a resource of a node."""
-        requests = self._competition.requests
+        requests = self._game.requests
         return {
             self._columns[number, node]: float(requests[number][at])
             for number in self._on.get(node, ())
@@ -114,10 +119,11 @@ class ByNode:
 
     def _count(self, rule: Rule, domain: str) -> Row:
         """Return the columns of the replacements that a rule counts in a domain."""
-        counted = [number for number in self._competition.counted(rule) if number in self._places]
-        nodes = [node for node in rule.eligible if rule.domain[node] == domain]
         return {
-            self._columns[number, node]: 1 for number in counted for node in nodes if (number, node) in self._columns
+            self._columns[number, node]: 1
+            for number in self._competition.counted(rule)
+            for node in self._places.get(number, ())
+            if node in rule.eligible and rule.domain[node] == domain
         }
 
     def _group(self, number: int, rule: Rule | Exclusion) -> Mapping[str, list[str]]:
@@ -134,7 +140,7 @@ class ByNode:
 
     def _add_rule(self, number: int, rule: Rule) -> None:
         """Add what held when the last pod of a service was placed in each domain, and when the very last was."""
-        program, service = self._program, self._services[number]
+        program, service = self._program, self._competition.services[number]
         most = max([*rule.base.values(), 0]) + service.pending + rule.max_skew
         domains = self._group(number, rule)
         everywhere = self._row(number, self._places[number])
@@ -188,7 +194,7 @@ class ByNode:
 
         The least count is exact: the count of one domain, and none is below it.
         """
-        total = sum(self._services[number].pending for number in self._members)
+        total = sum(self._game.pending[number] for number in self._places)
         most = max([*rule.base.values(), 0]) + total
         lowest = program.add_column(0, 0 if rule.floored or not rule.base else most)
         least: Row = {}
@@ -213,16 +219,23 @@ class ByNode:
         return closed
 
     def _add_lacking(self, program: Program, number: int, node: str) -> Row | None:
-        """Add columns that are 1 only where a resource of a node is short in the end; None where one always is."""
+        """Add how many nodes of a cell are short of each resource in the end; None where all are anyway, or closed."""
         choices: Row = {}
-        needed = zip(self._competition.free[node], self._competition.requests[number], strict=True)
+        size, cost = self._game.size[node], self._game.costs.get(node)
+        if cost == 0:
+            return None
+        if cost is not None:
+            column = program.add_column(0, size)
+            program.add_row(0, inf, {self._columns[number, node]: 1, column: -float(cost)})
+            choices[column] = 1
+        needed = zip(self._game.free[node], self._game.requests[number], strict=True)
         for at, (free, needs) in enumerate(needed):
             short = free - needs + 1
             if not needs:
                 continue
             if short <= 0:
                 return None
-            column = program.add_column(0, 1)
+            column = program.add_column(0, size)
             program.add_row(0, inf, {**self._load(node, at), column: -float(short)})
             choices[column] = 1
         return choices
