@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from rebalancer.resilience.closings import find_closings
+from rebalancer.resilience.closings import Closing, find_closings
 from rebalancer.resilience.competition import Competition
 from rebalancer.resilience.exclusions import Exclusion
 from rebalancer.resilience.rules import Rule
@@ -75,73 +75,118 @@ def find_open(number: int, competition: Competition) -> Sequence[str]:
     return sorted(node for node in places if not any(domain.get(node) in full for domain, full in closed))
 
 
-def by_group(number: int, competition: Competition, takers: Takers, most: int) -> Game | None:
+def by_group(number: int, groups: "Groups", most: int) -> Game | None:
     """Return the game of one service, alone in its rules, against all others; None where it has more columns."""
-    grouping = _Grouping(number, competition, takers)
-    if not grouping.closes_nodes:
+    grouping = _Grouping(number, groups)
+    lots = len(groups.takers.find_lots(number))
+    if not grouping.closes_nodes or len(grouping.base) * lots > most:
         return None
-    return grouping.make() if len(grouping.cells) * (1 + len(grouping.lots)) <= most else None
+    made = grouping.make()
+    return made if made.columns <= most else None
+
+
+class Groups:
+    """Groups of equal nodes as far as they are the same for many services."""
+
+    def __init__(self, competition: Competition, takers: Takers) -> None:
+        self.competition: Final = competition
+        self.takers: Final = takers
+        self._found: dict[tuple[int, tuple[str, ...]], Mapping[tuple[object, ...], Sequence[str]]] = {}
+
+    def find(self, number: int, keys: Mapping[str, Mapping[str, str]]) -> Mapping[tuple[object, ...], Sequence[str]]:
+        """Return the places of a service by what they have left, their domains of some keys, and who takes them."""
+        competition = self.competition
+        places = competition.places[number]
+        known = id(places), tuple(keys)
+        if known not in self._found:
+            sets = {id(nodes): nodes for _, nodes in self.takers.find_lots(number)}
+            found: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
+            for node in sorted(places):
+                domains = [domain.get(node) for domain in keys.values()]
+                taking = [node in nodes for nodes in sets.values()]
+                found[competition.free[node], *domains, *taking].append(node)
+            self._found[known] = found
+        return self._found[known]
 
 
 class _Grouping:
     """The cells of one service, and the lots of its competitors."""
 
-    def __init__(self, number: int, competition: Competition, takers: Takers) -> None:
-        self._number, self._competition, self._takers = number, competition, takers
+    def __init__(self, number: int, groups: Groups) -> None:
+        self._number, self._competition, self._takers = number, groups.competition, groups.takers
+        competition = groups.competition
         few, many = self._divide(competition.rules[number]), self._divide(competition.exclusions[number])
         self._rules: Final = [rule for rule in competition.rules[number] if rule.key in few]
         self._exclusions: Final = [one for one in competition.exclusions[number] if one.key in many]
-        self._keys: Final = {rule.key: rule.domain for rule in self._rules}
-        self._keys |= {one.key: one.domain for one in self._exclusions}
-        closings = [one for one in find_closings(number, competition, None) if one.key not in self._keys]
-        groups = competition.loss.after.nodes.groups
-        self.closes_nodes: Final = all(
-            not one.key or all(len(nodes) == 1 for nodes in groups(one.key).values()) for one in closings
-        )
-        self.lots: Final = takers.find_lots(number)
-        self._values = [(takers.nodes.values(one.key), one) for one in closings]
-        self.cells: Final[Mapping[str, Sequence[str]]] = self._find_cells() if self.closes_nodes else {}
+        keys = {rule.key: rule.domain for rule in self._rules}
+        self._keys: Final = keys | {one.key: one.domain for one in self._exclusions}
+        self._closings: Final = [one for one in find_closings(number, competition, None) if one.key not in self._keys]
+        self.closes_nodes: Final = all(map(self._is_of_nodes, self._closings))
+        self.base: Final = groups.find(number, self._keys)
 
     def _divide(self, rules: Iterable[Rule | Exclusion]) -> Collection[str]:
         """Return the keys with few values."""
-        values = self._takers.nodes.values
         return {
-            rule.key for rule in rules if rule.key and len({*values(rule.key).values()}) <= self._takers.sizes.domains
+            rule.key for rule in rules if rule.key and self._takers.nodes.has_few(rule.key, self._takers.sizes.domains)
         }
 
-    def _find_cells(self) -> Mapping[str, Sequence[str]]:
-        competition = self._competition
-        sets = {id(places): places for _, places in self.lots}
-        found: defaultdict[object, list[str]] = defaultdict(list)
-        for node in find_open(self._number, competition):
-            domains = [domain.get(node) for domain in self._keys.values()]
-            taking = [node in places for places in sets.values()]
-            found[competition.free[node], self._cost(node), *domains, *taking].append(node)
-        return {nodes[0]: nodes for nodes in found.values()}
+    def _is_of_nodes(self, closing: Closing) -> bool:
+        """Return whether each node is a domain."""
+        return not closing.key or self._takers.nodes.are_nodes(closing.key)
 
-    def _cost(self, node: str) -> int | None:
-        """Return how many of the service's pods close a node, None where none do."""
-        costs = [one.costs.get(values[node], one.others) for values, one in self._values if node in values]
+    def _find_cells(self) -> Mapping[str, tuple[Sequence[str], int | None]]:
+        """Return the open nodes by one of them, with the service's pods that close one of these, None where none do."""
+        usual = min([one.others for one in self._closings if one.others is not None], default=None)
+        different = {node for one in self._closings for value in one.costs for node in self._find_nodes(one.key, value)}
+        shut = {
+            node
+            for one in self._competition.exclusions[self._number]
+            for value in one.closed
+            for node in self._find_nodes(one.key, value)
+        }
+        found: dict[object, tuple[list[str], int | None]] = {}
+        for what, nodes in self.base.items():
+            left = [node for node in nodes if node not in different and node not in shut]
+            if left:
+                found[what] = left, usual
+            for node in nodes if len(left) < len(nodes) else ():
+                if node in different and node not in shut:
+                    cost = self._find_cost(node)
+                    found.setdefault((what, cost), ([], cost))[0].append(node)
+        return {nodes[0]: (nodes, cost) for nodes, cost in found.values()}
+
+    def _find_nodes(self, key: str, value: str) -> Iterable[str]:
+        return self._competition.loss.after.nodes.groups(key).get(value, ()) if key else (value,)
+
+    def _find_cost(self, node: str) -> int | None:
+        values = self._takers.nodes.values
+        costs = [one.costs.get(values(one.key)[node], one.others) for one in self._closings]
         return min([cost for cost in costs if cost is not None], default=None)
 
     def make(self) -> Game:
         """Return the game. Players with negative numbers are the others."""
         number, competition = self._number, self._competition
-        lots = {-1 - at: lot for at, lot in enumerate(self.lots.items())}
-        service = competition.services[number]
-        costs = {cell: self._cost(cell) for cell in self.cells}
-        places = {at: [cell for cell in self.cells if cell in nodes] for at, ((_, nodes), _) in lots.items()}
+        cells, lots = self._find_cells(), self._find_others()
+        places = {at: [cell for cell in cells if cell in nodes] for at, (_, nodes, _) in lots.items()}
         return Game(
-            pending={number: service.pending} | {at: self._sum(members) for at, (_, members) in lots.items()},
-            requests={number: competition.requests[number]} | {at: asked for at, ((asked, _), _) in lots.items()},
-            places={number: [*self.cells]} | places,
+            pending={number: competition.services[number].pending}
+            | {at: self._sum(members) for at, (_, _, members) in lots.items()},
+            requests={number: competition.requests[number]} | {at: asked for at, (asked, _, _) in lots.items()},
+            places={number: [*cells]} | places,
             rules={number: self._rules},
             exclusions={number: self._exclusions},
-            free={cell: competition.free[cell] for cell in self.cells},
-            size={cell: len(nodes) for cell, nodes in self.cells.items()},
-            costs={cell: cost for cell, cost in costs.items() if cost is not None},
-            caps=[cap for at, (_, members) in lots.items() for cap in self._find_caps(at, members, places[at])],
+            free={cell: competition.free[cell] for cell in cells},
+            size={cell: len(nodes) for cell, (nodes, _) in cells.items()},
+            costs={cell: cost for cell, (_, cost) in cells.items() if cost is not None},
+            caps=[cap for at, (_, _, members) in lots.items() for cap in self._find_caps(at, members, places[at])],
         )
+
+    def _find_others(self) -> Mapping[int, tuple[Sequence[int], frozenset[str], Sequence[int]]]:
+        others = [
+            (asked, nodes, [member for member in members if member != self._number])
+            for (asked, nodes), members in self._takers.find_lots(self._number).items()
+        ]
+        return {-1 - at: lot for at, lot in enumerate(others) if lot[2]}
 
     def _sum(self, members: Iterable[int]) -> int:
         return sum(self._takers.cap(member, None) for member in members)

@@ -47,6 +47,15 @@ class Nodes:
         """Return the value of a key by node; of "" each node's own name."""
         return self._competition.loss.after.nodes.values(key) if key else self._own_names
 
+    def has_few(self, key: str, most: int) -> bool:
+        """Return whether a key has so few values."""
+        return len(self._competition.loss.after.nodes.groups(key)) <= most
+
+    def are_nodes(self, key: str) -> bool:
+        """Return whether each node has a value of its own."""
+        named, _ = self.codes(key)
+        return len(named) == len(self.names)
+
     @cached_property
     def _own_names(self) -> Mapping[str, str]:
         return {name: name for name in self.names}

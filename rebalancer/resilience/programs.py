@@ -5,12 +5,16 @@ program is known before it is made; what is too large for any is bounded by sums
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from rebalancer.model.facts import Fact
 from rebalancer.resilience.competition import Competition
 from rebalancer.resilience.game_programs import GamePrograms
-from rebalancer.resilience.games import by_group, by_node
+from rebalancer.resilience.games import Groups, by_group, by_node
 from rebalancer.resilience.takers import Takers
+
+_TO_MAKE: Final = 20
+"""Columns that take about as long to solve for as any game takes to make."""
 
 
 class TooLarge(Fact):
@@ -30,6 +34,7 @@ class Programs:
         self._competition, self._takers, self._work = competition, takers, work
         self._made: dict[tuple[int, ...], GamePrograms | None] = {}
         self._last: tuple[int, GamePrograms | TooLarge] | None = None
+        self._groups = Groups(competition, takers)
         self._left = takers.sizes.all_groups
         self._members: dict[int, tuple[int, ...]] = {}
 
@@ -61,10 +66,10 @@ class Programs:
         if self._last is None or self._last[0] != number:
             most = min(self._takers.sizes.by_group, self._left)
             alone = self._takers.alone[number]
-            game = by_group(number, self._competition, self._takers, most) if alone else None
+            game = by_group(number, self._groups, most) if alone else None
             self._last = number, TooLarge(len(members), len(self._competition.places[number]))
             if game is not None:
-                self._left -= game.columns
+                self._left -= game.columns + _TO_MAKE
                 self._last = number, GamePrograms(game, self._competition, self._work)
         return self._last[1]
 

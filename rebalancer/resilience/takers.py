@@ -44,6 +44,7 @@ class Takers:
         self._requests = numpy.array([requests or (0,) for requests, _ in lots], dtype=float)
         self._places = numpy.array([places for _, places in lots])
         self._order = numpy.array([self._lot_of[number] for number in competition.active], dtype=int)
+        self._lots: dict[int, Mapping[tuple[Sequence[int], frozenset[str]], Sequence[int]]] = {}
         self._ways: dict[int, Sequence[int]] = {}
         self._taken: dict[Region, Any] = {}
         self._meeting: dict[int, Any] = {}
@@ -138,13 +139,15 @@ class Takers:
         return self._ways[at]
 
     def find_lots(self, number: int) -> Mapping[tuple[Sequence[int], frozenset[str]], Sequence[int]]:
-        """Return the other services that may stand on the nodes of one, by their requests and places."""
-        found: dict[tuple[Sequence[int], frozenset[str]], list[int]] = {}
-        for other in self.find_meeting(number):
-            if other != number:
+        """Return the services that may stand on the nodes of one, by their requests and places."""
+        known = id(self.competition.places[number])
+        if known not in self._lots:
+            found: dict[tuple[Sequence[int], frozenset[str]], list[int]] = {}
+            for other in self.find_meeting(number):
                 lot = self.competition.requests[other], self.competition.places[other]
                 found.setdefault(lot, []).append(other)
-        return found
+            self._lots[known] = found
+        return self._lots[known]
 
     def find_meeting(self, number: int) -> Sequence[int]:
         """Return the services that may stand on the nodes of one."""
