@@ -18,6 +18,7 @@ from rebalancer.planning.search.limits import SearchLimits
 from rebalancer.resilience.competition import Competition
 from rebalancer.resilience.exclusions import DependsOnPods
 from rebalancer.resilience.loss import Loss, Service
+from rebalancer.resilience.preempting import find_obstacle, look_from, sees_lower
 from rebalancer.resilience.programs import Programs
 from rebalancer.resilience.room import find_least
 from rebalancer.resilience.sizes import SIZES, Sizes
@@ -49,19 +50,40 @@ class Bounds(NamedTuple):
 def find_bounds(loss: Loss, work: int = _LIMITS.solve_work, sizes: Sizes = SIZES) -> Sequence[Bounds]:
     """Return the bounds of each service of a loss, in their order."""
     competition = Competition(loss)
-    if not competition.active:
-        return [Bounds(service.bound, service.bound, service.unknown) for service in loss.services]
-    takers = Takers(competition, sizes)
-    programs = Programs(competition, takers, work)
-    found = [_bound(number, service, takers, programs) for number, service in enumerate(loss.services)]
+    found = _bound_all(competition, work, sizes)
     preemptor = _find_preemptor(competition, found)
     if preemptor is None:
         return found
     priority, reason = preemptor
+    above = Competition(look_from(loss, priority))
+    seen = iter(enumerate(_bound_all(above, work, sizes)))
     return [
-        _without_bounds(service, 0 if service.sample.spec.priority < priority else service.bound, reason)
-        for service in loss.services
+        Bounds(0, service.bound + service.pending, reason)
+        if service.sample.spec.priority < priority
+        else _bound_preempting(number, competition, above, *next(seen), reason)
+        for number, service in enumerate(loss.services)
     ]
+
+
+def _bound_preempting(
+    number: int, whole: Competition, above: Competition, at: int, found: Bounds, reason: Fact
+) -> Bounds:
+    """Return the bounds of a service that no pod preempts, by what it is without pods of lower priority."""
+    service = whole.services[number]
+    if not service.pending:
+        return found
+    if sees_lower(number, whole, at, above):
+        return Bounds(service.bound, service.bound + service.pending, reason)
+    obstacle = find_obstacle(number, whole)
+    return found if obstacle is None else Bounds(service.bound, found.possible, obstacle)
+
+
+def _bound_all(competition: Competition, work: int, sizes: Sizes) -> Sequence[Bounds]:
+    if not competition.active:
+        return [Bounds(service.bound, service.bound, service.unknown) for service in competition.services]
+    takers = Takers(competition, sizes)
+    programs = Programs(competition, takers, work)
+    return [_bound(number, service, takers, programs) for number, service in enumerate(competition.services)]
 
 
 def _bound(number: int, service: Service, takers: Takers, programs: Programs) -> Bounds:
@@ -76,10 +98,6 @@ def _bound(number: int, service: Service, takers: Takers, programs: Programs) ->
         most = programs.find_most(number, most)
         least, unknown = programs.find_fewest(number, least, most)
     return Bounds(service.bound + least, service.bound + most, unknown)
-
-
-def _without_bounds(service: Service, least: int, reason: Fact) -> Bounds:
-    return Bounds(least, service.bound + service.pending, reason)
 
 
 def _find_preemptor(competition: Competition, found: Sequence[Bounds]) -> tuple[int, Fact] | None:

@@ -30,6 +30,7 @@ class Drawn:
     cpu: int
     memory: int
     priority: int
+    preempts: bool
     apart: str
     """The key of anti-affinity to itself, "" without."""
     port: int
@@ -51,7 +52,8 @@ class Drawn:
         return cls(
             cpu=random.choice((500, 500, 1_000)),
             memory=random.choice((200, 1_000, 2_000)) if "m" in kinds else 100,
-            priority=random.choice((0, 0, 10)) if "y" in kinds else 0,
+            priority=random.choice((0, 0, 5, 10)) if "y" in kinds else 0,
+            preempts="y" not in kinds or random.random() < 0.8,
             apart=random.choice(("", HOSTNAME, HOSTNAME, ZONE)) if "a" in kinds else "",
             port=random.choice((0, 80, 80, 443)) if "h" in kinds else 0,
             counts_all="l" in kinds and random.random() < 0.6,
@@ -78,6 +80,7 @@ class Drawn:
             spec,
             spread=spread,
             requests=self.requests,
+            preempts=self.preempts,
             host_ports=(HostPort("0.0.0.0", "TCP", self.port),) if self.port else (),  # noqa: S104
             pod_affinity=PodAffinity(anti_required=(away_from(app, self.apart),) if self.apart else ()),
         )
