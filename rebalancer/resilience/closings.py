@@ -5,7 +5,7 @@ rules closes it. To close a domain that a constraint spreads over takes so many 
 the least one; anti-affinity and host ports take one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rebalancer.resilience.competition import Competition
@@ -33,8 +33,26 @@ def count_closing(rule: Rule, value: str, least: int) -> int:
     return max(0, least + rule.max_skew - rule.filled.get(value, 0))
 
 
-def find_closings(number: int, competition: Competition, enumerated: Rule | None) -> Iterator[Closing]:
-    """Yield what closes domains of a service's rules, but for one. Its rules count its own replacements alone."""
+def find_closings(number: int, competition: Competition, enumerated: Rule | None) -> Sequence[Closing]:
+    """Return what closes domains of a service's rules, but for one. Its rules count its own replacements alone."""
+    found: dict[str, Closing] = {}
+    for closing in _find_closings(number, competition, enumerated):
+        known = found.get(closing.key)
+        found[closing.key] = closing if known is None else _join(known, closing)
+    return [*found.values()]
+
+
+def _join(one: Closing, other: Closing) -> Closing:
+    """Return what closes a domain of a key by either of two rules."""
+    usual = min([many for many in (one.others, other.others) if many is not None], default=None)
+    costs: dict[str, int] = {}
+    for value in (*one.costs, *other.costs):
+        each = one.costs.get(value, one.others), other.costs.get(value, other.others)
+        costs[value] = min(many for many in each if many is not None)
+    return Closing(one.key, costs, usual)
+
+
+def _find_closings(number: int, competition: Competition, enumerated: Rule | None) -> Iterator[Closing]:
     for rule in competition.rules[number]:
         if rule is enumerated:
             continue

@@ -40,8 +40,8 @@ class Programs:
 
     def find_most(self, number: int, most: int) -> int:
         """Return the most pods of a service that are placed, at most as many as are known."""
-        program = self._choose(number)
-        return most if isinstance(program, Fact) else min(most, program.find_most(number))
+        program = self._choose(number) if most else None
+        return min(most, program.find_most(number)) if isinstance(program, GamePrograms) else most
 
     def find_fewest(self, number: int, least: int, most: int) -> tuple[int, Fact | None]:
         """Return the fewest, at least as many as are known, and why it is not better."""

@@ -56,7 +56,7 @@ class _Blocked:
         self._pending = competition.services[number].pending
         self._kind: Kind = takers.kind(number)
         rule = _choose_rule(competition.rules[number], takers.sizes.domains)
-        self._closings: Sequence[Closing] = [*find_closings(number, competition, rule)]
+        self._closings: Sequence[Closing] = find_closings(number, competition, rule)
 
     def find_fewest(self, region: Region) -> int:
         """Return the fewest pods with which a service is blocked in a region; all that are pending if it never is."""

@@ -81,7 +81,7 @@ class Drawn:
             spread=spread,
             requests=self.requests,
             preempts=self.preempts,
-            host_ports=(HostPort("0.0.0.0", "TCP", self.port),) if self.port else (),  # noqa: S104
+            host_ports=(HostPort("0.0.0.0", "TCP", self.port),) if self.port else (),
             pod_affinity=PodAffinity(anti_required=(away_from(app, self.apart),) if self.apart else ()),
         )
 

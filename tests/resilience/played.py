@@ -121,9 +121,7 @@ class Play:
         waiting, running = list(state.waiting), list(state.running)
         waiting[number] -= 1
         running[number] = tuple(sorted((*running[number], node)))
-        return replace(
-            state, view=state.view.with_placed(pod, node), waiting=tuple(waiting), running=tuple(running)
-        )
+        return replace(state, view=state.view.with_placed(pod, node), waiting=tuple(waiting), running=tuple(running))
 
     def _preempt(self, state: State, number: int, node: str) -> Iterator[State]:
         sample = self.loss.services[number].sample
@@ -150,9 +148,7 @@ class Play:
                 preempted.add(victim.uid)
             waiting[at] += 1
         view = state.view.without(victims)
-        return replace(
-            state, view=view, waiting=tuple(waiting), running=tuple(running), preempted=frozenset(preempted)
-        )
+        return replace(state, view=view, waiting=tuple(waiting), running=tuple(running), preempted=frozenset(preempted))
 
     def _service_of(self, pod: Pod) -> int:
         owners = (service.sample.owner for service in self.loss.services)
