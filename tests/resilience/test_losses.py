@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from rebalancer.model.nodes import ZONE
-from rebalancer.model.pods import HostPort, PodSpec
+from rebalancer.model.pods import HostPort, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.resilience.bounds import find_bounds
 from rebalancer.resilience.loss import Phase, lose
@@ -66,6 +66,24 @@ def test_pods_that_preempt_leave_others_without_a_guarantee(sizes: Sizes) -> Non
 
 
 @WAYS
+def test_who_has_the_priority_but_may_not_preempt_is_not_sure_of_a_place(sizes: Sizes) -> None:
+    """The other service may put its pods in the place of the last one's, or wait."""
+    builder = ClusterBuilder()
+    for zone in "ab":
+        builder.node(f"{zone}-1", cpu=2_000, zone=zone)
+    for app in ("first", "never"):
+        builder.deployment(app, on={"a-1": 1}, cpu=1_000, priority=10)
+    builder.deployment("last", on={"b-1": 2}, cpu=1_000)
+
+    def change(app: str, spec: PodSpec) -> PodSpec:
+        return structs.replace(spec, preempts=app != "never")
+
+    changed = change_specs(builder.snapshot(), change)
+    left = {"first": (1, 1), "never": (0, 1), "last": (0, 2)}
+    assert bound(changed, "a", Phase.GONE, sizes) == left
+
+
+@WAYS
 def test_every_resource_counts(sizes: Sizes) -> None:
     """CPU is left for both, memory for one: who is first is placed."""
     builder = ClusterBuilder()
@@ -96,6 +114,24 @@ def test_terminating_pods_repel_while_their_node_is_silent(phase: Phase, left: i
     cluster = a_cluster("abc", nodes=2, on={"a-1": 1, "b-1": 1, "c-1": 1})
     apart = with_anti_affinity(cluster.snapshot(), {"web": [away_from("web", ZONE)]})
     assert bound(apart, "c-1", phase, sizes) == {"web": (left, left)}
+
+
+@pytest.mark.parametrize("sizes", [SIZES, Sizes(by_node=0)])
+def test_every_one_of_equal_nodes_must_be_blocked(sizes: Sizes) -> None:
+    """One pod can fill a node's CPU, and the other has too little memory to block the other node. Sums do not tell."""
+    asked = {"web": (1_000, 1_000), "large": (2_000, 1), "memory": (1, 1_000)}
+    builder = ClusterBuilder()
+    builder.node("a-1", cpu=5_000, zone="a")
+    for node in ("b-1", "b-2"):
+        builder.node(node, cpu=2_001, memory=2_001, zone="b")
+    for app in asked:
+        builder.deployment(app, on={"a-1": 1})
+
+    def ask(app: str, spec: PodSpec) -> PodSpec:
+        cpu, memory = asked[app]
+        return structs.replace(spec, requests=Resources(cpu=cpu, memory=memory))
+
+    assert bound(change_specs(builder.snapshot(), ask), "a", Phase.GONE, sizes)["web"] == (1, 1)
 
 
 @pytest.mark.parametrize("sizes", [SIZES, Sizes(by_node=0)])
