@@ -41,6 +41,7 @@ class Nodes:
         rows = np.array([competition.free[name] or (0,) for name in self.names], dtype=float)
         equal, self.which = np.unique(rows.reshape(-1, wide), axis=0, return_inverse=True)
         self.equal: Final = equal
+        self._within: dict[tuple[str, str], bool] = {}
         self._codes: dict[str, tuple[Sequence[str], Any]] = {}
 
     def values(self, key: str) -> Mapping[str, str]:
@@ -55,6 +56,18 @@ class Nodes:
         """Return whether each node has a value of its own."""
         named, _ = self.codes(key)
         return len(named) == len(self.names)
+
+    def are_within(self, key: str, outer: str) -> bool:
+        """Return whether all nodes of a domain of a key are in one domain of another, for all domains."""
+        if key == outer:
+            return True
+        known = key, outer
+        if known not in self._within:
+            (named, codes), (_, around) = self.codes(key), self.codes(outer)
+            inside = codes < len(named)
+            pairs = self.numpy.unique(self.numpy.stack((codes[inside], around[inside])), axis=1)
+            self._within[known] = pairs.shape[1] == len(named)
+        return self._within[known]
 
     @cached_property
     def _own_names(self) -> Mapping[str, str]:

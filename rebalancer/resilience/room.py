@@ -32,7 +32,7 @@ _COMBINED: Final = 4
 def find_least(number: int, competition: Competition, takers: Takers) -> int:
     """Return how many pods of a service are placed at least, its rules counting its own replacements alone."""
     blocked = _Blocked(number, competition, takers)
-    rule = _choose_rule(competition.rules[number], takers.sizes.domains)
+    rule = blocked.rule
     if rule is None:
         return blocked.find_fewest(None)
     if rule.floored:
@@ -40,11 +40,17 @@ def find_least(number: int, competition: Competition, takers: Takers) -> int:
     return blocked.enumerate_least(rule)
 
 
-def _choose_rule(rules: Iterable[Rule], most: int) -> Rule | None:
-    """Return the constraint to enumerate: of those on few domains the first with the fewest."""
+def _choose_rule(number: int, competition: Competition, takers: Takers) -> Rule | None:
+    """Return the constraint to enumerate: of those on few domains the first with the fewest.
+
+    The domains of all other rules are within its domains: pods in others close none of them.
+    """
+    most, rules = takers.sizes.domains, competition.rules[number]
     few = [
         rule for rule in rules if rule.itself and 0 < len(rule.base) <= (min(most, _COMBINED) if rule.floored else most)
     ]
+    keys = {rule.key for rule in rules} | {one.key for one in competition.exclusions[number]}
+    few = [rule for rule in few if all(takers.nodes.are_within(key, rule.key) for key in keys)]
     return min(few, key=lambda rule: len(rule.base), default=None)
 
 
@@ -55,8 +61,8 @@ class _Blocked:
         self._number, self._takers = number, takers
         self._pending = competition.services[number].pending
         self._kind: Kind = takers.kind(number)
-        rule = _choose_rule(competition.rules[number], takers.sizes.domains)
-        self._closings: Sequence[Closing] = find_closings(number, competition, rule)
+        self.rule: Final = _choose_rule(number, competition, takers)
+        self._closings: Sequence[Closing] = find_closings(number, competition, self.rule)
 
     def find_fewest(self, region: Region) -> int:
         """Return the fewest pods with which a service is blocked in a region; all that are pending if it never is."""

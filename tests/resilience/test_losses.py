@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec import structs
 
-from rebalancer.model.nodes import ZONE
+from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.pods import HostPort, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.resilience.bounds import find_bounds
@@ -114,6 +114,15 @@ def test_terminating_pods_repel_while_their_node_is_silent(phase: Phase, left: i
     cluster = a_cluster("abc", nodes=2, on={"a-1": 1, "b-1": 1, "c-1": 1})
     apart = with_anti_affinity(cluster.snapshot(), {"web": [away_from("web", ZONE)]})
     assert bound(apart, "c-1", phase, sizes) == {"web": (left, left)}
+
+
+@pytest.mark.parametrize("sizes", [SIZES, Sizes(by_node=0)])
+def test_pods_elsewhere_in_a_zone_repel(sizes: Sizes) -> None:
+    """The emptiest node is in a zone that has a pod: three pods find two zones."""
+    builder = a_cluster("abc", on={"b-1": 2}, replicas=3, spread={HOSTNAME: 1})
+    builder.node("a-2", zone="a")
+    apart = with_anti_affinity(builder.snapshot(), {"web": [away_from("web", ZONE)]})
+    assert bound(apart, "b", Phase.GONE, sizes) == {"web": (2, 2)}
 
 
 @pytest.mark.parametrize("sizes", [SIZES, Sizes(by_node=0)])
