@@ -57,7 +57,7 @@ class GamePrograms:
         return pending if isinstance(answer, Unsolved) else min(pending, floor(_CLOSE - answer[1]))
 
     def find_fewest(self, number: int) -> int:
-        """Return the fewest."""
+        """Return how many are placed at least, by the dual bound; all that are pending where they cannot be fewer."""
         program, pending = self._copy(), self._game.pending[number]
         own = self._row(number, self._places[number])
         for column in own:
