@@ -13,6 +13,9 @@ from rebalancer.resilience.game_programs import GamePrograms
 from rebalancer.resilience.games import Groups, by_group, by_node
 from rebalancer.resilience.takers import Takers
 
+_SHORTER: Final = 8
+"""A program over groups is one of many of a large loss: it may take this part of the work of another."""
+
 _TO_MAKE: Final = 20
 """Columns that take about as long to solve for as any game takes to make."""
 
@@ -70,7 +73,7 @@ class Programs:
             self._last = number, TooLarge(len(members), len(self._competition.places[number]))
             if game is not None:
                 self._left -= game.columns + _TO_MAKE
-                self._last = number, GamePrograms(game, self._competition, self._work)
+                self._last = number, GamePrograms(game, self._competition, self._work // _SHORTER)
         return self._last[1]
 
     def _find_members(self, number: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     """Services times nodes of a program over single nodes."""
     by_group: int = 400
     """Different services times different nodes of a program over these."""
-    all_groups: int = 4_000
+    all_groups: int = 600
     """The same of all programs of a loss."""
 
 
