@@ -25,7 +25,7 @@ from rebalancer.resilience.sizes import SIZES, Sizes
 from rebalancer.resilience.takers import Takers
 from rebalancer.scheduling.preemption import has_lower_pods
 
-__all__ = ["Bounds", "DependsOnPods", "MayBePreempted", "find_bounds"]
+__all__ = ["Bounds", "DependsOnPods", "PreemptionDecides", "find_bounds"]
 
 _LIMITS: Final = SearchLimits()
 

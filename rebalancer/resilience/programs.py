@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebalancer.model.facts import Fact
+from rebalancer.model.words import plural
 from rebalancer.resilience.competition import Competition
 from rebalancer.resilience.game_programs import GamePrograms
 from rebalancer.resilience.games import Groups, by_group, by_node
@@ -27,7 +28,8 @@ class TooLarge(Fact):
     nodes: int
 
     def __str__(self) -> str:
-        return f"{self.services:,} services compete for {self.nodes:,} nodes: sums bound them, a program is too large"
+        services, nodes = plural(self.services, "service"), plural(self.nodes, "node")
+        return f"{services} may be placed on {nodes}: too many for more than sums of what they request and what is left"
 
 
 class Programs:

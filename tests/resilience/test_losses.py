@@ -164,7 +164,9 @@ def test_what_is_too_large_for_a_program_says_so() -> None:
     loss = lose(View(builder.snapshot()), frozenset({"a-1"}), Phase.GONE)
     reasons = [found.unknown for found in find_bounds(loss, sizes=BY_SUMS)]
     assert reasons == [TooLarge(2, 1)] * 2
-    assert str(reasons[0]) == "2 services compete for 1 nodes: sums bound them, a program is too large"
+    assert str(reasons[0]) == (
+        "2 services may be placed on 1 node: too many for more than sums of what they request and what is left"
+    )
 
 
 @pytest.mark.parametrize("phase", Phase)
