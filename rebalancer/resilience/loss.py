@@ -17,6 +17,7 @@ from rebalancer.creation.replacement import REPLACING_KINDS
 from rebalancer.model.facts import Fact
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
+from rebalancer.model.words import plural
 from rebalancer.model.workloads import Workload
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
@@ -42,6 +43,15 @@ class CreatedInOrder(Fact):
         return f"{self.owner} lacks pods, and may wait with these for those that are terminating"
 
 
+class OnNodesNotReady(Fact):
+    """Some of its pods are on other nodes that are not Ready: whether these come back nobody knows."""
+
+    pods: int
+
+    def __str__(self) -> str:
+        return f"{plural(self.pods, 'pod')} {'is' if self.pods == 1 else 'are'} on other nodes that are not Ready"
+
+
 class Phase(StrEnum):
     """How far the loss of nodes has come."""
 
@@ -54,7 +64,7 @@ class Service:
     """The pods of one owner in a loss.
 
     `sample` is what replaces them, or why that is not known. `wanted` are its replicas; `now` are Ready on other nodes,
-    and `bound` on these at all; `lost` run on the lost ones. `pending` are to be placed in this phase, of which
+    and `bound` on these at all, if they are Ready; `lost` run on the lost ones. `pending` are to be placed in this phase, of which
     `waiting` would be without the loss. Pods of nobody and of Jobs have no `workload`: they compete, and nobody asks
     how many of them are left.
     """
@@ -82,31 +92,42 @@ class Loss:
 
 
 def lose(view: View, nodes: frozenset[str], phase: Phase) -> Loss:
-    """Return what is left when these nodes are silent, or gone."""
-    after = view.with_unreachable(nodes) if phase is Phase.SILENT else view.without_nodes(nodes)
+    """Return what is left when these nodes are silent, or gone; pods that are terminating on others have ended."""
+    ending = (pod for run in view.snapshot.runs if run.pods[0].terminating for pod in run.pods)
+    elsewhere = [pod for pod in ending if pod.node is not None and pod.node not in nodes]
+    there = view.without(elsewhere) if elsewhere else view
+    after = there.with_unreachable(nodes) if phase is Phase.SILENT else there.without_nodes(nodes)
     return Loss(phase=phase, nodes=nodes, before=view, after=after, services=tuple(_find_services(view, nodes, phase)))
 
 
 def _find_services(view: View, nodes: Collection[str], phase: Phase) -> Iterator[Service]:
-    served = set[str]()
+    served, unready = set[str](), {node.name for node in view.snapshot.nodes if not node.ready} - set(nodes)
     for member in (*members(view), *controllers_without_pods(view)):
         owner = member.owner
         if owner is not None and (owner.kind in REPLACING_KINDS or owner.is_foreign):
             served.add(owner.uid)
-            yield _make_service(member, owner, nodes, phase, view.snapshot.taken_at)
+            yield _make_service(member, owner, nodes, unready, phase, view.snapshot.taken_at)
     yield from _find_competitors(view, nodes, served)
 
 
 def _make_service(
-    member: PodController, owner: Workload, nodes: Collection[str], phase: Phase, now: datetime
+    member: PodController,
+    owner: Workload,
+    nodes: Collection[str],
+    unready: Collection[str],
+    phase: Phase,
+    now: datetime,
 ) -> Service:
     lost = tuple(pod for pod in member.pods if pod.node in nodes)
     outside = [pod for pod in member.pods if pod.node is not None and pod.node not in nodes]
-    missing = max(0, owner.replicas - len(outside))
+    doubtful = sum(pod.node in unready for pod in outside)
+    missing = max(0, owner.replicas - len(outside) + doubtful)
     waiting = max(0, missing - len(lost))
     keeps = owner.kind == "StatefulSet" or owner.keeps_pods
     replaced = 0 if phase is Phase.SILENT and keeps else len(lost)
     sample, unknown = _find_sample(member, owner, now)
+    if unknown is None and doubtful:
+        unknown = OnNodesNotReady(doubtful)
     if unknown is None and owner.is_foreign:
         unknown = ReplacedByAnother(str(owner))
     if unknown is None and phase is Phase.SILENT and keeps and waiting:
@@ -117,7 +138,7 @@ def _make_service(
         unknown=unknown,
         wanted=owner.replicas,
         now=sum(pod.ready for pod in outside),
-        bound=len(outside),
+        bound=len(outside) - doubtful,
         lost=lost,
         pending=min(missing, waiting + replaced),
         waiting=waiting,

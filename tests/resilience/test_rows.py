@@ -1,6 +1,9 @@
 """What is said of each workload when a domain is lost: numbers, verdict and reason."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+from msgspec import structs
 
 from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.snapshot import Snapshot
@@ -83,3 +86,25 @@ def test_only_workloads_that_a_loss_touches_have_a_row() -> None:
     builder.deployment("api", on={"b-1": 1})
     found = {(one.value, row.workload.name) for one in losses(builder.snapshot(), HOSTNAME) for row in one.rows}
     assert found == {("a-1", "web"), ("b-1", "api")}
+
+
+def test_the_room_of_pods_that_are_ending_is_there_in_the_end() -> None:
+    """A node is full of a terminating pod: it is not, once nothing moves any more."""
+    builder = ClusterBuilder()
+    builder.node("a-1", cpu=1_000, memory=2**36, zone="a")
+    builder.node("b-1", cpu=1_000, memory=2**36, zone="b")
+    builder.deployment("web", on={"a-1": 1}, cpu=1_000)
+    builder.deployment("old", on={"b-1": 1}, cpu=1_000, replicas=0)
+    snapshot = builder.snapshot()
+    pods = tuple(structs.replace(pod, deleted=snapshot.taken_at) if pod.node == "b-1" else pod for pod in snapshot.pods)
+    assert said(left(snapshot, "a", Phase.GONE))[:4] == (0, 0, 0, "no")
+    assert said(left(replace(snapshot, pods=pods), "a", Phase.GONE))[:4] == (0, 1, 1, "yes")
+
+
+def test_pods_on_other_nodes_that_are_not_ready_are_not_counted_on() -> None:
+    """They run, or are replaced, or neither."""
+    snapshot = even(2)
+    nodes = tuple(structs.replace(node, ready=node.name != "a-1") for node in snapshot.nodes)
+    _, certain, best, verdict, reason = said(left(replace(snapshot, nodes=nodes), "c", Phase.GONE))
+    assert (certain, best, verdict) == (6, 12, "order")
+    assert reason == "2 pods are on other nodes that are not Ready"
