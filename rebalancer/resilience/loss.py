@@ -64,9 +64,9 @@ class Service:
     """The pods of one owner in a loss.
 
     `sample` is what replaces them, or why that is not known. `wanted` are its replicas; `now` are Ready on other nodes,
-    and `bound` on these at all, if they are Ready; `lost` run on the lost ones. `pending` are to be placed in this phase, of which
-    `waiting` would be without the loss. Pods of nobody and of Jobs have no `workload`: they compete, and nobody asks
-    how many of them are left.
+    and `bound` on these at all, if they are Ready; `lost` run on the lost ones. `pending` are to be placed in this
+    phase, of which `waiting` would be without the loss. Pods of nobody and of Jobs have no `workload`: they compete,
+    and nobody asks how many of them are left.
     """
 
     workload: Reference | None
