@@ -22,12 +22,24 @@ from rebalancer.scheduling.view import View
 _MOST: Final = 3
 """So many domains are named."""
 
+_MOST_PLAYED: Final = 1_000
+"""Of so many pods an order is played: each is scored on all nodes that admit it."""
+
 
 class OrderDecides(Fact):
     """In some order of placements all pods of a service have a node, in others not."""
 
     def __str__(self) -> str:
         return "in which order the pods that wait are placed, and on which of the nodes that admit them, decides"
+
+
+class TooManyToPlay(Fact):
+    """So many pods wait that no order is played."""
+
+    most: int
+
+    def __str__(self) -> str:
+        return f"more than {self.most:,} pods wait for a node at once: why these find none is not looked at"
 
 
 class StaysTerminating(Fact):
@@ -74,7 +86,8 @@ class Reasons:
 
     def __init__(self, loss: Loss) -> None:
         self._loss = loss
-        waiting = [(service, pod) for service in loss.services for pod in _make_pods(service)]
+        self._is_played = sum(service.pending for service in loss.services) <= _MOST_PLAYED
+        waiting = [(service, pod) for service in loss.services for pod in _make_pods(service) if self._is_played]
         played = place([pod for _, pod in waiting], loss.after, most_likely)
         stuck = {pod.uid for pod in played.pending}
         self._view = played.view
@@ -89,7 +102,7 @@ class Reasons:
             return StaysTerminating(kept)
         pod = self._stuck.get(workload)
         if pod is None:
-            return OrderDecides()
+            return OrderDecides() if self._is_played else TooManyToPlay(_MOST_PLAYED)
         nodes = self._view.nodes.names - self._loss.nodes
         rejected = reject_nodes(pod, self._view, nodes=nodes)
         spread = any(isinstance(one.plugin, PodTopologySpread) for one in rejected)

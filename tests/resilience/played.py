@@ -5,13 +5,12 @@ the least important first. What they were replaced by waits in turn.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
 from msgspec import structs
 
-from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.resilience.loss import Loss, Phase, Service
 from rebalancer.scheduling.feasibility import feasible
@@ -186,8 +185,3 @@ class Play:
             service.bound - gone[number] + len(state.running[number])
             for number, service in enumerate(self.loss.services)
         )
-
-
-def by_workload(loss: Loss) -> Mapping[Reference | None, int]:
-    """Return the number of each workload's service."""
-    return {service.workload: number for number, service in enumerate(loss.services)}

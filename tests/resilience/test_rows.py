@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from msgspec import structs
 
 from rebalancer.model.nodes import HOSTNAME, ZONE
@@ -108,3 +109,11 @@ def test_pods_on_other_nodes_that_are_not_ready_are_not_counted_on() -> None:
     _, certain, best, verdict, reason = said(left(replace(snapshot, nodes=nodes), "c", Phase.GONE))
     assert (certain, best, verdict) == (6, 12, "order")
     assert reason == "2 pods are on other nodes that are not Ready"
+
+
+def test_of_too_many_pods_no_order_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers are bounds all the same; why is not said."""
+    monkeypatch.setattr("rebalancer.resilience.reason._MOST_PLAYED", 3)
+    row = left(even(1), "c", Phase.SILENT)
+    assert said(row)[:4] == (8, 8, 8, "no")
+    assert str(row.reason) == "more than 3 pods wait for a node at once: why these find none is not looked at"
