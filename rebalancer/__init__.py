@@ -7,8 +7,6 @@ The names in `__all__` are the library: what is violated in a snapshot of a clus
     evaluation = rebalancer.evaluate(snapshot, rebalancer.default_policy())
 """
 
-from importlib import import_module
-
 TYPE_CHECKING = False  # type checkers take it for True; `typing` is not imported for it, which costs milliseconds
 if TYPE_CHECKING:
     from rebalancer.adapters.files.encodings import UnreadableSnapshot
@@ -79,6 +77,8 @@ if not TYPE_CHECKING:  # a type checker would accept every name of a module with
         """Import a public name."""
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415  # Ctrl-C may interrupt what is imported before a command
+
         value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
         globals()[name] = value
         return value

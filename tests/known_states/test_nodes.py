@@ -106,7 +106,7 @@ class TestLeaving:
 
     def test_nothing_is_sent_to_one_cordoned_node_beside_another(self) -> None:
         said = cordon(two_in_c(self.tolerant()), "c-0").plan().assert_kept(Reason.NODE_LEAVING)
-        assert "node c-0 may take a replacement and is cordoned, which the pods tolerate" in said
+        assert "node c-0 may take a replacement, and it is cordoned, which the pods tolerate" in said
 
     def test_a_host_is_no_zone_in_maintenance(self) -> None:
         """Over host names each node is a domain: one that is cordoned is named as what it is."""
