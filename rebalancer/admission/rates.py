@@ -31,7 +31,7 @@ class TooManyInFlight(Refusal):
 class RateReached(Refusal):
     """A rate of the policy's budgets is used up; `left` is how long it allows no more, None where it allows none.
 
-    `is_behind`: others wait for it that may go before this eviction, so that nobody knows yet when it allows this one.
+    `is_behind`: evictions of its own repair take all places of which it is known when they become free.
     """
 
     reason = Reason.RATE_LIMITED
@@ -73,8 +73,6 @@ class Rates:
         self._minute = _Sent(now, RATE_WINDOW, memory.sent)
         self._unexecuted = {move.uid: move.requested_at for move in memory.unexecuted}
         """When evictions that may be requested again were first admitted: the new request takes that one's place."""
-        self._queued: Counter[int] = Counter()
-        """How many evictions wait for each list of times."""
         self.frees_at: datetime | None = None
         """When the first rate that has refused an eviction allows one more, None if none has or none ever does."""
 
@@ -117,13 +115,13 @@ class Rates:
         """Return when the rates would allow an eviction at the earliest, None where that is now."""
         return self._find_last(eviction, Counter(), Counter(self._places_taken([eviction])))
 
-    def queue(self, together: Sequence[Eviction]) -> RateReached | None:
-        """Return when the rates allow evictions that go together, after those that were queued before them."""
+    def find_turn_after(self, together: Sequence[Eviction], before: Counter[int]) -> RateReached | None:
+        """Return when the rates allow evictions that go together, and add the places that they take to those before."""
         needed = Counter(self._places_taken(together))
         turns = []
         for eviction in together:
-            turns.append(self._find_last(eviction, self._queued, needed))
-            self._queued.update(self._places_taken([eviction]))
+            turns.append(self._find_last(eviction, before, needed))
+            before.update(self._places_taken([eviction]))
         return max((turn for turn in turns if turn is not None), key=_rank, default=None)
 
     def _places_taken(self, evictions: Iterable[Eviction]) -> Iterator[int]:
@@ -167,33 +165,31 @@ class Rates:
 
 
 def queue(fates: Fates, rates: Rates) -> Fates:
-    """Say of each eviction that waits for a rate when its turn comes: only the first goes when the rate frees a place.
+    """Say of each eviction that waits for a rate when it goes at the earliest: only the first of its repair goes then.
 
-    Evictions that a step needs at once wait for the last of them, and those after them in their step do, too. The order
-    is that of the plan: the steps take turns at the rates, and what is said must not change with each cycle.
+    Evictions that a step needs at once wait for the last of them, and those after them in their step do, too. Repairs
+    take turns at the rates, another one first in each cycle, and changes in the cluster start cycles at any time. So
+    nobody knows whose turn it will be, and each repair has the time at which a rate frees a place for one of them.
     """
     rows = list(fates.rows)
-    order = [(place, fate.refusal) for place, fate in enumerate(rows) if isinstance(fate, Waits)]
-    order.sort(key=lambda one: rows[one[0]].eviction.repair.step)
-    refused = {place: refusal for place, refusal in order if isinstance(refusal, RateReached) and refusal.left}
     waiting: dict[str, deque[int]] = {}
-    for place in refused:
-        waiting.setdefault(rows[place].eviction.group, deque()).append(place)
+    first_turn: dict[str, RateReached] = {}
+    for place, fate in enumerate(rows):
+        if isinstance(fate, Waits) and isinstance(fate.refusal, RateReached) and fate.refusal.left:
+            waiting.setdefault(fate.eviction.group, deque()).append(place)
+            first_turn.setdefault(fate.eviction.group, fate.refusal)
     gone = Counter(eviction.group for eviction in fates.going)
-    turns: dict[str, RateReached] = {}
-    for place, refusal in refused.items():
-        first = rows[place].eviction
-        of_group = waiting[first.group]
-        if not of_group or of_group[0] != place:  # it goes together with one before it
-            continue
-        number = min(len(of_group), max(1, first.needed - gone[first.group]))
-        together = [of_group.popleft() for _ in range(number)]
-        gone[first.group] += number
-        own = rates.queue([rows[one].eviction for one in together])
-        known = [one for one in (own, turns.get(first.group)) if one is not None]
-        turns[first.group] = turn = max(known or [refusal], key=_rank)
-        for one in together:
-            rows[one] = Waits(rows[one].eviction, turn)
+    for group, places in waiting.items():
+        before, turn = Counter[int](), first_turn[group]
+        needed = fates.rows[places[0]].eviction.needed - gone[group]
+        while places:
+            number = min(len(places), max(1, needed))
+            needed -= number
+            parts = [places.popleft() for _ in range(number)]
+            own = rates.find_turn_after([rows[one].eviction for one in parts], before)
+            turn = max((one for one in (turn, own) if one is not None), key=_rank)
+            for one in parts:
+                rows[one] = Waits(rows[one].eviction, turn)
     return Fates(tuple(rows))
 
 

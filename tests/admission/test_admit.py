@@ -561,16 +561,19 @@ def play(allowed: int, sent: Sequence[int], waiting: int) -> list[int | None]:
     return gone + [None] * (waiting - len(gone))
 
 
-@given(allowed=st.integers(1, 6), ages=st.lists(st.integers(0, 59), max_size=6))
-def test_only_as_many_as_a_rate_frees_are_said_to_go_when_it_does(allowed: int, ages: list[int]) -> None:
-    """Of the others nobody knows when: they go after those."""
+@given(allowed=st.integers(1, 6), ages=st.lists(st.integers(0, 59), max_size=6), turn=st.integers(0, 1))
+def test_each_repair_goes_on_with_what_a_rate_frees_at_the_earliest(allowed: int, ages: list[int], turn: int) -> None:
+    """No repair has a time of its own, as nobody knows whose turn it will be; later evictions of one go after those."""
     now = skewed().taken_at
     sent = tuple(SentRequest(now - timedelta(seconds=age), "", "") for age in sorted(ages, reverse=True))
-    fates = admitted(rules(per_minute=Amount(value=allowed)), Memory(sent=sent)).fates
-    expected = play(allowed, [-age for age in ages], len(fates.rows))
-    ends = [fate.refusal.end for fate in fates.kept]
-    assert [None if end.after is None else end.after.seconds for end in ends] == expected[len(fates.going) :]
-    assert all(end.after is not None or end.event.startswith("when budgets.perMinute allows it, too") for end in ends)
+    fates = admitted(rules(per_minute=Amount(value=allowed)), Memory(sent=sent), turn=turn).fates
+    gone = len(fates.going)
+    for namespace in ("one", "two"):
+        ends = [fate.refusal.end for fate in fates.kept if fate.eviction.pod.namespace == namespace]
+        expected = play(allowed, [-age for age in ages] + [0] * gone, len(ends))
+        assert [None if end.after is None else end.after.seconds for end in ends] == expected
+        known = "when budgets.perMinute allows it, too"
+        assert all(end.after is not None or end.event.startswith(known) for end in ends)
 
 
 def test_what_goes_together_waits_for_the_last_place_that_it_needs() -> None:

@@ -546,7 +546,7 @@ class PageView:
         beside = [then] if then else []
         if wait.until is not None:
             text, _, clock = from_now(wait.until, self._now).partition(" (")
-            return Ends(text, [clock.removesuffix(")"), *beside] if clock else beside)
+            return Ends(text, [f"{clock.removesuffix(')')} at the earliest", *beside] if clock else beside)
         if not wait.ends_with:
             return Ends("does not end by itself", beside)
         if wait.usual is not None:
@@ -695,7 +695,9 @@ class PageView:
         for (number, reason, message), group in groupby(waiting, key=lambda one: (one.step, one.for_, one.message)):
             together = list(group)
             first = together[0]
-            when = from_now(first.until, self._now) if first.until is not None else first.ends_with
+            when = first.ends_with
+            if first.until is not None:
+                when = f"{from_now(first.until, self._now)} at the earliest"
             when = (when or "does not end by itself") if self._goes_on else self._leaderless
             moves = [Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains)) for one in together]
             line = f"{reason}, {_usually(first.usual)}" if first.usual is not None else reason
