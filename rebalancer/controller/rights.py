@@ -96,6 +96,7 @@ class RightsReader(PollingThread):
             for namespace in refused if is_new else ():
                 self._asked.pop(namespace, None)
         if self._everywhere or self._everywhere is None:
+            self._lacking.clear()  # what is missing later has been missing since then
             return Rights()
         return self._read_some(state, now)
 

@@ -164,6 +164,29 @@ def test_a_refused_request_has_it_asked_at_once() -> None:
     assert case.state.queue.forbidden == {}, "what was refused there is over"
 
 
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_a_right_that_is_taken_away_again_is_missing_since_then(*, everywhere: bool) -> None:
+    """Not since it was missing for the first time: it was granted in between, in all namespaces or in that one."""
+    case = Asked({"one": True})
+    case.simulation.cycles(1, apart=0)
+    case.poll()
+    first = case.state.queue.rights.missing["two"]
+    case.cluster.advance(10)
+    case.poll()
+    assert case.state.queue.rights.missing == {"two": first}, "it has been missing all the time"
+    case.may = {"": True} if everywhere else {"one": True, "two": True}
+    case.cluster.advance(10)
+    case.poll()
+    assert case.state.queue.rights.missing == {}
+    case.may = {"one": True}
+    case.cluster.advance(10)
+    case.runner.state = replace(
+        case.state, queue=replace(case.state.queue, forbidden={} if everywhere else {"two": "pods is forbidden"})
+    )
+    case.poll()
+    assert case.state.queue.rights.missing == {"two": case.cluster.now}
+
+
 def test_in_observe_nothing_is_asked_and_what_was_known_is_forgotten() -> None:
     """The mode may come into force again much later."""
     case = Asked({"": True})
