@@ -564,7 +564,7 @@ def find_zones(
 
 def _whole_losses(memory: Memory, keys: Collection[str]) -> dict[DomainName, DomainLoss]:
     """Return the losses of domains that have lost every node."""
-    whole = (loss for loss in memory.lost if loss.key in keys and loss.number >= loss.had)
+    whole = (loss for loss in memory.lost if loss.key in keys and loss.whole)
     return {DomainName(loss.key, loss.value): loss for loss in whole}
 
 

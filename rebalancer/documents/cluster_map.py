@@ -41,7 +41,7 @@ from rebalancer.documents.overview import Overview
 from rebalancer.documents.plan import number_steps
 from rebalancer.documents.state_reasons import StateReasons, limit_workloads
 from rebalancer.engine import Evaluation
-from rebalancer.model.moves import DomainName, Memory, Move, Reference, Target, make_token
+from rebalancer.model.moves import DomainName, Memory, Move, ObservedChange, Reference, Target, make_token
 from rebalancer.model.nodes import HOSTNAME, ZONE, Node
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import get_known_time
@@ -320,6 +320,7 @@ class _Map:
             ),
             folded=dict(sorted(Counter(state for node, state in states.items() if node not in shown).items())),
             ready=sum(node.takes_pods for node in nodes),
+            cordoned=sum(node.ready and node.unschedulable for node in nodes),
             of=len(states) + (loss.unnamed if loss is not None else 0),
             back=self._find_return(name),
             unsettled_until=self._unsettled.get(DomainName(self._key, name)),
@@ -339,16 +340,18 @@ class _Map:
         return {DomainName(one.motion.key, one.motion.value): one.until for one in self._assessment.unsettled_domains}
 
     def _find_return(self, name: str) -> datetime | None:
-        """Return when a domain got nodes, None where it has lost some since then, or at the same time."""
+        """Return when a lost domain came back, None where it has lost nodes since then, or at the same time."""
         subject, loss = domain_subject(self._key, name), self._losses.get(name)
-        back = self._changes.get((ViolationCause.DOMAIN_RETURNED, subject))
-        lost = [self._changes.get((ViolationCause.NODE_LOST, subject)), loss.lost.until if loss is not None else None]
+        returned = self._changes.get((ViolationCause.DOMAIN_RETURNED, subject))
+        back = min(returned.back_at, returned.at) if returned is not None and returned.back_at is not None else None
+        gone = self._changes.get((ViolationCause.NODE_LOST, subject))
+        lost = [gone.at if gone is not None else None, loss.lost.until if loss is not None else None]
         return None if back is not None and any(at is not None and at >= back for at in lost) else back
 
     @cached_property
-    def _changes(self) -> Mapping[tuple[ViolationCause, str], datetime]:
-        """When what has changed did so the last time, by cause and subject."""
-        return {(change.cause, change.subject): change.at for change in self._memory.changes}
+    def _changes(self) -> Mapping[tuple[ViolationCause, str], ObservedChange]:
+        """The last change of what has changed, by cause and subject."""
+        return {(change.cause, change.subject): change for change in self._memory.changes}
 
     # Moves
 

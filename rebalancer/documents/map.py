@@ -87,10 +87,10 @@ class MapZone(CamelCaseStruct, frozen=True, kw_only=True):
     """A domain of the map's key with its nodes, by name; the zone "" has the nodes without the key.
 
     A zone that is `lost`, null unless it lacks nodes, keeps them: those that are gone are among its nodes in the state
-    lost, unless they are in another zone now. Of `of` nodes, `ready` are Ready and not cordoned. `folded` counts the
-    nodes that are not in `nodes`, by state.
-    `back` is when it got nodes, or lost ones back, within the last hour, as far as the controller has seen; null where
-    it has lost nodes since then.
+    lost, unless they are in another zone now. Of `of` nodes, `ready` are Ready and not cordoned, and `cordoned` ones
+    Ready and cordoned. `folded` counts the nodes that are not in `nodes`, by state.
+    `back` is when it came back within the last hour that had been lost as a whole, as far as the controller has seen;
+    null where it has lost nodes since then.
     `unsettledUntil` is when replacements may land in it again if nothing changes, null unless it loses nodes.
     """
 
@@ -102,6 +102,7 @@ class MapZone(CamelCaseStruct, frozen=True, kw_only=True):
     back: datetime | None
     unsettled_until: datetime | None
     lost: MapLoss | None = None
+    cordoned: Number = 0
 
 
 class MapDomain(CamelCaseStruct, frozen=True, kw_only=True):

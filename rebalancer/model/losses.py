@@ -64,6 +64,11 @@ class DomainLoss(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
         return len(self.nodes) + len(self.others) + self.more
 
     @property
+    def whole(self) -> bool:
+        """Whether it has lost every node that took pods."""
+        return self.number >= self.had
+
+    @property
     def pods(self) -> int:
         """How many pods they held."""
         return sum(node.pods for node in self.told) + self.more_pods

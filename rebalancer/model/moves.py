@@ -231,12 +231,15 @@ class ObservedChange(Struct, frozen=True, gc=False, omit_defaults=True):
     """An observed change that can cause a violation; `subject` is a workload's name or a domain, KEY=VALUE.
 
     `deleted`: of the nodes that a domain lost one does not exist any more, so that it will not be seen to come back.
+    `back_at`: of a domain whose nodes take pods again, when it came back that had been lost as a whole; null where it
+    had never lost more than a part, was only cordoned, or is new.
     """
 
     cause: ViolationCause
     subject: str
     at: Moment
     deleted: bool = False
+    back_at: Moment | None = None
 
 
 class StartWindow(Struct, frozen=True, gc=False, kw_only=True, order=True):

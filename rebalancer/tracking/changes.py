@@ -49,7 +49,9 @@ def observe_changes(
             for value in _values((node for node in _nodes_lost(before, after) if node.name not in after.node), key)
         }
         deleted |= {key for key, change in known.items() if change.deleted}
-        known |= {key: ObservedChange(*key, now, deleted=key in deleted) for key in new}
+        back = {key: change.back_at for key, change in known.items() if change.back_at is not None}
+        back |= {(ViolationCause.DOMAIN_RETURNED, subject): now for subject in _lost_subjects(memory)}
+        known |= {key: ObservedChange(*key, now, deleted=key in deleted, back_at=back.get(key)) for key in new}
     return tuple(sorted(known.values(), key=_sort_key)[-MOST_CHANGES:])
 
 
@@ -60,6 +62,13 @@ def _sort_key(change: ObservedChange) -> tuple[datetime, str, str]:
 def domain_subject(key: str, value: str) -> str:
     """Return the subject of a change to a domain."""
     return f"{key}={value}"
+
+
+def _lost_subjects(memory: Memory) -> Iterator[str]:
+    """Yield the domains that were lost as a whole: their last node that took pods is gone or not Ready."""
+    yield from (domain_subject(loss.key, loss.value) for loss in memory.lost if loss.whole)
+    newest = max((zone.last for zone in memory.zones), default=None)
+    yield from (domain_subject(zone.key, zone.zone) for zone in memory.zones if zone.last != newest)
 
 
 def _workload_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[ViolationCause, str]]:

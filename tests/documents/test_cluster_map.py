@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.account.happened import ZoneReturned, find_zones
 from rebalancer.controller.cycle import Cycle
 from rebalancer.documents.cluster_map import MapSize, map_document
 from rebalancer.documents.map import DomainState, MapDocument, MapLane, MoveKind, NodeState
@@ -18,7 +19,17 @@ from rebalancer.documents.plan import plan_document
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import DomainMotion
-from rebalancer.model.moves import NO_MEMORY, Memory, Move, MoveState, ObservedChange, Reference, Target, ZoneSeen
+from rebalancer.model.moves import (
+    NO_MEMORY,
+    DomainName,
+    Memory,
+    Move,
+    MoveState,
+    ObservedChange,
+    Reference,
+    Target,
+    ZoneSeen,
+)
 from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.pods import PodSpec
 from rebalancer.model.reasons import Reason, State, ViolationCause
@@ -255,7 +266,7 @@ def test_each_node_has_its_worst_state_and_each_zone_what_became_of_it() -> None
         },
     )
     motion = DomainMotion(key=ZONE, value="b", since=young, until=young, moved=young, lasting=False, had=2, lost=1)
-    returned = ObservedChange(ViolationCause.DOMAIN_RETURNED, f"{ZONE}=c", young)
+    returned = ObservedChange(ViolationCause.DOMAIN_RETURNED, f"{ZONE}=c", young, back_at=young)
     other = ObservedChange(ViolationCause.NODE_LOST, f"{ZONE}=a", young)
     memory = Memory(domains_in_motion=(motion,), changes=(other, returned))
     cycle = cycle_of(snapshot, policy().model_copy(update={"nodes": Nodes(settle=timedelta(minutes=5))}))
@@ -273,15 +284,18 @@ def test_each_node_has_its_worst_state_and_each_zone_what_became_of_it() -> None
 
 @given(
     changes=st.lists(
-        st.sampled_from(["lose", "return", "lose all", "return all", "cordon all"]), min_size=2, max_size=5
+        st.sampled_from(["lose", "return", "lose all", "return all", "cordon", "cordon all"]), min_size=2, max_size=5
     ),
     apart=st.integers(1, 90),
 )
 @examples(100)
 def test_a_zone_is_said_to_be_back_only_where_it_has_lost_nothing_since(changes: Sequence[str], apart: int) -> None:
-    """However it loses nodes and gets them back: "lost 00:14, back 00:13" is said of none, as a whole or in part."""
+    """However it loses nodes and gets them back: "lost 00:14, back 00:13" is said of none, as a whole or in part.
+
+    Nor is "back" of one that was never lost: of two nodes one was, or both were only cordoned.
+    """
     snapshot = a_cluster("abc", 2, {"a-1": 3, "b-1": 1, "c-1": 1}, spread={ZONE: 1}).snapshot()
-    memory, before, last_loss = NO_MEMORY, snapshot, None
+    memory, before, last_loss, returned = NO_MEMORY, snapshot, None, set[datetime]()
     rules = policy().model_copy(update={"nodes": Nodes(settle=timedelta(minutes=5))})
     for change in changes:
         names = ("c-1", "c-2") if change.endswith("all") else ("c-1",)
@@ -290,10 +304,13 @@ def test_a_zone_is_said_to_be_back_only_where_it_has_lost_nothing_since(changes:
         after = replace(after, taken_at=before.taken_at + timedelta(seconds=apart))
         if sum(node.takes_pods for node in after.nodes) < sum(node.takes_pods for node in before.nodes):
             last_loss = after.taken_at
-        memory = track(memory, before, after, rules, after.taken_at)
-        before = after
+        earlier, memory = memory, track(memory, before, after, rules, after.taken_at)
         zone = next(one for one in map_document(evaluate(after, rules, memory=memory), memory).zones if one.name == "c")
         assert zone.back is None or (zone.ready and (last_loss is None or last_loss < zone.back))
+        told = find_zones(earlier, memory, [ZONE], {DomainName(ZONE, one) for one in "abc"})
+        returned |= {after.taken_at for one in told if isinstance(one, ZoneReturned)}
+        assert zone.back is None or zone.back in returned, "the history says so, too"
+        before = after
 
 
 def test_of_many_nodes_those_are_listed_that_a_lane_concerns() -> None:

@@ -11,7 +11,9 @@ from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import ZONE
 from rebalancer.tracking.changes import observe_changes
-from tests.build import a_cluster
+from rebalancer.tracking.track import track
+from tests.build import a_cluster, with_nodes
+from tests.planning.build import policy
 
 
 def shop() -> Snapshot:
@@ -80,6 +82,29 @@ def test_lost_nodes_that_are_all_back_are_a_return() -> None:
     assert changes(away("a-1"), snapshot) == [(ViolationCause.DOMAIN_RETURNED, zone)]
     fewer = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "a-3"))
     assert changes(fewer, snapshot) == []
+
+
+def test_only_a_domain_that_was_lost_as_a_whole_is_back() -> None:
+    """From its first node on, also while others come later; one whose nodes were only cordoned was never away."""
+    first = a_cluster("ab", 2, {"a-1": 2, "b-1": 2}, spread={ZONE: 1}).snapshot()
+    rules = policy()
+
+    def returned(*looks: dict[str, dict[str, bool]]) -> int | None:
+        """Return at which look zone b came back that is said to be."""
+        memory, before = track(NO_MEMORY, None, first, rules, first.taken_at), first
+        for number, changed in enumerate(looks, 1):
+            after = with_nodes(before, changed)
+            after = replace(after, taken_at=first.taken_at + timedelta(seconds=number))
+            memory, before = track(memory, before, after, rules, after.taken_at), after
+        found = [change for change in memory.changes if change.cause is ViolationCause.DOMAIN_RETURNED]
+        return next((round((one.back_at - first.taken_at).total_seconds()) for one in found if one.back_at), None)
+
+    away, there = {"ready": False}, {"ready": True}
+    shut, open_ = {"unschedulable": True}, {"unschedulable": False}
+    assert returned({"b-1": away, "b-2": away}, {"b-1": there, "b-2": there}) == 2
+    assert returned({"b-1": away, "b-2": away}, {"b-1": there}, {"b-2": there}) == 2
+    assert returned({"b-1": away}, {"b-1": there}) is None
+    assert returned({"b-1": shut, "b-2": shut}, {"b-1": open_, "b-2": open_}) is None
 
 
 def test_that_a_lost_node_was_deleted_is_stored_with_the_loss() -> None:

@@ -311,11 +311,14 @@ def _zone_title(document: MapDocument, zone: MapZone) -> str:
 
 
 def _zone_detail(zone: MapZone) -> str:
-    folded = ", ".join(f"{number} {state}" for state, number in zone.folded.items() if state is not NodeState.READY)
+    states = ({NodeState.CORDONED: zone.cordoned} if zone.cordoned else {}) | {
+        state: number for state, number in zone.folded.items() if state not in {NodeState.READY, NodeState.CORDONED}
+    }
+    folded = ", ".join(f"{number} {state}" for state, number in states.items())
     if zone.lost is not None and zone.lost.whole:
         return f"lost at {zone.lost.at:%H:%M:%S}: {plural(zone.lost.nodes, 'node')}, {plural(zone.lost.pods, 'pod')}"
     back = f", back since {zone.back:%H:%M}" if zone.back is not None else ""
-    return f"{zone.ready} of {plural(zone.of, 'node')} ready{back}{f', {folded}' if folded else ''}"
+    return f"{zone.ready + zone.cordoned} of {plural(zone.of, 'node')} ready{back}{f', {folded}' if folded else ''}"
 
 
 def _draw_lane(document: MapDocument, lane: MapLane, layout: _Layout, y: float, *, arrows: bool) -> Lane:

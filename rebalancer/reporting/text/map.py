@@ -234,8 +234,10 @@ class _MapText:
             titles += [f"lost {zone.lost.at:%H:%M}", plural(zone.lost.nodes, "node"), plural(zone.lost.pods, "pod")]
         elif not zone.of:
             titles.append("no node")
-        elif zone.ready < zone.of and (folded or zone.folded):
-            titles.append(f"{zone.ready} of {zone.of} ready")
+        elif folded or zone.folded:
+            ready = zone.ready + zone.cordoned
+            titles += [f"{ready} of {zone.of} ready"] if ready < zone.of else []
+            titles += [f"{zone.cordoned} cordoned"] if zone.cordoned else []
         if zone.back is not None:
             titles.append(f"back {zone.back:%H:%M}")
         if zone.unsettled_until is not None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.adapters.web.map_drawing import WIDE, draw_map, draw_zones, tabulate
 from rebalancer.documents.document import WorkloadName
@@ -200,6 +201,23 @@ def test_a_zone_whose_nodes_take_no_pods_says_so_when_it_is_one_column() -> None
     )
     drawn = draw_map(document(lane({"a-1": 1, "b-1": 1}), zones=(lost, zone("b", 40))), NOW)
     assert [column.pattern for box in drawn.zones for column in box.columns] == ["not-ready", ""]
+
+
+def test_a_zone_whose_nodes_are_cordoned_has_ready_nodes() -> None:
+    """As `kubectl get nodes` has them: Ready,SchedulingDisabled."""
+    zones = [
+        structs.replace(zone("a", 2), ready=0, cordoned=2),
+        structs.replace(zone("b", 2), ready=0, cordoned=2, nodes=(), folded={NodeState.CORDONED: 2}),
+        structs.replace(
+            zone("c", 3), ready=1, cordoned=1, nodes=(), folded={NodeState.CORDONED: 1, NodeState.NOT_READY: 1}
+        ),
+    ]
+    drawn = draw_map(document(lane({"a-1": 1}), zones=tuple(zones)), NOW)
+    assert [box.detail for box in drawn.zones] == [
+        "2 of 2 nodes ready, 2 cordoned",
+        "2 of 2 nodes ready, 2 cordoned",
+        "2 of 3 nodes ready, 1 cordoned, 1 not ready",
+    ]
 
 
 def test_pods_on_nodes_without_a_zone_are_drawn() -> None:

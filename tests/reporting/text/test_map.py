@@ -144,6 +144,16 @@ def drawn(document: MapDocument, width: int | None = 80) -> str:
     return "\n".join(map_lines(document, TextLayout(width=width, bar="█")))
 
 
+def test_cordoned_nodes_are_ready_and_said_to_be_cordoned() -> None:
+    """As `kubectl get nodes` has them, in a zone of one column."""
+    first, *others = repair().zones
+    folded = {NodeState.CORDONED: 2, NodeState.READY: 1}
+    closed = structs.replace(first, nodes=(), folded=folded, ready=1, cordoned=2)
+    text = "\n".join(map_lines(structs.replace(repair(), zones=(closed, *others)), TextLayout(width=80)))
+    assert "2 cordoned" in text
+    assert "of 3 ready" not in text
+
+
 def test_the_map_of_a_repair() -> None:
     """Pods that stay, moved, move now, wait and are blocked; where they may land; nodes that take none."""
     assert drawn(repair()).splitlines() == [
