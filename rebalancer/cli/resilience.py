@@ -55,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
     looked_at = known if chosen is None else known & chosen
     keys = args.key or [ZONE]
     phases = [Phase(args.phase)] if args.phase else list(Phase)
-    document = resilience_document(keys, len(looked_at), find_resilience(view, keys, phases, looked_at.__contains__))
+    losses = find_resilience(view, keys, phases, looked_at.__contains__)
+    existing = sum(len(view.nodes.groups(key)) for key in keys)
+    document = resilience_document(keys, len(looked_at), losses, existing)
     match options.output:
         case "json":
             sys.stdout.writelines(json_chunks(document))

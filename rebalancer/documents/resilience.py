@@ -42,20 +42,28 @@ class DomainLoss(CamelCaseStruct, frozen=True, kw_only=True):
 class ResilienceDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """What is left of each workload when a domain of `topologyKeys` is lost: one entry for each domain and phase.
 
-    `workloads` is how many were looked at. No new nodes, no evictions of ours, and pods on a node become Ready.
+    `workloads` is how many were looked at. Of a key with many domains those that hold most pods are lost, and
+    `notComputed` is how many are left out. No new nodes, no evictions of ours, and pods on a node become Ready.
     """
 
     api_version: str = API_VERSION
     kind: str = "Resilience"
     topology_keys: tuple[Text, ...]
     workloads: Number
+    not_computed: Number
     domains: tuple[DomainLoss, ...]
 
 
-def resilience_document(keys: Sequence[str], workloads: int, losses: Iterable[LostDomain]) -> ResilienceDocument:
-    """Convert what was found."""
+def resilience_document(
+    keys: Sequence[str], workloads: int, losses: Iterable[LostDomain], existing: int
+) -> ResilienceDocument:
+    """Convert what was found; `existing` is how many domains the keys have."""
+    domains = tuple(_domain_loss(loss) for loss in losses)
     return ResilienceDocument(
-        topology_keys=tuple(keys), workloads=workloads, domains=tuple(_domain_loss(loss) for loss in losses)
+        topology_keys=tuple(keys),
+        workloads=workloads,
+        not_computed=existing - len({(one.key, one.value) for one in domains}),
+        domains=domains,
     )
 
 

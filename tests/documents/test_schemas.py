@@ -91,7 +91,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     yield ("report", text(full_report(view, assessment, made, RULES, lost=lost)))
     yield "map", text(map_document(evaluation, NO_MEMORY))
     losses = find_resilience(view, [ZONE, HOSTNAME], Phase, lambda _: True)
-    yield "resilience", text(resilience_document([ZONE, HOSTNAME], 3, losses))
+    yield "resilience", text(resilience_document([ZONE, HOSTNAME], 3, losses, existing=100))
     wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
     yield "suggestion", text(suggestion_document(wish))
     for workload in snapshot.workloads:

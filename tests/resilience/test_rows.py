@@ -117,3 +117,12 @@ def test_of_too_many_pods_no_order_is_played(monkeypatch: pytest.MonkeyPatch) ->
     row = left(even(1), "c", Phase.SILENT)
     assert said(row)[:4] == (8, 8, 8, "no")
     assert str(row.reason) == "more than 3 pods wait for a node at once: why these find none is not looked at"
+
+
+def test_of_many_domains_those_with_most_pods_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of their names."""
+    monkeypatch.setattr("rebalancer.resilience.rows.MOST_DOMAINS", 2)
+    builder = ClusterBuilder()
+    builder.zones("abc", 1)
+    builder.deployment("web", on={"c-1": 2, "b-1": 1, "a-1": 3})
+    assert [one.value for one in losses(builder.snapshot()) if one.phase is Phase.GONE] == ["a", "c"]

@@ -70,6 +70,8 @@ def _summary(document: ResilienceDocument, rows: Sequence[_Row]) -> Iterator[str
     phases = dict.fromkeys(loss.phase for loss in document.domains)
     parts = [_phase_text(phase, [row for row in rows if row.loss.phase == phase], document) for phase in phases]
     yield f"Whichever {keys} is lost: {'; '.join(parts)}."
+    if document.not_computed:
+        yield f"{plural(document.not_computed, 'domain')} more with fewer pods: their loss was not computed."
 
 
 def _phase_text(phase: str, rows: Sequence[_Row], document: ResilienceDocument) -> str:
