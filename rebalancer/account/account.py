@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from rebalancer.account.numbers import PlanNumbers
-from rebalancer.admission.admit import NotProposedYet, await_approval_then
+from rebalancer.admission.admit import await_approval_then, find_lasting
 from rebalancer.admission.rights import Rights
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, Reference
@@ -106,25 +106,16 @@ class Account:
             return None
         said, first = self.plan.made_at, kept.eviction if kept is not None else None
         until = refusal.end.until(said)
-        unapproved = self.approved is not None and kept is None and component.name not in self.approved
-        missing = self._find_missing_right(component) if until is not None and kept is None else None
-        if missing is not None:
-            refusal, until = missing, None
-        if self.common is not None and until is not None:
-            last = self.common.end.until(said)
-            if last is None or last > until:
-                common = await_approval_then(self.common, said) if unapproved else self.common
-                return Wait(common, first, common.end.until(said))
-        if unapproved:
-            refusal = NotProposedYet() if until is not None else await_approval_then(refusal, said)
-            until = None
+        if until is not None:
+            missing = self.rights.find_missing(component.component.namespace)
+            lasting = find_lasting(self.common, missing, said)
+            last = lasting.end.until(said) if lasting is not None else until
+            if lasting is not None and (last is None or last > until):
+                refusal, until = lasting, last
+        if kept is None and self.approved is not None and component.name not in self.approved:
+            refusal = await_approval_then(refusal, said)
+            until = refusal.end.until(said)
         return Wait(refusal, first, until)
-
-    def _find_missing_right(self, component: ComponentPlan) -> Refusal | None:
-        """Return the right that a repair lacks, unless what keeps everything back ends at no known time either."""
-        if self.common is not None and self.common.end.until(self.plan.made_at) is None:
-            return None
-        return self.rights.find_missing(component.component.namespace)
 
     @cached_property
     def waits(self) -> Sequence[Repair]:

@@ -743,10 +743,9 @@ class Approved(NamedTuple):
     components: Collection[str]
     uids: Collection[str]
 
-    def then(self, eviction: Eviction) -> Refusal | None:
-        """Return what follows a wait of this eviction, None where that is its request."""
-        is_approved = eviction.group in self.components or eviction.pod.uid in self.uids
-        return None if is_approved else NotProposedYet()
+    def covers(self, eviction: Eviction) -> bool:
+        """Return whether this eviction goes once its waits are over."""
+        return eviction.group in self.components or eviction.pod.uid in self.uids
 
 
 def find_approved(plan: Plan, memory: Memory, mode: Mode) -> Approved | None:
@@ -759,18 +758,29 @@ def find_approved(plan: Plan, memory: Memory, mode: Mode) -> Approved | None:
     return Approved(whole, proposal.uids if proposal is not None and proposal.approved else ())
 
 
-def outlast_waits(fates: Fates, common: Refusal | None, approved: Approved | None, said: datetime) -> Fates:
-    """Return the fates in which nothing goes on before what keeps everything back is over, or before an approval."""
+def outlast_waits(
+    fates: Fates, common: Refusal | None, rights: Rights, approved: Approved | None, said: datetime
+) -> Fates:
+    """Return the fates in which nothing goes on before what keeps everything back, or a missing right, is over.
 
-    def find_later(eviction: Eviction) -> Refusal | None:
-        return common or (approved.then(eviction) if approved is not None else None)
-
-    outlasted = fates.outlast(find_later, said)
+    Of what nobody has approved the wait stays named, and ends with an approval, too.
+    """
+    outlasted = fates.outlast(lambda one: find_lasting(common, rights.find_missing(one.pod.namespace), said), said)
     if approved is None:
         return outlasted
     return outlasted.replace(
-        lambda wait: await_approval_then(wait.refusal, said) if approved.then(wait.eviction) is not None else None
+        lambda wait: None if approved.covers(wait.eviction) else await_approval_then(wait.refusal, said)
     )
+
+
+def find_lasting(common: Refusal | None, missing: Refusal | None, said: datetime) -> Refusal | None:
+    """Return what ends last of what keeps everything back and of a missing right: the former, where both may.
+
+    Nobody knows when a right is granted: it outlasts a pause with an end, and not one without.
+    """
+    if missing is None or (common is not None and common.end.until(said) is None):
+        return common
+    return missing
 
 
 def await_approval_then(refusal: Refusal, said: datetime) -> Refusal:

@@ -51,7 +51,7 @@ def find_account(state: LoopState, cycle: Cycle) -> Account:
     return Account(
         plan=cycle.plan,
         numbers=cycle.numbers,
-        fates=outlast_waits(fates, common, approved, cycle.plan.made_at),
+        fates=outlast_waits(fates, common, queue.rights, approved, cycle.plan.made_at),
         moves=state.memory.moves,
         common=common,
         approved=approved.components if approved is not None else None,

@@ -53,7 +53,8 @@ def foretell(evaluation: Evaluation, status: StatusDocument) -> Fates:
     # What the guards have answered only the controller knows.
     guards = next((one.refusal for one in status.waits if one.reason == Reason.AWAITING_GUARDS), None)
     approved = find_approved(plan, memory, context.mode)
-    return outlast_waits(fates.hold(lambda _: guards), find_common_obstacle(context), approved, plan.made_at)
+    common = find_common_obstacle(context)
+    return outlast_waits(fates.hold(lambda _: guards), common, context.rights, approved, plan.made_at)
 
 
 def find_context(evaluation: Evaluation, status: StatusDocument) -> AdmissionContext:

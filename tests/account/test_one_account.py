@@ -121,7 +121,7 @@ class Run:
     spans=st.tuples(st.sampled_from([0, 0, 60]), st.sampled_from([0, 0, 60]), st.sampled_from([0, 0, 60])),
     overdue=st.sampled_from([False, False, True]),
     capacity=st.frozensets(st.integers(0, 3), max_size=2),
-    lacks=st.sampled_from([False, False, True]),
+    first=st.tuples(st.sampled_from([False, False, True]), st.sampled_from([0, 0, 300])),
     events=st.lists(
         st.one_of(
             st.sampled_from(ANSWERS),
@@ -140,11 +140,11 @@ def test_no_two_screens_say_different_things(
     spans: tuple[int, int, int],
     overdue: bool,
     capacity: frozenset[int],
-    lacks: bool,
+    first: tuple[bool, int],
     events: Sequence[EvictionAnswer | Saved | Pause | int | None],
 ) -> None:
     """After a cycle and after each thing that happens: answers, pauses, a memory that is not saved, an approval."""
-    (snapshot, policy), (lasting, age, settle) = drawn, spans
+    (snapshot, policy), (lasting, age, settle), (lacks, paused) = drawn, spans, first
     spread = policy.spread.model_copy(update={"for_": timedelta(seconds=lasting)})
     policy = policy.model_copy(update={"mode": mode, "spread": spread})
     created = snapshot.taken_at - timedelta(minutes=59)
@@ -160,6 +160,8 @@ def test_no_two_screens_say_different_things(
     if lacks and mode is not Mode.OBSERVE:
         missing = {pod.namespace: run.now for pod in snapshot.pods}
         run.take(RightsRead(rights=Rights(everywhere=False, missing=missing)))
+    if paused:
+        run.take(PauseRead(pause=Pause(until=run.now + timedelta(seconds=paused), by="bob")))
     run.begin(capacity)
     check_ends(run)
     if approves and run.state.memory.proposal is not None:
@@ -208,6 +210,11 @@ def check_fates(state: LoopState) -> None:
     assert active.isdisjoint(name for name, repair in account.repairs.items() if repair.wait is not None)
     if state.mode is Mode.OBSERVE or state.in_force.pause is not None:
         assert not account.fates.going
+    asked = {one.eviction.pod.uid for one in cycle.fates.kept if one.reason is Reason.AWAITING_APPROVAL}
+    said = {one.eviction.pod.uid for one in account.fates.kept if one.reason is Reason.AWAITING_APPROVAL}
+    assert said <= asked, "what keeps it back first stays named"
+    waits = [repair.wait for repair in account.waits if repair.wait is not None and repair.wait.first is None]
+    assert not any(wait.refusal.reason is Reason.AWAITING_APPROVAL for wait in waits)
 
 
 def check_numbers(state: LoopState, now: datetime) -> None:

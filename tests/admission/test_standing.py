@@ -18,7 +18,6 @@ from rebalancer.admission.admit import (
     AwaitsApproval,
     BeyondApproval,
     NotProposed,
-    NotProposedYet,
     Paused,
     ThenApproval,
     admit,
@@ -27,7 +26,8 @@ from rebalancer.admission.admit import (
 )
 from rebalancer.admission.approval import propose
 from rebalancer.admission.memory import update_memory
-from rebalancer.admission.rates import TooManyInFlight
+from rebalancer.admission.rates import RateReached, TooManyInFlight
+from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.admission.standing import (
     MOST_CONSUMED,
     MOST_COVERED,
@@ -776,39 +776,53 @@ def test_what_goes_by_an_approval_is_known() -> None:
     """Covered repairs whole, of a plan that is approved step by step its evictions; nobody has approved the rest."""
     nobody = approved(NO_MEMORY)
     first, *others = PLAN.fates.evictions
-    assert {str(nobody.then(one)) for one in PLAN.fates.evictions} == {str(NotProposedYet())}
+    assert not any(map(nobody.covers, PLAN.fates.evictions))
     desk = a_desk(12, workloads=("shop/deployment/web",))
     desk.cycle()
     covered = approved(desk.memory)
-    mine = {one.workload.name for one in PLAN.fates.evictions if covered.then(one) is None}
-    assert mine == {"web"}
+    assert {one.workload.name for one in PLAN.fates.evictions if covered.covers(one)} == {"web"}
     proposal = propose([first], POLICY, NOW)
     assert proposal is not None
-    waiting = approved(structs.replace(NO_MEMORY, proposal=proposal))
-    assert waiting.then(first) == NotProposedYet()
+    assert not approved(structs.replace(NO_MEMORY, proposal=proposal)).covers(first)
     step = approved(structs.replace(NO_MEMORY, proposal=structs.replace(proposal, approved=True)))
-    assert step.then(first) is None
-    assert {step.then(one) for one in others if one.pod.uid not in proposal.uids} == {NotProposedYet()}
+    assert step.covers(first)
+    assert not any(step.covers(one) for one in others if one.pod.uid not in proposal.uids)
     assert find_approved(PLAN, desk.memory, Mode.EVICT) is None
 
 
 def test_what_waits_goes_on_when_the_last_of_all_waits_is_over() -> None:
-    """What keeps everything back comes before an approval; what is approved waits as long as by itself."""
+    """What keeps it back stays named where nobody has approved it; what is approved waits as long as by itself."""
     first = PLAN.fates.evictions[0]
     wait = Waits(first, Paused("an incident", NOW + timedelta(minutes=5)))
     later = Paused("another one", NOW + timedelta(minutes=9))
     covered, nobody = Approved((), {first.pod.uid}), Approved((), ())
 
     def outlasted(common: Refusal | None, known: Approved | None) -> object:
-        (row,) = outlast_waits(Fates((wait,)), common, known, NOW).rows
+        (row,) = outlast_waits(Fates((wait,)), common, Rights(), known, NOW).rows
         return row
 
     assert outlasted(later, None) == outlasted(later, covered) == Waits(first, later)
-    paused = ThenApproval(Reason.PAUSED, "another one", "when it is 2026-01-01 00:09:00Z")
-    assert outlasted(later, nobody) == Waits(first, paused)
-    assert outlasted(None, nobody) == Waits(first, NotProposedYet())
+    for common, message, minute in ((later, "another one", "09"), (None, "an incident", "05")):
+        end = f"when it is 2026-01-01 00:{minute}:00Z"
+        assert outlasted(common, nobody) == Waits(first, ThenApproval(Reason.PAUSED, message, end))
     for known in (covered, None):
         assert outlasted(None, known) == wait
+
+
+def test_a_missing_right_outlasts_what_ends_at_a_moment() -> None:
+    """A rate, and a pause with an end; a pause without one is said first, and other namespaces have the right."""
+    first = PLAN.fates.evictions[0]
+    place = first.pod.namespace
+    soon, later = (NOW + timedelta(minutes=number) for number in (5, 9))
+    lacks = Rights(everywhere=False, missing={place: NOW})
+    for own in (Paused("an incident", soon), RateReached("perMinute", 1, timedelta(seconds=9))):
+        for common in (None, Paused("an incident", soon), Paused("another one", later)):
+            (row,) = outlast_waits(Fates((Waits(first, own),)), common, lacks, None, NOW).rows
+            assert row == Waits(first, RightMissing(place, True))
+        (row,) = outlast_waits(Fates((Waits(first, own),)), Paused("for good"), lacks, None, NOW).rows
+        assert row == Waits(first, Paused("for good"))
+        elsewhere = Rights(everywhere=False, missing={"elsewhere": NOW})
+        assert outlast_waits(Fates((Waits(first, own),)), None, elsewhere, None, NOW).rows == (Waits(first, own),)
 
 
 @pytest.mark.parametrize(
@@ -823,10 +837,10 @@ def test_what_nobody_has_approved_does_not_go_on_with_an_event(refusal: Refusal,
     """It is proposed then; what does not end by itself still does not, and what is approved goes on with the event."""
     first = PLAN.fates.evictions[0]
     wait = Waits(first, refusal)
-    (row,) = outlast_waits(Fates((wait, Goes(first))), None, Approved((), ()), NOW).kept
+    (row,) = outlast_waits(Fates((wait, Goes(first))), None, Rights(), Approved((), ()), NOW).kept
     assert (row.reason, str(row.refusal), row.refusal.end.event) == (refusal.reason, str(refusal), event)
     for known in (Approved((), {first.pod.uid}), None):
-        assert outlast_waits(Fates((wait,)), None, known, NOW).kept == (wait,)
+        assert outlast_waits(Fates((wait,)), None, Rights(), known, NOW).kept == (wait,)
 
 
 def approved(memory: Memory) -> Approved:
