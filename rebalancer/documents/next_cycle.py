@@ -6,6 +6,8 @@ Commands that only read, and the page of a process that does not lead, say by it
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from msgspec import structs
+
 from rebalancer.admission.admit import (
     AdmissionContext,
     AwaitsApproval,
@@ -21,12 +23,13 @@ from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import Rights
 from rebalancer.admission.written import NOT_READ, Written
 from rebalancer.documents.status import StatusDocument
-from rebalancer.documents.waits import WHOLE_CLUSTER
+from rebalancer.documents.waits import WHOLE_CLUSTER, HoldStatus
 from rebalancer.engine import Evaluation
+from rebalancer.model.breaker import BreakerState
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import Fates, Waits
-from rebalancer.policy import Guards, Mode
+from rebalancer.policy import Guards, Mode, Policy
 
 
 class _AsStored(Written, frozen=True, kw_only=True):
@@ -77,7 +80,7 @@ def find_context(evaluation: Evaluation, status: StatusDocument) -> AdmissionCon
         overload=Overload((busy.until - now).total_seconds()) if busy is not None and busy.until is not None else None,
         rights=_rights(evaluation.plan.fates.evictions, status.missing_rights, now),
         pause=pause,
-        breaker=memory.breaker,
+        breaker=_breaker(memory.breaker, holds.get(Reason.BREAKER_OPEN), evaluation.inputs.policy, now),
         written=_AsStored(known=memory.standing.id) if memory.standing else NOT_READ,
         guards=_assume_good(evaluation.inputs.policy.guards),
     )
@@ -90,6 +93,19 @@ def _rights(evictions: Iterable[Eviction], missing: Iterable[str], now: datetime
         return Rights()
     namespaces = {eviction.pod.namespace for eviction in evictions}
     return Rights(everywhere=False, granted=frozenset(namespaces - lacking.keys()), missing=lacking)
+
+
+def _breaker(stored: BreakerState, hold: HoldStatus | None, policy: Policy, now: datetime) -> BreakerState:
+    """Return the breaker's state with the end that the status says: without one, a bound is exceeded still.
+
+    What the last cycle saw exceeded is some seconds old by now, and not over for that.
+    """
+    if hold is None:
+        return stored
+    last = now if hold.until is None else min(now, hold.until - policy.breaker.clear_after)
+    newest = max((known.last for known in stored.causes), default=last)
+    causes = (structs.replace(known, last=last) if known.last == newest else known for known in stored.causes)
+    return BreakerState(tuple(causes))
 
 
 def _await_proposal(fates: Fates) -> Fates:

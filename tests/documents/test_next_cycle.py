@@ -17,10 +17,10 @@ from rebalancer.documents.status import PauseStatus, StatusDocument
 from rebalancer.documents.waits import WHOLE_CLUSTER, HoldStatus, NamespaceHold, RepairWait, find_holds
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
-from rebalancer.model.moves import NO_MEMORY, Memory, Reference
+from rebalancer.model.moves import NO_MEMORY, Memory, Reference, SentRequest
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.fates import Fates
-from rebalancer.policy import Mode
+from rebalancer.policy import Amount, Mode
 from tests.admission.test_admit import rules, skewed
 from tests.build import a_state
 from tests.scheduling.build import NOW
@@ -71,6 +71,22 @@ def test_what_the_controller_keeps_back_waits(status: StatusDocument, memory: Me
     fates = foretold(status, memory)
     assert not fates.going
     assert {fate.reason for fate in fates.kept} == {reason}
+
+
+@pytest.mark.parametrize(("until", "reason"), [(None, Reason.BREAKER_OPEN), (10, Reason.RATE_LIMITED)])
+def test_a_breaker_of_which_the_status_knows_no_end_outlasts_a_rate(until: int | None, reason: Reason) -> None:
+    """That a bound was exceeded in the last cycle is some time ago for a command, and not over; a known end counts."""
+    now, policy = skewed().taken_at, rules(per_minute=Amount(value=1))
+    last = now - policy.breaker.clear_after + timedelta(seconds=10)
+    memory = Memory(
+        breaker=BreakerState((structs.replace(OPEN, since=last, last=last),)),
+        sent=(SentRequest(now - timedelta(seconds=10), "", ""),),
+    )
+    end = now + timedelta(seconds=until) if until is not None else None
+    hold = structs.replace(a_hold(Reason.BREAKER_OPEN), until=end, ends_with="" if end else "when no bound is exceeded")
+    fates = foretell(evaluate(skewed(), policy, memory=memory), a_status(holds=(hold,)))
+    assert {fate.reason for fate in fates.kept} == {reason}
+    assert not fates.going
 
 
 def test_without_a_hindrance_the_plan_goes_and_in_observe_it_says_what_would() -> None:
