@@ -132,7 +132,7 @@ VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.SCALE_DOWN: "The workload was scaled down, and Kubernetes removes pods without regard to domains.",
     ViolationCause.NODE_LOST: "The emptiest domain lost nodes that are not back, or all are not Ready or cordoned.",
     ViolationCause.ZONE_LOST: "A domain that the pods may use lost its last node within the hour and has none yet.",
-    ViolationCause.DOMAIN_RETURNED: "The emptiest domain got nodes, or lost ones back, after the pods were placed.",
+    ViolationCause.DOMAIN_RETURNED: "After the pods were placed the emptiest domain began to take pods, or more.",
     ViolationCause.ROLLOUT: "Pods were placed while pods of another template were still counted.",
     ViolationCause.LABELS_CHANGED: "Labels of running pods or of nodes changed.",
     ViolationCause.SOFT_CONSTRAINT: (

@@ -3,7 +3,8 @@
 The scheduler enforces a hard constraint whenever it places a pod. So the cause of a violation came later: pods went,
 nodes went or came, labels changed, or pods were placed while others that counted still existed. The cause found when a
 violation is first seen remains its cause while the violation lasts, unless the snapshot contradicts it: lost nodes of a
-domain that are all back are not what is to be put right, whoever has noted their loss.
+domain that are all back are not what is to be put right, whoever has noted their loss. What was lost before there was
+the workload, or returned before there were its pods, is no cause.
 
 A required term of podAntiAffinity is enforced, too, and no pod or node that goes or comes can violate it: labels can,
 or who binds pods without the scheduler, which nobody sees. A preferred term may be violated by anything, as a limit.
@@ -15,6 +16,7 @@ is the cause of what is violated since, though their replacements are new pods.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
@@ -239,10 +241,15 @@ class _CauseFinder:
         return max(lost, default=None)
 
     def _lost_zones(self, key: str, members: Sequence[PodController]) -> Iterator[ZoneSeen]:
-        """Yield the domains that are lost and that any of these pods may use."""
+        """Yield the domains that were lost since there are these workloads, and that any of their pods may use."""
         samples = [member.sample for member in members if member.sample is not None] if self._gone else []
+        since = _exist_since(members) if samples else ALWAYS
         for zone in self._gone:
-            if zone.key == key and any(may_use_domain(sample, key, zone.zone) for sample in samples):
+            if (
+                zone.key == key
+                and self._lost_at(zone) >= since
+                and any(may_use_domain(sample, key, zone.zone) for sample in samples)
+            ):
                 yield zone
 
     def _lost_at(self, zone: ZoneSeen) -> datetime:
@@ -259,7 +266,7 @@ class _CauseFinder:
             return None, None
         subjects = {str(member.reference) for member in members}
         subjects.update(domain_subject(key, value) for value in _emptiest_domains(counts))
-        bearing = [subject for subject in subjects if subject in self._changes]
+        bearing = [subject for subject in subjects if subject in self._changes and self._concerns(subject, members)]
         most = max(counts.filled.values(), default=0)
         fullest = (domain_subject(key, value) for value, held in counts.filled.items() if held == most)
         # Nodes that joined a domain by a label change brought their pods along.
@@ -269,19 +276,44 @@ class _CauseFinder:
         last = max(bearing, key=self._order.__getitem__)
         return self._order[last][0], self._changes[last]
 
+    def _concerns(self, subject: str, members: Sequence[PodController]) -> bool:
+        """Return whether a change may have led to where these pods are.
+
+        No loss has before there were their workloads, and no return before there were these pods.
+        """
+        cause, (at, _) = self._changes[subject], self._order[subject]
+        if cause is ViolationCause.NODE_LOST:
+            return _exist_since(members) <= at
+        if cause is ViolationCause.DOMAIN_RETURNED:
+            return any(pod.created < at for member in members for pod in member.pods if pod.node)
+        return True
+
+    def _were_lost(self, key: str, values: Iterable[str], members: Sequence[PodController]) -> bool:
+        """Return whether a node of domains that take no pods may have taken some since there are these workloads.
+
+        Of nodes that were cordoned before, these have lost nothing.
+        """
+        since = _exist_since(members)
+        return any(
+            node.lost_since is None or node.lost_since >= since
+            for value in values
+            for node in self._nodes_of(key, value)
+        )
+
     # Many branches: the causes are tried in one order, strongest evidence first.
     def _visible_cause(self, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause | None:
         """Return the cause that the snapshot alone shows."""
-        since = [self._serving_since(key, value) for value in _emptiest_domains(counts)]
-        if since and all(moment is None for moment in since):
+        emptiest = list(_emptiest_domains(counts))
+        since = [self._serving_since(key, value) for value in emptiest]
+        serving = [moment for moment in since if moment is not None]
+        if since and not serving and self._were_lost(key, emptiest, members):
             return ViolationCause.NODE_LOST
         if _has_several_revisions(members):
             return ViolationCause.ROLLOUT
         if any(_is_relabelled(member) for member in members):
             return ViolationCause.LABELS_CHANGED
         youngest = max((pod.created for member in members for pod in member.pods if pod.node), default=None)
-        later = youngest is not None and all(moment is None or moment > youngest for moment in since)
-        if later and since:
+        if youngest is not None and serving and all(moment > youngest for moment in serving):
             return ViolationCause.DOMAIN_RETURNED
         return None
 
@@ -293,6 +325,13 @@ class _CauseFinder:
             return (min((max(node.created, node.ready_since or node.created) for node in taking), default=None),)
 
         return self._view.memo(("taking pods since", key, value), make)[0]
+
+
+def _exist_since(members: Iterable[PodController]) -> datetime:
+    """Return since when there is the first of these workloads."""
+    tops = [(member.top or member.owner, member.pods) for member in members]
+    begun = [[top.created] if top is not None else [pod.created for pod in pods] for top, pods in tops]
+    return min(chain.from_iterable(begun), default=ALWAYS)
 
 
 def _is_broken(seen: Counts, value: str, *, empty: bool) -> bool:

@@ -93,10 +93,11 @@ def _rollout_remedy(violation: Violation) -> str:
 def _returned_remedy(violation: Violation) -> str:
     least = min(violation.counts.values(), default=0)
     emptiest = [domain for domain, count in violation.counts.items() if count == least]
-    came = (
-        f"{domain_name(violation.topology_key, emptiest[0])} came" if len(emptiest) == 1 else "The emptier domains came"
+    named = domain_name(violation.topology_key, emptiest[0]) if len(emptiest) == 1 else "The emptier domains"
+    return (
+        f"{named} began to take pods, or more of them, after these were placed. Kubernetes does not move running pods; "
+        "evictions do."
     )
-    return f"{came} back after these pods were placed. Kubernetes does not move running pods; evictions do."
 
 
 def term_remedy(violation: Violation) -> str:

@@ -247,6 +247,29 @@ def test_labels_that_changed() -> None:
     assert seen(EVEN, later(moved)) is ViolationCause.LABELS_CHANGED
 
 
+def test_what_was_lost_before_there_was_the_workload_is_no_cause() -> None:
+    """Its pods were placed while the others of its zones were cordoned: once these take pods, that is the cause.
+
+    As it is seen, and by the times of a snapshot.
+    """
+    begun = EVEN.taken_at + 3 * SECOND
+    empty = replace(EVEN, workloads=[], pods=[])
+    shut = later(
+        with_nodes(cordoned(empty, "b-1", "c-1"), {name: {"lost_since": NOW + SECOND} for name in ("b-1", "c-1")})
+    )
+    made = with_owners(shop(a=6, b=0, c=0), created=begun)
+    pods = tuple(structs.replace(pod, created=begun) for pod in made.pods)
+    placed = replace(made, nodes=shut.nodes, pods=pods, taken_at=begun)
+    opened = later(with_nodes(placed, {name: {"unschedulable": False, "taints": ()} for name in ("b-1", "c-1")}))
+    assert seen(empty, shut, placed) is ViolationCause.UNKNOWN
+    assert report(placed).cause == "Unknown"
+    assert seen(empty, shut, placed, opened) is ViolationCause.DOMAIN_RETURNED
+    before = later(replace(shut, nodes=opened.nodes))
+    assert seen(empty, shut, before, replace(opened, taken_at=begun)) is ViolationCause.UNKNOWN
+    older = with_owners(placed, created=NOW)
+    assert report(older).cause == "NodeLost"
+
+
 def test_what_nothing_shows_is_unknown() -> None:
     """Also the first time that a controller looks."""
     assert report(UNEVEN).cause == "Unknown"

@@ -101,8 +101,8 @@ def test_a_shared_sentence_says_of_how_many_rows() -> None:
         text for text in paragraphs(section(html, "attention")) if "Kubernetes does not move running pods" in text
     ]
     assert shared[0] == (
-        "DomainReturned Zone eu-west-1b came back after these pods were placed. Kubernetes does not move running pods; "
-        "evictions do. (4 of 5)"
+        "DomainReturned Zone eu-west-1b began to take pods, or more of them, after these were placed. "
+        "Kubernetes does not move running pods; evictions do. (4 of 5)"
     )
 
 
