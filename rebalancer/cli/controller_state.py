@@ -16,6 +16,7 @@ from rebalancer.cli.acting import Acting
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.refusals import VIEW
 from rebalancer.documents.memory import parse_memory
+from rebalancer.documents.phrases import NO_CONTROLLER
 from rebalancer.documents.status import LeaseStatus, PolicyStatus, StatusDocument
 from rebalancer.locations import ConfigMapPolicy, parse_policy_location
 from rebalancer.model.moves import NO_MEMORY
@@ -144,7 +145,7 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
     if unread:
         return Acting(describe, find_idle=lambda: find_idle(mode, lease(), knows_approvals=False))
     if status is None:
-        return Acting(describe, find_idle=lambda: "no controller runs")
+        return Acting(describe, find_idle=lambda: NO_CONTROLLER)
     own = Mode(status.mode)
     return Acting(describe, status, memory, find_idle=lambda: find_idle(own, lease()))
 

@@ -26,6 +26,7 @@ from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Text
 from rebalancer.documents.domain_counts import FEW, find_filled
 from rebalancer.documents.map import MapDocument
 from rebalancer.documents.phrases import (
+    NO_CONTROLLER,
     certainty,
     component_text,
     conflict_text,
@@ -210,7 +211,8 @@ class _WorkloadPlan:
             group for group in plan.components if reference in group.workloads and group.reason is not None
         ]
         self._relaxations = details.relaxations
-        self.idle = details.find_idle() if self.going else ""
+        self._idle = details.find_idle() if self.going or self.waiting or self._obstacles else ""
+        self.idle = self._idle if self.going else ""
         self._made_at = plan.made_at
 
     @property
@@ -225,30 +227,36 @@ class _WorkloadPlan:
         names = [eviction.pod.name for eviction in self.going or [wait.eviction for wait in self.waiting]]
         answer = f"{len(self.going)} now, {len(self.waiting)} waiting{f'; {self.idle}' if self.idle else ''}"
         yield _answer("Which of its pods are evicted?", answer, name_list(names))
-        yield from _waiting_answers(self.waiting, self._made_at)
-        question = "Why is only part of it repaired?" if names else "Why is it not repaired now?"
+        yield from _waiting_answers(self.waiting, self._made_at, self._idle)
+        moving = {eviction.group for eviction in self.going}
         for group in self._obstacles:
+            question = "Why is only part of it repaired?" if group.name in moving else "Why is it not repaired now?"
             evidence = component_text(group, self._relaxations)
             yield _answer(question, str(group.reason), evidence)
             waits = {wait.refusal for wait in self.waiting}
             if group.state is State.VIOLATED and group.refusal is not None and group.refusal not in waits:
-                yield _end_answer(group.refusal, self._made_at)
+                yield _end_answer(group.refusal, self._made_at, self._idle)
 
 
-def _waiting_answers(waiting: Sequence[Waits], made_at: datetime) -> Iterator[Answer]:
+def _waiting_answers(waiting: Sequence[Waits], made_at: datetime, idle: str) -> Iterator[Answer]:
     """Yield why evictions wait and until when; pods with equal reasons share an answer."""
     pods: dict[Refusal, list[str]] = {}
     for wait in waiting:
         pods.setdefault(wait.refusal, []).append(wait.eviction.pod.name)
     for refusal, names in pods.items():
         verb = "does" if len(names) == 1 else "do"
-        yield _answer(f"Why {verb} {name_list(names)} wait?", refusal.reason, str(refusal))
-        yield _end_answer(refusal, made_at)
+        yield _answer(f"Why {verb} {name_list(names)} wait?", refusal.reason, _wait_message(refusal, idle))
+        yield _end_answer(refusal, made_at, idle)
 
 
-def _end_answer(refusal: Refusal, made_at: datetime) -> Answer:
+def _wait_message(refusal: Refusal, idle: str) -> str:
+    """Say why something waits, and for how long where something follows then; `idle` is why nothing moves."""
+    return refusal.timeless if idle == NO_CONTROLLER else str(refusal)
+
+
+def _end_answer(refusal: Refusal, made_at: datetime, idle: str) -> Answer:
     """Say when a wait ends."""
-    return _answer("When does that end?", wait_end(refusal, made_at))
+    return _answer("When does that end?", wait_end(refusal, made_at, idle))
 
 
 def _method_answers(reference: Reference, plan: Plan, details: ExplanationDetails) -> Iterator[Answer]:
@@ -518,8 +526,9 @@ def _eviction_answer(
             return MOVES, eviction.cause, _answer(question, now, eviction_text(eviction), _target_text(eviction))
     for waiting in plan.fates.kept:
         if waiting.eviction.pod.uid == pod.uid:
-            end = f"It {wait_end(waiting.refusal, plan.made_at)}."
-            lines = str(waiting.refusal), end, _target_text(waiting.eviction)
+            idle = details.find_idle()
+            end = f"It {wait_end(waiting.refusal, plan.made_at, idle)}."
+            lines = _wait_message(waiting.refusal, idle), end, _target_text(waiting.eviction)
             return WAITS, waiting.reason, _answer(question, waiting.reason, *lines)
     for refusal in plan.refusals:
         if refusal.workload == reference and refusal.pod in {None, pod.name}:

@@ -104,6 +104,12 @@ def ago(moment: datetime, now: datetime) -> str:
     return f"{seconds}s ago"
 
 
+NO_CONTROLLER: Final = "no controller runs"
+"""Why nothing moves where nobody leads: nothing follows then when a wait has ended."""
+
+DOES_NOT_GO_ON: Final = f"does not go on: {NO_CONTROLLER}"
+
+
 def from_now(moment: datetime, now: datetime) -> str:
     """Say in how long a moment comes, and when that is: `in 3m36s (2026-01-05 08:05:12Z)`."""
     if get_known_time(now) is None:
@@ -125,9 +131,11 @@ def end_text(
     return f"{verb} {ends_with}{took}"
 
 
-def wait_end(refusal: Refusal, said: datetime) -> str:
-    """Say when what a refusal keeps goes on, as it was said then; begins with a verb."""
+def wait_end(refusal: Refusal, said: datetime, idle: str = "") -> str:
+    """Say when what a refusal keeps goes on, as it was said then; begins with a verb. `idle` is why nothing moves."""
     end = refusal.end
+    if idle == NO_CONTROLLER and not end.is_never:
+        return DOES_NOT_GO_ON
     if get_known_time(said) is None and end.after is not None:
         return f"goes on in {format_rest(end.after)}"
     return end_text(end.until(said), end.event, said)

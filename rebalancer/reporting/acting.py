@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from rebalancer.documents.phrases import ago
+from rebalancer.documents.phrases import NO_CONTROLLER, ago
 from rebalancer.documents.status import (
     LeaseStatus,
     SlowStartStatus,
@@ -49,7 +49,7 @@ def find_idle(mode: Mode, lease: LeaseStatus | None = None, *, knows_approvals: 
     """
     if lease is not None and not lease.holder:
         is_unknown = lease.free_since is None and lease.error
-        return "whether a controller runs is not known" if is_unknown else "no controller runs"
+        return "whether a controller runs is not known" if is_unknown else NO_CONTROLLER
     if mode == Mode.APPROVE and not knows_approvals:
         return "mode Approve moves only what is approved"
     return "mode Observe moves none" if mode == Mode.OBSERVE else ""

@@ -4,13 +4,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 
 from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
+from rebalancer.admission.rates import RateReached
 from rebalancer.controller.cycle import Cycle
 from rebalancer.documents.explanation import MOVES, ExplanationDetails, explain_pod, explain_workload
+from rebalancer.documents.phrases import NO_CONTROLLER
 from rebalancer.documents.plan import PlanDocument, plan_document
 from rebalancer.model.labels import Labels
 from rebalancer.model.reasons import State
@@ -118,6 +121,26 @@ def check_idle(cycle: Cycle) -> None:
         assert [one.answer for one in answers.path if one.question == "Is it evicted?"] == [f"it would be now; {idle}"]
 
 
+def check_unwatched(cycle: Cycle) -> None:
+    """Check that nothing is said to go on where no controller runs, or to be repaired in part where nothing is now."""
+    reached = RateReached("perMinute", 1, timedelta(seconds=27))
+    plan, snapshot = structs.replace(cycle.plan, fates=cycle.plan.fates.hold(lambda _: reached)), cycle.snapshot
+    texts = [plan_text(plan_document(plan, snapshot, acting="no controller runs", idle=NO_CONTROLLER))]
+    details = ExplanationDetails(find_idle=lambda: NO_CONTROLLER)
+    workloads = {workload for group in plan.components for workload in group.workloads}
+    pods = [wait.eviction.pod for wait in plan.fates.waiting]
+    explained = [
+        *(explain_workload(one, cycle.assessment, plan, snapshot, details) for one in workloads),
+        *(explain_pod(pod, cycle.view, cycle.assessment, plan, details) for pod in pods),
+    ]
+    texts += map(explanation_text, explained)
+    for text in texts:
+        assert not re.search(r"goes\s+on\s|27s", text)
+        assert "Why is only part of it repaired?" not in text
+    waiting = texts[len(texts) - len(pods) :]
+    assert all("does not go on" in " ".join(text.split()) for text in waiting)
+
+
 def check_plan(cycle: Cycle) -> None:
     """Check the numbers of evictions: text, JSON, metrics and explanations say the same of a plan."""
     plan, snapshot = cycle.plan, cycle.snapshot
@@ -136,6 +159,7 @@ def check_plan(cycle: Cycle) -> None:
         shown = summary_numbers(text.splitlines()[1])
         assert shown == {name: number for name, number in expected.items() if number or name == "now"}
     check_idle(cycle)
+    check_unwatched(cycle)
     heads = [line for line in text.splitlines() if line.startswith(("! ", "x "))]
     assert Counter(frozenset(numbers_in(line.rpartition("): ")[2]).items()) for line in heads) == Counter(
         frozenset(nonzero(one).items()) for one in groups.values()

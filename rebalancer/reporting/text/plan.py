@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 from rebalancer.documents.domain_counts import ListedCounts
 from rebalancer.documents.phrases import (
+    DOES_NOT_GO_ON,
+    NO_CONTROLLER,
     end_text,
     listed_text,
     method_lines,
@@ -238,6 +240,8 @@ class _PlanText:
     def _end(self, of: WaitingEviction | PlannedGroup, message: str) -> str:
         """Say when a wait ends, "" where its sentence says that."""
         said, until = self._plan.generated_at, of.until
+        if self._plan.idle == NO_CONTROLLER and (until is not None or of.ends_with):
+            return f"; {DOES_NOT_GO_ON}"
         rest = format_rest(until - said) if until is not None and said is not None else of.ends_with.removeprefix("in ")
         if rest and re.search(rf"(?<!\w){re.escape(rest)}(?!\w)", message):
             return ""
