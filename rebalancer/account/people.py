@@ -128,7 +128,8 @@ def _find_others(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declare
         number, until = whole.evictions, seconds_of(whole.until)
         yield Declared(EntryKind.APPROVED, author, what=whole.plan, number=number, until=until)
     if following.policy != noted.policy or (noted.refused and not following.refused):
-        yield Declared(EntryKind.POLICY_CHANGED, acts.policy_author or NOBODY, what=acts.policy)
+        kept = int(following.policy == noted.policy)
+        yield Declared(EntryKind.POLICY_CHANGED, acts.policy_author or NOBODY, what=acts.policy, number=kept)
     if following.refused and following.refused != noted.refused:
         kind = EntryKind.POLICY_MISSING if acts.policy_missing else EntryKind.POLICY_REFUSED
         yield Declared(kind, acts.policy_author or NOBODY, what=acts.policy_error)

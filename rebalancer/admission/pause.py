@@ -53,8 +53,8 @@ class Pause:
         """Who paused it, until when, and why, in a line."""
         if self.unreadable:
             return f"{KEY} cannot be read, which counts as a pause. Fix or remove it: {self.unreadable}"
-        end = f"until {_format_time(self.until)}" if self.until is not None else "until resumed"
-        return f"paused {end}{f' by {self.by}' if self.by else ''}: {self.reason or 'no reason given'}"
+        end = f"until {_format_time(self.until)}" if self.until is not None else "until somebody resumes"
+        return f"paused{f' by {self.by}' if self.by else ''} {end}: {self.reason or 'no reason given'}"
 
 
 def _format_time(time: datetime) -> str:

@@ -100,10 +100,17 @@ def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]]) -> Result:
     return Result("rights", Outcome.WRONG, f"the controller's account may not {'; '.join(lacks)}", remedy)
 
 
-def check_policy(name: str, doubt: str, author: Author) -> Result:
-    """Return whether the policy that people have written is in force; `name` says which is taken."""
+def check_policy(name: str, doubt: str, author: Author, *, missing: bool = False) -> Result:
+    """Return whether the policy that people have written is in force; `name` says which is taken.
+
+    `missing`: there is none where the controller's is written.
+    """
     if doubt:
-        return Result("policy", Outcome.WRONG, doubt, "correct it; rebalancer policy validate lists every problem")
+        write = (
+            "create its ConfigMap again: kubectl apply -f deploy/base/policy.yaml, or with your own policy.yaml in it"
+        )
+        correct = "correct it; rebalancer policy validate lists every problem"
+        return Result("policy", Outcome.WRONG, doubt, write if missing else correct)
     by = author.who or author.manager
     at = f" at {datetime.fromtimestamp(author.at, UTC):%Y-%m-%d %H:%M:%SZ}" if author.at else ""
     changed = f", changed by {by}{at}" if by else ""

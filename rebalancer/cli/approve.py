@@ -29,7 +29,7 @@ from rebalancer.documents.waits import shorten
 from rebalancer.model.words import format_duration, plural
 from rebalancer.policy import Mode
 from rebalancer.ports import PLAN_KEY
-from rebalancer.reporting.acting import describe_controller, leaders_time
+from rebalancer.reporting.acting import describe_controller, find_hindrance, leaders_time
 
 _ROLE: Final = "rebalancer-approve"
 
@@ -232,7 +232,10 @@ def _describe_rest(status: StatusDocument) -> str:
     standing, figures = status.standing, status.figures
     if standing is not None:
         left = plural(standing.left, "eviction")
-        return f"that of plan {standing.plan} is carried out, {left} left until {standing.until:%Y-%m-%d %H:%M:%SZ}"
+        until = f"{left} left until {standing.until:%Y-%m-%d %H:%M:%SZ}"
+        if hindrance := "evictions are paused" if status.paused is not None else find_hindrance(status):
+            return f"that of plan {standing.plan} is in force, {until}; nothing goes now: {hindrance}"
+        return f"that of plan {standing.plan} is in force, {until}"
     if figures is not None and figures.waiting:
         number = plural(figures.waiting, "eviction")
         return f"{number} {'waits' if figures.waiting == 1 else 'wait'} for something else, see rebalancer status"

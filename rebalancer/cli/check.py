@@ -110,7 +110,9 @@ def _check(
     yield results.check_controller(status, lease, namespace, now)
     reached, outside = _count_workloads(cluster, policy)
     yield _guarded("rights", lambda: _check_rights(transport, namespace, policy.mode, sorted(reached)))
-    yield results.check_policy(f"policy {policy.hash} ({read})", read.doubt, _read_author(transport, read.location))
+    yield results.check_policy(
+        f"policy {policy.hash} ({read})", read.doubt, _read_author(transport, read.location), missing=read.missing
+    )
     yield configuration
     folder = read.folders[0] if read.folders else Path()
     yield results.check_guards(PrometheusQueries(folder=folder).ask(policy.guards) if policy.guards.queries else ())

@@ -175,12 +175,14 @@ class PolicyInForce(NamedTuple):
     """The policy by which the controller of a cluster acts, in the ConfigMap `place`, if it is not the shipped one.
 
     `doubt` says why it may be another, "" where nothing speaks against it; `sure`: the controller says that it is it.
+    `missing`: there is none where people write it.
     """
 
     place: ConfigMapPolicy
     map_policy: MapPolicy | None
     doubt: str
     sure: bool
+    missing: bool
 
 
 def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
@@ -200,6 +202,7 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
         unread = f"what the controller says of its policy cannot be read: {error}"
     place = _find_policy_map(status, namespace)
     found, problem = _read_written(transport, place)
+    missing = found is None and not problem
     used = found.policy if found is not None else default_policy()
     sure = status is not None and status.policy.hash == used.hash and not problem
     if status is not None and not (sure and status.policy.valid):  # who leads decides what is said; it may take seconds
@@ -209,7 +212,7 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
         last = _find_last_valid(transport, namespace, place, status.policy.hash)
         if last is not None:
             doubt = _doubt_written(status, place, problem)
-            return PolicyInForce(ConfigMapPolicy(namespace, VALID_POLICY_MAP), last, doubt, sure=True)
+            return PolicyInForce(ConfigMapPolicy(namespace, VALID_POLICY_MAP), last, doubt, sure=True, missing=missing)
     doubt = unread
     if problem:
         whose = "in force" if is_led else "of the next controller"
@@ -218,7 +221,7 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
         doubt = _doubt_other(status.policy, place, is_led=is_led, is_written=found is not None)
     if doubt and found is None:
         doubt += "; the shipped policy is used: give the controller's with --policy"
-    return PolicyInForce(place, found, doubt, sure)
+    return PolicyInForce(place, found, doubt, sure, missing)
 
 
 def _doubt_other(acts_by: PolicyStatus, place: ConfigMapPolicy, *, is_led: bool, is_written: bool) -> str:

@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -73,7 +73,7 @@ class ReadPolicy:
     `location` is None for the shipped one. `folders` are those of the policy's own file, none for another policy;
     `files` are those of its ConfigMap, None where it is of no ConfigMap. `in_force`: the cluster's controller acts by
     it; `doubt` says why it may act by another one, "" where nothing speaks against it. `looked_in` is the namespace
-    that has none, where the shipped one is taken.
+    that has none, where the shipped one is taken. `missing`: there is none where the controller's is written.
     """
 
     policy: Policy
@@ -83,6 +83,7 @@ class ReadPolicy:
     in_force: bool = False
     doubt: str = ""
     looked_in: str = ""
+    missing: bool = False
 
     def __str__(self) -> str:
         """Say which it is."""
@@ -140,9 +141,11 @@ def _read_policy_in_force(namespace: str, kubeconfig: str | None, context: str |
         raise unreadable(error) from None
     warn(filter(None, [found.doubt]))
     if found.map_policy is None:
-        return ReadPolicy(policy=default_policy(), in_force=found.sure, doubt=found.doubt, looked_in=namespace)
-    policy, files = found.map_policy
-    return ReadPolicy(policy=policy, location=str(found.place), files=files, in_force=found.sure, doubt=found.doubt)
+        made = ReadPolicy(policy=default_policy(), looked_in=namespace)
+    else:
+        policy, files = found.map_policy
+        made = ReadPolicy(policy=policy, location=str(found.place), files=files)
+    return replace(made, in_force=found.sure, doubt=found.doubt, missing=found.missing)
 
 
 def _read_from_cluster(name: str, kubeconfig: str | None, context: str | None) -> "MapPolicy":

@@ -55,7 +55,8 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     manager is in `manager`, too, and `since` is the time that Kubernetes has noted. Of the approval of a whole plan
     `number` and `until` are its bounds. Of one that has ended, `cause` says why, `number` how many evictions were left,
     and `who` is empty unless somebody has withdrawn it. Of a right to evict that is missing or there again, `what` are
-    namespaces and `number` counts them. In mode Approve `approval` is the hash of the plan by whose approval a move was
+    namespaces and `number` counts them. Of a policy that could not be read for a while, and was in force throughout,
+    `number` is 1. In mode Approve `approval` is the hash of the plan by whose approval a move was
     requested.
     """
 
@@ -292,7 +293,11 @@ _TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
     EntryKind.PAUSED: _paused,
     EntryKind.RESUMED: _resumed,
     EntryKind.APPROVED: lambda entry: f"plan {entry.what} approved by {_person(entry)}{_bounds(entry)}",
-    EntryKind.POLICY_CHANGED: lambda entry: f"policy {entry.what} in force, changed by {_person(entry)}",
+    EntryKind.POLICY_CHANGED: lambda entry: (
+        f"policy {entry.what} can be read again, put back by {_person(entry)}; it was in force throughout"
+        if entry.number
+        else f"policy {entry.what} in force, changed by {_person(entry)}"
+    ),
     EntryKind.POLICY_REFUSED: lambda entry: f"policy refused, changed by {_person(entry)}: {entry.what}",
     EntryKind.POLICY_MISSING: lambda entry: f"no policy can be read, the last one stays in force: {entry.what}",
     EntryKind.APPROVAL_ENDED: _approval_ended,

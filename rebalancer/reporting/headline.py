@@ -148,7 +148,7 @@ def next_word(figures: Figures) -> str:
 def _rest(figures: Figures) -> Headline:
     """Say what is left where nothing moves or waits."""
     if figures.unrepairable and figures.unrepairable == figures.violated:
-        return Headline(Sign.UNREPAIRABLE, f"{_violated(figures)} and cannot be repaired")
+        return Headline(Sign.UNREPAIRABLE, f"{_violated(figures)} and cannot be repaired now")
     if figures.violated:
         return Headline(Sign.VIOLATED, f"{_violated(figures)}, nothing is planned")
     if not figures.workloads:

@@ -118,9 +118,9 @@ def test_an_end_in_the_past_is_explained() -> None:
 def test_the_message_says_who_until_when_and_why() -> None:
     """And where that is not known, it says so or leaves it out."""
     assert Pause(until=NOON, reason="an upgrade", by="alice").message == (
-        "paused until 2026-01-31 12:00:00Z by alice: an upgrade"
+        "paused by alice until 2026-01-31 12:00:00Z: an upgrade"
     )
-    assert Pause().message == "paused until resumed: no reason given"
+    assert Pause().message == "paused until somebody resumes: no reason given"
 
 
 def test_long_texts_are_shortened() -> None:

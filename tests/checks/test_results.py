@@ -76,6 +76,7 @@ def controller(lease: LeaseStatus) -> Result:
             "",
         ),
         (results.check_policy("policy 1", "it is refused", NOBODY), Outcome.WRONG, "it is refused", "policy validate"),
+        (results.check_policy("policy 1", "not there", NOBODY, missing=True), Outcome.WRONG, "not there", "apply -f"),
         (results.check_configuration("", ""), Outcome.OK, "defaults", ""),
         (results.check_configuration("s.yaml", ""), Outcome.OK, "s.yaml is read", ""),
         (results.check_configuration("s.yaml", "s.yaml: gone"), Outcome.WRONG, "gone", "beside policy.yaml"),

@@ -18,6 +18,7 @@ from rebalancer.cli import main as entry
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
 from rebalancer.documents.document import to_json
+from rebalancer.documents.map import MapDocument
 from rebalancer.documents.status import MoveEntry, PauseStatus, StatusDocument
 from rebalancer.documents.waits import HoldStatus, RepairWait
 from rebalancer.policy import Mode
@@ -76,8 +77,23 @@ def repairing_status(now: datetime) -> StatusDocument:
         holds=tuple(
             structs.replace(told(hold), since=hold.since + late) for hold in status.holds if hold.since is not None
         ),
-        map=test_map.repair(),
+        map=_as_of(now - timedelta(milliseconds=500), test_map.repair()),
     )
+
+
+def _as_of(now: datetime, drawn: MapDocument) -> MapDocument:
+    """Return a map of this moment."""
+    zones = (
+        structs.replace(
+            zone,
+            nodes=tuple(
+                structs.replace(node, until=node.until + (now - test_map.NOW)) if node.until is not None else node
+                for node in zone.nodes
+            ),
+        )
+        for zone in drawn.zones
+    )
+    return structs.replace(drawn, zones=tuple(zones))
 
 
 def repairing_server() -> Handler:

@@ -225,11 +225,11 @@ def without_evictions(status: dict[str, str]) -> dict[str, str]:
     return {**status, PLAN_KEY: json.dumps({**json.loads(status[PLAN_KEY]), "evictions": []})}
 
 
-def carried_out(status: dict[str, str]) -> dict[str, str]:
-    """Return the status while an approval of a whole plan is carried out, and nothing else is proposed."""
+def carried_out(status: dict[str, str], **fields: object) -> dict[str, str]:
+    """Return the status while an approval of a whole plan is in force, and nothing else is proposed."""
     time = "2001-01-01T00:00:00Z"
     standing = {"plan": "0a1b", "since": time, "until": time, "evictions": 9, "left": 3}
-    document = {**json.loads(status[STATUS_KEY]), "approval": None, "standing": standing}
+    document = {**json.loads(status[STATUS_KEY]), "approval": None, "standing": standing, **fields}
     return {**status, STATUS_KEY: json.dumps(document)}
 
 
@@ -251,7 +251,12 @@ def expired(status: dict[str, str]) -> dict[str, str]:
         (
             lambda: carried_out(proposed(Mode.APPROVE)),
             [],
-            "no plan waits for approval: that of plan 0a1b is carried out, 3 evictions left until 2001-01-01 00:00:00Z",
+            "no plan waits for approval: that of plan 0a1b is in force, 3 evictions left until 2001-01-01 00:00:00Z",
+        ),
+        (
+            lambda: carried_out(proposed(Mode.APPROVE), paused={"until": None, "reason": "", "by": ""}),
+            [],
+            "3 evictions left until 2001-01-01 00:00:00Z; nothing goes now: evictions are paused",
         ),
         (lambda: expired(proposed(Mode.APPROVE)), [], "has expired; the controller proposes another one"),
         (lambda: proposed(Mode.APPROVE), ["f00"], "plan f00 does not wait for approval; the plan that waits is "),

@@ -70,14 +70,16 @@ def test_a_pause_for_a_while(server: ApiServer, capsys: pytest.CaptureFixture[st
     pause = read_pause(server.data(MAP)["pause.yaml"])
     assert pause.until is not None
     assert timedelta(seconds=-1) <= pause.until - now - timedelta(hours=1, minutes=30) < timedelta(seconds=60)
-    assert f"paused until {pause.until:%Y-%m-%d %H:%M:%SZ} by alice: a look first" in capsys.readouterr().out
+    assert f"paused by alice until {pause.until:%Y-%m-%d %H:%M:%SZ}: a look first" in capsys.readouterr().out
 
 
 def test_a_pause_needs_no_reason(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """In an emergency nobody looks a flag up; the pause says that none was given."""
     assert entry.main(["pause"]) == Exit.FINE
-    assert capsys.readouterr().out.startswith("Now paused until resumed by alice: no reason given\n")
-    assert read_pause(server.data(MAP)["pause.yaml"]).message == "paused until resumed by alice: no reason given"
+    assert capsys.readouterr().out.startswith("Now paused by alice until somebody resumes: no reason given\n")
+    assert (
+        read_pause(server.data(MAP)["pause.yaml"]).message == "paused by alice until somebody resumes: no reason given"
+    )
 
 
 def test_what_was_written_by_hand_is_resumed_too(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from rebalancer.cli.errors import Exit
+from rebalancer.cli.files import choose_policy
 from rebalancer.policy import default_policy, load_policy
 from tests.adapters.kubernetes.fake_server import ApiServer, reachable
 from tests.build import HEAD
@@ -178,6 +179,7 @@ def test_a_policy_that_is_gone_is_not_called_refused(server: ApiServer, capsys: 
     server.put(MAP, data={"status.json": json.dumps({**STATUS, "policy": policy})})
     said = f"there is no policy in {PLACE}; the last valid one is in force, and used here"
     assert f"warning: {said}" in run(capsys, "plan")[2]
+    assert choose_policy(None, "rebalancer-system", kubeconfig=None, context=None).missing, "which check says"
     assert f"No policy can be read, the last valid one stays in force: {gone}" in run(capsys, "status")[1]
     assert f"no policy can be read: {gone}" in run(capsys, "status")[1].splitlines()[0]
 

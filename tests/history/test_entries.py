@@ -310,6 +310,9 @@ def test_approvals_and_policies() -> None:
     assert entries == [("PolicyRefused", "line 3", UNKNOWN, "helm")]
     assert people(noted, refused) == ([], noted)
     assert people(noted, changed_by)[0] == [("PolicyChanged", "9f3a", UNKNOWN, "helm")], "it is in force again"
+    said, _ = find_people(noted, changed_by, START)
+    other_one, _ = find_people(noted, replace(changed_by, policy="77aa"), START)
+    assert [one.number for one in (*said, *other_one)] == [1, 0], "it was in force throughout, the other one is new"
 
 
 def test_a_pause_that_takes_the_place_of_another_prolongs_it() -> None:

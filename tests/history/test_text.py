@@ -12,11 +12,11 @@ from rebalancer.documents.history import (
     history_document,
     history_entry,
 )
-from rebalancer.model.history import Entry
+from rebalancer.model.history import Entry, EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.reporting.text.history import history_text, trend_text
 from rebalancer.reporting.text.layout import TextLayout
-from tests.history.build import AT, HISTORY, START, moved
+from tests.history.build import AT, HISTORY, START, entry, moved
 
 CART = "shop/cart (Deployment)"
 EVICTED = f"{CART}: evicted cart-7d4b9c6f5-8xk2f from node-a-1 to repair SkewViolated;"
@@ -107,3 +107,11 @@ def test_a_move_lasts_until_its_replacement_was_ready_and_not_until_somebody_loo
     unknown = history_entry(structs.replace(seen_late, ready=0))
     assert unknown.text.endswith("is Ready as predicted in zone c, after at most 31s")
     assert (unknown.seconds, unknown.ready_at, unknown.at_most, document.at_most) == (31, None, True, False)
+
+
+def test_a_policy_that_was_in_force_throughout_has_not_changed() -> None:
+    """It could not be read for a while, and is there again as it was."""
+    put_back = entry(EntryKind.POLICY_CHANGED, what="9f3a", who="unknown", manager="helm", number=1)
+    assert history_entry(put_back).text.startswith("policy 9f3a can be read again, put back by ")
+    assert history_entry(put_back).text.endswith("; it was in force throughout")
+    assert history_entry(structs.replace(put_back, number=0)).text.startswith("policy 9f3a in force, changed by ")

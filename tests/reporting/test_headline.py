@@ -85,7 +85,7 @@ UNSAVED = HoldStatus(
             Sign.VIOLATED,
             "5 workloads violated: 6 evictions would repair what can be, mode Observe makes none",
         ),
-        ({}, structs.replace(STILL, violated=1), Sign.UNREPAIRABLE, "1 workload violated and cannot be repaired"),
+        ({}, structs.replace(STILL, violated=1), Sign.UNREPAIRABLE, "1 workload violated and cannot be repaired now"),
         ({}, structs.replace(STILL, violated=2), Sign.VIOLATED, "2 workloads violated, nothing is planned"),
         ({}, QUIET, Sign.GOOD, "Nothing is violated, nothing moves"),
         ({}, structs.replace(QUIET, workloads=0), Sign.NOTE, "No workload has a spread constraint or a limit yet"),

@@ -463,7 +463,7 @@ class PageView:
 
     def _rows(self, rows: Sequence[WorkloadRow]) -> Rows:
         sayings = [_sayings(row) for row in rows]
-        shared = find_shared(sayings)
+        shared = find_shared(sayings, map(_reasons, rows))
         entries = [self._row(row, leave_out(said, shared)) for row, said in zip(rows, sayings, strict=True)]
         return Rows(entries, shared)
 

@@ -18,7 +18,7 @@ class Saying(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A sentence that `number` of the rows have, all of them or some."""
+    """A sentence that `number` of the rows have, all of them or some: those that refer to it by its name, too."""
 
     name: str
     text: str
@@ -37,10 +37,15 @@ class FindingGroup(NamedTuple):
     shared: str
 
 
-def find_shared(rows: Iterable[Iterable[Saying]]) -> Sequence[Shared]:
-    """Return the sentences that several rows have, in the order in which they come first."""
+def find_shared(rows: Iterable[Iterable[Saying]], named: Iterable[Iterable[str]] = ()) -> Sequence[Shared]:
+    """Return the sentences that several rows have, in the order in which they come first.
+
+    `named` are the names that each row has in its line: where a name has one sentence, it is said of all that have it.
+    """
     numbers = Counter(said for row in rows for said in dict.fromkeys(row))
-    return [Shared(*said, number) for said, number in numbers.items() if number > 1]
+    texts = Counter(said.name for said in numbers)
+    names = Counter(name for row in named for name in dict.fromkeys(row) if texts[name] == 1)
+    return [Shared(*said, max(number, names[said.name])) for said, number in numbers.items() if number > 1]
 
 
 def leave_out(sayings: Iterable[Saying], shared: Iterable[Shared]) -> list[str]:

@@ -152,8 +152,8 @@ class WorkloadLimitReached(Refusal):
 
     def __str__(self) -> str:
         if self.planned:
-            noun = "the eviction" if len(self.planned) == 1 else "the evictions"
-            wait = f"waiting for {noun} of {name_list(self.planned)} to finish"
+            noun = "the replacement" if len(self.planned) == 1 else "the replacements"
+            wait = f"waiting for {noun} of {name_list(self.planned)} to be Ready"
         elif self.moving:
             wait = f"waiting for {plural(self.moving, 'move')} in flight to finish"
         else:

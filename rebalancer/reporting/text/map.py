@@ -6,6 +6,7 @@ their own. All signs of the map are ASCII, so that it is the same in every local
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -44,6 +45,7 @@ _SHORTEST_PREFIX: Final = 3
 _GAP: Final = " | "
 _MARKS: Final = {State.VIOLATED: "!", State.UNFIXABLE: "x"}
 _NEVER: Final = frozenset({State.INFEASIBLE, State.UNFIXABLE})
+_NO_TIME: Final = "settling"
 _NODE_SIGNS: Final = {
     NodeState.CORDONED: ("cord", "cordoned"),
     NodeState.NOT_READY: ("down", "not ready"),
@@ -83,10 +85,11 @@ class _Block(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What pods in flight are, and what those of the next step do."""
+    """What pods in flight are, what those of the next step do, and as of when; None: as of the map."""
 
     flight: str = "evicted, not replaced yet"
     step: str = "moves now"
+    now: datetime | None = None
 
 
 _WORDS: Final = Words()
@@ -253,9 +256,11 @@ class _MapText:
         return self._rest(node).removesuffix("s") if node.state is NodeState.SETTLING else ""
 
     def _rest(self, node: MapNode) -> str:
-        """Return how long a node still settles."""
-        at = self._document.at
-        return format_rest(node.until - at) if node.until is not None and at is not None else "settles"
+        """Return how long a node takes no replacement yet, "" where that is over, and a word where it is not known."""
+        at = self._words.now or self._document.at
+        if node.until is None or at is None:
+            return _NO_TIME
+        return format_rest(node.until - at) if node.until > at else ""
 
     def _zone_cell(self, lane: MapLane, zone: MapZone, *, folded: bool) -> _Cell:
         """Return the pods of a lane in a zone against the bound, and the moves of which no column shows the node."""
@@ -290,9 +295,10 @@ class _MapText:
         for state, (sign, meaning) in _NODE_SIGNS.items():
             if any(node.state is state for node in nodes):
                 yield f"{sign} {meaning}"
-        settling = next((node for node in nodes if node.state is NodeState.SETTLING), None)
+        settling = next((node for node in nodes if node.state is NodeState.SETTLING and self._rest(node)), None)
         if settling is not None:
-            yield f"{self._node_sign(settling)} settles in {self._rest(settling)}"
+            until = f"for {self._rest(settling)}" if self._rest(settling) != _NO_TIME else "yet"
+            yield f"{self._node_sign(settling)} takes no replacement {until}"
 
 
 def _move_legend(moves: Sequence[MapMove], words: Words) -> Iterator[str]:

@@ -209,7 +209,8 @@ class _PlanText:
             if limit.change:
                 yield limit.change
         if satisfied:
-            yield f"{plural(satisfied, 'limit')} on these pods {'is' if satisfied == 1 else 'are'} satisfied"
+            verb = "is" if satisfied == 1 else "are"
+            yield f"{plural(satisfied, 'limit')} with action Evict on these pods {verb} satisfied"
 
     def _going_lines(self, group: PlannedGroup) -> list[str]:
         lines: list[str] = []

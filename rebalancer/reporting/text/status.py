@@ -64,7 +64,7 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
         head.append(f"Page: {status.page_command}, then http://localhost:{status.page_port}")
     parts = [
         [*head, *_figures(status, now, layout), *(line for text in _facts(status) for line in layout.wrap(text))],
-        map_lines(status.map, layout, _map_words(status)) if status.map is not None else [],
+        map_lines(status.map, layout, _map_words(status, now)) if status.map is not None else [],
         _titled(f"IN FLIGHT{last}", _MOVES, [_move(move, now, goes=goes) for move in status.in_flight], layout),
         _standing_lines(status, now, layout),
         _approval_lines(status.approval, now, layout),
@@ -82,8 +82,10 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
     return sections(parts)
 
 
-def _map_words(status: StatusDocument) -> Words:
-    return Words(flight="moving now") if goes_on(status) else Words(flight=moving_word(status), step="was next")
+def _map_words(status: StatusDocument, now: datetime) -> Words:
+    if goes_on(status):
+        return Words(flight="moving now", now=now)
+    return Words(flight=moving_word(status), step="was next", now=now)
 
 
 def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Iterator[str]:

@@ -89,8 +89,8 @@ def test_the_budget_of_a_team_is_named_where_it_decides() -> None:
     refusal = ledger.blocked(member.pods[1], member)
     assert refusal is not None
     assert str(refusal) == (
-        f"waiting for the eviction of {member.pods[0].name} to finish: at most 1 eviction of one workload may be in "
-        "flight (budgets.perWorkload of the team policy)"
+        f"waiting for the replacement of {member.pods[0].name} to be Ready: at most 1 eviction of one workload may be "
+        "in flight (budgets.perWorkload of the team policy)"
     )
 
 

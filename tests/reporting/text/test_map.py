@@ -25,7 +25,7 @@ from rebalancer.documents.map import (
 )
 from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.reporting.text.layout import TextLayout, visible_width
-from rebalancer.reporting.text.map import map_lines, rule_lines
+from rebalancer.reporting.text.map import Words, map_lines, rule_lines
 from tests.drawing import examples
 from tests.reporting.test_plan_numbers import states
 
@@ -144,6 +144,22 @@ def drawn(document: MapDocument, width: int | None = 80) -> str:
     return "\n".join(map_lines(document, TextLayout(width=width, bar="█")))
 
 
+def test_how_long_a_node_takes_no_replacement_is_as_of_now() -> None:
+    """A map is of the last cycle, and all other times of a screen are of the moment; what is over is not said."""
+
+    def text(after: int, document: MapDocument = repair()) -> str:  # noqa: B008  # nothing changes it
+        words = Words(now=NOW + timedelta(seconds=after))
+        return "\n".join(map_lines(document, TextLayout(width=200), words))
+
+    assert "3m36 takes no replacement for 3m36s" in text(0)
+    assert "6 takes no replacement for 6s" in text(210)
+    assert "replacement" not in text(216)
+    *others, last = repair().zones
+    nodes = tuple(structs.replace(node, until=None) for node in last.nodes)
+    unknown = structs.replace(repair(), zones=(*others, structs.replace(last, nodes=nodes)))
+    assert "settling takes no replacement yet" in text(0, unknown)
+
+
 def test_cordoned_nodes_are_ready_and_said_to_be_cordoned() -> None:
     """As `kubectl get nodes` has them, in a zone of one column."""
     first, *others = repair().zones
@@ -167,7 +183,8 @@ def test_the_map_of_a_repair() -> None:
         "x cart   | 3/2! x   #   #   | 3/2! #x  #        | 0/2-",
         "# pod   > evicted, not replaced yet   >1 moves now, step 1   3 waits, step 3",
         "+1 may land here   x stays above   5/4! holds 5, at most 4",
-        "2/4- too few, has room   cord cordoned   down not ready   3m36 settles in 3m36s",
+        "2/4- too few, has room   cord cordoned   down not ready",
+        "3m36 takes no replacement for 3m36s",
     ]
 
 

@@ -217,7 +217,7 @@ def test_satisfied_limits_are_counted() -> None:
     """Only violated limits are named."""
     held = SPREAD.replace("}", ", action: Evict}")
     seen = look(crowded(), rules(THIRD, held))
-    assert "\n    1 limit on these pods is satisfied\n" in seen.text()
+    assert "\n    1 limit with action Evict on these pods is satisfied\n" in seen.text()
     assert "limit shop/spread" not in seen.text()
 
 

@@ -77,7 +77,7 @@ STATUS = StatusDocument(
             namespace="shop",
             workloads=(WorkloadName(kind="Deployment", name="web"),),
             reason="BlockedByBudget",
-            message="waiting for the eviction of web-3 to finish",
+            message="waiting for the replacement of web-3 to be Ready",
             until=None,
             ends_with="when the replacement of web-3 is Ready",
             usual=Usual(low=20, median=31, high=40, of=4),
