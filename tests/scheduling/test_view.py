@@ -166,3 +166,18 @@ def test_scores_of_many_kinds_of_pods_are_not_all_stored() -> None:
     assert [score(number) for number in range(65)] == [{"a": number} for number in range(65)]
     assert [score(number)["a"] for number in (1, 64, 0)] == [1, 64, 0]
     assert computed == [*range(65), 0]
+
+
+def test_the_state_without_more_pods_than_deltas_are_kept_for_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is counted anew; what moves after that moves from there, and pods that have moved before are gone, too."""
+    made = cluster()
+    by_deltas = View(made).without(made.pods[:2])
+    monkeypatch.setattr(view_module, "SETTLE_AFTER", 1)
+    anew = View(made).without(made.pods[:2])
+    assert not anew.changes_on
+    assert anew.live("default", WEB) == by_deltas.live("default", WEB) == {"a": 1}
+    assert anew.used("a") == by_deltas.used("a")
+    assert [other.name for other in anew.pods_on("a")] == ["w2"]
+    back = anew.with_placed(made.pods[0], "b")
+    assert back.live("default", WEB) == {"a": 1, "b": 1}
+    assert back.without(made.pods[:2]).live("default", WEB) == {"a": 1}
