@@ -111,7 +111,8 @@ def test_a_pause_is_shown_with_who_paused_and_why() -> None:
     scenario = replace(scenario, steps=(*scenario.steps, replace(pause, after=timedelta(seconds=90))))
     story = Story(scenario, scenario.play(seed=1))
     text = drawn(story, played(story, 100), color=True, plain=True)
-    assert re.search(r"\x1b\[33mPaused by alice until somebody resumes: an incident elsewhere\. \d evicted so far\.", text)
+    said = r"\x1b\[33mPaused by alice until somebody resumes: an incident elsewhere\. \d evicted so far\."
+    assert re.search(said, text)
 
 
 def test_a_large_cluster_is_drawn_on_one_screen() -> None:
